@@ -3,8 +3,8 @@
 The frames are different from one to the next. The time is that of all of them until CUDA and OpenGL are both finished.
 gl_tensor prints 22,086 frames/s one way for the same size and count (on a GP100, without saying that it waits). Map
 and unmap is the bare driver API: a registered texture, mapped, copied and unmapped for each frame. What it costs is the
-GPU's change between compute and graphics, which the first row measures by itself: whatever makes both work for each
-frame takes as long, and only what leaves OpenGL out until it draws is faster.
+GPU's change between compute and graphics: whatever makes both work for each frame takes as long, and only what leaves
+OpenGL out until it draws is faster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import moderngl
 import numpy as np
 import torch
 
@@ -20,12 +19,14 @@ from benchmarks.gpu import require_gpu, tried
 from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.probe import BRIDGES, probe
 from splatview_ipc.gl.shared_texture import SharedTexture
-from splatview_ipc.gl.sources import VERTEX, TextureSource, read_source
+from splatview_ipc.gl.sources import TextureSource, read_source
 from splatview_ipc.gl.texture_tensor import WAYS, TextureTensor
 from splatview_viewer.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import moderngl
 
     from splatview_ipc.gl.base import PixelSource
 
@@ -42,8 +43,7 @@ def run() -> Rows:
     ctx = create_context()
     frames = [torch.randint(0, 256, (SIZE, SIZE, 4), dtype=torch.uint8, device="cuda") for _ in range(DISTINCT)]
     floor: dict[str, float] = {}
-    rows = tried("a kernel and a drawing in turn", lambda: _switch(ctx))
-    rows += tried("map, copy, unmap", lambda: _mapped(ctx, frames, floor))
+    rows = tried("map, copy, unmap", lambda: _mapped(ctx, frames, floor))
     rows += tried("SharedTexture, explicit", lambda: _shared_texture(ctx, frames, True, floor))
     rows += tried("SharedTexture", lambda: _shared_texture(ctx, frames, False, floor))
     for name in BRIDGES:
@@ -83,41 +83,6 @@ def _same(got: np.ndarray, frame: torch.Tensor) -> None:
     wrong = float((got != frame.cpu().numpy()).mean())
     if wrong:
         raise RuntimeError(f"{wrong:.2%} of the bytes are not the frame's")
-
-
-# -- why -------------------------------------------------------------------------------------------------------
-
-
-def _switch(ctx: moderngl.Context) -> Rows:
-    """What the GPU takes to change over from compute to graphics: an empty kernel and an empty drawing in turn, each
-    waited for, against each alone."""
-    target = ctx.texture((1, 1), 4)
-    framebuffer = ctx.framebuffer([target])
-    array = ctx.vertex_array(ctx.program(
-        vertex_shader=VERTEX, fragment_shader="#version 330\nout vec4 c;\nvoid main() { c = vec4(1.0); }"), [])
-    word = torch.zeros(1, device="cuda")
-
-    def kernel(_: Any) -> None:
-        word.zero_()
-        torch.cuda.synchronize()
-
-    def draw(_: Any) -> None:
-        array.render(moderngl.TRIANGLES, vertices=3)
-        ctx.finish()
-
-    def both(i: Any) -> None:
-        kernel(i)
-        draw(i)
-
-    with ctx.scope(framebuffer, moderngl.NOTHING):
-        alone = [1e6 / _rate(ctx, work) for work in (kernel, draw)]
-        turn = _rate(ctx, both)
-    framebuffer.release()
-    target.release()
-    cost = 1e6 / turn - sum(alone)
-    return [{"what": "one word set by CUDA, one pixel drawn by OpenGL, in turn, each waited for",
-             "way": f"alone {alone[0]:.0f} us and {alone[1]:.0f} us: changing over and back costs {cost:.0f} us",
-             "frames/s": f"{turn:,.0f}", "us per frame": f"{1e6 / turn:.1f}"}]
 
 
 # -- tensor to OpenGL ----------------------------------------------------------------------------------------

@@ -10,34 +10,28 @@ from pathlib import Path
 
 import numpy as np
 
+from splatview_viewer.formats.ply import write_ply
+from splatview_viewer.scene.scene import GaussianScene
+
 COUNT = 1_500_000
 LIMIT_S = 3.0
 
 
-def write_ply(path: Path, n: int) -> None:
+def _scene_file(folder: Path, n: int) -> Path:
     """A PLY as trainers write it, SH degree 3: points on a bumpy sphere, small and opaque."""
     rng = np.random.default_rng(0)
-    names = ["x", "y", "z", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(45)), "opacity",
-             *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4))]
-    data = np.zeros((n, len(names)), np.float32)
-    direction = rng.normal(size=(n, 3)).astype(np.float32)
+    direction = rng.normal(size=(n, 3))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    data[:, :3] = direction * (1 + 0.1 * np.sin(8 * direction[:, :1]) * np.cos(8 * direction[:, 1:2]))
-    data[:, 3:6] = direction
-    data[:, 6:51] = rng.normal(size=(n, 45)).astype(np.float32) * 0.05
-    data[:, 51] = 2
-    data[:, 52:55] = -6
-    data[:, 55] = 1
-    header = "ply\nformat binary_little_endian 1.0\n" + f"element vertex {n}\n" + "".join(
-        f"property float {name}\n" for name in names) + "end_header\n"
-    path.write_bytes(header.encode() + data.tobytes())
+    means = direction * (1 + 0.1 * np.sin(8 * direction[:, :1]) * np.cos(8 * direction[:, 1:2]))
+    arrays = (means, np.tile([1, 0, 0, 0], (n, 1)), np.full((n, 3), -6), np.full(n, 2), direction,
+              0.05 * rng.normal(size=(n, 15, 3)))
+    return write_ply(GaussianScene.of_arrays(*(a.astype(np.float32) for a in arrays)), folder / "scene.ply")[0]
 
 
 def run() -> list[dict[str, str]]:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        ply, png = Path(folder) / "scene.ply", Path(folder) / "picture.png"
-        write_ply(ply, COUNT)
+        ply, png = _scene_file(Path(folder), COUNT), Path(folder) / "picture.png"
         for command, args in {
             "splatview shot": ["shot", str(png), str(ply), "--size", "1280x720"],
             "splatview serve": ["serve", str(ply), "--offscreen", "--out", str(png), "--size", "1280x720"],
@@ -64,7 +58,7 @@ def _seconds(args: list[str], png: Path) -> float:
                 picture = np.asarray(Image.open(png).convert("L"), np.float32)
                 height, width = picture.shape
                 middle = picture[height // 3 : -height // 3, width * 2 // 5 : -width * 2 // 5]
-                if (middle > 40).mean() > 0.5:  # the sphere fills it; a progress bar does not
+                if (middle > 40).mean() > 0.5:  # the ball fills it; a progress bar does not
                     return seconds
             time.sleep(0.005)
         raise RuntimeError(f"no picture: viewer_app {' '.join(args)}")

@@ -134,16 +134,14 @@ def soak(seconds: float, churn: float, pace: float) -> tuple[dict[str, list[tupl
     trainer.publish()
     with Crowd() as crowd:
         try:
-            pid = crowd.viewer("steady")
-            if churn:
-                crowd.churn(churn, 1.0)
+            crowd.churn(churn)
             begin = look = time.monotonic()
             while (now := time.monotonic()) < begin + seconds:
                 trainer.publish()
                 if now >= look:
                     look = now + min(1.0, seconds / 30)
-                    killed = crowd.churn(churn, 1.0)  # takes in how late the viewer is as well
-                    for who, process in (("trainer", os.getpid()), ("viewer", pid)):
+                    killed = crowd.churn(churn)  # takes in how late the viewer is as well
+                    for who, process in (("trainer", os.getpid()), ("viewer", crowd.steady)):
                         for name, value in taken_up(process).items():
                             series.setdefault(f"{who}: {name}", []).append((now - begin, value))
                     told = {"call us": statistics.median(trainer.times)}

@@ -1,7 +1,6 @@
 """Stands for the page, without a browser: `python -m benchmarks.browser.page JSON`.
 
-JSON: {"port", "token", "size"} for splatview, which is acknowledged at once; {"port", "size", "viser": VERSION} for
-viser, which wants nothing. Pictures are counted when they have come whole. Commands:
+JSON: {"port", "token", "size"}. Pictures are counted when they have come whole, and acknowledged at once. Commands:
 
 | do | what |
 |---|---|
@@ -24,7 +23,6 @@ import itertools
 import json
 import math
 import statistics
-import struct
 import sys
 import threading
 import time
@@ -37,8 +35,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import programs
-from benchmarks.browser import jpeg, marks, numbered
-from benchmarks.browser.hand import way
+from benchmarks.browser import pictures
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages
@@ -52,14 +49,12 @@ class Seen:
     time: float
     at: float
     size: tuple[int, int]
-    lossless: bool
     bytes: int
     data: bytes = b""
 
 
 class Page:
     def __init__(self, options: dict[str, Any]) -> None:
-        self._viser: str = options.get("viser", "")
         self._size: tuple[int, int] = tuple(options["size"])
         self._decoding = False
         self._drawn: list[tuple[float, float, tuple[int, int], bytes]] = []
@@ -68,28 +63,19 @@ class Page:
         self._begin = time.monotonic()
         self._why_closed = ""
         self._coming: tuple[messages.Picture, float]
-        self._reader: threading.Thread | None = None
-        if self._viser:
-            self._socket = WebSocket(options["port"], "/", subprotocol=f"viser-v{self._viser}")
-            self._socket.send(_camera(*self._size), binary=True)
-            work = self._read_viser
-        else:
-            self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
-            width, height = self._size
-            self._say(messages.Hello(id="benchmark", width=width, height=height))
-            work = self._read
-        self._reader = threading.Thread(target=self._reading, args=(work,), daemon=True)
-        self._reader.start()
+        self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
+        self._say(messages.Hello(id="benchmark", width=self._size[0], height=self._size[1]))
+        threading.Thread(target=self._reading, daemon=True).start()
 
     def _say(self, message: messages.ClientMessage) -> None:
         self._socket.send(messages.encode(message).encode())
 
     # -- receiving ------------------------------------------------------------------------------------------
 
-    def _reading(self, work: Any) -> None:
+    def _reading(self) -> None:
         try:
             while True:
-                work()
+                self._read()
         except (Closed, OSError) as e:
             self._why_closed = f"{type(e).__name__}: {e}"
 
@@ -102,24 +88,12 @@ class Page:
         now = time.monotonic()
         picture, came = self._coming
         if self._decoding:
-            jpeg.decode(raw)
+            pictures.decode(raw)
             self._drawn.append((time.perf_counter() * 1e3, picture.at, picture.size, raw))
         with Image.open(io.BytesIO(raw)) as image:
-            self._seen.append(Seen(now, picture.at, image.size, picture.lossless, len(raw), raw))
+            self._seen.append(Seen(now, picture.at, image.size, len(raw), raw))
         took = (time.monotonic() - came) * 1e3
         self._say(messages.Ack(picture.number, took))  # a picture that the server knows of is counted
-
-    def _read_viser(self) -> None:
-        import zstandard
-
-        _, raw = self._socket.receive()
-        now = time.monotonic()
-        plain, packed = struct.unpack_from("<QQ", raw)
-        body = zstandard.ZstdDecompressor().decompress(raw[16:16 + packed], max_output_size=plain)
-        for message in msgspec.msgpack.decode(body)["messages"]:
-            if message["type"] == "BackgroundImageMessage" and message["rgb_data"]:
-                data = message["rgb_data"]
-                self._seen.append(Seen(now, 0.0, (0, 0), False, len(data), data))
 
     def _counted(self) -> list[Seen]:
         if self._why_closed:
@@ -153,7 +127,7 @@ class Page:
         sizes = Counter("x".join(map(str, s.size)) for s in seen)
         return {"pictures": len(seen), "seconds": now - self._begin, "per_s": len(seen) / (now - self._begin),
                 "bytes": statistics.mean(s.bytes for s in seen) if seen else 0, "gap_ms": float(gaps.max()) * 1e3,
-                "lossless": sum(s.lossless for s in seen), "sizes": sizes.most_common(3)}
+                "sizes": sizes.most_common(3)}
 
     def do_check(self, base: str, times: list[tuple[int, float]], until: float) -> dict[str, Any]:
         """`times`: when each number was handed over. Only pictures that came before the moment `until` count."""
@@ -161,26 +135,26 @@ class Page:
         if not seen:
             raise RuntimeError("no picture came")
         handed = {number: at for number, at in times}
-        pool = numbered.moving(numbered.load(base), self._size, numbered.POOL)
+        pool = pictures.moving(np.load(base), self._size, pictures.POOL)
         ages, likeness, numbers, kinds = [], [], [], []
         for s in seen[::max(len(seen) // _CHECKED, 1)]:
-            picture = jpeg.decode(s.data)
-            number = numbered.read(picture)
+            picture = pictures.decode(s.data)
+            number = pictures.read(picture)
             if number not in handed or handed[number] > s.time:
                 raise RuntimeError(f"a picture shows {number}, which was not published by then")
             if numbers and number <= numbers[-1]:
                 raise RuntimeError(f"a picture shows {number} after {numbers[-1]}")
             numbers.append(number)
             meant = pool[number % len(pool)].copy()
-            numbered.write(meant, number)
-            alike, other = (numbered.likeness(picture, one) for one in (meant, pool[(number + 1) % len(pool)]))
+            pictures.write(meant, number)
+            alike, other = (pictures.likeness(picture, one) for one in (meant, pool[(number + 1) % len(pool)]))
             if alike < other + 3:
                 raise RuntimeError(f"a picture is not the one that was published: {alike:.1f} dB, and {other:.1f} dB "
                                    "like the next one")
             likeness.append(alike)
             ages.append((s.time - handed[number]) * 1e3)
-            kinds.append(jpeg.describe(s.data))
-        return {"checked": len(numbers), "likeness": statistics.median(likeness), "worst": min(likeness),
+            kinds.append(pictures.describe(s.data))
+        return {"checked": len(numbers), "likeness": statistics.median(likeness),
                 "age_ms": statistics.median(ages),
                 "quality": statistics.median_low([k["quality"] for k in kinds]),
                 "colour": statistics.mode(k["colour"] for k in kinds)}
@@ -189,13 +163,13 @@ class Page:
         """Back and forth around the middle; every move is told, and its place kept."""
         self._drawn, self._moves, self._seen = [], [], []
         self._decoding = True
-        x0, y0 = way(0, self._size)
+        x0, y0 = pictures.way(0, self._size)
         self._say(ev.PointerPress(x0, y0, at=time.perf_counter() * 1e3))
         begin = due = time.monotonic()
         step = 0
         while time.monotonic() < begin + seconds:
             step += 1
-            x, y = way(step, self._size)
+            x, y = pictures.way(step, self._size)
             at = time.perf_counter() * 1e3
             self._say(ev.PointerMove(x, y, at=at))
             self._moves.append((at, x - x0, y - y0))
@@ -227,16 +201,16 @@ class Page:
             raise RuntimeError(f"only {len(told)} pictures tell of a move, of {len(self._drawn)}")
         off = []
         for _, at, full, data in told[::max(len(told) // _CHECKED, 1)]:
-            pixels = jpeg.decode(data)
+            pixels = pictures.decode(data)
             scale = full[0] / pixels.shape[1]
-            x, y = (n * scale for n in marks.find(pixels, 1 / scale))
+            x, y = (n * scale for n in pictures.find_mark(pixels, 1 / scale))
             dx, dy = moves[at]
             off.append(math.hypot(x - full[0] / 2 - dx, y - full[1] / 2 - dy))
         return {"off": max(off), "checked": len(off)}
 
     def do_changed(self) -> dict[str, Any]:
         """For a scene: how many pictures that tell of other moves look otherwise, of how many."""
-        told = [(at, jpeg.decode(data)) for _, at, _, data in self._drawn if at > 0][:60]
+        told = [(at, pictures.decode(data)) for _, at, _, data in self._drawn if at > 0][:60]
         pairs = [(a, b) for (at, a), (bt, b) in itertools.pairwise(told) if at != bt]
         changed = sum(a.shape != b.shape or float(np.abs(a[::4, ::4].astype(int) - b[::4, ::4]).mean()) > 0.2
                       for a, b in pairs)
@@ -246,26 +220,16 @@ class Page:
 def _number_in(data: bytes) -> int:
     """-1: none."""
     try:
-        return numbered.read(jpeg.decode(data))
+        return pictures.read(pictures.decode(data))
     except ValueError:
         return -1
 
 
 def _mark_in(data: bytes) -> tuple[float, float] | None:
     try:
-        return marks.find(jpeg.decode(data))
+        return pictures.find_mark(pictures.decode(data))
     except ValueError:
         return None
-
-
-def _camera(width: int, height: int) -> bytes:
-    """viser counts a client once it has told its camera."""
-    import msgspec
-
-    return msgspec.msgpack.encode({
-        "type": "ViewerCameraMessage", "wxyz": [1.0, 0.0, 0.0, 0.0], "position": [0.0, 0.0, -3.0],
-        "fov": math.radians(50), "near": 0.01, "far": 1000.0, "image_height": height, "image_width": width,
-        "look_at": [0.0] * 3, "up_direction": [0.0, 0.0, 1.0]})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A training run's part: `python -m benchmarks.browser.publisher DEVICE`. Publishes, a new tensor each time.
 
 Commands: pictures, base=, size=, hz=: numbered pictures from now on, on stream "picture"; still, base=, size=: one
-picture with a mark (`marks`) in it; scene, gaussians=: a ball of Gaussians, ten times a second; report: what was
+picture with a mark in it; scene, gaussians=: a ball of Gaussians, ten times a second; report: what was
 published since the last report.
 """
 
@@ -12,11 +12,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 import splatview
 from benchmarks import programs
-from benchmarks.browser import marks, numbered
+from benchmarks.browser import pictures
 from benchmarks.gpu.scenes import ball
 
 if TYPE_CHECKING:
@@ -73,15 +74,15 @@ class Publisher:
     def do_pictures(self, base: str, size: list[int], hz: float) -> None:
         """Numbers count on from where they were."""
         pool = [torch.from_numpy(p).to(self._device)
-                for p in numbered.moving(numbered.load(base), (size[0], size[1]), numbered.POOL)]
+                for p in pictures.moving(np.load(base), (size[0], size[1]), pictures.POOL)]
         top = torch.empty(pool[0].shape, dtype=torch.uint8)
 
         def publish(number: int) -> None:
-            height = 3 * numbered.BLOCK * size[0] // 1920
+            height = 3 * pictures.BLOCK * size[0] // 1920
             strip = top[:height]
-            picture = pool[number % numbered.POOL].clone()
+            picture = pool[number % pictures.POOL].clone()
             strip.copy_(picture[:height])
-            numbered.write(strip.numpy(), number)
+            pictures.write(strip.numpy(), number)
             picture[:height] = strip.to(self._device)
             self._times.append((number, time.monotonic()))
             self._timed(picture, "picture")
@@ -89,8 +90,8 @@ class Publisher:
         self._go(publish, hz)
 
     def do_still(self, base: str, size: list[int]) -> None:
-        picture = numbered.moving(numbered.load(base), (size[0], size[1]), 1)[0]
-        marks.draw(picture)
+        picture = pictures.moving(np.load(base), (size[0], size[1]), 1)[0]
+        pictures.mark(picture)
         self._go(lambda _: self._timed(torch.from_numpy(picture).to(self._device), "picture"), 0)
 
     def do_scene(self, gaussians: int) -> None:

@@ -21,17 +21,15 @@ class Closed(Exception):  # noqa: N818  (how a connection ends is no error by it
 
 
 class WebSocket:
-    """Blocking; one thread receives, any thread sends. No compression, as both servers that are measured have none."""
+    """Blocking; one thread receives, any thread sends. No compression."""
 
-    def __init__(self, port: int, path: str, *, subprotocol: str = "", host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, path: str, host: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection((host, port), timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lock = threading.Lock()
         lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{port}", f"Origin: http://{host}:{port}",
                  "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
                  f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}"]
-        if subprotocol:
-            lines.append(f"Sec-WebSocket-Protocol: {subprotocol}")
         self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         self._buffer = bytearray()
         while b"\r\n\r\n" not in self._buffer:

@@ -1,2 +1,1 @@
-"""What `benchmarks.camera` is made of: detectors, the viewer with somebody who looks at it, and the design held against
-ours."""
+"""What `benchmarks.camera` is made of: detectors, and the viewer with a user who looks at it."""

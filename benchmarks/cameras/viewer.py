@@ -1,4 +1,4 @@
-"""The viewer and somebody who looks at a test picture in it: `python -m benchmarks.cameras.viewer serve [OPTION ...]`.
+"""The viewer and a user who looks at a test picture in it: `python -m benchmarks.cameras.viewer serve [OPTION ...]`.
 
 As `benchmarks.gpu.driver`, and: `result` tells whether there is any yet, `look` begins to look at every picture before
 it is shown, `seen` tells what was seen:

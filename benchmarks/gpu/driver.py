@@ -5,8 +5,8 @@ hand drags the mouse on request. Commands come as lines of JSON, {"do": NAME, ..
 
 | do | what |
 |---|---|
-| state | what is shown: fault, version, path, notes, details, timings, the camera's distance |
-| hands, how=rest, drag or burst, hz= | keep still; drag without pause; a second of each in turn; moves a second |
+| state | what is shown: fault, path, notes, details, the camera's distance |
+| hands, how=rest, drag or burst | keep still; drag without pause; a second of each in turn |
 | key, name= | press and let go of a key |
 | closer, distance= | turn the wheel until the camera is that far from its target |
 | begin, report | count from now on; what was counted |
@@ -26,6 +26,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import splatview_viewer.app.loop
+from benchmarks.programs import say
 from splatview_viewer.app.commands import Serve, parse
 from splatview_viewer.core.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
 
@@ -39,11 +40,6 @@ if TYPE_CHECKING:
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""
-_out = sys.stdout
-
-
-def say(**message: Any) -> None:
-    print(json.dumps(message), file=_out, flush=True)
 
 
 class CountingScreen:
@@ -56,14 +52,12 @@ class CountingScreen:
         self._pushed: collections.deque[Event] = collections.deque()
         self._commands: collections.deque[dict[str, Any]] = collections.deque()
         self._ended = False
-        self._how, self._hand_period = "rest", 1 / _MOUSE_HZ
+        self._how = "rest"
         self._watched: tuple[int, ...] | None = None
         self._renderers: set[int] = set()
         self._moved_to: bytes = b""
         self._renders: list[tuple[int, int, bool]] = []
         self._shown: list[float] = []
-        self._published_at = self._versions = 0
-        """When what the last picture showed was published, and how many such moments there were."""
         self._begin = time.monotonic()
         self._extent = self.state.size
         self._moments: dict[str, int] = {}
@@ -111,10 +105,6 @@ class CountingScreen:
         if self._watched is not None and rgb is not None and rgb != self._watched:
             say(seen=rgb, ns=now, moments=self._moments)
             self._watched = rgb
-        slot = self.app.user.shown if self.app is not None else None
-        if slot is not None and slot.source.time_ns != self._published_at:
-            self._published_at = slot.source.time_ns
-            self._versions += 1
         self._count_renders()
         self._time()
 
@@ -187,17 +177,16 @@ class CountingScreen:
         fault = (slot.entry.fault or slot.entry.fault_of_source or getattr(view, "fault", "")) if slot else ""
         orbit = getattr(view, "orbit", None)
         return {"shows": view is not None and not view.empty and not fault and bool(self._shown),
-                "fault": fault, "version": slot.entry.version if slot is not None else 0,
+                "fault": fault,
                 "panel": app is not None and app.user.layout.active.has_panel,
                 "path": [slot.source.path, *view.path] if slot is not None and view is not None else [],
                 "details": view.details if view is not None else [],
-                "timings": view.timings if view is not None else {},
                 "distance": orbit.distance if orbit is not None else 0.0,
                 "notes": [*app.state.notices, *slot.source.notes, *view.extras]
                 if app is not None and slot is not None and view is not None else []}
 
-    def _do_hands(self, how: str, hz: float = _MOUSE_HZ) -> None:
-        self._how, self._hand_period = how, 1 / hz
+    def _do_hands(self, how: str) -> None:
+        self._how = how
         self._hand.set()
 
     def _do_key(self, name: str) -> None:
@@ -216,7 +205,6 @@ class CountingScreen:
     def _do_begin(self) -> None:
         self._renders.clear()
         self._shown.clear()
-        self._versions = 0
         self._begin = time.monotonic()
 
     def _do_report(self) -> dict[str, Any]:
@@ -225,8 +213,7 @@ class CountingScreen:
         seconds = now - self._begin
         sizes = collections.Counter(f"{w}x{h}" for w, h, _ in self._renders)
         moments = [self._begin, *self._shown, now]
-        return {"seconds": seconds, "pictures_s": len(self._shown) / seconds,
-                "versions_s": self._versions / seconds, "renders_s": len(self._renders) / seconds,
+        return {"renders_s": len(self._renders) / seconds,
                 "moved_s": sum(moved for *_, moved in self._renders) / seconds, "sizes": sizes.most_common(4),
                 "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
                 "gpu_share": self.app.state.timings.gpu_share}
@@ -247,7 +234,7 @@ class CountingScreen:
             if self._how == "rest" and not pressed:
                 self._hand.wait()  # a thread that wakes takes time from the one that draws
                 self._hand.clear()
-            time.sleep(self._hand_period)
+            time.sleep(1 / _MOUSE_HZ)
             how, now = self._how, time.monotonic()
             if how != before:
                 since, before = now, how
@@ -260,7 +247,7 @@ class CountingScreen:
             elif pressed and not moving:
                 self.push(PointerRelease(x, y))
             elif moving:
-                phase += self._hand_period
+                phase += 1 / _MOUSE_HZ
                 self.push(PointerMove(x, y))
             pressed = moving
 
@@ -275,7 +262,7 @@ def main(counting: type[CountingScreen] = CountingScreen) -> None:
     open_screen = Serve._open_screen
     Serve._open_screen = lambda self, size: counting(open_screen(self, size))  # type: ignore[method-assign,return-value]
     splatview_viewer.app.loop.App = WatchedApp  # the command takes it from its module
-    sys.stdout = sys.stderr  # our answers have it to themselves
+    sys.stdout = sys.stderr  # `say` has the other to itself
     parse(sys.argv[1:]).execute()
 
 

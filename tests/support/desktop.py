@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_long, c_ubyte, c_uint, c_ulong, c_void_p
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,26 +33,19 @@ class _Event(ctypes.Union):
     _fields_ = (("message", _ClientMessage), ("key", _KeyEvent), ("room", c_long * 24))
 
 
-def _library() -> Any:
-    x = ctypes.CDLL("libX11.so.6")
-    x.XOpenDisplay.restype = c_void_p
-    x.XDefaultRootWindow.restype = x.XInternAtom.restype = x.XStringToKeysym.restype = c_ulong
-    x.XDefaultRootWindow.argtypes = x.XCloseDisplay.argtypes = [c_void_p]
-    x.XInternAtom.argtypes = [c_void_p, c_char_p, c_int]
-    x.XQueryTree.argtypes = [c_void_p, c_ulong, *([c_void_p] * 4)]
-    x.XFetchName.argtypes = [c_void_p, c_ulong, c_void_p]
-    x.XFree.argtypes = [c_void_p]
-    x.XSendEvent.argtypes = [c_void_p, c_ulong, c_int, c_long, c_void_p]
-    x.XMoveWindow.argtypes = [c_void_p, c_ulong, c_int, c_int]
-    x.XResizeWindow.argtypes = [c_void_p, c_ulong, c_uint, c_uint]
-    x.XGetGeometry.argtypes = [c_void_p, c_ulong, *([c_void_p] * 7)]
-    x.XTranslateCoordinates.argtypes = [c_void_p, c_ulong, c_ulong, c_int, c_int, *([c_void_p] * 3)]
-    x.XStringToKeysym.argtypes = [c_char_p]
-    x.XKeysymToKeycode.argtypes = [c_void_p, c_ulong]
-    x.XSync.argtypes = [c_void_p, c_int]
-    x.XSetErrorHandler.restype = c_void_p
-    x.XSetErrorHandler(_passed_over)
-    return x
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "XOpenDisplay": (c_void_p, c_char_p), "XCloseDisplay": (c_int, c_void_p), "XSync": (c_int, c_void_p, c_int),
+    "XDefaultRootWindow": (c_ulong, c_void_p), "XInternAtom": (c_ulong, c_void_p, c_char_p, c_int),
+    "XQueryTree": (c_int, c_void_p, c_ulong, *([c_void_p] * 4)),
+    "XFetchName": (c_int, c_void_p, c_ulong, c_void_p), "XFree": (c_int, c_void_p),
+    "XSendEvent": (c_int, c_void_p, c_ulong, c_int, c_long, c_void_p),
+    "XMoveWindow": (c_int, c_void_p, c_ulong, c_int, c_int),
+    "XResizeWindow": (c_int, c_void_p, c_ulong, c_uint, c_uint),
+    "XGetGeometry": (c_int, c_void_p, c_ulong, *([c_void_p] * 7)),
+    "XTranslateCoordinates": (c_int, c_void_p, c_ulong, c_ulong, c_int, c_int, *([c_void_p] * 3)),
+    "XStringToKeysym": (c_ulong, c_char_p), "XKeysymToKeycode": (c_ubyte, c_void_p, c_ulong),
+}
+"""Of Xlib, by name: the result's type, then the arguments'."""
 
 
 @ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
@@ -66,7 +59,11 @@ class Desktop:
 
     def __init__(self, display: str) -> None:
         self._name = display
-        self._x = _library()
+        self._x: Any = ctypes.CDLL("libX11.so.6")
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            function = getattr(self._x, name)
+            function.restype, function.argtypes = result, arguments
+        self._x.XSetErrorHandler(_passed_over)
 
     def shows(self, title: str) -> bool:
         """Whether there is a window with this title."""
@@ -79,27 +76,31 @@ class Desktop:
             window = self._find(display, title)
             if window is None:
                 return None
-            box = self._box(display, window)
+            root, child, x, y = c_ulong(), c_ulong(), c_int(), c_int()
+            width, height, border, depth = (c_uint() for _ in range(4))
+            self._x.XGetGeometry(display, window, byref(root), byref(x), byref(y), byref(width), byref(height),
+                                 byref(border), byref(depth))
+            self._x.XTranslateCoordinates(display, window, root.value, 0, 0, byref(x), byref(y), byref(child))
+            box = x.value, y.value, x.value + width.value, y.value + height.value
         return np.asarray(ImageGrab.grab(box, xdisplay=self._name).convert("RGB"))
 
     def close(self, title: str) -> None:
         """As the button in its frame does."""
         with self._open() as display:
-            event = _Event()
-            event.message = _ClientMessage(
-                _CLIENT_MESSAGE, 0, 1, display, self._there(display, title), self._atom(display, "WM_PROTOCOLS"), 32,
-                (c_long * 5)(self._atom(display, "WM_DELETE_WINDOW"), 0, 0, 0, 0))
-            self._send(display, event)
+            protocols = self._x.XInternAtom(display, b"WM_PROTOCOLS", 0)
+            delete = self._x.XInternAtom(display, b"WM_DELETE_WINDOW", 0)
+            window = self._there(display, title)
+            event = _ClientMessage(_CLIENT_MESSAGE, 0, 1, display, window, protocols, 32, (c_long * 5)(delete))
+            self._x.XSendEvent(display, window, 0, 0, byref(_Event(message=event)))
 
     def press(self, title: str, key: str) -> None:
         """Press and release a key, by its name in X."""
         with self._open() as display:
             code = self._x.XKeysymToKeycode(display, self._x.XStringToKeysym(key.encode()))
+            window, root = self._there(display, title), self._x.XDefaultRootWindow(display)
             for kind in (_KEY_PRESS, _KEY_RELEASE):
-                event = _Event()
-                event.key = _KeyEvent(kind, 0, 1, display, self._there(display, title),
-                                      self._x.XDefaultRootWindow(display), 0, 0, 1, 1, 1, 1, 0, code, 1)
-                self._send(display, event)
+                event = _KeyEvent(kind, 0, 1, display, window, root, 0, 0, 1, 1, 1, 1, 0, code, 1)
+                self._x.XSendEvent(display, window, 0, 0, byref(_Event(key=event)))
 
     def place(self, title: str, x: int, y: int, size: tuple[int, int] | None = None) -> None:
         """Move a window, and give it another size."""
@@ -118,12 +119,6 @@ class Desktop:
             self._x.XSync(display, 0)
         finally:
             self._x.XCloseDisplay(display)
-
-    def _send(self, display: Any, event: _Event) -> None:
-        self._x.XSendEvent(display, event.message.window, 0, 0, byref(event))
-
-    def _atom(self, display: Any, name: str) -> int:
-        return self._x.XInternAtom(display, name.encode(), 0)
 
     def _there(self, display: Any, title: str) -> int:
         window = self._find(display, title)
@@ -146,12 +141,3 @@ class Desktop:
                 if children:
                     self._x.XFree(children)
         return None
-
-    def _box(self, display: Any, window: int) -> tuple[int, int, int, int]:
-        """Left, top, right, bottom on the screen."""
-        root, child, x, y = c_ulong(), c_ulong(), c_int(), c_int()
-        width, height, border, depth = c_uint(), c_uint(), c_uint(), c_uint()
-        self._x.XGetGeometry(display, window, byref(root), byref(x), byref(y), byref(width), byref(height),
-                             byref(border), byref(depth))
-        self._x.XTranslateCoordinates(display, window, root.value, 0, 0, byref(x), byref(y), byref(child))
-        return x.value, y.value, x.value + width.value, y.value + height.value

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -26,11 +24,12 @@ from PIL import Image
 from support.programs import environment
 from support.scene_files import SH_C0, Truth
 from support.wait import PATIENCE, clock, turns
+from support.web_clients import address, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from support.programs import Program, Programs
+    from support.programs import Programs
 
 FOLDER = Path(__file__).resolve().parents[1] / "soak" / "frozen" / "references"
 VARIABLE = "SPLATVIEW_FREEZE"
@@ -118,16 +117,6 @@ PANEL, VIEW = (0, 0, 280, 760), (280, 0, 600, 240)
 """x0, y0, x1, y1: the panel of a TALL tab, and the picture of a WIDE one. Below is the status line, which varies."""
 
 
-def address(program: Program) -> tuple[int, str]:
-    """Return port and token of the page's address, which a viewer prints."""
-    said = ""
-    while not (found := re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", said)):
-        line = program.stderr.readline()
-        assert line, f"it ended: {said}"
-        said += line
-    return int(found[1]), found[2]
-
-
 class Page:
     """One tab: a WebSocket client that acknowledges every picture. Times are a counter: 1000 ms between two events."""
 
@@ -205,7 +194,7 @@ class Page:
         """Have the picture kept, as the page's button does; (H, W, 3) uint8, without the panel."""
         self.send("screenshot")
         message = self.until(lambda m: m.get("t") == "offer")
-        with Image.open(io.BytesIO(self._answer("GET", f"/download?key={message['key']}")[2])) as image:
+        with Image.open(io.BytesIO(self.ask("GET", f"/download?key={message['key']}")[2])) as image:
             return np.asarray(image.convert("RGB"))
 
     def loaded(self) -> None:
@@ -239,18 +228,10 @@ class Page:
         if wrong := eventually(name, draw, folder):
             raise AssertionError(wrong)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str]]:
-        """Return status and headers that answer an HTTP request of the page."""
-        return self._answer(method, path, body, **headers)[:2]
-
-    def _answer(self, method: str, path: str, body: bytes | None = None, **headers: str,
-                ) -> tuple[int, dict[str, str], bytes]:
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        with contextlib.closing(client):
-            client.request(method, path, body, {"X-Splatview-Token": self.token,
-                                                "Origin": f"http://127.0.0.1:{self.port}", **headers})
-            answer = client.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, bytes]:
+        """Return status, headers and body that answer an HTTP request of the page."""
+        own = {"X-Splatview-Token": self.token, "Origin": f"http://127.0.0.1:{self.port}"}
+        return ask(self.port, path, body, method, **own, **headers)[:3]
 
     def refusal(self, text: str) -> list[Any]:
         """Say this on a connection of its own; what the viewer answers, and the code with which it closes."""
@@ -266,7 +247,8 @@ class Page:
         return self._do(say())
 
     def close(self) -> None:
-        self._do(self._close())
+        self._do(self._socket.close())
+        self._do(self._session.close())
         self._loop.close()
 
     def _do(self, work: Any) -> Any:
@@ -283,25 +265,16 @@ class Page:
             f"http://127.0.0.1:{self.port}/ws", protocols=("splatview", f"token.{self.token}"), max_msg_size=0,
             headers={"Origin": f"http://127.0.0.1:{self.port}"})
 
-    async def _close(self) -> None:
-        await self._socket.close()
-        await self._session.close()
-        await asyncio.sleep(0)
-
 
 def serve(programs: Programs, *args: Any, **env: str) -> tuple[int, str]:
     """Start `splatview serve --web ARGS`; return port and token."""
-    return address(programs.splatview("serve", "--web", "--port", "0", *args, SPLATVIEW_RENDERER="gl", TZ="UTC", **env))
+    viewer = programs.splatview("serve", "--web", "--port", "0", *args, SPLATVIEW_RENDERER="gl", TZ="UTC", **env)
+    return address(viewer, [])
 
 
-@contextlib.contextmanager
-def opened(where: tuple[int, str], size: tuple[int, int] = TALL, id: str = "page") -> Iterator[Page]:
+def opened(where: tuple[int, str], size: tuple[int, int] = TALL, id: str = "page") -> contextlib.closing[Page]:
     """A tab of a viewer that `serve` started."""
-    page = Page(*where, size, id=id)
-    try:
-        yield page
-    finally:
-        page.close()
+    return contextlib.closing(Page(*where, size, id=id))
 
 
 def run_all(commands: Mapping[str, Sequence[Any]], folder: Path, **env: str) -> dict[str, tuple[int, str, str]]:

@@ -20,11 +20,9 @@ def used(pid: int | None = None) -> int:
     """
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-    listed = _listed()
-    if (pid or os.getpid()) in listed:
-        return listed[pid or os.getpid()]
-    if os.getpid() in listed or "PYTEST_XDIST_WORKER" in os.environ:
-        return 0
+    listed, pid = _listed(), pid or os.getpid()
+    if pid in listed or os.getpid() in listed or "PYTEST_XDIST_WORKER" in os.environ:
+        return listed.get(pid, 0)
     free, total = torch.cuda.mem_get_info()
     return total - free
 

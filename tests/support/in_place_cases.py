@@ -12,10 +12,8 @@ from typing import Any
 from splatview_ipc.shm.slot_layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT
 from support import modelled
 from support.explorer import TSO, Explorer, Found, Port, Process, Wrong
-from support.modelled import code, initial, run
-
-PUBLISHED = ("published",)
-_EPOCH = 1000
+from support.modelled import code, initial, now, run
+from support.slot_cases import EPOCH, PUBLISHED
 
 
 @dataclass(frozen=True)
@@ -27,130 +25,129 @@ class Case:
     """Of the versions that are published while others look on, the one with which a generation begins; 0: none."""
     forgets: bool = False
     """Whether the generation before is given back then."""
-    reads: int = 1
     attempts: int = 2
-    slots: int = 3
     dies: bool = False
-    cells: int = 1
     memory: str = TSO
     changes: tuple[tuple[str, str, str], ...] = ()
 
 
+SLOTS = 3
+
+
 def explore(case: Case) -> Found:
-    modelled.cells = case.cells
-    modules = code(case.changes)
-    modules.gpu_slots.driver = SimpleNamespace(current_stream=lambda index: 0, write_value=lambda *args: None)
-    writer = partial(_writer, case, modules)
-    words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(case.slots) for word in range(6)]
-    run(Port({}, lambda a: True, ()))
-    made = _made(case, modules)
-    headers = [("header", made.header_offset(slot), part) for slot in range(case.slots) for part in range(case.cells)]
-    gone = [("memory", generation, cell) for generation in (1, 2) for cell in (0, 1)]
-    memory = initial(writer, *words, *headers, *gone, ("ring", OLDEST_KEPT), PUBLISHED)
-    processes = [Process("writer", writer, lambda a: a[0] == "ring", maker=True, mortal=case.dies)]
-    processes += [Process(f"reader of {g}", partial(_reader, case, modules, g)) for g in (1, 2)[: 1 + (case.moves > 0)]]
-    found = Found(0, 0, 0)
-    for reader in processes[1:]:  # one at a time: readers in place say nothing to the writer that it goes by
-        one = Explorer([processes[0], reader], memory, case.memory, partial(_audit, case, modules)).explore()
-        found = Found(found.states + one.states, found.steps + one.steps, found.ends + one.ends, one.wrong, one.trace)
-        if found.wrong:
-            break
-    return found
+    """Every interleaving of a case: of the writer and one reader at a time, as they say nothing to the writer that it
+    goes by."""
+    return _InPlace(case).explore()
 
 
-def _made(case: Case, modules: SimpleNamespace) -> Any:
-    """The writer without CUDA: no GPU that marks a version, generations of the model's memory."""
+class _InPlace:
+    def __init__(self, case: Case):
+        modelled.cells = 1
+        self.case, self.modules = case, code(case.changes)
+        driver = SimpleNamespace(current_stream=lambda index: 0, write_value=lambda *args: None)
+        self.modules.gpu_slots.driver = driver
 
-    class Writer(modules.zero_copy_writer.ZeroCopyWriter):
-        def __init__(self) -> None:
-            modules.slot_writer.SlotWriter.__init__(self, 0, case.slots)
-            self._generations, self._key, self.index, self._marks = deque(), (), 0, [0] * case.slots
+    def explore(self) -> Found:
+        case = self.case
+        run(Port({}, lambda a: True, ()))
+        ring = self.ring()
+        words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(SLOTS) for word in range(6)]
+        headers = [("header", ring.header_offset(slot), 0) for slot in range(SLOTS)]
+        kept = [("memory", generation, cell) for generation in (1, 2) for cell in (0, 1)]
+        memory = initial(self.write, *words, *headers, *kept, ("ring", OLDEST_KEPT), PUBLISHED)
+        writer = Process("writer", self.write, lambda a: a[0] == "ring", maker=True, mortal=case.dies)
+        found = Found(0, 0, 0)
+        for generation in (1, 2)[: 1 + (case.moves > 0)]:
+            reader = Process(f"reader of {generation}", partial(self.read, generation))
+            one = Explorer([writer, reader], memory, case.memory, self.audit).explore()
+            found = Found(found.states + one.states, found.steps + one.steps, found.ends + one.ends, one.wrong,
+                          one.trace)
+            if found.wrong:
+                break
+        return found
 
-        def move(self, number: int) -> None:
-            """As `_begin_generation`, of memory that needs no export; it is gone when the generation is given back."""
-            for cell in (0, 1):
-                modelled.now().store(("memory", number, cell), number)
-            if self._generations:
-                self._generations[-1].until = 1.0
-            self._generations.append(modules.zero_copy_writer._Generation(number, (), [partial(_forget, number)]))
+    def ring(self) -> Any:
+        """The writer without CUDA: no GPU that marks a version, generations of the model's memory."""
+        modules = self.modules
 
-    return Writer()
+        class Writer(modules.zero_copy_writer.ZeroCopyWriter):
+            def __init__(self) -> None:
+                modules.slot_writer.SlotWriter.__init__(self, 0, SLOTS)
+                self._generations, self._key, self.index, self._marks = deque(), (), 0, [0] * SLOTS
 
+            def move(self, number: int) -> None:
+                """As `_begin_generation`, of memory that needs no export; it is gone when it is given back."""
+                def fill(value: int) -> None:
+                    for cell in (0, 1):
+                        now().store(("memory", number, cell), value)
 
-def _forget(number: int) -> None:
-    for cell in (0, 1):
-        modelled.now().store(("memory", number, cell), 0)
+                fill(number)
+                if self._generations:
+                    self._generations[-1].until = 1.0
+                self._generations.append(modules.zero_copy_writer._Generation(number, (), [partial(fill, 0)]))
 
+        return Writer()
 
-def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
-    run(port)
-    writer = _made(case, modules)
-    writer.move(1)
-    first = 0
+    def write(self, port: Port) -> None:
+        run(port)
+        case, writer = self.case, self.ring()
+        writer.move(1)
 
-    def publish(version: int) -> None:
-        port.clock = _EPOCH + version
-        writer.write("image", {}, {"layout": "HW", "step": version}, version)
+        def publish(version: int) -> None:
+            port.clock = EPOCH + version
+            writer.write("image", {}, {"layout": "HW", "step": version}, version)
 
-    for version in range(1, case.slots + 1):
-        publish(version)
-        first = version
-    port.store(PUBLISHED, first)
-    port.begin()
-    for n in range(1, case.publishes + 1):
-        if n == case.moves:
-            writer.move(2)
-            if case.forgets:
-                writer.turn(2.0)
-        publish(first + n)
-        port.ghost(PUBLISHED, first + n)
+        for version in range(1, SLOTS + 1):
+            publish(version)
+        port.store(PUBLISHED, SLOTS)
+        port.begin()
+        for n in range(1, case.publishes + 1):
+            if n == case.moves:
+                writer.move(2)
+                if case.forgets:
+                    writer.turn(2.0)
+            publish(SLOTS + n)
+            port.ghost(PUBLISHED, SLOTS + n)
 
+    def reader(self, generation: int) -> Any:
+        modules = self.modules
 
-def _reader_of(case: Case, modules: SimpleNamespace, generation: int) -> Any:
-    class Reader(modules.zero_copy_reader.ZeroCopyReader):
-        def __init__(self) -> None:
-            modules.slot_reader.SlotReader.__init__(self, SimpleNamespace(size=1 << 40, label="ring"), {})
-            self._generations = [SimpleNamespace(number=generation, specs={"image": ("uint8", (1, 2))}, tensors={},
-                                                 frames=0, memories=frozenset())]
-            self._open, self._closed = {}, False
+        class Reader(modules.zero_copy_reader.ZeroCopyReader):
+            def __init__(self) -> None:
+                modules.slot_reader.SlotReader.__init__(self, SimpleNamespace(size=1 << 40, label="ring"), {})
+                self._generations = [SimpleNamespace(number=generation, specs={"image": ("uint8", (1, 2))}, tensors={},
+                                                     frames=0, memories=frozenset())]
+                self._open, self._closed = {}, False
 
-    return Reader()
+        return Reader()
 
-
-def _reader(case: Case, modules: SimpleNamespace, generation: int, port: Port) -> None:
-    run(port)
-    reader = _reader_of(case, modules, generation)
-    port.begin()
-    newest = 0
-    for turn in range(case.reads):
-        frame = reader.read(newest, case.attempts)
+    def read(self, generation: int, port: Port) -> None:
+        run(port)
+        reader = self.reader(generation)
+        port.begin()
+        frame = reader.read(0, self.case.attempts)
         if frame is not None:
-            newest = _look(case, frame, generation, newest)
+            self.check(frame, generation)
             frame.close()
         if reader.garbled:
             raise Wrong("a header that was whole made no sense")
-        port.boundary((turn, newest, reader.torn, reader._header_bytes))
+        port.boundary((reader.torn, reader._header_bytes))
 
+    def check(self, frame: Any, generation: int) -> None:
+        if len({frame.version, frame.meta["step"], frame.time_ns - EPOCH}) > 1:
+            raise Wrong(f"torn: version {frame.version}, metadata of {frame.meta['step']}, time of "
+                        f"{frame.time_ns - EPOCH}")
+        belongs = 2 if self.case.moves and frame.version >= SLOTS + self.case.moves else 1
+        if belongs != generation:
+            raise Wrong(f"version {frame.version} of generation {belongs} was read with the tensors of {generation}")
+        values = [now().load(("memory", generation, cell)) for cell in (0, 1)]
+        if frame.intact() and values != [generation] * 2:
+            raise Wrong(f"what was given back was said to be kept: {values}")
 
-def _look(case: Case, frame: Any, generation: int, newest: int) -> int:
-    if len({frame.version, frame.meta["step"], frame.time_ns - _EPOCH}) > 1:
-        raise Wrong(f"torn: version {frame.version}, metadata of {frame.meta['step']}, time of "
-                    f"{frame.time_ns - _EPOCH}")
-    belongs = 2 if case.moves and frame.version >= case.slots + case.moves else 1
-    if belongs != generation:
-        raise Wrong(f"version {frame.version} of generation {belongs} was read with the tensors of {generation}")
-    if frame.version <= newest:
-        raise Wrong(f"version {frame.version} was read after {newest}")
-    values = [modelled.now().load(("memory", generation, cell)) for cell in (0, 1)]
-    if frame.intact() and values != [generation] * 2:
-        raise Wrong(f"what was given back was said to be kept: {values}")
-    return frame.version
-
-
-def _audit(case: Case, modules: SimpleNamespace, memory: dict[Any, Any]) -> None:
-    run(Port(dict(memory), lambda address: False, ()))
-    reader = _reader_of(case, modules, 1)
-    slot, _ = reader.newest(0)
-    version, published = reader.stamp(slot)[0], memory[PUBLISHED]
-    if slot < 0 or version < published or (not case.dies and version != published):
-        raise Wrong(f"version {version} is marked in the end, and {published} was published")
+    def audit(self, memory: dict[Any, Any]) -> None:
+        run(Port(dict(memory), lambda address: False, ()))
+        reader = self.reader(1)
+        slot, _ = reader.newest(0)
+        version, published = reader.stamp(slot)[0], memory[PUBLISHED]
+        if slot < 0 or version < published or (not self.case.dies and version != published):
+            raise Wrong(f"version {version} is marked in the end, and {published} was published")

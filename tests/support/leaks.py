@@ -6,6 +6,7 @@ caches of shaders) is not recorded: it lasts as long as the process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -25,40 +26,42 @@ if TYPE_CHECKING:
 _ROOT = str(Path(__file__).resolve().parents[2])
 _POOLS = ("encode_", "paint_")
 """Names of the threads of pools that all users in a process share, and that last as long as it."""
-_threads: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDictionary()
-_programs: weakref.WeakKeyDictionary[subprocess.Popen[Any], str] = weakref.WeakKeyDictionary()
+_started: weakref.WeakKeyDictionary[threading.Thread | subprocess.Popen[Any], str] = weakref.WeakKeyDictionary()
+"""Threads and programs, and the line that started each."""
 _descriptors: dict[int, tuple[tuple[int, int], str]] = {}
 """Device and inode of each descriptor made by Python, and the line that made it."""
 
 
 def install() -> None:
     """Record the line that makes each thread, program and descriptor from now on. Call it once a process."""
-    _after(threading.Thread, "start", lambda thread, line: _threads.__setitem__(thread, line))
-    _after(subprocess.Popen, "__init__", lambda program, line: _programs.__setitem__(program, line))
+    for owner, name in ((threading.Thread, "start"), (subprocess.Popen, "__init__")):
+        _wrap(owner, name, lambda line, _, made, *more: _started.__setitem__(made, line))
+    _wrap(socket.socket, "__init__", lambda line, _, made, *more: _record(line, made.fileno()))
     for name in ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd", "pidfd_open"):
-        _wrap_os(name)
-    _wrap_close()
-    _after(socket.socket, "__init__", lambda made, line: _record(made.fileno(), line))
+        _wrap(os, name, lambda line, made, *_: _record(line, *(made if isinstance(made, tuple) else (made,))))
+    plain = os.close
+
+    def close(fd: int) -> None:
+        _descriptors.pop(fd, None)  # eventfds and pidfds have one inode in common
+        plain(fd)
+
+    os.close = functools.wraps(plain)(close)
 
 
 class Here:
     """The threads, descriptors and programs of this process at one moment."""
 
     def __init__(self) -> None:
-        self._threads = set(threading.enumerate())
-        self._programs = {program for program in list(_programs) if program.poll() is None}
-        self._descriptors = {fd: identity for fd in _open() if (identity := _identity(fd))}
+        self._started, self._open = set(_started), _open()
 
     def left(self) -> list[str]:
         """Return what has come since then and is still there, in words, with the line that made it."""
-        found = [f"thread {thread.name!r}, started at {_threads[thread]}" for thread in threading.enumerate()
-                 if thread not in self._threads and thread in _threads and not thread.name.startswith(_POOLS)]
-        found += [f"program {program.args!r}, started at {line}" for program, line in list(_programs.items())
-                  if program not in self._programs and program.poll() is None]
-        for fd in _open():
-            identity, (known, line) = _identity(fd), _descriptors.get(fd, ((0, 0), ""))
-            if identity and identity == known and self._descriptors.get(fd) != identity:
-                found.append(f"descriptor {fd} ({_target(fd)}), opened at {line}")
+        found = [f"{made!r}, started at {line}" for made, line in list(_started.items())
+                 if made not in self._started and _lives(made)]
+        for fd, identity in _open().items():
+            known, line = _descriptors.get(fd, ((0, 0), ""))
+            if identity == known and self._open.get(fd) != identity:
+                found.append(f"descriptor {fd}, opened at {line}")
         return found
 
     def check(self) -> None:
@@ -74,6 +77,27 @@ class Here:
             raise AssertionError("left behind:\n" + "\n".join(self.left())) from None
 
 
+def _lives(made: threading.Thread | subprocess.Popen[Any]) -> bool:
+    if isinstance(made, threading.Thread):
+        return made.is_alive() and not made.name.startswith(_POOLS)
+    return made.poll() is None
+
+
+def _wrap(owner: Any, name: str, record: Callable[..., None]) -> None:
+    """Have calls of a function recorded: `record(line, result, *args)`."""
+    plain = getattr(owner, name)
+
+    @functools.wraps(plain)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        line = _line()
+        result = plain(*args, **options)
+        if line:
+            record(line, result, *args)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
 def _line() -> str:
     """Return file and line of the innermost caller in this project."""
     frame = sys._getframe(2)
@@ -86,65 +110,17 @@ def _line() -> str:
     return ""
 
 
-def _after(owner: type, name: str, record: Callable[[Any, str], None]) -> None:
-    plain = getattr(owner, name)
-
-    @functools.wraps(plain)
-    def wrapped(self: Any, *args: Any, **options: Any) -> Any:
-        line = _line()
-        result = plain(self, *args, **options)
-        if line:
-            record(self, line)
-        return result
-
-    setattr(owner, name, wrapped)
+def _record(line: str, *fds: int) -> None:
+    for fd in fds:
+        status = os.fstat(fd)
+        _descriptors[fd] = (status.st_dev, status.st_ino), line
 
 
-def _wrap_os(name: str) -> None:
-    plain = getattr(os, name)
-
-    @functools.wraps(plain)
-    def wrapped(*args: Any, **options: Any) -> Any:
-        made = plain(*args, **options)
-        if line := _line():
-            for fd in made if isinstance(made, tuple) else (made,):
-                _record(fd, line)
-        return made
-
-    setattr(os, name, wrapped)
-
-
-def _wrap_close() -> None:
-    plain = os.close
-
-    @functools.wraps(plain)
-    def wrapped(fd: int) -> None:
-        _descriptors.pop(fd, None)  # eventfds and pidfds have one inode in common
-        plain(fd)
-
-    os.close = wrapped
-
-
-def _record(fd: int, line: str) -> None:
-    identity = _identity(fd)
-    if identity:
-        _descriptors[fd] = identity, line
-
-
-def _open() -> list[int]:
-    return [int(name) for name in os.listdir("/proc/self/fd")]
-
-
-def _identity(fd: int) -> tuple[int, int] | None:
-    try:
-        found = os.fstat(fd)
-    except OSError:  # closed meanwhile, or the listing's own
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _target(fd: int) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return "closed"
+def _open() -> dict[int, tuple[int, int]]:
+    """Return device and inode of each open descriptor."""
+    found = {}
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # closed meanwhile, or the listing's own
+            status = os.fstat(fd)
+            found[fd] = status.st_dev, status.st_ino
+    return found

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.api.session import session
-from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
+from support.reading import copied
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.subscriber import Subscriber
@@ -38,14 +38,10 @@ class Reader:
 
     def look(self) -> Reader:
         self.subscriber.poll()
-        for stream in self.subscriber.streams:
-            if stream.kind == "memory":
-                self.stream = stream
-                stream.open()
-                frame = stream.read()
-                if frame is not None:
-                    with frame:
-                        check_frame(frame.kind, {k: (t.dtype, t.shape) for k, t in frame.tensors.items()}, frame.meta)
-                        samples: Any = frame.tensors["samples"]
-                        self.meta, self.samples = frame.meta, samples.array.copy()
+        for stream in (s for s in self.subscriber.streams if s.kind == "memory"):
+            self.stream = stream
+            stream.open()
+            if (found := copied(stream)) is not None:
+                _, self.meta, tensors = found
+                self.samples = tensors["samples"]
         return self

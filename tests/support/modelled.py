@@ -10,6 +10,7 @@ values.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from support.explorer import Port
+from support.explorer import Port, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,39 +43,27 @@ def now() -> Port:
     return _port
 
 
-class Words:
-    """The 64-bit words of a segment."""
-
-    def __init__(self, label: str):
-        self._label = label
-
-    def __getitem__(self, word: int) -> int:
-        return now().load((self._label, word))
-
-    def __setitem__(self, word: int, value: int) -> None:
-        now().store((self._label, word), value)
-
-    def release(self) -> None:
-        pass
-
-
 class Region:
-    """A segment's mapping, and any view of it."""
+    """A segment's mapping, and any view of it: its 64-bit words by number, its bytes by slice."""
 
     def __init__(self, label: str):
         self.label = label
 
-    def cast(self, _: str) -> Words:
-        return Words(self.label)
+    def cast(self, _: str) -> Region:
+        return self
 
-    def __getitem__(self, part: slice) -> Any:
-        start, stop = part.start or 0, part.stop
-        if start == 0:
-            return Region(self.label)
-        parts = [now().load(("header", start, part)) or b"" for part in range(cells)]
-        return b"".join(parts)[: stop - start]
+    def __getitem__(self, part: Any) -> Any:
+        if isinstance(part, int):
+            return now().load((self.label, part))
+        if not part.start:
+            return self
+        parts = [now().load(("header", part.start, one)) or b"" for one in range(cells)]
+        return b"".join(parts)[: part.stop - part.start]
 
-    def __setitem__(self, part: slice, value: Any) -> None:
+    def __setitem__(self, part: Any, value: Any) -> None:
+        if isinstance(part, int):
+            now().store((self.label, part), value)
+            return
         for one in range(cells):
             share = value[len(value) * one // cells: len(value) * (one + 1) // cells]
             now().store(("header", part.start, one), share)
@@ -113,10 +102,6 @@ cells = MOST_CELLS
 """In how many stores the data of a frame come, and its header: 2, or 1, where much else is to be explored."""
 
 
-def _fence() -> None:
-    now().fence()
-
-
 def code(changes: tuple[tuple[str, str, str], ...] = ()) -> SimpleNamespace:
     """The modules by the last part of their names. `changes`: a module, a text that stands there once, and what to
     put instead."""
@@ -142,13 +127,10 @@ def code(changes: tuple[tuple[str, str, str], ...] = ()) -> SimpleNamespace:
 
 
 def _rig(module: ModuleType) -> None:
-    def clock() -> int:
-        return now().clock
-
     rigged: dict[str, Any] = {
-        "Segment": Segment, "memoryview": lambda region: region, "full_fence": _fence,
+        "Segment": Segment, "memoryview": lambda region: region, "full_fence": lambda: now().fence(),
         "close_map": lambda region: None, "open_segment": lambda ref, *_: Region(ref.label),
-        "time": SimpleNamespace(time_ns=clock),
+        "time": SimpleNamespace(time_ns=lambda: now().clock),
         "driver": SimpleNamespace(is_capturing=lambda: False, current_stream=lambda index: 0,
                                   write_value=lambda index, stream, word, value: now().queue(("ring", word), value)),
     }
@@ -157,46 +139,13 @@ def _rig(module: ModuleType) -> None:
             setattr(module, name, value)
 
 
-def plain(thing: Any, seen: frozenset[int] = frozenset()) -> Any:
-    """What an object remembers, as something that can be compared: every attribute but what it was made with. For the
-    keys of `Port.boundary`. Raises TypeError for what it does not know how to compare."""
-    if thing is None or isinstance(thing, (bool, int, float, str, bytes)):
-        return thing
-    if isinstance(thing, (list, tuple)):
-        return tuple(plain(one) for one in thing)
-    if isinstance(thing, dict):
-        return tuple(sorted((plain(k), plain(v)) for k, v in thing.items()))
-    if type(thing).__name__ in _SAME or callable(thing):
-        return "same"
-    if type(thing).__name__ in ("FrameHeader", "VersionHeader"):
-        return repr(thing)
-    raise TypeError(f"{type(thing).__name__}: whether two are the same is not known")
-
-
-_SAME = ("Words", "Region", "Segment", "Target", "Queued", "dtype", "Size", "TensorHeader", "RingRef",
-         "SimpleNamespace", "frozenset", "range")
-"""Types whose objects are made once and stay, or follow from others."""
-
-
-def remembered(thing: Any) -> tuple[Any, ...]:
-    """All that an object of ours knows (`plain`)."""
-    return tuple((name, plain(value)) for name, value in sorted(vars(thing).items()))
-
-
 def initial(body: Callable[[Port], None], *addresses: tuple[Any, ...]) -> dict[tuple[Any, ...], Any]:
     """The memory when a process has set itself up, with these addresses too."""
-    port = _SetUp({address: 0 for address in addresses}, lambda address: True, ())
-    try:
+    class SetUp(Port):
+        def begin(self) -> None:
+            raise Stop
+
+    port = SetUp(dict.fromkeys(addresses, 0), lambda address: True, ())
+    with contextlib.suppress(Stop):
         body(port)
-    except _SetUpError:
-        pass
     return port.memory
-
-
-class _SetUpError(Exception):
-    """The process is set up."""
-
-
-class _SetUp(Port):
-    def begin(self) -> None:
-        raise _SetUpError

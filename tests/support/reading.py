@@ -33,15 +33,14 @@ def stream_of(subscriber: Subscriber, name: str = "gaussians", pid: int | None =
 
 def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0,
                fits: Callable[[Frame], bool] = lambda frame: True) -> Frame:
-    """Wait for the newest frame with a version over `after` that fits; every frame has to pass the receiver's check."""
+    """Wait for the newest frame with a version over `after` that fits."""
     def read() -> Frame | None:
         nonlocal after
         subscriber.poll()
-        frame = stream.read(after)
+        frame = _checked(stream, after)
         if frame is None:
             return None
         after = frame.version
-        check_frame(frame.kind, {name: (t.dtype, t.shape) for name, t in frame.tensors.items()}, frame.meta)
         if fits(frame):
             return frame
         frame.close()
@@ -70,9 +69,17 @@ def newest(subscriber: Subscriber, name: str, after: int = 0, pid: int | None = 
     return wait_until(read, f"a frame of {name} after {after}")
 
 
+def _checked(stream: RemoteStream, after: int) -> Frame | None:
+    """Return the newest frame over `after`, which has to pass the receiver's check; None: there is none."""
+    frame = stream.read(after)
+    if frame is not None:
+        check_frame(frame.kind, {name: (t.dtype, t.shape) for name, t in frame.tensors.items()}, frame.meta)
+    return frame
+
+
 def copied(stream: RemoteStream, after: int = 0) -> Any:
     """Return the newest whole frame with a version over `after` as `newest` does; None: there is none."""
-    frame = stream.read(after)
+    frame = _checked(stream, after)
     if frame is None:
         return None
     with frame:

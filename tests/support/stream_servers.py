@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import socket
 import socketserver
 import threading
@@ -17,7 +18,7 @@ from PIL import Image
 from splatview.camera.pattern import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
@@ -90,37 +91,22 @@ class StreamServer:
         self.close()
 
 
-def _until_blank_line(connection: socket.socket) -> bytes:
-    request = b""
-    while b"\r\n\r\n" not in request:
-        part = connection.recv(4096)
-        if not part:
-            raise ConnectionResetError
-        request += part
-    return request
-
-
 def mjpeg(rate: float = 30.0, pictures: int | None = None, then_wait: bool = False) -> Callable[[socket.socket], None]:
     """Serve numbered pictures as JPEG; after so many, end, or say nothing any more."""
 
     def serve(connection: socket.socket) -> None:
-        _until_blank_line(connection)
+        with connection.makefile("rb") as request:
+            while request.readline().strip():
+                pass
         connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=picture\r\n\r\n")
-        for number in _numbers(pictures, rate):
+        for number in itertools.count() if pictures is None else range(pictures):
             file = io.BytesIO()
             Image.fromarray(pattern(number)).save(file, "JPEG", quality=95)
             data = file.getvalue()
             connection.sendall(b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
                                % (len(data), data))
+            time.sleep(1 / rate)
         if then_wait:
             connection.recv(1)
 
     return serve
-
-
-def _numbers(pictures: int | None, rate: float) -> Iterator[int]:
-    number = 0
-    while pictures is None or number < pictures:
-        yield number
-        number += 1
-        time.sleep(1 / rate)

@@ -106,7 +106,7 @@ def test_requests_are_as_frozen(page: frozen.Page) -> None:
     welcome = page.heard[0]
     found: dict[str, Any] = {}
     for path in ("", "viewer.js", "files.js", "session.js", "viewer.css", "favicon.svg", "nothing"):
-        status, headers = page.ask("GET", "/" + path)
+        status, headers, _ = page.ask("GET", "/" + path)
         found[f"GET /{path}"] = status, headers["Content-Type"].partition(";")[0]
     png = (frozen.FOLDER / "image-uint8.png").read_bytes()
     upload = "/upload?name=sent.png"

@@ -1,0 +1,119 @@
+"""Pictures that say of themselves what they are: of a scene that moves, each with its number in it as black and white
+blocks, or one with a mark in it, which shows how far it was moved; and the way of the hand that moves it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+BITS = 20
+BLOCK = 40
+"""Side of a block in pixels of a picture 1920 wide; others in proportion."""
+_MARGIN = 16
+_MARK, _MARK_SIDE = (255, 0, 255), 48
+_STANDARD_SUM = 3685
+"""Of the luminance table in annex K of JPEG's standard, which stands for quality 50."""
+POOL = 12
+"""Different pictures before they come again, with other numbers."""
+
+
+def moving(base: np.ndarray, size: tuple[int, int], count: int) -> list[np.ndarray]:
+    """`count` pictures (height, width, 3) uint8 of a window that circles over `base`; each differs from the next."""
+    width, height = size
+    room_y, room_x = base.shape[0] - height, base.shape[1] - width
+    pictures = []
+    for i in range(count):
+        angle = 2 * np.pi * i / count
+        y, x = int(room_y * (0.5 + 0.5 * np.sin(angle))), int(room_x * (0.5 + 0.5 * np.cos(angle)))
+        pictures.append(np.ascontiguousarray(base[y:y + height, x:x + width]))
+    return pictures
+
+
+def write(picture: np.ndarray, number: int) -> None:
+    """Draw the number into (H, W, C) uint8: its bits in a row, and below them their opposites."""
+    side, margin = max(BLOCK * picture.shape[1] // 1920, 4), max(_MARGIN * picture.shape[1] // 1920, 2)
+    bits = np.array([number >> k & 1 for k in range(BITS)], np.uint8) * 255
+    row = np.repeat(bits, side)[None, :, None]
+    picture[margin:margin + side, margin:margin + BITS * side, :3] = row
+    picture[margin + side:margin + 2 * side, margin:margin + BITS * side, :3] = 255 - row
+
+
+def read(picture: np.ndarray) -> int:
+    """The number that a picture shows, whatever its size. Raises ValueError when it shows none."""
+    scale = picture.shape[1] / 1920
+    number = 0
+    for k in range(BITS):
+        x = round((_MARGIN + (k + 0.5) * BLOCK) * scale)
+        above, below = (float(picture[round((_MARGIN + (0.5 + row) * BLOCK) * scale), x].mean()) for row in (0, 1))
+        if abs(above - below) < 100:
+            raise ValueError(f"no number in the picture: block {k} has {above:.0f} and {below:.0f}")
+        number |= int(above > below) << k
+    return number
+
+
+def likeness(seen: np.ndarray, meant: np.ndarray) -> float:
+    """PSNR in dB of two (H, W, 3) uint8 pictures; the meant one is reduced when the seen one is smaller."""
+    if seen.shape != meant.shape:
+        from PIL import Image
+
+        meant = np.asarray(Image.fromarray(meant).resize(seen.shape[1::-1], Image.Resampling.BOX))
+    error = float(np.square(seen.astype(np.float32) - meant).mean())
+    return 99.0 if error == 0 else 10 * np.log10(255.0**2 / error)
+
+
+def mark(picture: np.ndarray) -> None:
+    """Draw the mark into the middle of (H, W, 3) uint8."""
+    y, x = (n // 2 - _MARK_SIDE // 2 for n in picture.shape[:2])
+    picture[y:y + _MARK_SIDE, x:x + _MARK_SIDE] = _MARK
+
+
+def find_mark(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
+    """(x, y) of the mark's centre in pixels of a picture that was reduced to `scale`. Raises ValueError where there is
+    none, or half of one."""
+    p = picture[..., :3].astype(np.int16)
+    ys, xs = np.nonzero((p[..., 0] > 190) & (p[..., 2] > 190) & (p[..., 1] < 90))
+    if len(xs) == 0:
+        raise ValueError("no mark in the picture")
+    x, y = float(np.median(xs)), float(np.median(ys))
+    near = (abs(xs - x) < _MARK_SIDE) & (abs(ys - y) < _MARK_SIDE)
+    if near.sum() < (_MARK_SIDE * scale)**2 / 6:
+        raise ValueError(f"only {near.sum()} pixels of the mark")
+    return (xs[near].min() + xs[near].max() + 1) / 2, (ys[near].min() + ys[near].max() + 1) / 2
+
+
+def way(step: int, size: tuple[int, int]) -> tuple[int, int]:
+    """Where the hand is at a step, in pixels of a picture of this size: to and fro below the middle, where it begins
+    at step 0. It lies elsewhere at every step."""
+    width, height = size
+    x = width // 2 + round(height / 5 * math.sin(step / 12))
+    return x, height * 3 // 4 + round(height / 12 * math.sin(step / 7)) + (step % 2)
+
+
+def decode(data: bytes) -> np.ndarray:
+    """(H, W, 3) uint8 from JPEG or PNG."""
+    if data[:2] == b"\xff\xd8":
+        import simplejpeg
+
+        return simplejpeg.decode_jpeg(data)
+    import io
+
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def describe(data: bytes) -> dict[str, Any]:
+    """{"quality", "colour"}: the quality as libjpeg counts it, read off the tables, and how colour is kept ("4:2:0"),
+    which matters as much."""
+    if data[:2] != b"\xff\xd8":
+        return {"quality": 100, "colour": "all"}
+    import simplejpeg
+
+    at = 2
+    while data[at + 1] != 0xDB:
+        at += 2 + int.from_bytes(data[at + 2:at + 4], "big")
+    scale = sum(data[at + 5:at + 69]) * 100 / _STANDARD_SUM
+    return {"quality": round(5000 / scale) if scale > 100 else round((200 - scale) / 2),
+            "colour": ":".join(simplejpeg.decode_jpeg_header(data)[3])}
