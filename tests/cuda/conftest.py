@@ -1,4 +1,4 @@
-"""Fixtures of the GPU tests: trainers with two allocators, viewers that follow them, pages without a browser."""
+"""Fixtures of the GPU tests: programs with two allocators, viewers that follow them, pages without a browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from support.browser_rig import Rig
+from support.programs import Programs
+from support.sharing import OWNER, PIECES, Peer
+from support.trainers import ALLOCATORS
 from support.viewer import Viewer
 from support.viewer_cases import Trainer
 
@@ -63,3 +67,26 @@ def rig() -> Iterator[Rig]:
     """Browser screens over a real server."""
     with Rig() as made:
         yield made
+
+
+@pytest.fixture(scope="module", params=ALLOCATORS)
+def allocator(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def owner(allocator: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory,
+          ) -> Iterator[Callable[..., Peer]]:
+    """`owner(code, *args)`: a program that owns GPU memory and runs this piece; BEGIN of the module comes first."""
+    torch.zeros(1, device="cuda")
+    with Programs(tmp_path_factory.mktemp("owner")) as started:
+        peer = Peer(started, tmp_path_factory.mktemp("peer"), PIECES, begin=getattr(request.module, "BEGIN", OWNER),
+                    PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator])
+        assert peer.socket  # connected
+
+        def run(code: str, *args: str) -> Peer:
+            peer.do(code, *args)
+            return peer
+
+        yield run
+        peer.close()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-import socket
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
 from support.gpu_memory import told, used
@@ -15,10 +13,8 @@ from support.interop_cases import OwnMemory, expected, same
 from support.sharing import Peer
 from support.wait import PATIENCE
 
-from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.gl.direct import DirectBridge
-from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
@@ -180,74 +176,4 @@ def test_memory_goes_back(trainer: Peer, ctx: moderngl.Context) -> None:
     assert len(bridge._memories) == 1
     bridge.close()
     memory.close()
-    trainer.say("end")
-
-
-def test_memory_without_descriptors_is_copied(programs: Programs, tmp_path: Path, ctx: moderngl.Context,
-                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    """cudaMalloc memory: OpenGL cannot import it, CUDA opens it and copies once."""
-    peer = Peer(programs, tmp_path, TRAINER, json.dumps(PICTURES), "cudaMalloc",
-                PYTORCH_CUDA_ALLOC_CONF="")
-    tensors = device_tensors(peer)
-    assert all(tensor.memory.pieces == () for tensor in tensors.values())
-    with pytest.raises(SharingError, match="file descriptors only"):
-        DirectBridge(ctx).put(tensors["hd"], "HWC")
-    for forced in ("", "import", "host"):
-        monkeypatch.setenv("SPLATVIEW_INTEROP", forced)
-        auto = AutoBridge(ctx)
-        for name, tensor in tensors.items():
-            picture, layout = wanted(name, 0)
-            source = auto.put(tensor, layout)
-            assert same(read_source(ctx, source), expected(picture, layout), tensor.dtype), (forced, name)
-        assert auto.name == (forced or "import")
-        auto.close()
-    torch.cuda.synchronize()
-    close_all(tensors)
-    peer.say("end")
-    peer.close()
-
-
-VIEWER = """
-import socket, sys
-import msgspec
-from splatview_ipc.cuda.memory import open_memory
-from splatview_ipc.control.frame import DeviceTensor
-from splatview_ipc.gl.probe import AutoBridge
-from splatview_ipc.gl.sources import read_source
-from splatview_ipc.control.messages import MemoryRef, TensorRef
-from splatview_viewer.screens.offscreen import create_context
-s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-s.settimeout(60)
-s.connect(sys.argv[1])
-body, fds, _, _ = socket.recv_fds(s, 1 << 18, 250)
-refs, tensors = msgspec.msgpack.decode(body, type=tuple[tuple[MemoryRef, ...], tuple[TensorRef, ...]])
-memories = []
-for ref in refs:
-    memories.append(open_memory(ref, fds[:len(ref.pieces)]))
-    fds = fds[len(ref.pieces):]
-ctx = create_context(memories[0].gpu)
-auto = AutoBridge(ctx)
-ref = next(t for t in tensors if t.name == "hd")
-source = auto.put(DeviceTensor(ref.dtype, ref.shape, ref.strides, memories[ref.memory], ref.offset), "HWC")
-got = read_source(ctx, source)
-loaded = sorted(m for m in sys.modules if m == "torch" or m.startswith("cuda."))
-s.send(repr((auto.name, auto.reasons, loaded, ctx.error)).encode())
-for k in range(0, 1080, 120):
-    s.send((got[k:k + 120] * 255).round().astype("u1").tobytes()[:100000])
-"""
-
-
-def test_a_viewer_of_images_needs_no_cuda(trainer: Peer, programs: Programs, tmp_path: Path) -> None:
-    """The trainer's descriptors go to a process that loads neither torch nor CUDA; it sees the right pixels."""
-    folder = tmp_path / "viewer"
-    folder.mkdir()
-    viewer = Peer(programs, folder, VIEWER, begin="")
-    body, fds = trainer._receive()
-    socket.send_fds(viewer.socket, [body], fds)
-    assert viewer.hear() == repr(("direct", {}, [], "GL_NO_ERROR"))
-    picture = pattern((1080, 1920, 4), "uint8", 0).numpy()
-    for k in range(0, 1080, 120):
-        got = np.frombuffer(viewer._receive()[0], np.uint8)
-        assert np.array_equal(got, picture[k:k + 120].reshape(-1)[:100000]), k
-    viewer.close()
     trainer.say("end")

@@ -120,24 +120,6 @@ def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path)
     assert told["active"] in (0, -1), f"a CUDA context was made: {told}"
 
 
-@pytest.mark.parametrize("bridge", BRIDGES)
-def test_shot(trainers: dict[str, Trainer], tmp_path: Path, bridge: str) -> None:
-    from PIL import Image
-
-    trainer = trainers["expandable"]
-    started = Programs(tmp_path)
-    try:
-        for name in ("ring uint8 HWC", "in-place float16 CHW"):
-            program = started.python("-m", "splatview_viewer", "shot", "out.png", "--stream", name,
-                                     SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_INTEROP=bridge)
-            _, err = program.communicate(timeout=PATIENCE)
-            assert program.returncode == 0, err
-            got = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
-            assert np.abs(got - expected_image(trainer.k, *name.split()[1:])).max() <= 1, name
-    finally:
-        started.close()
-
-
 # -- scenes --------------------------------------------------------------------------------------------------
 
 
