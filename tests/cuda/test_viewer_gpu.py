@@ -1,5 +1,5 @@
-"""The viewer on streams that lie on a GPU: the right pixels whatever the way and the bridge, and no CUDA where none is
-needed."""
+"""The viewer on streams that lie on a GPU: the right pixels whatever the way and the bridge, no CUDA where none is
+needed, a window, and what doctor says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.programs import Programs
-from support.view_cases import see
+import torch
+from support.view_cases import see, zoom
 from support.viewer_cases import (
     BRIDGES,
     FORMS,
@@ -20,18 +20,18 @@ from support.viewer_cases import (
     about,
     expected_image,
     expected_scene,
-    psnr,
     select,
     wait_for,
     wait_for_scene,
 )
 from support.wait import PATIENCE
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -82,9 +82,7 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
         select(viewer, trainer, f"{way} {dtype} {sort}")
         wait_for(viewer, trainer, expected_image(trainer.k, dtype, sort))
     slot = viewer.user.shown
-    assert slot is not None
-    assert slot.view is not None
-    print(f"{way} {allocator} {bridge or 'by itself'}: {about(viewer)}")
+    assert slot is not None and slot.view is not None
     shared = {"ring": "ring in GPU memory", "in-place": "in place (zero-copy)"}[way]
     direct = (way, allocator) != ("in-place", "plain")  # cudaMalloc memory has no descriptor for OpenGL
     if bridge == "direct" and not direct:
@@ -98,15 +96,11 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
     viewer.until(lambda: f"step {trainer.k}" in slot.view.details)
 
 
-def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path) -> None:
+def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], programs: Programs) -> None:
     trainer = trainers["expandable"]
     names = ["ring uint8 HWC", "in-place float32 CHW", "ring bfloat16 CHW", "in-place uint8 RGBA"]
-    started = Programs(tmp_path)
-    try:
-        program = started.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
-        out, err = program.communicate(timeout=PATIENCE)
-    finally:
-        started.close()
+    program = programs.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
+    out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     told = json.loads(out.splitlines()[-1])
     assert list(told["seen"]) == names, (told, err)
@@ -132,7 +126,6 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
     viewer = open_viewer(trainer, OffscreenScreen(320, 240), bridge, renderer)
     select(viewer, trainer, "splats")
     view = wait_for_scene(viewer, trainer, want)
-    print(f"{renderer} {bridge}: {psnr(viewer.pixels(), want):.1f} dB; {about(viewer)}")
     assert view.path[1] == f"{renderer} renderer"
     if bridge:
         assert view.path[2] == CANVAS_WORDS[bridge]
@@ -171,3 +164,38 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
     see(slot.view, show=show)
     viewer.user.mark()
     wait_for_scene(viewer, trainer, want, least=24.0 if show == "depth" else 36.0)  # Turbo is steep
+
+
+# -- a window, and doctor --------------------------------------------------------------------------------------
+
+
+@pytest.mark.display
+def test_a_window_shows_images_and_scenes(trainers: dict[str, Trainer], open_viewer: Any, display: str) -> None:
+    from splatview_viewer.screens.window import WindowScreen
+
+    trainer = trainers["expandable"]
+    window = WindowScreen(900, 520, vsync=False)
+    viewer = open_viewer(trainer, window, panel=True)
+    select(viewer, trainer, "ring uint8 RGBA")
+    viewer.until(lambda: viewer.user.shown.view is not None and not viewer.user.shown.view.empty)
+    zoom(viewer.user.view, 4.0, viewer.user.picture_rect())
+    viewer.user.mark()
+    left, top, _ = viewer.image.pan_zoom.placed(viewer.user.picture_rect())
+    want = np.kron(expected_image(trainer.k, "uint8", "RGBA"), np.ones((4, 4, 1), int))
+    wait_for(viewer, trainer, want, Rect(round(left), round(top), 4 * W, 4 * H))
+    on_gpu = "NVIDIA" in window.ctx.info["GL_RENDERER"]
+    assert viewer.image.info().path == [BRIDGE_WORDS["direct" if on_gpu else "host"]], about(viewer)
+    select(viewer, trainer, "splats")
+    viewer.until(lambda: viewer.user.shown.view is not None and not viewer.user.shown.view.empty)
+    viewer.do()
+    viewer.until(lambda: viewer.picture().max() > 100)
+
+
+def test_doctor_on_a_gpu(programs: Programs) -> None:
+    program = programs.splatview("doctor", "--json")
+    said, errors = program.communicate(timeout=400)
+    assert program.returncode == 0, said + errors
+    findings = {f["name"]: f for f in json.loads(said)}
+    for name in ("cuda sharing", "cuda to opengl"):
+        assert findings[name]["state"] == "ok", findings[name]
+    assert torch.cuda.get_device_name(0) in findings["cuda"]["detail"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import numpy as np
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.shown_view import ShownView
-from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
@@ -22,6 +19,7 @@ from support.view_cases import scene_view, see
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
+    from pathlib import Path
 
     from support.viewer import Viewer
 
@@ -151,15 +149,6 @@ def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | No
             return
     trainer.alive()
     raise AssertionError(f"off by up to {worst} of 255 after 20 s. {about(viewer)}")
-
-
-def keep(viewer: Viewer, name: str) -> None:
-    """Save the picture where the environment says, to be looked at."""
-    if folder := os.environ.get("SPLATVIEW_TEST_PICTURES"):
-        viewer.user.mark(3)
-        viewer.do()
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        save_picture(viewer.screen.pixels()[..., :3], Path(folder) / f"{name}.png")
 
 
 def expected_scene(k: int, show: str = "color") -> np.ndarray:
