@@ -79,6 +79,6 @@ def test_killed_viewers_leave_nothing(
     live("second", KILLS, any_time)
     assert trainer.do(quiet) <= allocated
     settled(base, wait_until, trainer.process.pid, rss=64 * MB)
-    # A viewer's slots take 2 MB at least, so that a hundred of them are seen; kernels that are loaded late take up to 70.
+    # A viewer's slots take 2 MB at least: a hundred of them are seen. Kernels that are loaded late take up to 70.
     wait_until(lambda: used(trainer.process.pid) <= gpu + 96 * MB, what="the GPU's memory is back")
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
