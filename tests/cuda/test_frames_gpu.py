@@ -10,7 +10,6 @@ import torch
 from support.wait import PATIENCE, wait_until
 
 import splatview
-from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from support.programs import Programs
@@ -120,32 +119,3 @@ def test_one_s_own_pictures_are_read_as_well() -> None:
         frame = next(frames)
     assert bool((frame.tensor == 29).all())
     frames.close()
-
-
-def test_a_reader_that_is_killed_at_work_leaves_nothing_behind(programs: Programs) -> None:
-    def publish() -> None:
-        splatview.publish(torch.ones(270, 480, 4, device="cuda"), "mine")
-
-    publish()
-    publisher = publishing.begun()
-    assert publisher is not None
-    stream = publisher.streams["mine"]
-    for moment in ("with a frame", "at work"):
-        publish()
-        reader = programs.code("""
-import sys, time, torch, splatview
-frames = splatview.frames("mine", timeout=200)
-frame = frames.latest()
-frame.tensor.sum().item()
-print("there", flush=True)
-if sys.argv[1] == "at work":
-    torch.cuda._sleep(10**10)
-    frame.tensor.sum()
-time.sleep(1000)
-""", moment)
-        assert reader.line() == "there", reader.end()[1]
-        assert stream.readers == 1
-        reader.killed()
-        wait_until(lambda: stream.readers == 0 and stream.offer("device-ring") is None, "the ring has been given back")
-        assert publisher.control.counters()["faults"] == 0
-    publish()
