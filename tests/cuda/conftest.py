@@ -17,6 +17,7 @@ from support.trainers import ALLOCATORS
 from support.viewer import Viewer
 from support.viewer_cases import Trainer
 
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.app.loop import AppOptions
 
 if TYPE_CHECKING:
@@ -90,3 +91,11 @@ def owner(allocator: str, request: pytest.FixtureRequest, tmp_path_factory: pyte
 
         yield run
         peer.close()
+
+
+@pytest.fixture
+def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
+    """A viewer of all runs, polled by the test; as one that draws with CUDA it has a context of its own."""
+    torch.zeros(1, device="cuda")
+    with Subscriber() as made:
+        yield made

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.cuda
 
 
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    torch.zeros(1, device="cuda")  # a viewer that draws with CUDA has a context of its own
-    with Subscriber() as s:
-        yield s
-
-
 @pytest.fixture(scope="module")
 def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Trainer]]:
     """One for each allocator: it takes seconds until one is there."""

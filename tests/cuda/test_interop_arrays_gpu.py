@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 from support.reading import next_frame, stream_of, values
 from support.trainers import Trainer
 
-from splatview_ipc.subscriber.subscriber import Subscriber
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from support.programs import Programs
+
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.cuda
 
@@ -24,13 +22,6 @@ pytestmark = pytest.mark.cuda
 @pytest.fixture
 def trainer(programs: Programs) -> Trainer:
     return Trainer(programs, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1")
-
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    torch.zeros(1, device="cuda")
-    with Subscriber() as s:
-        yield s
 
 
 class Reader:

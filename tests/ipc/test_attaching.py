@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    with Subscriber() as s:
-        yield s
-
-
-@pytest.fixture
 def liar(pair: Pair) -> Iterator[Liar]:
     """A connection to the run of the pair."""
     pair.publish(image(0))
