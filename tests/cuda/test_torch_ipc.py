@@ -6,25 +6,24 @@ import gc
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pytest
 import torch
-from support.meters import open_files
 from support.reading import next_frame, stream_of, values
 from support.sharing import OWNER, close_fds
 from support.trainers import Trainer
 
 from splatview_ipc.control.messages import InPlaceRef
-from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.transports.torch_ipc import TorchIpcReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from support.programs import Programs
     from support.sharing import Peer
 
     from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.cuda
 
@@ -70,40 +69,6 @@ def newest(reader: TorchIpcReader, after: int = 0) -> Frame:
 
 def image_of(frame: Frame) -> torch.Tensor:
     return frame.tensors["image"].torch()  # type: ignore[union-attr]
-
-
-def test_a_part_of_a_storage_arrives_and_changes_in_place(owner: Callable[[str], Peer]) -> None:
-    peer = owner("""
-base = torch.arange(300 * 200, dtype=torch.int32, device="cuda").to(torch.float32).view(300, 200)
-image = base[20:100:2, 10:90]
-writer = TorchIpcWriter({"image": image})
-write(writer, image, 1)
-lend(writer)
-hear()
-image += 1
-write(writer, image, 2)
-say("written")
-hear()
-writer.close()
-""")
-    files = open_files()
-    reader = reader_of(peer)
-    expected = torch.arange(300 * 200, dtype=torch.float32).view(300, 200)[20:100:2, 10:90]
-    frame = newest(reader)
-    image = image_of(frame)
-    assert image.stride() == expected.stride()
-    assert torch.equal(image.cpu(), expected)
-    peer.say()
-    assert peer.hear() == "written"
-    again = newest(reader, frame.version)
-    assert again.complete
-    assert again.intact()
-    assert torch.equal(image.cpu(), expected + 1), "it is the trainer's own memory"
-    frame.close()
-    again.close()
-    reader.close()
-    assert open_files() <= files
-    peer.say()
 
 
 def test_every_reference_is_returned(owner: Callable[[str], Peer]) -> None:
@@ -177,20 +142,26 @@ writer.close()
     peer.say()
 
 
-def test_a_training_is_followed_by_torchs_handles(
-        programs: Programs, runtime_dir: Path) -> None:
-    """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch."""
+def test_a_training_is_followed_by_torchs_handles(programs: Programs, subscriber: Subscriber) -> None:
+    """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch; and a part of a storage."""
     trainer = Trainer(programs, SPLATVIEW_SHARE="torch")
-    trainer.do("scene = make(1000, 1); splatview.publish(scene)")
-    with Subscriber() as subscriber:
-        stream = stream_of(subscriber)
-        version = 0
-        for count, value, code in (1000, 1, ""), (1000, 2, "fill(scene, 2)"), (2000, 3, "scene = make(2000, 3)"):
-            if code:
-                trainer.do(f"{code}; splatview.publish(scene)")
-            with next_frame(subscriber, stream, version) as frame:
-                version, got = frame.version, values(frame)
-                assert frame.intact()
-            assert stream.sharing == "torch-ipc", stream.fallback
-            assert got["means"].shape == (count, 3)
-            assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
+    trainer.do("""
+scene = make(1000, 1)
+base = torch.arange(300 * 200, device="cuda").to(torch.float32).view(300, 200)
+def publish():
+    splatview.publish(scene)
+    splatview.publish(base[20:100:2, 10:90], "part", copy=False)
+publish()
+""")
+    part = torch.arange(300 * 200, dtype=torch.float32).view(300, 200)[20:100:2, 10:90].numpy()
+    stream, other = stream_of(subscriber), stream_of(subscriber, "part")
+    version = seen = 0
+    for count, value, code in (1000, 1, ""), (1000, 2, "fill(scene, 2)"), (2000, 3, "scene = make(2000, 3)"):
+        if code:
+            trainer.do(f"{code}; base += 1; publish()")
+        with next_frame(subscriber, stream, version) as frame, next_frame(subscriber, other, seen) as image:
+            version, seen, got = frame.version, image.version, values(frame)
+            assert frame.intact() and np.array_equal(values(image)["image"], part + value - 1)
+        assert (stream.sharing, other.sharing) == ("torch-ipc", "torch-ipc"), stream.fallback + other.fallback
+        assert got["means"].shape == (count, 3)
+        assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
