@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from support.odd_cases import SCENES, everywhere
 from support.renderer_cases import (
     CLASSIC,
     Chance,
+    camera,
+    draw,
     gsplat_picture,
     looking_at_origin,
     psnr,
@@ -20,7 +24,8 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.render.activation import activate
-from splatview_viewer.render.base import PAINTS, RenderOptions
+from splatview_viewer.render.base import COLOR_MAX, PAINTS, RenderOptions
+from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.render.gsplat.scene import DeviceGaussians
 from splatview_viewer.render.reference import ReferenceRenderer
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
+    from support.programs import Programs
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import Pixels
@@ -303,3 +309,71 @@ def test_versions_generations_sizes_and_degrees(renderer: GsplatRenderer) -> Non
         view.viewmat[2, 3] += 0.5
         assert_fresh(renderer, small, view)
         assert_fresh(renderer, small, view, RenderOptions("antialiased"))
+
+
+# ---- scenes that are odd or endless work, and memory that is full
+
+
+def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context) -> None:
+    renderer, view = GsplatRenderer(ctx), looking_at_origin(80, 60)
+    for name, (make, left_out) in SCENES.items():
+        odd = make()
+        there = replace(odd, **{field: getattr(odd, field).cuda() for field in FIELDS})
+        draw(renderer, there, view)  # roughly, where it lies far from the scene before
+        expected, got = draw(ReferenceRenderer(), odd, view), draw(renderer, there, view)
+        assert renderer.left_out == left_out, name
+        assert np.isfinite(got.color).all() and np.isfinite(got.alpha).all() and got.color.max() <= COLOR_MAX, name
+        assert np.abs(got.alpha - expected.alpha).max() < 5e-3, name
+        assert psnr(np.minimum(got.color, 1), np.minimum(expected.color, 1)) > 45, name
+    renderer.close()
+
+
+def test_more_pairs_than_may_be_are_not_drawn(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearest are."""
+    renderer, most, view, many = GsplatRenderer(ctx), 62 * 20, camera(80, 64), everywhere(500)
+    monkeypatch.setattr(Capacity, "FIRST", 64)
+    renderer._frame._capacity = Capacity(most)
+    nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
+    got, expected = draw(renderer, many, view), draw(ReferenceRenderer(), nearest, view)
+    assert psnr(got.color, expected.color) > 45
+    assert re.fullmatch(r"only the nearest are shown: all would take 8\.\d times as long", renderer.thinned)
+    draw(renderer, everywhere(20), view)
+    assert renderer.thinned == ""
+    renderer.close()
+
+
+FULL = """
+import torch
+from support.renderer_cases import Chance, psnr, random_scene
+from support.view_cases import scene_view, shown
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.gsplat.build import kernels
+from splatview_viewer.screens.offscreen import OffscreenScreen
+
+assert kernels().wait(), kernels().reason
+screen = OffscreenScreen(160, 120)
+view = scene_view(screen)
+view.update(random_scene(1, Chance(n=3000)))
+shown(view, screen)
+assert "gsplat renderer" in view.path, view.extras
+torch.cuda.synchronize()
+torch.cuda.empty_cache()
+total = torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
+big = random_scene(1, Chance(n=2_000_000, sh_degree=3))
+view.update(big)
+got = shown(view, screen)
+assert "gl renderer" in view.path and "memory" in view.extras[-1], view.extras
+other = scene_view(screen, GlRenderer(screen.ctx))
+other.update(big)
+other.like(view)
+assert psnr(got / 255, shown(other, screen) / 255) > 40
+print(view.extras[-1], flush=True)
+"""
+
+
+def test_full_memory_and_opengl_takes_over(programs: Programs) -> None:
+    program = programs.code(FULL)
+    out, err = program.end()
+    assert program.returncode == 0, err
+    assert re.search("gl: gsplat: the memory of cuda:0 is full", out)
