@@ -26,7 +26,6 @@ def test_the_page_sees_what_was_drawn(rig: Rig, encoder: str) -> None:
     screen = rig.open(640, 360)
     page = rig.pages[screen]
     assert screen._target is not None and screen._target.shared is not None
-    print("way:", screen._target.shared.way)
     settle(screen, page)
     for k, color in enumerate((RED, GREEN, BLUE, RED)):
         drawn = draw(screen, color, k)
@@ -82,18 +81,6 @@ def test_pages_that_come_and_go_leave_no_memory(rig: Rig, encoder: str) -> None:
     for k in range(40):
         visit(k)
     assert taken() < before + 96e6  # 8 MB each, 320 altogether
-    shared.close()
-
-
-def test_two_pages_share_an_encoder(rig: Rig, encoder: str) -> None:
-    shared = encoders.choose(rig.ctx)
-    screens = [rig.open(320, 200, encoder=shared), rig.open(500, 300, encoder=shared)]
-    drawn: list[np.ndarray] = []
-    for k in range(10):
-        drawn = [draw(s, color, k) for s, color in zip(screens, (RED, GREEN), strict=True)]
-    for s, expected in zip(screens, drawn, strict=True):
-        np.testing.assert_array_equal(decoded(restful(s, rig.pages[s])), expected)
-        s.close()
     shared.close()
 
 

@@ -1,19 +1,21 @@
-"""The driver, and GPU memory of our own: devices by UUID, contexts only where they are asked for, speaking errors."""
+"""The driver, and GPU memory of our own: devices by UUID, contexts only where they are asked for, forgeries refused."""
 
 from __future__ import annotations
 
 import gc
+import os
+import random
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from support.gpu_memory import told, used
 from support.meters import open_files
-from support.wait import PATIENCE
 
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.messages import FdMemory
+from splatview_ipc.control.messages import FdMemory, IpcMemory
 from splatview_ipc.cuda import driver, memory
 
 if TYPE_CHECKING:
@@ -64,6 +66,37 @@ def test_memory_of_our_own_is_given_back() -> None:
     assert used() < before + 8 * MB
 
 
+def test_forged_memory_is_refused_and_cuda_goes_on() -> None:
+    """Handles of nothing, descriptors of something else, other sizes than the memory's, a GPU that is not here."""
+    torch.zeros(1, device="cuda")
+    gpu, unknown, luck = driver.gpu_uuid(0), "f" * 32, random.Random(0)
+    own, ends, pipe = memory.Allocation(2 * MB, 0), socket.socketpair(), os.pipe()
+    before, files = used(), open_files()
+    forged: list[tuple[FdMemory | IpcMemory, list[int]]] = [
+        (IpcMemory(handle, 4096, gpu), [])
+        for handle in (bytes(64), b"\xff" * 64, *(luck.randbytes(64) for _ in range(20)))]
+    forged += [(FdMemory("t-1", (2 * MB,), gpu), [fd]) for fd in (
+        os.open("/dev/null", os.O_RDWR), os.dup(pipe[0]), os.memfd_create("splatview-x"), os.dup(ends[0].fileno()))]
+    for pieces in ((4 * MB,), (2 * MB, 2 * MB), (1,), (limits.MAX_SEGMENT,), (3 * MB,)):
+        more = [os.open("/dev/null", os.O_RDWR) for _ in pieces[1:]]
+        forged.append((FdMemory("t-1", pieces, gpu), [own.fd(), *more]))
+    forged += [(FdMemory("t-1", (2 * MB,), unknown), [own.fd()]), (IpcMemory(bytes(64), 4096, unknown), [])]
+    for ref, fds in forged:
+        opened = memory.open_memory(ref, fds)
+        with pytest.raises(SharingError, match="not visible" if ref.gpu == unknown else "."):
+            opened.pointer()
+        opened.close()
+        torch.cuda.synchronize()
+        assert int(torch.ones(5, device="cuda").sum()) == 5, ref
+    assert open_files() <= files
+    assert used() <= before + 32 * MB
+    own.close()
+    for one in ends:
+        one.close()
+    for end in pipe:
+        os.close(end)
+
+
 def test_a_value_is_written_in_the_order_of_the_stream() -> None:
     """Into pinned host memory, all 64 bits."""
     words = torch.zeros(4, dtype=torch.int64, pin_memory=True)
@@ -92,5 +125,5 @@ assert int(driver.call("cuCtxGetCurrent")) == 0
 state = driver.call("cuDevicePrimaryCtxGetState", driver.device(0))
 print(uuid, int(state[1]))
 """)
-    out, err = child.communicate(timeout=PATIENCE)
+    out, err = child.end()
     assert out.split() == [str(torch.cuda.get_device_properties(0).uuid).replace("-", ""), "0"], err

@@ -153,24 +153,3 @@ for writer in writers:
     for end, child in zip(ENDS, started, strict=True):
         out, err = child.communicate(timeout=PATIENCE)
         assert (child.returncode, out, err) == (0, "", ""), end
-
-
-@pytest.mark.skipif("not torch.cuda.is_available() or torch.cuda.device_count() < 2", reason="needs two GPUs")
-def test_a_ring_on_another_gpu_than_the_current_one() -> None:
-    image = torch.full((100, 100, 3), 7, dtype=torch.uint8, device="cuda:1")
-    writer = DeviceRingWriter.make({"image": image}, False)
-    reader = reader_of("device-ring", writer.ref)
-    assert torch.cuda.current_device() == 0
-    for version in range(1, 6):
-        image.fill_(version)
-        assert writer.write("image", {"image": image}, META, version)
-        torch.cuda.synchronize(1)
-        frame = reader.read(version - 1)
-        assert frame is not None, "`done` was written on the GPU that copied"
-        with frame:
-            there = frame.tensors["image"].torch()  # type: ignore[union-attr]
-            assert there.device == torch.device("cuda", 1)
-            assert torch.equal(there, image)
-    reader.close()
-    writer.close()
-    assert all_retired()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.programs import ROOT
 from support.wait import PATIENCE
 
 import splatview
@@ -78,8 +76,7 @@ def test_ones_own_scene(programs: Programs, tmp_path: Path,
     splatview.publish(parameters)
     drawn = grab(camera=PLACE, size=SIZE, background=background)
     assert (drawn.shape, drawn.dtype) == ((120, 160, 3), torch.uint8)
-    assert drawn.device == torch.device("cuda", torch.cuda.current_device())
-    assert drawn.is_contiguous()
+    assert drawn.device == torch.device("cuda", torch.cuda.current_device()) and drawn.is_contiguous()
     assert psnr(drawn, expected(parameters, background or (0, 0, 0))) > 45
     color = ",".join(map(str, background or (0, 0, 0)))
     camera = json.dumps({name: values.tolist() for name, values in PLACE.items()})
@@ -110,32 +107,12 @@ def test_ones_own_images(way: str) -> None:
         assert torch.equal(grab("render"), picture(77))
 
 
-_TRAINER = """
-import time, torch, splatview
-g = torch.Generator().manual_seed(0)
-image = torch.randint(0, 256, (70, 90, 3), generator=g, dtype=torch.uint8)
-count = 2000
-scene = {"means": torch.randn(count, 3, generator=g), "quats": torch.randn(count, 4, generator=g),
-         "scales": torch.full((count, 3), -2.5), "opacities": torch.full((count,), 3.0),
-         "sh0": torch.randn(count, 1, 3, generator=g), "shN": torch.zeros(count, 15, 3)}
-scene = {k: v.cuda() for k, v in scene.items()}
-on_gpu = image.cuda()
-while True:
-    splatview.publish(on_gpu.clone(), "render")
-    splatview.publish(scene, "splats")
-    time.sleep(0.01)
-"""
 _ASKING = """
-import sys, torch, splatview
+import torch, splatview
 from support.wait import PATIENCE
 def draw(name, **options):
-    for _ in range(int(PATIENCE)):
-        try:
-            return splatview.grab(name, timeout=PATIENCE, **options)
-        except LookupError:
-            pass
-g = torch.Generator().manual_seed(0)
-image = torch.randint(0, 256, (70, 90, 3), generator=g, dtype=torch.uint8)
+    return splatview.grab(name, timeout=PATIENCE, **options)
+image = torch.load("image.pt", weights_only=True)
 on_cpu = draw("render"), draw("splats", size=(160, 120))
 assert not torch.cuda.is_initialized()
 assert torch.equal(on_cpu[0], image), "image"
@@ -150,10 +127,13 @@ print("right")
 
 
 def test_another_process_with_and_without_cuda(programs: Programs) -> None:
-    programs.code(_TRAINER)
-    asking = programs.code(_ASKING, PYTHONPATH=os.pathsep.join(
-        [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]))
-    out, err = asking.communicate(timeout=2 * PATIENCE)
+    image = picture(0)
+    torch.save(image.cpu(), programs.folder / "image.pt")
+    splatview.publish(image, "render")
+    noise, count = scene(), 2000
+    splatview.publish({**noise, "scales": torch.full((count, 3), -2.5, device="cuda"),
+                       "opacities": torch.full((count,), 3.0, device="cuda"), "shN": 0 * noise["shN"]}, "splats")
+    out, err = programs.code(_ASKING).communicate(timeout=2 * PATIENCE)
     assert out == "right\n", err
 
 

@@ -1,87 +1,53 @@
-"""OpenGL reads another process's GPU memory in place: every pixel, live, with no CUDA in the process that looks."""
+"""OpenGL reads another process's GPU memory in place: every pixel, live, and given back."""
 
 from __future__ import annotations
 
 import gc
-import json
-import socket
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
 from support.gpu_memory import told, used
-from support.interop_cases import OwnMemory, expected, same
+from support.interop_cases import Case, OwnMemory, expected, same
 from support.sharing import Peer
 from support.wait import PATIENCE
 
-from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.gl.direct import DirectBridge
-from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     import moderngl
     from support.programs import Programs
 
-    Start = Callable[..., Peer]
+    from splatview_ipc.gl.buffers import BufferSource
 
 pytestmark = pytest.mark.cuda
 
 MB = 1 << 20
 
-PATTERN = """
-import torch
-def pattern(shape, dtype, k):
-    count = 1
-    for n in shape:
-        count *= n
-    values = torch.arange(count, dtype=torch.int64).mul_(k * 2 + 1).remainder_(251)
-    return values.to(getattr(torch, dtype)).view(shape)
-"""
-PICTURES = {
-    # name: shape, dtype, layout; together they lie in several chunks, and the large ones span some
-    "hd": ((1080, 1920, 4), "uint8", "HWC"),
-    "rgb": ((1001, 1503, 3), "uint8", "HWC"),
-    "planes": ((3, 700, 901), "float32", "CHW"),
-    "floats": ((1500, 1501, 3), "float32", "HWC"),
-    "half": ((600, 801, 4), "float16", "HWC"),
-    "thin": ((333, 77, 3), "bfloat16", "HWC"),
+PICTURES = {  # together they lie in several chunks, and the large ones span some
+    "hd": Case("uint8", "HWC", 4, "contiguous", 1920, 1080), "rgb": Case("uint8", "HWC", 3, "cropped", 1503, 1001),
+    "planes": Case("float32", "CHW", 3, "contiguous", 901, 700),
+    "floats": Case("float32", "HWC", 3, "contiguous", 1501, 1500),
+    "turned": Case("float16", "HWC", 4, "transposed", 801, 600),
+    "thin": Case("bfloat16", "HWC", 3, "contiguous", 77, 333),
 }
-TRAINER = PATTERN + """
-import json
-from splatview_ipc.cuda.memory import Allocation
-pictures, own = json.loads(sys.argv[2]), sys.argv[3] == "own"
-made = {}
-if own:
-    room = Allocation(96 << 20, 0)
-    at = 0
-for name, (shape, dtype, layout) in pictures.items():
-    if own:
-        made[name] = room.tensor(dtype, shape, at)
-        at += -(-made[name].numel() * made[name].element_size() // 512) * 512
-    else:
-        pad = torch.zeros(3 << 20, dtype=torch.uint8, device="cuda")
-        made[name] = torch.zeros(shape, dtype=getattr(torch, dtype), device="cuda")
-made["turned"] = made["half"].transpose(0, 1)
-made["part"] = made["rgb"][1::2, 3:, :2]
-def fill(k):
-    for name, (shape, dtype, layout) in pictures.items():
-        made[name].copy_(pattern(shape, dtype, k))
-    torch.cuda.synchronize()
-fill(0)
+TRAINER = f"""
+import gc
+from support.interop_cases import Case
+pictures = {PICTURES!r}
+""" + """
+made = {name: case.tensor(0, "cuda") for name, case in pictures.items()}
+torch.cuda.synchronize()
 share(made)
 while True:
     text = hear()
     if text == "free":
         del made
-        if own:
-            room.close()
-        import gc
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.synchronize()
@@ -89,22 +55,17 @@ while True:
     elif text == "end":
         break
     else:
-        fill(int(text))
+        for name, case in pictures.items():
+            made[name].copy_(case.tensor(int(text)))
+        torch.cuda.synchronize()
         say("filled")
 """
 
 
-def pattern(shape: tuple[int, ...], dtype: str, k: int) -> torch.Tensor:
-    namespace: dict[str, Callable[..., torch.Tensor]] = {}
-    exec(PATTERN, namespace)
-    return namespace["pattern"](shape, dtype, k)
-
-
-@pytest.fixture(params=["own", "expandable"])
-def trainer(request: pytest.FixtureRequest, programs: Programs, tmp_path: Path) -> Iterator[Peer]:
-    """A process with the pictures: in memory of cuMemCreate, or in torch's expandable segments."""
-    conf = "expandable_segments:True" if request.param == "expandable" else ""
-    peer = Peer(programs, tmp_path, TRAINER, json.dumps(PICTURES), request.param, PYTORCH_CUDA_ALLOC_CONF=conf)
+@pytest.fixture
+def trainer(programs: Programs, tmp_path: Path) -> Iterator[Peer]:
+    """A process with the pictures, in torch's expandable segments."""
+    peer = Peer(programs, tmp_path, TRAINER, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
     yield peer
     peer.close()
 
@@ -115,40 +76,31 @@ def device_tensors(peer: Peer) -> dict[str, DeviceTensor]:
             for name, ref in refs.items()}
 
 
-def wanted(name: str, k: int) -> tuple[torch.Tensor, str]:
-    if name == "turned":
-        return pattern(*PICTURES["half"][:2], k).transpose(0, 1), "HWC"
-    if name == "part":
-        return pattern(*PICTURES["rgb"][:2], k)[1::2, 3:, :2], "HWC"
-    shape, dtype, layout = PICTURES[name]
-    return pattern(shape, dtype, k), layout
-
-
 def close_all(tensors: dict[str, DeviceTensor]) -> None:
     for memory in {id(t.memory): t.memory for t in tensors.values()}.values():
         memory.close()  # type: ignore[attr-defined]
 
 
-def test_every_pixel_in_place_and_live(trainer: Peer, ctx: moderngl.Context, request: pytest.FixtureRequest) -> None:
+def assert_shown(ctx: moderngl.Context, sources: dict[str, BufferSource], k: int) -> None:
+    for name, case in PICTURES.items():
+        assert same(read_source(ctx, sources[name]), expected(case.tensor(k), case.layout), case.dtype), (name, k)
+
+
+def test_every_pixel_in_place_and_live(trainer: Peer, ctx: moderngl.Context) -> None:
     tensors = device_tensors(trainer)
     bridges = {name: DirectBridge(ctx) for name in tensors}  # each keeps its last two sources
-    sources = {name: bridges[name].put(tensor, wanted(name, 0)[1]) for name, tensor in tensors.items()}
-    spanned = max(len(source.access.pieces) for source in sources.values())
-    assert spanned == 1 if request.node.callspec.params["trainer"] == "own" else spanned > 1
-    for k in (0, 1, 2, 3):
-        if k:
-            trainer.say(str(k))
-            assert trainer.hear() == "filled"
-        for name, source in sources.items():  # not put again: the shader sees the trainer's newest bytes
-            tensor, layout = wanted(name, k)
-            got = read_source(ctx, source)
-            assert same(got, expected(tensor, layout), tensors[name].dtype), (name, k, source.access)
+    sources = {name: bridges[name].put(tensor, PICTURES[name].layout) for name, tensor in tensors.items()}
+    assert max(len(source.access.pieces) for source in sources.values()) > 1
+    assert_shown(ctx, sources, 0)
+    for k in (1, 2, 3):
+        trainer.say(str(k))
+        assert trainer.hear() == "filled"
+        assert_shown(ctx, sources, k)  # not put again: the shader sees the trainer's newest bytes
     trainer.say("end")
     trainer.process.wait(timeout=PATIENCE)
-    for name, source in sources.items():
-        tensor, layout = wanted(name, 3)
-        assert same(read_source(ctx, source), expected(tensor, layout), tensors[name].dtype), f"{name} after the end"
-        bridges[name].close()
+    assert_shown(ctx, sources, 3)
+    for bridge in bridges.values():
+        bridge.close()
     close_all(tensors)
     assert ctx.error == "GL_NO_ERROR"
 
@@ -159,7 +111,7 @@ def test_memory_goes_back(trainer: Peer, ctx: moderngl.Context) -> None:
     other = torch.zeros(4, 4, 3, dtype=torch.uint8)
     bridge = DirectBridge(ctx)
     for name in tensors:
-        read_source(ctx, bridge.put(tensors[name], wanted(name, 0)[1]), (0, 0, 1, 1))
+        read_source(ctx, bridge.put(tensors[name], PICTURES[name].layout), (0, 0, 1, 1))
     both = used() + used(trainer.process.pid)
     trainer.say("free")
     assert trainer.hear() == "freed"
@@ -172,7 +124,6 @@ def test_memory_goes_back(trainer: Peer, ctx: moderngl.Context) -> None:
         bridge.put(memory.device_tensor(other), "HWC")
     ctx.finish()
     left = used() + used(trainer.process.pid)
-    print(f"MB of both: {both / MB:.0f}, {held / MB:.0f} after the trainer let go, {left / MB:.0f} at last")
     if told():
         assert left < both - 24 * MB
         # A driver that counts memory for its maker alone took it off at the first step.
@@ -180,74 +131,4 @@ def test_memory_goes_back(trainer: Peer, ctx: moderngl.Context) -> None:
     assert len(bridge._memories) == 1
     bridge.close()
     memory.close()
-    trainer.say("end")
-
-
-def test_memory_without_descriptors_is_copied(programs: Programs, tmp_path: Path, ctx: moderngl.Context,
-                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    """cudaMalloc memory: OpenGL cannot import it, CUDA opens it and copies once."""
-    peer = Peer(programs, tmp_path, TRAINER, json.dumps(PICTURES), "cudaMalloc",
-                PYTORCH_CUDA_ALLOC_CONF="")
-    tensors = device_tensors(peer)
-    assert all(tensor.memory.pieces == () for tensor in tensors.values())
-    with pytest.raises(SharingError, match="file descriptors only"):
-        DirectBridge(ctx).put(tensors["hd"], "HWC")
-    for forced in ("", "import", "host"):
-        monkeypatch.setenv("SPLATVIEW_INTEROP", forced)
-        auto = AutoBridge(ctx)
-        for name, tensor in tensors.items():
-            picture, layout = wanted(name, 0)
-            source = auto.put(tensor, layout)
-            assert same(read_source(ctx, source), expected(picture, layout), tensor.dtype), (forced, name)
-        assert auto.name == (forced or "import")
-        auto.close()
-    torch.cuda.synchronize()
-    close_all(tensors)
-    peer.say("end")
-    peer.close()
-
-
-VIEWER = """
-import socket, sys
-import msgspec
-from splatview_ipc.cuda.memory import open_memory
-from splatview_ipc.control.frame import DeviceTensor
-from splatview_ipc.gl.probe import AutoBridge
-from splatview_ipc.gl.sources import read_source
-from splatview_ipc.control.messages import MemoryRef, TensorRef
-from splatview_viewer.screens.offscreen import create_context
-s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-s.settimeout(60)
-s.connect(sys.argv[1])
-body, fds, _, _ = socket.recv_fds(s, 1 << 18, 250)
-refs, tensors = msgspec.msgpack.decode(body, type=tuple[tuple[MemoryRef, ...], tuple[TensorRef, ...]])
-memories = []
-for ref in refs:
-    memories.append(open_memory(ref, fds[:len(ref.pieces)]))
-    fds = fds[len(ref.pieces):]
-ctx = create_context(memories[0].gpu)
-auto = AutoBridge(ctx)
-ref = next(t for t in tensors if t.name == "hd")
-source = auto.put(DeviceTensor(ref.dtype, ref.shape, ref.strides, memories[ref.memory], ref.offset), "HWC")
-got = read_source(ctx, source)
-loaded = sorted(m for m in sys.modules if m == "torch" or m.startswith("cuda."))
-s.send(repr((auto.name, auto.reasons, loaded, ctx.error)).encode())
-for k in range(0, 1080, 120):
-    s.send((got[k:k + 120] * 255).round().astype("u1").tobytes()[:100000])
-"""
-
-
-def test_a_viewer_of_images_needs_no_cuda(trainer: Peer, programs: Programs, tmp_path: Path) -> None:
-    """The trainer's descriptors go to a process that loads neither torch nor CUDA; it sees the right pixels."""
-    folder = tmp_path / "viewer"
-    folder.mkdir()
-    viewer = Peer(programs, folder, VIEWER, begin="")
-    body, fds = trainer._receive()
-    socket.send_fds(viewer.socket, [body], fds)
-    assert viewer.hear() == repr(("direct", {}, [], "GL_NO_ERROR"))
-    picture = pattern((1080, 1920, 4), "uint8", 0).numpy()
-    for k in range(0, 1080, 120):
-        got = np.frombuffer(viewer._receive()[0], np.uint8)
-        assert np.array_equal(got, picture[k:k + 120].reshape(-1)[:100000]), k
-    viewer.close()
     trainer.say("end")

@@ -1,4 +1,4 @@
-"""What must hold on a GPU, however frames travel: CUDA tensors arrive whole and exact."""
+"""CUDA tensors that are published arrive whole and exact, however frames travel, and no call waits for the GPU."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from support.annotate_cases import texts
+from support.frames import host_array, poses
 from support.reading import next_frame, stream_of, values
 from support.trainers import Trainer
 from support.wait import turns
 
 import splatview
 from splatview.api import session as publishing
-from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cuda
 
+LONG = 2_000_000_000
+"""Cycles of a GPU: about a second."""
 COPYING = ["device-ring", "host"]
 """The transports that this process can take from itself."""
 
@@ -70,17 +74,6 @@ def test_cuda_gaussians_on_a_stream_of_their_own(subscriber: Subscriber) -> None
             assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
 
 
-def test_a_late_viewer_sees_the_last_value_of_a_silent_trainer(
-        subscriber: Subscriber) -> None:
-    for value in range(5):
-        splatview.publish(torch.full((40, 50), float(value), device="cuda"))
-    torch.cuda.synchronize()
-    stream = stream_of(subscriber, "image")
-    with next_frame(subscriber, stream) as frame:
-        assert frame.version == 5
-        assert (values(frame)["image"] == 4).all()
-
-
 def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     image = torch.zeros(40, 50, device="cuda")
     splatview.publish(image, live=True)
@@ -117,10 +110,11 @@ def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[...,
         assert publisher.control.counters()["copies"] == copies
 
 
-def test_no_torn_frame_comes_through_the_host(programs: Programs) -> None:
-    """Flat out. (tests/cuda/test_device_ring.py does the same to the ring in GPU memory.)"""
+@pytest.mark.parametrize("way", COPYING)
+def test_no_torn_frame_is_shown(programs: Programs, way: str) -> None:
+    """Published flat out."""
     trainer = Trainer(programs)
-    trainer.start("""
+    trainer.do("""
 frames = [torch.zeros(800, 800, 4, dtype=torch.uint8, device="cuda") for _ in range(2)]
 stop = threading.Event()
 def work():
@@ -130,10 +124,9 @@ def work():
             break
 threading.Thread(target=work, daemon=True).start()
 """)
-    trainer.finish()
     shown = last = 0
     torch.zeros(1, device="cuda")
-    with Subscriber(transports=("host",)) as subscriber:
+    with Subscriber(transports=(way,)) as subscriber:
         stream = stream_of(subscriber, "frames")
         for _ in turns("30 whole frames", rest=False):
             if shown == 30:
@@ -144,9 +137,125 @@ threading.Thread(target=work, daemon=True).start()
                 continue
             with frame:
                 image = values(frame)["image"]
-                if not frame.intact():
-                    continue
-                assert image.min() == image.max(), f"version {frame.version} is torn"
-                last, shown = frame.version, shown + 1
-        assert stream.sharing == "host"
+                if frame.intact() and frame.confirmed:
+                    assert image.min() == image.max(), f"version {frame.version} is torn"
+                    last, shown = frame.version, shown + 1
+        assert stream.sharing == way
     trainer.do("stop.set()")
+
+
+# ---- annotate
+
+
+def detections(n: int, seed: int = 0) -> dict[str, Any]:
+    """What torchvision's models give, on the GPU."""
+    g = torch.Generator().manual_seed(seed)
+    corners = torch.rand(n, 4, generator=g) * 100
+    return {"boxes": corners.cuda(), "labels": torch.randint(0, 90, (n,), generator=g).cuda(),
+            "scores": torch.rand(n, generator=g).cuda(), "masks": torch.rand(n, 1, 20, 30, generator=g).cuda()}
+
+
+def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
+    version = 0
+    for n in (3, 0, 40, 1):
+        found = detections(n, seed=n)
+        points = torch.rand(n, 17, 3, device="cuda")
+        splatview.annotate("camera", **found, points=points, skeleton="coco", names=["person", "bicycle"],
+                           notes=[(1, 2, "a note")], version=n, by="a test")
+        stream = stream_of(subscriber, "camera overlay")
+        with next_frame(subscriber, stream, version) as frame:
+            version, got = frame.version, values(frame)
+            assert frame.intact()
+            assert frame.meta["version"] == n
+            assert frame.meta["by"] == "a test"
+        assert np.array_equal(got["boxes"], found["boxes"].cpu().numpy().reshape(n, 4))
+        assert np.array_equal(got["classes"], found["labels"].cpu().numpy())
+        assert np.array_equal(got["scores"], found["scores"].cpu().numpy())
+        assert np.array_equal(got["points"], points.cpu().numpy())
+        assert texts(torch.from_numpy(got["names"]).byte()) == ["person", "bicycle"]
+        assert texts(torch.from_numpy(got["notes"]).byte()) == ["a note"]
+        if n:
+            assert np.array_equal(got["masks"] != 0, found["masks"][:, 0].cpu().numpy() > 0.5)
+            assert len(got["skeleton"]) == 19
+    assert stream.device == "cuda:0"
+
+
+def test_the_call_does_not_wait_for_the_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    def annotate(n: int) -> None:
+        found = detections_there[n % 2]
+        splatview.annotate("camera", **found, points=points, skeleton="coco", point_classes=[1] * 5, version=n,
+                           names=["x"] * 90, colors={5: "#ff0000"}, format="xywh", notes="y" * 1000)
+        splatview.annotate("masks", masks=found["masks"], size=(60, 50), labels="z", version=n)
+
+    detections_there, points = [detections(5, 1), detections(5, 2)], torch.rand(5, 17, 2, device="cuda")
+    annotate(0)  # kernels are loaded and memory is pinned at the first call
+    streams = [stream_of(subscriber, name) for name in ("camera overlay", "masks overlay")]
+    for stream in streams:
+        next_frame(subscriber, stream).close()
+    annotate(1)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(LONG)
+    mark = torch.cuda.Event()
+    mark.record()
+    annotate(2)
+    assert not mark.query()  # the GPU is still at what came before
+    torch.cuda.synchronize()
+    annotate(3)
+    for stream in streams:
+        wait_until(lambda stream=stream: (subscriber.poll(), _read_version(stream))[-1] == 3)
+
+
+def _read_version(stream: Any) -> int:
+    frame = stream.read()
+    if frame is None:
+        return 0
+    with frame:
+        return frame.meta["version"]
+
+
+def test_while_a_graph_is_captured_nothing_is_queued() -> None:
+    boxes = torch.ones(2, 4, device="cuda")
+    splatview.annotate("camera", boxes=boxes)
+    torch.cuda.synchronize()
+    publisher = publishing.begun()
+    assert publisher is not None
+    graph = torch.cuda.CUDAGraph()
+    before = publisher.streams["camera overlay"].version
+    with torch.cuda.graph(graph):
+        boxes += 1
+        splatview.annotate("camera", boxes=boxes, labels="x", colors={0: "#ffffff"})
+    graph.replay()
+    torch.cuda.synchronize()
+    assert publisher.streams["camera overlay"].version == before
+    splatview.annotate("camera", boxes=boxes)
+    assert publisher.streams["camera overlay"].version == before + 1
+
+
+# ---- cameras
+
+
+def test_poses_on_a_gpu_come_to_host_memory() -> None:
+    views, Ks = poses(5)
+    with Subscriber(transports=lambda way, gpu: way in ("ring", "host") and can_take(way, gpu)) as subscriber:
+        splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30)
+        stream = stream_of(subscriber, "cameras")
+        with next_frame(subscriber, stream) as frame:
+            np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), views.numpy())
+            np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
+            np.testing.assert_array_equal(host_array(frame.tensors["sizes"]), [[40, 30]] * 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16])
+def test_photographs_on_a_gpu_are_brought(dtype: torch.dtype) -> None:
+    whole = torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8)
+    given = whole.cuda() if dtype == torch.uint8 else (whole.cuda() / 255).to(dtype)
+    with Subscriber() as subscriber:
+        splatview.publish_cameras(*poses(3), 40, 30, given)
+        stream = stream_of(subscriber, "cameras photos")
+        stream.request_photos(1)
+        with next_frame(subscriber, stream) as frame:
+            found = host_array(frame.tensors["photos"])[0].astype(int)
+            assert np.abs(found - whole[1].numpy()).max() <= (0 if dtype != torch.float16 else 1)
+        stream.request_photos(0, 8)
+        with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 8) as frame:
+            assert frame.tensors["photos"].shape == (3, 8, 8, 3)

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 from support.memory_cases import PLACE, Reader, newest, rows
-from support.wait import PATIENCE
 
 import splatview
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_viewer.kinds.snapshot.loading import load_snapshot
+from splatview_viewer.kinds.snapshot.model import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from support.programs import Programs
+    from support.programs import Program, Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -67,8 +68,8 @@ def my_own_function():
 kept = my_own_function()
 assert torch._C._cuda_isHistoryEnabled()
 print("allocated", flush=True)
-what = sys.stdin.readline().strip()
-if what == "fail":
+sys.stdin.readline()
+if sys.argv[1] == "fail":
     try:
         torch.empty(1 << 44, dtype=torch.uint8, device="cuda")
     except torch.cuda.OutOfMemoryError as e:
@@ -78,28 +79,32 @@ else:
     for step in range(200):
         splatview.publish_memory(step=step)
         time.sleep(0.05)
-        if step == 20 and what == "rarely":
-            time.sleep(8)
 """
 
 
-@pytest.mark.parametrize("what", ["often", "rarely"])
-def test_a_snapshot_that_a_viewer_asks_for(what: str, programs: Programs, reader: Reader,
-                                           wait_until: Callable[..., Any]) -> None:
-    trainer: Any = programs.code(PROGRAM)
-    assert trainer.stdout.readline().strip() == "allocated", trainer.stderr.read()
-    wait_until(lambda: reader.look().meta.get("device") == "cuda:0", 30)  # though no call came since CUDA is in use
-    wait_until(lambda: reader.look().samples[-1, PLACE["allocated"]] >= 5_000_000, 30)
-    trainer.stdin.write(f"{what}\n")
-    trainer.stdin.flush()
-    wait_until(lambda: reader.look().samples[-1, PLACE["step"]] >= (20 if what == "rarely" else 5), 30)
-    reader.stream.request_snapshot()
-    wait_until(lambda: reader.look().meta["snapshots"] == 1, 30)
+def started(programs: Programs, what: str, reader: Reader, wait_until: Callable[..., Any]) -> Program:
+    """The program, when its GPU is seen."""
+    trainer = programs.code(PROGRAM, what)
+    assert trainer.line() == "allocated", trainer.end()[1]
+    wait_until(lambda: reader.look().meta.get("device") == "cuda:0")  # though no call came since CUDA is in use
+    wait_until(lambda: reader.look().samples[-1, PLACE["allocated"]] >= 5_000_000)
+    trainer.say()
+    return trainer
+
+
+def snapshot_of(reader: Reader, wait_until: Callable[..., Any]) -> tuple[Path, Any]:
+    wait_until(lambda: reader.look().meta["snapshots"] == 1)
     path = memory_snapshots.find(reader.meta["snapshot"])
     assert path is not None
-    snapshot = read(path)
-    names = {a.name for a in snapshot.annotations}
-    assert {"step 3", "step 4"} <= names
+    return path, load_snapshot(path)
+
+
+def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader, wait_until: Callable[..., Any]) -> None:
+    started(programs, "go on", reader, wait_until)
+    wait_until(lambda: reader.look().samples[-1, PLACE["step"]] >= 5)
+    reader.stream.request_snapshot()
+    _, snapshot = snapshot_of(reader, wait_until)
+    assert {"step 3", "step 4"} <= {a.name for a in snapshot.annotations}
     trace = snapshot.traces[0]
     number = int(np.flatnonzero(trace.allocations.size == 5_000_000)[0])
     assert trace.allocations.start[number] >= 0  # it was recorded, though publish_memory came before CUDA
@@ -108,30 +113,14 @@ def test_a_snapshot_that_a_viewer_asks_for(what: str, programs: Programs, reader
 
 
 def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Callable[..., Any]) -> None:
-    trainer: Any = programs.code(PROGRAM)
-    assert trainer.stdout.readline().strip() == "allocated", trainer.stderr.read()
-    wait_until(lambda: reader.look().meta.get("device") == "cuda:0", 30)
-    trainer.stdin.write("fail\n")
-    trainer.stdin.flush()
-    assert trainer.stdout.readline().strip() == "caught"  # the exception is the trainer's as ever
-    wait_until(lambda: reader.look().meta["snapshots"] == 1, 30)
+    trainer = started(programs, "fail", reader, wait_until)
+    assert trainer.line() == "caught"  # the exception is the trainer's as ever
+    path, snapshot = snapshot_of(reader, wait_until)
     assert reader.samples[-1, PLACE["ooms"]] >= 1
-    path = memory_snapshots.find(reader.meta["snapshot"])
-    assert path is not None
     assert path.name.endswith("-1-oom.pickle")
-    from splatview_viewer.kinds.snapshot.model import ACTIONS
-
-    events = read(path).traces[0].events
-    oom = events.size[events.action == ACTIONS.index("oom")]
-    assert oom.tolist() == [1 << 44]
-    trainer.stdin.write("\n")
-    trainer.stdin.flush()
-    _, err = trainer.communicate(timeout=PATIENCE)
+    events = snapshot.traces[0].events
+    assert events.size[events.action == ACTIONS.index("oom")].tolist() == [1 << 44]
+    trainer.say()
+    _, err = trainer.end()
     assert f"splatview memory {path}" in err
     assert trainer.returncode == 0, err
-
-
-def read(path: Path) -> Any:
-    from splatview_viewer.kinds.snapshot.loading import load_snapshot
-
-    return load_snapshot(path)

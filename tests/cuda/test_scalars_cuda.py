@@ -21,28 +21,20 @@ pytestmark = pytest.mark.cuda
 
 def rows_of(viewer: Subscriber, samples: int, wait_until: Callable[..., Any]) -> np.ndarray:
     """The rows of the only series, once so many samples are seen."""
-    def newest() -> np.ndarray | None:
+    found: list[np.ndarray] = []
+
+    def there() -> bool:
         viewer.poll()
         for stream in viewer.streams:
             stream.open()
             frame = stream.read()
             if frame is not None:
                 with frame:
-                    rows = np.array(host_array(frame.tensors["rows"]))
-                if rows[:, 5].sum() == samples:
-                    return rows
-        return None
-
-    found: list[np.ndarray] = []
-
-    def there() -> bool:
-        rows = newest()
-        if rows is not None:
-            found.append(rows)
-        return rows is not None
+                    found[:] = [np.array(host_array(frame.tensors["rows"]))]
+        return bool(found) and found[0][:, 5].sum() == samples
 
     wait_until(there)
-    return found[-1]
+    return found[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64])

@@ -24,7 +24,7 @@ from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.cuda
 W, H = 640, 480
@@ -117,41 +117,10 @@ def aside(x: float, y: float = 0.0) -> Camera:
     return Camera(look_at((x, y, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
 
 
-@pytest.fixture
-def renderer(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterator[GsplatRenderer]:
+def test_its_memory_goes_with_the_pictures(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "host"))
-    made = GsplatRenderer(screen.ctx)
-    made.load(ball())
-    yield made
-    made.close()
-
-
-def test_moved_pictures_come_near_to_true_ones(screen: OffscreenScreen, renderer: GsplatRenderer,
-                                               wait_until: Callable[..., object]) -> None:
-    options = RenderOptions(depth=True)
-    expected = {}
-    for x in (0.0, 0.1, 0.4):
-        pixels = renderer.render(aside(x), options).pixels()
-        expected[x] = np.dstack([pixels.color, pixels.alpha])
-    brought = kept = None
-    for _ in range(2):  # the first may have too little room
-        renderer.render(aside(9.0), options).pixels()
-        picture = renderer.render(FRONT, options)
-        assert picture.bring()
-        wait_until(lambda picture=picture: picture.done)
-        brought, kept = picture.brought(), picture.kept
-    assert brought is not None and kept is not None
-    for i in range(4):  # many in a row, in the same few places
-        renderer.render(aside(0.3 * i, 1.0), RenderOptions(depth=False))  # what is drawn meanwhile does not matter
-        for x, other in expected.items():
-            got = read_source(screen.ctx, kept.mover.take(kept, FRONT, aside(x), 4.0))
-            assert psnr(255 * got, 255 * other) > {0.0: 40, 0.1: 28, 0.4: 20}[x], x
-    assert not kept.mover.failure
-    assert kept.mover.clock.ms is not None
-
-
-def test_its_memory_goes_with_the_pictures(screen: OffscreenScreen, renderer: GsplatRenderer) -> None:
-    held = []
+    renderer, held = GsplatRenderer(screen.ctx), []
+    renderer.load(ball())
     for i in range(30):
         picture = renderer.render(aside(0.02 * i), RenderOptions(depth=True))
         assert picture.bring()
@@ -162,3 +131,4 @@ def test_its_memory_goes_with_the_pictures(screen: OffscreenScreen, renderer: Gs
         torch.cuda.synchronize()
         held.append(torch.cuda.memory_allocated())
     assert max(held[-5:]) <= max(held[5:15]) + 2 * W * H * 8
+    renderer.close()

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import gc
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pytest
 import torch
-from support.meters import open_files
-from support.programs import Programs
 from support.reading import next_frame, stream_of, values
-from support.sharing import OWNER, PIECES, Peer
+from support.sharing import OWNER, close_fds
 from support.trainers import Trainer
 
-from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.messages import InPlaceRef, encode
-from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_ipc.transports.torch_ipc import TorchExport, TorchIpcReader
+from splatview_ipc.control.messages import InPlaceRef
+from splatview_ipc.transports.torch_ipc import TorchIpcReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from support.programs import Programs
+    from support.sharing import Peer
 
     from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.cuda
 
-ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
-LENDER = OWNER + """
+BEGIN = OWNER + """
 import gc, threading
 from splatview_ipc.control import descriptors
 from splatview_ipc.control.messages import tokens
@@ -48,38 +46,10 @@ def write(writer, image, version):
 """
 
 
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Peer]]:
-    torch.zeros(1, device="cuda")
-    started = Programs(tmp_path_factory.mktemp("lenders"))
-    made = {name: Peer(started, tmp_path_factory.mktemp("peer"), PIECES, begin=LENDER, PYTORCH_CUDA_ALLOC_CONF=conf)
-            for name, conf in ALLOCATORS.items()}
-    assert all(peer.socket for peer in made.values())  # connected
-    yield made
-    for peer in made.values():
-        peer.close()
-    started.close()
-
-
-@pytest.fixture(params=ALLOCATORS)
-def lender(request: pytest.FixtureRequest, peers: dict[str, Peer]) -> Callable[[str], Peer]:
-    def start(code: str) -> Peer:
-        peers[request.param].do(code)
-        return peers[request.param]
-
-    return start
-
-
 def borrow(peer: Peer) -> tuple[InPlaceRef, dict[str, list[int]]]:
     body, fds = peer._receive()
     ref, counts = msgspec.msgpack.decode(body, type=tuple[InPlaceRef, dict[str, int]])
     return ref, {token: [fds.pop(0) for _ in range(count)] for token, count in counts.items()}
-
-
-def close_all(found: dict[str, list[int]]) -> None:
-    for fds in found.values():
-        for fd in fds:
-            os.close(fd)
 
 
 def reader_of(peer: Peer) -> TorchIpcReader:
@@ -87,7 +57,7 @@ def reader_of(peer: Peer) -> TorchIpcReader:
     try:
         return TorchIpcReader(ref, found)
     finally:
-        close_all(found)
+        close_fds(found)
 
 
 def newest(reader: TorchIpcReader, after: int = 0) -> Frame:
@@ -101,73 +71,9 @@ def image_of(frame: Frame) -> torch.Tensor:
     return frame.tensors["image"].torch()  # type: ignore[union-attr]
 
 
-def test_a_part_of_a_storage_arrives_and_changes_in_place(lender: Callable[[str], Peer]) -> None:
-    peer = lender("""
-base = torch.arange(300 * 200, dtype=torch.int32, device="cuda").to(torch.float32).view(300, 200)
-image = base[20:100:2, 10:90]
-writer = TorchIpcWriter({"image": image})
-write(writer, image, 1)
-lend(writer)
-hear()
-image += 1
-write(writer, image, 2)
-say("written")
-hear()
-writer.close()
-""")
-    files = open_files()
-    reader = reader_of(peer)
-    expected = torch.arange(300 * 200, dtype=torch.float32).view(300, 200)[20:100:2, 10:90]
-    frame = newest(reader)
-    image = image_of(frame)
-    assert image.stride() == expected.stride()
-    assert torch.equal(image.cpu(), expected)
-    peer.say()
-    assert peer.hear() == "written"
-    again = newest(reader, frame.version)
-    assert again.complete
-    assert again.intact()
-    assert torch.equal(image.cpu(), expected + 1), "it is the trainer's own memory"
-    frame.close()
-    again.close()
-    reader.close()
-    assert open_files() <= files
-    peer.say()
-
-
-def test_a_picture_that_moves_is_a_new_generation(lender: Callable[[str], Peer]) -> None:
-    peer = lender("""
-image = torch.zeros(64, 64, device="cuda")
-writer = TorchIpcWriter({"image": image})
-write(writer, image, 1)
-lend(writer)
-hear()
-image = torch.ones(128, 64, device="cuda")
-write(writer, image, 2)
-lend(writer)
-hear()
-writer.close()
-""")
-    reader = reader_of(peer)
-    first = newest(reader)
-    assert float(image_of(first).max()) == 0.0
-    peer.say()
-    ref, found = borrow(peer)
-    assert reader.read(1) is None, "its tensors were not opened yet"
-    assert reader.follow(ref, found)
-    close_all(found)
-    with newest(reader, 1) as second:
-        assert image_of(second).shape == (128, 64)
-        assert float(image_of(second).min()) == 1.0
-    assert first.intact()
-    first.close()
-    reader.close()
-    peer.say()
-
-
-def test_every_reference_is_returned(lender: Callable[[str], Peer]) -> None:
+def test_every_reference_is_returned(owner: Callable[[str], Peer]) -> None:
     """Of viewers that return theirs, that never open what they fetched, and that keep it for too long."""
-    peer = lender("""
+    peer = owner("""
 gc.collect()
 torch.cuda.ipc_collect()
 before = torch.cuda.memory_allocated()
@@ -191,7 +97,7 @@ say(f"{held} {torch.cuda.memory_allocated() - before}")
 hear()
 """)
     first, kept, unread = reader_of(peer), reader_of(peer), borrow(peer)
-    close_all(unread[1])
+    close_fds(unread[1])
     with newest(first) as frame:
         assert float(image_of(frame).min()) == 7.0
     first.close()
@@ -208,8 +114,8 @@ hear()
     peer.say()
 
 
-def test_a_fetch_spoils_no_capture_of_a_graph(lender: Callable[[str], Peer]) -> None:
-    peer = lender("""
+def test_a_fetch_spoils_no_capture_of_a_graph(owner: Callable[[str], Peer]) -> None:
+    peer = owner("""
 image = torch.zeros(64, 64, device="cuda")
 writer = TorchIpcWriter({"image": image})
 write(writer, image, 1)
@@ -236,44 +142,26 @@ writer.close()
     peer.say()
 
 
-def test_sizes_beyond_the_allocation_are_refused(lender: Callable[[str], Peer]) -> None:
-    peer = lender("""
-image = torch.zeros(1 << 22, 16, device="cuda")
-writer = TorchIpcWriter({"image": image})
-write(writer, image, 1)
-lend(writer)
-hear()
-writer.close()
-""")
-    ref, found = borrow(peer)
-    memory: Any = ref.memories[0]
-    export: Any = msgspec.msgpack.decode(os.pread(found[memory.token][0], 1 << 16, 0), type=TorchExport)
-    lie = os.memfd_create("lie", os.MFD_CLOEXEC)
-    os.write(lie, encode(msgspec.structs.replace(export, size=export.size * 64)))
-    os.close(found[memory.token][0])
-    found[memory.token] = [lie]
-    forged = msgspec.structs.replace(ref, memories=(msgspec.structs.replace(memory, size=export.size * 64),))
-    with pytest.raises(SharingError):
-        TorchIpcReader(forged, found)
-    close_all(found)
-    assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
-    peer.say()
-
-
-def test_a_training_is_followed_by_torchs_handles(
-        programs: Programs, runtime_dir: Path) -> None:
-    """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch."""
+def test_a_training_is_followed_by_torchs_handles(programs: Programs, subscriber: Subscriber) -> None:
+    """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch; and a part of a storage."""
     trainer = Trainer(programs, SPLATVIEW_SHARE="torch")
-    trainer.do("scene = make(1000, 1); splatview.publish(scene)")
-    with Subscriber() as subscriber:
-        stream = stream_of(subscriber)
-        version = 0
-        for count, value, code in (1000, 1, ""), (1000, 2, "fill(scene, 2)"), (2000, 3, "scene = make(2000, 3)"):
-            if code:
-                trainer.do(f"{code}; splatview.publish(scene)")
-            with next_frame(subscriber, stream, version) as frame:
-                version, got = frame.version, values(frame)
-                assert frame.intact()
-            assert stream.sharing == "torch-ipc", stream.fallback
-            assert got["means"].shape == (count, 3)
-            assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
+    trainer.do("""
+scene = make(1000, 1)
+base = torch.arange(300 * 200, device="cuda").to(torch.float32).view(300, 200)
+def publish():
+    splatview.publish(scene)
+    splatview.publish(base[20:100:2, 10:90], "part", copy=False)
+publish()
+""")
+    part = torch.arange(300 * 200, dtype=torch.float32).view(300, 200)[20:100:2, 10:90].numpy()
+    stream, other = stream_of(subscriber), stream_of(subscriber, "part")
+    version = seen = 0
+    for count, value, code in (1000, 1, ""), (1000, 2, "fill(scene, 2)"), (2000, 3, "scene = make(2000, 3)"):
+        if code:
+            trainer.do(f"{code}; base += 1; publish()")
+        with next_frame(subscriber, stream, version) as frame, next_frame(subscriber, other, seen) as image:
+            version, seen, got = frame.version, image.version, values(frame)
+            assert frame.intact() and np.array_equal(values(image)["image"], part + value - 1)
+        assert (stream.sharing, other.sharing) == ("torch-ipc", "torch-ipc"), stream.fallback + other.fallback
+        assert got["means"].shape == (count, 3)
+        assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}

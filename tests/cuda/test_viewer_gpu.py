@@ -1,39 +1,235 @@
-"""The viewer on streams that lie on a GPU: the right pixels whatever the way and the bridge, and no CUDA where none is
-needed."""
+"""The viewer on streams that lie on a GPU: the right pixels whatever the way and the bridge, no CUDA where none is
+needed, a window, and what doctor says."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from support.programs import Programs
-from support.view_cases import see
-from support.viewer_cases import (
-    BRIDGES,
-    FORMS,
-    NAMES,
-    H,
-    Trainer,
-    W,
-    about,
-    expected_image,
-    expected_scene,
-    psnr,
-    select,
-    wait_for,
-    wait_for_scene,
-)
-from support.wait import PATIENCE
+from support.trainers import ALLOCATORS, Trainer
+from support.view_cases import scene_view, see, zoom
+from support.viewer import Viewer
+from support.wait import PATIENCE, clock
 
+from splatview_viewer.app.loop import AppOptions, step
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+    from splatview_viewer.core.screen import Screen
 
 pytestmark = pytest.mark.cuda
+
+PATTERN = """
+import torch
+H, W = 48, 64
+FORMS = [(d, s) for d in ("uint8", "float16", "bfloat16", "float32") for s in ("HWC", "CHW")]
+FORMS += [("uint8", "HW"), ("uint8", "RGBA"), ("float32", "HW")]
+
+def pattern(k, dtype, sort):
+    channels = {"HWC": 3, "CHW": 3, "HW": 1, "RGBA": 4}[sort]
+    y, x = torch.meshgrid(torch.arange(H), torch.arange(W), indexing="ij")
+    values = torch.stack([(x * 4 + y * 3 * (c + 1) + 37 * k + 50 * c) % 256 for c in range(channels)], -1)
+    t = values.to(torch.uint8) if dtype == "uint8" else (values / 255).to(getattr(torch, dtype))
+    return {"HW": t[..., 0], "CHW": t.permute(2, 0, 1)}.get(sort, t).contiguous()
+
+def scene(k):
+    g = torch.Generator().manual_seed(k)
+    n = 1500 + 700 * k
+    means = torch.randn(n, 3, generator=g)
+    means = means / means.norm(dim=1, keepdim=True)
+    return {"means": means, "quats": torch.randn(n, 4, generator=g), "scales": torch.full((n, 3), -2.6),
+            "opacities": 1.0 + torch.rand(n, generator=g), "sh0": torch.rand(n, 1, 3, generator=g) * 2 - 1,
+            "shN": torch.randn(n, 3, 3, generator=g) * 0.1}
+"""
+"""What trainers publish and tests expect: `pattern(k, dtype, sort)` and `scene(k)`, on the CPU."""
+
+PUBLISHES = PATTERN + """
+images = {(d, s): pattern(0, d, s).cuda() for d, s in FORMS}
+splats = {n: t.cuda() for n, t in scene(0).items()}
+k, lock = 0, threading.Lock()
+def next_pattern():
+    global k, splats
+    with lock:
+        k += 1
+        for (d, s), t in images.items():
+            t.copy_(pattern(k, d, s))
+        splats = {n: t.cuda() for n, t in scene(k).items()}  # a densification: other storages, more Gaussians
+def loop():
+    while True:
+        with lock:
+            for (d, s), t in images.items():
+                splatview.publish(t, f"in-place {d} {s}", copy=False, step=k)
+                splatview.publish(t.clone(), f"ring {d} {s}", copy=True, step=k)
+            splatview.publish(splats, "splats", step=k, sh_degree=1)
+        time.sleep(0.01)
+threading.Thread(target=loop, daemon=True).start()
+"""
+"""Publishes every form of image in both ways, and a scene."""
+
+NAMES: dict[str, Any] = {}
+exec(PATTERN, NAMES)  # the trainer's own words
+H, W, FORMS = NAMES["H"], NAMES["W"], NAMES["FORMS"]
+BRIDGES = ("direct", "import", "host")
+CAMERA = Camera(look_at((0, -1, -4), (0, 0, 0)), intrinsics(50, 320, 240), 320, 240)
+
+
+class Shown(Trainer):
+    """A training process, and which pattern it shows."""
+
+    def __init__(self, programs: Programs, runtime: Path, allocator: str):
+        super().__init__(programs, ALLOCATORS[allocator], SPLATVIEW_STRICT="1", SPLATVIEW_RUNTIME_DIR=str(runtime))
+        self.runtime, self.k = runtime, 0
+        self.do(PUBLISHES)
+
+    def next(self) -> None:
+        self.k += 1
+        self.do("next_pattern()")
+
+
+@pytest.fixture(scope="module")
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Shown]]:
+    """A trainer with torch's ordinary memory, and one with expandable segments."""
+    with ExitStack() as started:
+        programs, made = started.enter_context(Programs(tmp_path_factory.mktemp("trainers"))), {}
+        for allocator in ALLOCATORS:
+            folder = Path(f"/tmp/sv-gpu-{os.getpid()}-{allocator}")  # short: sockets are made in it
+            folder.mkdir(mode=0o700)
+            started.callback(shutil.rmtree, folder, ignore_errors=True)
+            made[allocator] = Shown(programs, folder, allocator)
+        yield made
+
+
+@pytest.fixture
+def open_viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Viewer]]:
+    """`open_viewer(trainer, screen, bridge, renderer, **options)`: an App that follows this trainer alone."""
+    opened: list[Viewer] = []
+
+    def start(trainer: Shown, screen: Screen, bridge: str = "", renderer: str = "", **options: Any) -> Viewer:
+        monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
+        for name, value in (("SPLATVIEW_INTEROP", bridge), ("SPLATVIEW_RENDERER", renderer)):
+            if value:
+                monkeypatch.setenv(name, value)
+            else:
+                monkeypatch.delenv(name, raising=False)
+        opened.append(Viewer(screen, AppOptions(**{"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options})))
+        return opened[-1]
+
+    yield start
+    errors = []
+    for viewer in opened:
+        errors.append(viewer.screen.ctx.error)
+        viewer.close()
+    assert errors == ["GL_NO_ERROR"] * len(errors)
+
+
+def about(viewer: Viewer) -> str:
+    slot = viewer.user.shown
+    if slot is None:
+        return f"nothing is shown; there are {[e.name for e in viewer.state.entries]}"
+    view = slot.view
+    return (f"{slot.entry.name}: {slot.source.path}, notes {slot.source.notes}, fault {slot.entry.fault!r} "
+            f"{slot.entry.fault_of_source!r}, "
+            + (f"{view.details}, {view.path}, {view.extras}, stale {view.stale}" if view else "no view"))
+
+
+def until(viewer: Viewer, trainer: Shown, fits: Callable[[], tuple[bool, str]]) -> None:
+    """Step until it fits; `fits` says how far off it is as well."""
+    end, off = clock() + PATIENCE, ""
+    while clock() < end:
+        step(viewer)
+        good, off = fits()
+        if good:
+            return
+    assert trainer.process.poll() is None, f"the trainer ended: {trainer.process.end()[1]}"
+    raise AssertionError(f"{off} after {PATIENCE} s. {about(viewer)}")
+
+
+def select(viewer: Viewer, trainer: Shown, name: str) -> None:
+    until(viewer, trainer, lambda: (any(e.name == name for e in viewer.state.entries), f"no stream {name!r}"))
+    slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
+    viewer.user.select(slot.entry.key)
+
+
+def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
+    t = NAMES["pattern"](k, dtype, sort)
+    t = t.permute(1, 2, 0) if sort == "CHW" else t
+    values = t.numpy() if dtype == "uint8" else (t.float() * 255).round().int().numpy()
+    values = values.astype(int)
+    return np.repeat(values[..., None], 3, axis=2) if values.ndim == 2 else values[..., :3]
+
+
+def wait_for(viewer: Viewer, trainer: Shown, want: np.ndarray, rect: Rect | None = None) -> None:
+    """Until the picture is this, to one in 255."""
+    def fits() -> tuple[bool, str]:
+        if (image := viewer.shows(ImageView)) is not None and image.state.alpha != "ignore":
+            see(viewer.user.view, alpha="ignore")
+            viewer.user.mark()
+        pixels = viewer.pixels()
+        if rect is not None:
+            pixels = pixels[rect.y:rect.y + rect.height, rect.x:rect.x + rect.width]
+        assert pixels.shape == want.shape
+        worst = int(np.abs(pixels - want).max())
+        return worst <= 1, f"off by up to {worst} of 255"
+
+    until(viewer, trainer, fits)
+
+
+def expected_scene(k: int, show: str = "color") -> np.ndarray:
+    """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
+    thread's OpenGL context."""
+    t = NAMES["scene"](k)
+    scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=1)
+    screen = OffscreenScreen(320, 240)
+    view = scene_view(screen, GlRenderer(screen.ctx), show=show)
+    try:
+        view.update(scene)
+        view.use_camera(CAMERA)
+        view.draw(screen.framebuffer, Rect(0, 0, 320, 240))
+        return screen.pixels()[..., :3].astype(int)
+    finally:
+        view.close()
+        screen.close()
+
+
+def psnr(a: np.ndarray, b: np.ndarray) -> float:
+    return float(-10 * np.log10(((a - b) ** 2).mean() / 255**2 + 1e-12))
+
+
+def wait_for_scene(viewer: Viewer, trainer: Shown, want: np.ndarray, least: float = 36.0) -> Any:
+    """The view, once it shows this."""
+    def fits() -> tuple[bool, str]:
+        slot = viewer.user.shown
+        view = slot.view if slot is not None else None
+        if not isinstance(view, ShownView) or view.empty:
+            return False, "nothing"
+        if not view.fixed:
+            view.use_camera(CAMERA)
+            viewer.user.mark()
+            return False, "another camera"
+        decibels = psnr(viewer.pixels(), want)
+        return decibels > least, f"{decibels:.1f} dB"
+
+    until(viewer, trainer, fits)
+    assert viewer.user.shown is not None
+    return viewer.user.shown.view
+
 
 VIEWER = """
 import json, sys, time
@@ -72,9 +268,9 @@ app.close()
 
 
 @pytest.mark.parametrize(("way", "allocator", "bridge"), [
-    *(("ring", "plain", bridge) for bridge in ("", *BRIDGES)), *(("in-place", "plain", bridge) for bridge in BRIDGES),
-    ("in-place", "expandable", "")])
-def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: str, allocator: str,
+    *(("ring", "cudaMalloc", bridge) for bridge in ("", *BRIDGES)),
+    *(("in-place", "cudaMalloc", bridge) for bridge in BRIDGES), ("in-place", "expandable", "")])
+def test_images_are_exact(trainers: dict[str, Shown], open_viewer: Any, way: str, allocator: str,
                           bridge: str) -> None:
     trainer = trainers[allocator]
     viewer = open_viewer(trainer, OffscreenScreen(W, H), bridge)
@@ -82,11 +278,9 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
         select(viewer, trainer, f"{way} {dtype} {sort}")
         wait_for(viewer, trainer, expected_image(trainer.k, dtype, sort))
     slot = viewer.user.shown
-    assert slot is not None
-    assert slot.view is not None
-    print(f"{way} {allocator} {bridge or 'by itself'}: {about(viewer)}")
+    assert slot is not None and slot.view is not None
     shared = {"ring": "ring in GPU memory", "in-place": "in place (zero-copy)"}[way]
-    direct = (way, allocator) != ("in-place", "plain")  # cudaMalloc memory has no descriptor for OpenGL
+    direct = (way, allocator) != ("in-place", "cudaMalloc")  # cudaMalloc memory has no descriptor for OpenGL
     if bridge == "direct" and not direct:
         assert slot.source.path == "GPU to pinned host memory"
         assert any("direct" in note for note in slot.source.notes)
@@ -98,15 +292,11 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
     viewer.until(lambda: f"step {trainer.k}" in slot.view.details)
 
 
-def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path) -> None:
+def test_images_alone_need_no_cuda(trainers: dict[str, Shown], programs: Programs) -> None:
     trainer = trainers["expandable"]
     names = ["ring uint8 HWC", "in-place float32 CHW", "ring bfloat16 CHW", "in-place uint8 RGBA"]
-    started = Programs(tmp_path)
-    try:
-        program = started.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
-        out, err = program.communicate(timeout=PATIENCE)
-    finally:
-        started.close()
+    program = programs.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
+    out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     told = json.loads(out.splitlines()[-1])
     assert list(told["seen"]) == names, (told, err)
@@ -120,37 +310,18 @@ def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path)
     assert told["active"] in (0, -1), f"a CUDA context was made: {told}"
 
 
-@pytest.mark.parametrize("bridge", BRIDGES)
-def test_shot(trainers: dict[str, Trainer], tmp_path: Path, bridge: str) -> None:
-    from PIL import Image
-
-    trainer = trainers["expandable"]
-    started = Programs(tmp_path)
-    try:
-        for name in ("ring uint8 HWC", "in-place float16 CHW"):
-            program = started.python("-m", "splatview_viewer", "shot", "out.png", "--stream", name,
-                                     SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_INTEROP=bridge)
-            _, err = program.communicate(timeout=PATIENCE)
-            assert program.returncode == 0, err
-            got = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
-            assert np.abs(got - expected_image(trainer.k, *name.split()[1:])).max() <= 1, name
-    finally:
-        started.close()
-
-
 # -- scenes --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("renderer", "bridge"), [("gsplat", "import"), ("gsplat", "host"), ("gsplat", ""), ("gl", "")])
-@pytest.mark.parametrize("allocator", ["plain", "expandable"])
-def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer], open_viewer: Any, allocator: str,
+@pytest.mark.parametrize("allocator", ["cudaMalloc", "expandable"])
+def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], open_viewer: Any, allocator: str,
                                                     renderer: str, bridge: str) -> None:
     trainer = trainers[allocator]
     want, after = expected_scene(trainer.k), expected_scene(trainer.k + 1)  # each has an OpenGL context of its own
     viewer = open_viewer(trainer, OffscreenScreen(320, 240), bridge, renderer)
     select(viewer, trainer, "splats")
     view = wait_for_scene(viewer, trainer, want)
-    print(f"{renderer} {bridge}: {psnr(viewer.pixels(), want):.1f} dB; {about(viewer)}")
     assert view.path[1] == f"{renderer} renderer"
     if bridge:
         assert view.path[2] == CANVAS_WORDS[bridge]
@@ -171,9 +342,9 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
 
 
 @pytest.mark.parametrize("show", ["depth", "alpha"])
-def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_viewer: Any, show: str,
+def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Shown], open_viewer: Any, show: str,
                                          monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = trainers["plain"]
+    trainer = trainers["cudaMalloc"]
     color, want = expected_scene(trainer.k), expected_scene(trainer.k, show)
     viewer = open_viewer(trainer, OffscreenScreen(320, 240), "", "gsplat")
     select(viewer, trainer, "splats")
@@ -189,3 +360,38 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
     see(slot.view, show=show)
     viewer.user.mark()
     wait_for_scene(viewer, trainer, want, least=24.0 if show == "depth" else 36.0)  # Turbo is steep
+
+
+# -- a window, and doctor --------------------------------------------------------------------------------------
+
+
+@pytest.mark.display
+def test_a_window_shows_images_and_scenes(trainers: dict[str, Shown], open_viewer: Any, display: str) -> None:
+    from splatview_viewer.screens.window import WindowScreen
+
+    trainer = trainers["expandable"]
+    window = WindowScreen(900, 520, vsync=False)
+    viewer = open_viewer(trainer, window, panel=True)
+    select(viewer, trainer, "ring uint8 RGBA")
+    viewer.until(lambda: viewer.user.shown.view is not None and not viewer.user.shown.view.empty)
+    zoom(viewer.user.view, 4.0, viewer.user.picture_rect())
+    viewer.user.mark()
+    left, top, _ = viewer.image.pan_zoom.placed(viewer.user.picture_rect())
+    want = np.kron(expected_image(trainer.k, "uint8", "RGBA"), np.ones((4, 4, 1), int))
+    wait_for(viewer, trainer, want, Rect(round(left), round(top), 4 * W, 4 * H))
+    on_gpu = "NVIDIA" in window.ctx.info["GL_RENDERER"]
+    assert viewer.image.info().path == [BRIDGE_WORDS["direct" if on_gpu else "host"]], about(viewer)
+    select(viewer, trainer, "splats")
+    viewer.until(lambda: viewer.user.shown.view is not None and not viewer.user.shown.view.empty)
+    viewer.do()
+    viewer.until(lambda: viewer.picture().max() > 100)
+
+
+def test_doctor_on_a_gpu(programs: Programs) -> None:
+    program = programs.splatview("doctor", "--json")
+    said, errors = program.communicate(timeout=400)
+    assert program.returncode == 0, said + errors
+    findings = {f["name"]: f for f in json.loads(said)}
+    for name in ("cuda sharing", "cuda to opengl"):
+        assert findings[name]["state"] == "ok", findings[name]
+    assert torch.cuda.get_device_name(0) in findings["cuda"]["detail"]

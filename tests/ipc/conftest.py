@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.pair import Pair
 
+from splatview_ipc.subscriber.subscriber import Subscriber
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -26,3 +28,10 @@ def open_pair(runtime_dir: Path) -> Iterator[Pair]:
     made = Pair(run=None)
     yield made
     made.close()
+
+
+@pytest.fixture
+def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
+    """A viewer of all runs, polled by the test."""
+    with Subscriber() as made:
+        yield made

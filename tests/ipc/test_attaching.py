@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    with Subscriber() as s:
-        yield s
-
-
-@pytest.fixture
 def liar(pair: Pair) -> Iterator[Liar]:
     """A connection to the run of the pair."""
     pair.publish(image(0))
@@ -77,15 +71,6 @@ def test_nothing_is_copied_for_a_stream_that_is_not_open(pair: Pair) -> None:
         pair.publish(image(value))
     pair.pump(5)
     assert pair.viewer.streams[0].version == 200 and pair.counted("copies") == copies > 0
-
-
-def test_frames_of_another_size_are_offered_anew(pair: Pair) -> None:
-    for version, size in enumerate((4, 300, 2, 1000, 8), 1):
-        pair.publish(image(version, size))
-        found, _, tensors = pair.newest(after=version - 1)
-        assert found == version and tensors["image"].shape == (size, size) and (tensors["image"] == version).all()
-    pair.until(lambda: pair.viewer.streams[0].shape == (8, 8))
-    assert not pair.faults
 
 
 def test_each_viewer_has_streams_of_its_own(pair: Pair) -> None:

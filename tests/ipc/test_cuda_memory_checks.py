@@ -12,7 +12,7 @@ from support.programs import in_child
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory, TorchMemory, encode
-from splatview_ipc.cuda import driver, export, memory, retiring
+from splatview_ipc.cuda import memory, retiring
 from splatview_ipc.cuda.tensors import span
 from splatview_ipc.transports.torch_ipc import read_export
 
@@ -41,33 +41,6 @@ def test_memory_that_cannot_be_is_refused_and_its_descriptors_closed(ref: FdMemo
     with pytest.raises(SharingError):
         memory.open_memory(ref, [some_fd() for _ in range(count)])
     assert open_files() <= before
-
-
-BASE = 0x7F0000000000
-
-
-@pytest.mark.parametrize(("attributes", "says"), [
-    ({17: 5}, "cudaMallocAsync cannot be shared"), ({8: 1}, "managed memory"), ({}, "no way to export it"),
-    ({14: 8}, "handle types 0x8")])
-def test_memory_that_cannot_be_shared_is_refused_with_the_reason(
-        monkeypatch: pytest.MonkeyPatch, attributes: dict[int, int], says: str) -> None:
-    monkeypatch.setattr(driver, "pointer_attribute", lambda attribute, pointer: attributes.get(attribute, 0))
-    with pytest.raises(SharingError, match=says):
-        export.chunks_behind(BASE, BASE + 1)
-
-
-def test_chunks_follow_the_mappings_that_the_driver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    chunk = 2 << 20
-
-    def attribute(number: int, pointer: int) -> int:
-        return {14: 1, 18: chunk, 19: pointer // chunk * chunk}.get(number, 0)
-
-    monkeypatch.setattr(driver, "pointer_attribute", attribute)
-    expected = [(BASE + i * chunk, chunk) for i in (1, 2, 3)]
-    assert export.chunks_behind(BASE + chunk + 5, BASE + 3 * chunk + 1) == (expected, False)
-    monkeypatch.setattr(driver, "pointer_attribute", lambda number, pointer: int(number == 14))
-    with pytest.raises(SharingError, match="copy=True"):
-        export.chunks_behind(BASE, BASE + 1)
 
 
 def test_what_is_retired_is_given_back_when_the_gpu_is_done() -> None:

@@ -16,7 +16,6 @@ from splatview_ipc.control.run_folder import create_run, list_runs
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from support.programs import Program, Programs
@@ -75,12 +74,6 @@ class Trainings:
 @pytest.fixture(scope="module")
 def trainings(lasting: Programs) -> Trainings:
     return Trainings(lasting)
-
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    with Subscriber() as s:
-        yield s
 
 
 ENDINGS = {

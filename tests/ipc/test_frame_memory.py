@@ -14,12 +14,10 @@ import splatview
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from support.programs import Programs
-
-    from splatview.api.frames import Frame
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +32,6 @@ def reader(program: Trainer, runtime_dir: Path) -> Trainer:
     """A program that reads, and sees the runs of this test."""
     program.do(f"os.environ['SPLATVIEW_RUNTIME_DIR'] = {str(runtime_dir)!r}")
     return program
-
-
-# ---- frames that are written to
 
 
 WRITES = {
@@ -83,42 +78,14 @@ def test_frame_write_stays_in_its_process(reader: Trainer, wait_until: Callable[
 # ---- DLPack
 
 
-CPU = (1, 0)
-PIXELS = torch.arange(60, dtype=torch.float32).reshape(6, 10)
-
-
-@pytest.fixture
-def frame() -> Iterator[Frame]:
-    splatview.publish(PIXELS, "it")
-    with splatview.frames("it", timeout=PATIENCE) as frames:
-        yield next(frames)
-
-
-class Asks:
-    """A consumer with wishes of its own."""
-
-    def __init__(self, frame: Frame, **wishes: Any):
-        self._frame, self._wishes = frame, wishes
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._frame.__dlpack_device__()
-
-    def __dlpack__(self, **asked: Any) -> Any:
-        return self._frame.__dlpack__(**{**asked, **self._wishes})
-
-
-def test_numpy_and_torch_see_the_same_memory(frame: Frame) -> None:
-    assert frame.__dlpack_device__() == CPU
-    array, tensor = np.from_dlpack(frame), torch.from_dlpack(frame)
-    assert array.ctypes.data == tensor.data_ptr() == frame.tensor.data_ptr() == frame.numpy().ctypes.data
-    assert np.array_equal(array, PIXELS.numpy())
-    assert torch.equal(tensor, PIXELS)
-
-
-def test_bfloat16_travels_without_numpy() -> None:
-    image = torch.arange(60).reshape(6, 10).to(torch.bfloat16)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
+    image = torch.arange(60, dtype=torch.float32).reshape(6, 10).to(dtype)
     splatview.publish(image, "it")
     with splatview.frames("it", timeout=PATIENCE) as frames:
-        tensor = torch.from_dlpack(Asks(next(frames), max_version=(1, 0)))
-        assert tensor.dtype == torch.bfloat16
-        assert torch.equal(tensor, image)
+        frame = next(frames)
+        assert frame.__dlpack_device__() == (1, 0)
+        tensor = torch.from_dlpack(frame)
+        assert torch.equal(tensor, image) and tensor.data_ptr() == frame.tensor.data_ptr()
+        if dtype == torch.float32:  # NumPy has no bfloat16
+            assert np.from_dlpack(frame).ctypes.data == frame.numpy().ctypes.data == tensor.data_ptr()

@@ -15,23 +15,18 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.cli.main import main
-from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@pytest.fixture
-def viewer() -> Iterator[Subscriber]:
-    with Subscriber() as subscriber:
-        yield subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 @pytest.fixture
-def run(viewer: Subscriber) -> Any:
+def run(subscriber: Subscriber) -> Any:
     """This process's run, as a viewer sees it."""
     splatview.publish(torch.zeros(4, 4))
-    return welcomed(viewer)
+    return welcomed(subscriber)
 
 
 class Loop:
@@ -61,20 +56,20 @@ def loop(run: Any) -> Iterator[Loop]:
     started.close()
 
 
-def waits(viewer: Subscriber, run: Any) -> bool:
-    viewer.poll()
+def waits(subscriber: Subscriber, run: Any) -> bool:
+    subscriber.poll()
     return run.paused and run.waits == 2
 
 
-def test_a_step_lets_exactly_one_call_through(viewer: Subscriber, run: Any, loop: Loop) -> None:
+def test_a_step_lets_exactly_one_call_through(subscriber: Subscriber, run: Any, loop: Loop) -> None:
     wait_until(lambda: loop.steps > 3)
     run.set_paused(True)
-    wait_until(lambda: waits(viewer, run))
+    wait_until(lambda: waits(subscriber, run))
     for _ in range(3):
         before = loop.steps
         run.step()
         wait_until(lambda n=before: loop.steps == n + 1)
-        wait_until(lambda: waits(viewer, run))
+        wait_until(lambda: waits(subscriber, run))
         assert loop.steps == before + 1
     assert splatview.paused()
     run.set_paused(False)
@@ -116,21 +111,21 @@ def test_the_log_says_it_once_and_who_did_it(run: Any, caplog: pytest.LogCapture
         assert len(caplog.records) == 2
 
 
-def test_a_viewer_takes_its_pause_with_it(viewer: Subscriber, run: Any) -> None:
+def test_a_viewer_takes_its_pause_with_it(subscriber: Subscriber, run: Any) -> None:
     run.set_paused(True)
     wait_until(splatview.paused)
-    viewer.close()
+    subscriber.close()
     assert splatview.wait_while_paused(PATIENCE)
     assert not splatview.paused()
 
 
-def test_closing_the_run_ends_the_wait(viewer: Subscriber, run: Any) -> None:
+def test_closing_the_run_ends_the_wait(subscriber: Subscriber, run: Any) -> None:
     done = []
     run.set_paused(True)
     wait_until(splatview.paused)
     thread = threading.Thread(target=lambda: done.append(splatview.wait_while_paused()))
     thread.start()
-    wait_until(lambda: waits(viewer, run))
+    wait_until(lambda: waits(subscriber, run))
     splatview.close()
     thread.join(PATIENCE)
     assert done == [True]
@@ -142,14 +137,14 @@ def test_a_timeout_is_a_number(timeout: Any, error: type[Exception]) -> None:
         splatview.wait_while_paused(timeout)
 
 
-def test_status_says_that_a_run_is_paused(viewer: Subscriber, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_says_that_a_run_is_paused(subscriber: Subscriber, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run.set_paused(True)
     wait_until(splatview.paused)
     main(["status"])
     assert "wait_while_paused" in capsys.readouterr().out  # which the script does not call
     thread = threading.Thread(target=splatview.wait_while_paused)
     thread.start()
-    wait_until(lambda: waits(viewer, run))
+    wait_until(lambda: waits(subscriber, run))
     main(["status", "--json"])
     (said,) = json.loads(capsys.readouterr().out)["runs"]
     assert (said["paused"], said["waits"]) == (True, True)

@@ -13,12 +13,12 @@ import splatview
 from splatview.api.shard import group_of_this_process
 from splatview_ipc.control import messages
 from splatview_ipc.control.messages import StreamInfo
-from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from support.programs import Programs
+
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
              "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SPLATVIEW_GROUP")
@@ -38,12 +38,6 @@ SCENE = {"means": torch.zeros(3, 3), "quats": torch.ones(3, 4), "scales": torch.
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LAUNCHERS:
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    with Subscriber() as made:
-        yield made
 
 
 @pytest.mark.parametrize(("shard", "error"), [

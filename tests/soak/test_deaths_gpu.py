@@ -25,53 +25,12 @@ KILLS = 20
 AT_ONCE = 10
 WAYS = ("in-place", "device-ring")
 
-VIEWER = """
-import json, random, sys, time
-import numpy as np
-from splatview_ipc.subscriber.subscriber import Subscriber
-chance = random.Random(int(sys.argv[2]))
-
-def right(frame):
-    "Whether all that was copied is of the step that the metadata name; None: it was written over, and says so."
-    step = frame.meta["step"]
-    value = step % 251 if frame.kind == "image" else step
-    good = all(bool(np.all(t.to_float32() == np.float32(value))) for t in frame.tensors.values())
-    return good if frame.intact() else None
-
-with Subscriber(transports=sys.argv[1].split(",")) as subscriber:
-    last, held, seen, wrong, due = {}, [], 0, 0, 0.0
-    while True:
-        subscriber.poll()
-        for stream in subscriber.streams:
-            stream.open()
-            frame = stream.read(last.get(stream.name, 0))
-            if frame is None:
-                continue
-            ring = stream.sharing == "device-ring"  # in place a value may be of two steps: it is not stopped for us
-            good = right(frame)
-            wrong += good is False and ring
-            seen += 1
-            last[stream.name] = frame.version
-            held.append((frame, ring))
-            if len(held) > 3:
-                old, ring = held.pop(chance.randrange(3))
-                wrong += right(old) is False and ring
-                old.close()
-            newest = {"sharing": stream.sharing, "step": frame.meta["step"], "right": good}
-        if seen and time.monotonic() >= due:
-            due = time.monotonic() + 0.05
-            print(json.dumps({"seen": seen, "wrong": wrong, **newest}), flush=True)
-        time.sleep(chance.uniform(0, 0.002))
-"""
-"""Arguments: the ways that it takes, and where its chances begin. It holds frames for a while, looks at them again, and
-says twenty times a second how many it has seen, how many of them were not what they say, and how the newest is."""
-
 FLAT_OUT = """
 import os
 step = 0
 while not os.path.exists(gate):
     step += 1
-    fill(scene, step)
+    fill(scene, step % 251)
     splatview.publish(scene, step=step)
     splatview.publish(torch.full((300, 400, 3), step % 251, dtype=torch.uint8, device="cuda"), "image", step=step)
     if step % 50 == 0:
@@ -79,12 +38,6 @@ while not os.path.exists(gate):
 torch.cuda.synchronize()
 answer = step
 """
-
-
-def back_to(base: int, pid: int | None, wait_until: Callable[..., Any]) -> None:
-    # A viewer's slots take 2 MB at least, so that a hundred of them are seen; kernels that are needed for the first
-    # time take up to 70.
-    wait_until(lambda: used(pid) <= base + 96 * MB, what="the GPU's memory is back")
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
@@ -101,8 +54,8 @@ def test_killed_viewers_leave_nothing(
         gate = tmp_path / name
         trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
         for start in range(0, viewers, AT_ONCE):
-            children = [programs.code(VIEWER, way, i) for i in range(start, min(start + AT_ONCE, viewers))]
-            killing(children)
+            killing([programs.python("-m", "support.watcher", "--ways", way, "--hold", 3, "--period", 0.05)
+                     for _ in range(start, min(start + AT_ONCE, viewers))])
         gate.touch()
         assert trainer.finish() > 10
 
@@ -126,5 +79,6 @@ def test_killed_viewers_leave_nothing(
     live("second", KILLS, any_time)
     assert trainer.do(quiet) <= allocated
     settled(base, wait_until, trainer.process.pid, rss=64 * MB)
-    back_to(gpu, trainer.process.pid, wait_until)
+    # A viewer's slots take 2 MB at least: a hundred of them are seen. Kernels that are loaded late take up to 70.
+    wait_until(lambda: used(trainer.process.pid) <= gpu + 96 * MB, what="the GPU's memory is back")
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0

@@ -9,9 +9,8 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from PIL import Image
 from support.programs import ROOT
@@ -23,22 +22,23 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
+OWN = ("ipc", "viewer_app", "tests", "benchmarks")
 SCRIPT = """
-import subprocess, sys, torch, splatview
+import os, subprocess, sys, torch
+import ipc, viewer_app, tests, benchmarks
+import splatview
+from splatview_ipc.control import limits
 from splatview.demo.datasets import PHOTOS
 assert {"34.webp", "points.ply", "transforms.json"} <= {path.name for path in PHOTOS.iterdir()}
-picture = torch.zeros(40, 60, 3, dtype=torch.uint8)
-picture[:, :30, 0] = 200
-picture[:, 30:, 2] = 100
-splatview.publish(picture, "halves")
-turned = torch.zeros(4)
-turned[0] = 1
-splatview.publish({"means": torch.zeros(1, 3), "quats": turned[None], "scales": torch.full((1, 3), 4.0),
-                   "opacities": torch.full((1,), 12.0), "colors": torch.tensor([[0.0, 1.0, 0.0]])}, "scene")
-for stream in ("halves", "scene"):
-    subprocess.run([sys.argv[1], "shot", f"{stream}.png", "--stream", stream], check=True)
-print(splatview.__version__, splatview.__file__)
+assert os.path.dirname(splatview.__file__) == sys.argv[1], splatview.__file__
+splatview.publish(torch.full((20, 30, 3), 200, dtype=torch.uint8), "image")
+done = subprocess.run([sys.executable, "-m", "splatview", "shot", "out.png"], capture_output=True, text=True)
+assert done.returncode == 0, done.stderr
+assert splatview.grab("image", timeout=60).float().mean() == 200
+assert [sys.modules[name].MINE for name in ("ipc", "viewer_app", "tests", "benchmarks")] == [
+    "ipc", "viewer_app", "tests", "benchmarks"]
 """
+"""In a project with modules of the names that splatview's folders have. Argument: the folder of splatview."""
 
 
 def _run(*command: str | Path, cwd: Path) -> str:
@@ -96,48 +96,47 @@ def _pip(environment: Path, *args: str | Path) -> str:
     return _run(environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *args, cwd=environment)
 
 
+def _project(folder: Path) -> Path:
+    folder.mkdir()
+    for name in OWN[:1]:
+        (folder / f"{name}.py").write_text(f"MINE = {name!r}\n")
+    for name in OWN[1:]:
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(f"MINE = {name!r}\n")
+    (folder / "train.py").write_text(SCRIPT)
+    return folder
+
+
+def _shown(folder: Path) -> Any:
+    with Image.open(folder / "out.png") as picture:
+        return picture.convert("RGB").getpixel((picture.width // 2, picture.height // 2))
+
+
 def test_wheel_works_in_an_empty_environment(environment: Path, tmp_path: Path) -> None:
     _pip(environment, "check")
-    _shots(environment, tmp_path / "project")
+    folder = _project(tmp_path / "project")
+    (installed,) = environment.glob("lib/*/site-packages/splatview")
+    _run(environment / "bin" / "python", "train.py", installed, cwd=folder)
+    assert _shown(folder) == (200, 200, 200)
+    said = _run(environment / "bin" / "splatview", "--version", cwd=folder)
+    assert said == f"splatview {splatview.__version__}\n"
 
 
-def _shots(environment: Path, folder: Path) -> None:
-    """Publish from a script in `folder`, and check the pictures that `splatview shot` writes there."""
-    folder.mkdir()
-    (folder / "train.py").write_text(SCRIPT)
-    program = environment / "bin" / "splatview"
-    said = _run(environment / "bin" / "python", "train.py", program, cwd=folder).splitlines()[-1]
-    version, file = said.split(maxsplit=1)
-    assert version == splatview.__version__ and Path(file).is_relative_to(environment)
-    assert _run(program, "--version", cwd=folder) == f"splatview {version}\n"
-    with Image.open(folder / "halves.png") as image:
-        picture = image.convert("RGB")
-    assert picture.size == (60, 40)
-    assert (picture.getpixel((5, 20)), picture.getpixel((55, 20))) == ((200, 0, 0), (0, 0, 100))
-    with Image.open(folder / "scene.png") as image:
-        scene = np.asarray(image.convert("RGB"))
-    red, green, blue = scene[scene.shape[0] // 2, scene.shape[1] // 2].tolist()
-    assert green > 200 and max(red, blue) < 20, (red, green, blue)
-    assert scene[..., 1].mean() > 20 + scene[..., [0, 2]].mean()
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
-
-OWN = ("ipc", "viewer_app", "tests", "benchmarks")
-KEEPS = """
-import os, subprocess, sys, torch
-import ipc, viewer_app, tests, benchmarks
-import splatview
-from splatview_ipc.control import limits
-assert [m.MINE for m in (ipc, viewer_app, tests, benchmarks)] == ["ipc", "viewer_app", "tests", "benchmarks"]
-assert os.path.dirname(splatview.__file__) == sys.argv[1], splatview.__file__
-splatview.publish(torch.full((20, 30, 3), 200, dtype=torch.uint8), "image")
-done = subprocess.run([sys.executable, "-m", "splatview", "shot", "out.png"], capture_output=True, text=True)
-assert done.returncode == 0, done.stderr
-assert splatview.grab("image", timeout=60).float().mean() == 200
-assert [sys.modules[name].MINE for name in ("ipc", "viewer_app", "tests", "benchmarks")] == [
-    "ipc", "viewer_app", "tests", "benchmarks"]
-"""
+@pytest.mark.parametrize("how", ["wheel", "editable"])
+def test_script_keeps_its_own_modules(dist: Mapping[str, Path], how: str, tmp_path: Path,
+                                      programs: Programs) -> None:
+    """A script with modules of the names that splatview's folders have publishes, grabs and is shown."""
+    env, root = {}, ROOT
+    if how == "wheel":
+        root = tmp_path / "site"
+        env["PYTHONPATH"] = str(root)
+        with zipfile.ZipFile(dist[how]) as archive:
+            archive.extractall(root)
+    programs.folder = _project(tmp_path / "project")
+    program = programs.python("train.py", root / "splatview", **env)
+    _, said = program.communicate()
+    assert program.returncode == 0, said
+    assert _shown(programs.folder) == (200, 200, 200)
 
 
 def _sources() -> set[str]:
@@ -159,29 +158,3 @@ def test_wheel_holds_every_file_below_splatview(dist: Mapping[str, Path], name: 
     assert len(names) == len(set(names))
     assert set(names) == _sources()
     assert "splatview/py.typed" in names
-
-
-@pytest.mark.parametrize("how", ["wheel", "editable"])
-def test_script_keeps_its_own_modules(dist: Mapping[str, Path], how: str, tmp_path: Path,
-                                      programs: Programs) -> None:
-    """A script with modules of the names that splatview's folders have publishes, grabs and is shown."""
-    env, root = {}, ROOT
-    if how in dist:
-        root = tmp_path / "site"
-        with zipfile.ZipFile(dist[how]) as archive:
-            archive.extractall(root)
-    if how != "editable":
-        env["PYTHONPATH"] = str(root)
-    folder = programs.folder = tmp_path / "project"
-    folder.mkdir()
-    for name in OWN[:1]:
-        (folder / f"{name}.py").write_text(f"MINE = {name!r}\n")
-    for name in OWN[1:]:
-        (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text(f"MINE = {name!r}\n")
-    (folder / "train.py").write_text(KEEPS)
-    program = programs.python("train.py", str(root / "splatview"), **env)
-    _, said = program.communicate()
-    assert program.returncode == 0, said
-    with Image.open(folder / "out.png") as picture:
-        assert picture.convert("RGB").getpixel((picture.width // 2, picture.height // 2)) == (200, 200, 200)

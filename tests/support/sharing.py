@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview_ipc.control.messages import DeviceRingRef, FdMemory, IpcMemory, TensorRef, tokens
+from splatview_ipc.control.messages import FdMemory, IpcMemory, TensorRef
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda.memory import open_memory
 from support.wait import PATIENCE
@@ -153,10 +153,6 @@ class Peer:
         assert not fds
         return memories, {t.name: t for t in tensors}
 
-    def ring(self) -> tuple[DeviceRingRef, dict[str, list[int]]]:
-        """A ring in GPU memory that it announces by `send_ring`, and the descriptors behind it."""
-        return _ring(*self._receive())
-
     def close(self) -> None:
         self._server.close()
         if self._socket is not None:
@@ -166,22 +162,6 @@ class Peer:
 def close_fds(fds: dict[str, list[int]]) -> None:
     for some in fds.values():
         close_all(some)
-
-
-def send_ring(connection: socket.socket, ref: DeviceRingRef, fds: dict[str, list[int]]) -> None:
-    """Send a reference and the descriptors behind it."""
-    socket.send_fds(connection, [msgspec.msgpack.encode(ref)], [fd for token in tokens(ref) for fd in fds[token]])
-
-
-def receive_ring(connection: socket.socket) -> tuple[DeviceRingRef, dict[str, list[int]]]:
-    """The other end of `send_ring`."""
-    body, fds, _, _ = socket.recv_fds(connection, 1 << 18, 250)
-    return _ring(body, fds)
-
-
-def _ring(body: bytes, fds: list[int]) -> tuple[DeviceRingRef, dict[str, list[int]]]:
-    ref, found = msgspec.msgpack.decode(body, type=DeviceRingRef), iter(fds)
-    return ref, {token: [next(found) for _ in range(count)] for token, count in tokens(ref).items()}
 
 
 def tensor_of(memories: Sequence[Any], ref: TensorRef) -> torch.Tensor:
