@@ -12,11 +12,11 @@ import torch
 from support.annotate_cases import frame_with, overlay_frame, random_frame, result_of
 
 from splatview_ipc.kinds import check_frame
-from splatview_viewer.kinds.image.overlay.motion import Motion, matched
-from splatview_viewer.kinds.image.overlay.result import PALETTE, PLAIN
+from splatview_viewer.kinds.image.layers import Motion, matched
+from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.image.overlay.result import Mask
+    from splatview_viewer.kinds.image.overlay import Mask
 
 T = 1.7e9
 """Seconds since the epoch."""

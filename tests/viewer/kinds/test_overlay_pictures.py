@@ -17,7 +17,7 @@ import splatview
 from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.image.overlay.result import PALETTE
+from splatview_viewer.kinds.image.overlay import PALETTE
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from support.viewer import Viewer
 
     from splatview_ipc.control.frame import Frame
-    from splatview_viewer.kinds.image.overlay.layers import Layer
+    from splatview_viewer.kinds.image.layers import Layer
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 200, 120

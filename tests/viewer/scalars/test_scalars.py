@@ -16,9 +16,8 @@ import splatview
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, Wheel
-from splatview_viewer.kinds.scalars.columns import Axis, columns
 from splatview_viewer.kinds.scalars.curves import Curve, read_frame
-from splatview_viewer.kinds.scalars.smooth import smoothed
+from splatview_viewer.kinds.scalars.plots import Axis, color_of, columns, smoothed
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.strips import Strips, strips_of
@@ -162,8 +161,6 @@ def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
 
 def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
     """Where the picture has the colour of a plot's curve of this number."""
-    from splatview_viewer.kinds.scalars.plots import color_of
-
     color = color_of(number)
     return np.all(abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1)
 

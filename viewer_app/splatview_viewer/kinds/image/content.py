@@ -16,7 +16,7 @@ from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
-from splatview_viewer.kinds.image.overlay.layers import CAMERA_META, Layers
+from splatview_viewer.kinds.image.layers import CAMERA_META, Layers
 from splatview_viewer.kinds.image.values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
 from splatview_viewer.ui.widgets import Hints
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
-    from splatview_viewer.kinds.image.overlay.words import Words
+    from splatview_viewer.kinds.image.drawing import Words
 
 UNIT = 0.0, 1.0
 """The range of floating point values that are colours as they are."""
@@ -130,7 +130,7 @@ class ImageView(View[ImageContent, ImageState]):
         if not (layers or layers.camera):
             return
         if self._words is None:
-            from splatview_viewer.kinds.image.overlay.words import Words
+            from splatview_viewer.kinds.image.drawing import Words
 
             self._words = Words()
         self._words.write(layers, self.state, rect, self._placed(rect), scale, corner=corner)
