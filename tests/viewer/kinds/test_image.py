@@ -10,6 +10,7 @@ import pytest
 import torch
 from support.frames import image_frame
 from support.view_cases import RECT, H, W, image_view, opened, see, shown
+from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
 from splatview_viewer.geometry.controls import Place
@@ -98,6 +99,7 @@ def test_values_out_of_range_are_shown_as_they_look(image: Any, screen: Offscree
                                                     change: Callable[[torch.Tensor], torch.Tensor]) -> None:
     values = change(torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)))
     image.update(image_frame(values.contiguous()))
+    wait_until(lambda: image.tick(clock()))
     hint = image.content.hints.hint
     assert hint is not None
     assert hint.choice == choice
@@ -128,6 +130,7 @@ def test_nan_and_inf_stand_out(image: Any, screen: OffscreenScreen, dtype: torch
     pixels = shown(image, screen)
     magenta = (pixels == (255, 0, 255)).all(axis=-1)
     assert np.argwhere(magenta).tolist() == [[3, 5], [7, 9], [7, 10]]
+    wait_until(lambda: image.tick(clock()))
     assert "5 NaN or inf (magenta)" in image.details
 
 

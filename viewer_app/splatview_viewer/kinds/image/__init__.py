@@ -41,7 +41,7 @@ class OverlayLink(Link):
 
     def trouble(self, content: Any, stream: Any) -> str:
         layer = content.layers.get(id(stream))
-        return "" if layer is None or layer.result is None else layer.result.trouble
+        return "" if layer is None else layer.result.trouble
 
 
 KIND = Kind("image", view=_view, compared=True, holds=_holds, links=(OverlayLink("overlay", over=True, still=True),))

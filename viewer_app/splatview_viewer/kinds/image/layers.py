@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_viewer.kinds.image.drawing import Programs, Shapes, Style
+from splatview_viewer.kinds.image.drawing import Shapes, Style, make_programs
 from splatview_viewer.kinds.image.overlay import read_result
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     import moderngl
 
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.image.overlay import Result
     from splatview_viewer.kinds.image.view import ImageState
 
+CAMERA_META = ("camera_hz", "dropped", "trouble")
+"""Metadata keys of an image that describe its camera."""
 _REMEMBERED = 600
 """Frames of the image whose times are known."""
 _FRESH = 1.0
@@ -30,18 +30,11 @@ _FADE = 0.6
 """Seconds of that time in which it fades."""
 
 
-@dataclass(frozen=True)
-class Age:
-    """Age of a result relative to the shown picture."""
+class Age(NamedTuple):
+    """Age of a result relative to the shown picture; None: not known."""
 
     frames: int | None
-    """None: not known."""
     seconds: float | None
-    """Likewise."""
-
-
-CAMERA_META = ("camera_hz", "dropped", "trouble")
-"""Metadata keys of an image that describe its camera."""
 
 
 def _camera(meta: Mapping[str, Any]) -> str:
@@ -54,8 +47,8 @@ def _camera(meta: Mapping[str, Any]) -> str:
 class Layer:
     """Layer of one overlay stream."""
 
-    def __init__(self) -> None:
-        self.result: Result | None = None
+    def __init__(self, result: Result) -> None:
+        self.result = result
         self.shapes: Shapes | None = None
         self.motion = Motion()
         self.rate_hz = 0.0
@@ -76,9 +69,9 @@ class Layers:
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
-        self._programs = Programs(ctx)
+        self._programs: dict[str, moderngl.Program] = {}
         self._layers: dict[Hashable, Layer] = {}
-        self._times: OrderedDict[int, int] = OrderedDict()
+        self._times: dict[int, int] = {}
         """When the last frames of the image were published, ns, by version."""
         self.now = 0.0
         """Time of the last turn, by the viewer's clock."""
@@ -97,7 +90,7 @@ class Layers:
 
     @property
     def all(self) -> list[Layer]:
-        return [layer for layer in self._layers.values() if layer.result is not None]
+        return list(self._layers.values())
 
     def under(self, frame: Frame | None, size: tuple[int, int]) -> None:
         """The image is this frame now, so large; None: a file."""
@@ -108,9 +101,8 @@ class Layers:
             if frame.version < before:  # of another run: versions begin again
                 self._times.clear()
             self._times[frame.version] = frame.time_ns
-            self._times.move_to_end(frame.version)
-            while len(self._times) > _REMEMBERED:
-                self._times.popitem(last=False)
+            if len(self._times) > _REMEMBERED:
+                del self._times[next(iter(self._times))]
 
     def take(self, key: Hashable, frame: Frame) -> bool:
         """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
@@ -118,11 +110,11 @@ class Layers:
         result = read_result(frame, self.size)
         if result is None:
             return False
-        layer = self._layers.setdefault(key, Layer())
-        before, then = layer.result, layer.time_ns
+        known = self._layers.get(key)
+        layer = self._layers[key] = known or Layer(result)
+        before, then = known and known.result, layer.time_ns
         layer.release()
-        layer.result = result
-        layer.time_ns = result.time_ns or self._times.get(result.version, 0)
+        layer.result, layer.time_ns = result, result.time_ns or self._times.get(result.version, 0)
         layer.motion.take(before, result, (then * 1e-9, layer.time_ns * 1e-9), (self.time_ns * 1e-9, self.now))
         self.changes += 1
         return True
@@ -138,11 +130,10 @@ class Layers:
         return self._layers.get(key)
 
     def age(self, layer: Layer) -> Age:
-        """Age of a layer's result relative to the picture; 0 for a newer one."""
-        result = layer.result
-        assert result is not None
+        """Age of a layer's result; 0 for one newer than the picture."""
+        version = layer.result.version
         seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9 if layer.time_ns and self.time_ns else None
-        frames = max(self.version - result.version, 0) if self.version and result.version else None
+        frames = max(self.version - version, 0) if self.version and version else None
         if frames == 0 and seconds is not None and seconds > 1:  # counted by another run
             frames = None
         return Age(frames, seconds)
@@ -152,49 +143,50 @@ class Layers:
         seconds = self.age(layer).seconds
         if seconds is None:
             return 1.0
-        rate = (layer.result.rate_hz if layer.result is not None else 0.0) or layer.rate_hz
+        rate = layer.result.rate_hz or layer.rate_hz
         fresh = max(_FRESH, 10 / rate) if rate > 0 else 10 * _FRESH
         return min(max(1 - (seconds - fresh) / (_FADE * fresh), 0.0), 1.0)
 
-    def shift(self, layer: Layer, settings: ImageState) -> np.ndarray | None:
-        """(N, 2) how far a layer's boxes have moved, in the result's pixels; None: they stay."""
-        result = layer.result
-        assert result is not None
-        if not (result.motion if settings.motion is None else settings.motion) or not len(result.boxes):
-            return None
-        return layer.motion.shift(result, self.time_ns * 1e-9, self.now)
+    def shown(self, settings: ImageState) -> Iterator[tuple[Layer, float, np.ndarray]]:
+        """Iterate over the layers that are seen: each with its opacity, and (N, 2) float32 how far its boxes have
+        moved, in the result's pixels."""
+        for layer in self.all if settings.overlay else ():
+            if opacity := self.opacity(layer):
+                yield layer, opacity, self._shift(layer, settings)
+
+    def _shift(self, layer: Layer, settings: ImageState) -> np.ndarray:
+        if layer.result.motion if settings.motion is None else settings.motion:
+            return layer.motion.shift(layer.result, self.time_ns * 1e-9, self.now)
+        return np.zeros((len(layer.result.boxes), 2), np.float32)
 
     def settling(self, settings: ImageState) -> bool:
         """True if something moves though neither the picture nor a result is new."""
-        return settings.overlay and any(
-            layer.motion.settling(self.now) and self.shift(layer, settings) is not None for layer in self.all)
+        return any(layer.motion.settling(self.now) and shift.any() for layer, _, shift in self.shown(settings))
 
     def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageState, scale: float) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
         left corner on the screen, and its magnification."""
         x, y, zoom = placed
-        for layer in self.all:
-            result = layer.result
-            if result is None or result.empty or not (opacity := self.opacity(layer)):
+        for layer, opacity, shift in self.shown(settings):
+            if layer.result.empty:
                 continue
+            self._programs = self._programs or make_programs(self._ctx)
             if layer.shapes is None:
-                layer.shapes = Shapes(self._ctx, self._programs, result)
-            per_x, per_y = self.per(result, zoom)
-            style = Style(scale, opacity=opacity, threshold=settings.threshold, shift=self.shift(layer, settings))
-            layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y), style)
+                layer.shapes = Shapes(self._ctx, self._programs, layer.result)
+            per_x, per_y = self.per(layer.result, zoom)
+            layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y),
+                              Style(scale, opacity, settings.threshold, shift))
 
     def at(self, x: float, y: float, settings: ImageState) -> str:
         """Text of the smallest box around a point of the image, in its pixels."""
         found, smallest = "", float("inf")
-        for layer in self.all if settings.overlay else ():
-            result, shift = layer.result, self.shift(layer, settings)
-            if result is None or not len(result.boxes) or not self.opacity(layer):
-                continue
+        for layer, _, shift in self.shown(settings):
+            result = layer.result
             px, py = x * result.size[0] / self.size[0], y * result.size[1] / self.size[1]
-            boxes = result.boxes if shift is None else result.boxes + shift[:, [0, 1, 0, 1]]
+            boxes = result.boxes + np.tile(shift, 2)
             inside = (result.drawn & (result.floors >= settings.threshold) & (boxes[:, 0] <= px) & (px <= boxes[:, 2])
                       & (boxes[:, 1] <= py) & (py <= boxes[:, 3])).nonzero()[0]
-            areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
+            areas = _area(boxes[inside])
             if len(inside) and areas.min() < smallest:
                 smallest, found = float(areas.min()), result.words(int(inside[areas.argmin()]))
         return found
@@ -211,10 +203,12 @@ class Layers:
     def release(self) -> None:
         """Give back everything. Idempotent."""
         self.clear()
-        self._programs.release()
+        for program in self._programs.values():
+            program.release()
+        self._programs = {}
 
 
-# -- motion --------------------------------------------------------------------------------------------------
+# -- motion ------------------------------------------------------------------------------------------------------------
 
 _MOST_FOLLOWED = 1000
 """Boxes of one result beyond which none is followed."""
@@ -252,8 +246,7 @@ def matched(before: Result, now: Result) -> np.ndarray:
 
 
 class Motion:
-    """Motion of the newest result's boxes. `shown`, `times`: of pictures, seconds since the epoch; `now`: of the
-    viewer's own clock."""
+    """Motion of the newest result's boxes: they go on as they went between the last two results."""
 
     def __init__(self) -> None:
         self._velocity = np.zeros((0, 2), np.float32)
@@ -264,28 +257,27 @@ class Motion:
         self._came = 0.0
 
     def take(self, before: Result | None, now: Result, times: tuple[float, float], clock: tuple[float, float]) -> None:
-        """A new result. `times`: of the pictures that the two were computed on, 0: not known; `clock`: of the picture
-        that is shown, and the viewer's own."""
+        """A new result. `times`: of the pictures that the two were computed on, seconds since the epoch, 0: not known;
+        `clock`: of the picture that is shown, and the viewer's own."""
         (then, time), (shown, came) = times, clock
-        count, between = len(now.boxes), time - then
-        velocity, lag = np.zeros((count, 2), np.float32), np.zeros((count, 2), np.float32)
-        known, seen = np.empty(0, np.int64), np.empty((0, 2), np.float32)
-        if before is not None and then and between > 1e-3:
-            partner, ratio = matched(before, now), _ratio(before, now)
-            known = np.flatnonzero(partner >= 0)
-            partner = partner[known]
-            was = _middle(before.boxes)[partner] * ratio[:2]
-            velocity[known] = (_middle(now.boxes)[known] - was) / between
-            seen = was + self.shift(before, shown, came)[partner] * ratio[:2]
+        between = time - then
+        seen = np.empty((0, 2)) if before is None else self.shift(before, shown, came)
+        velocity, lag = np.zeros((2, len(now.boxes), 2), np.float32)
         self._velocity, self._lag, self._came = velocity, lag, came
         self._time, self._bound = time, min(_AHEAD * max(between, 0.0), _LONGEST) if then else 0.0
-        if len(known):
-            error = seen - (_middle(now.boxes) + self.shift(now, shown, came))[known]
-            small = (np.abs(error) < now.boxes[known, 2:] - now.boxes[known, :2]).all(1)  # else it was followed wrongly
-            lag[known[small]] = error[small]
+        if before is None or not then or between <= 1e-3:
+            return
+        partner, ratio = matched(before, now), _ratio(before, now)
+        known = np.flatnonzero(partner >= 0)
+        partner = partner[known]
+        was, place = _middle(before.boxes)[partner] * ratio[:2], _middle(now.boxes)[known]
+        velocity[known] = (place - was) / between
+        error = was + seen[partner] * ratio[:2] - place - self.shift(now, shown, came)[known]
+        small = (np.abs(error) < now.boxes[known, 2:] - now.boxes[known, :2]).all(1)  # else it was followed wrongly
+        lag[known[small]] = error[small]
 
     def shift(self, result: Result, shown: float, now: float) -> np.ndarray:
-        """(N, 2) float32: how far the boxes of the newest result have moved in a picture of this time."""
+        """(N, 2) float32: how far the boxes of the newest result have moved in a picture of the time `shown`."""
         if not self._time or len(self._velocity) != len(result.boxes):
             return np.zeros((len(result.boxes), 2), np.float32)
         ahead = min(max(shown - self._time, 0.0), self._bound)
@@ -298,7 +290,7 @@ class Motion:
 
 
 def _ratio(before: Result, now: Result) -> np.ndarray:
-    """(4,): from the pixels of one result's picture to those of the other's."""
+    """(4,) pixels of `now` for one of `before`, along x y x y."""
     return np.array((now.size[0] / before.size[0], now.size[1] / before.size[1]) * 2, np.float32)
 
 

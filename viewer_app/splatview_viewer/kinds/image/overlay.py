@@ -21,13 +21,6 @@ _MOST = 1000
 """Masks in one picture."""
 _TEXELS = 1 << 22
 """Most pixels of all masks of one picture together; larger ones are made coarser."""
-_MARGIN = 0.05
-"""Share of a box by which its mask may reach out of it."""
-_COARSE = 16
-"""Pixels between two samples of what is outside a box."""
-
-Area = tuple[int, int, int, int]
-"""x0 y0 x1 y1, the last two not included."""
 
 
 @dataclass
@@ -42,39 +35,18 @@ class Mask:
     """(h, w) bool."""
 
 
-def masks_of(boxes: np.ndarray, drawn: np.ndarray, masks: np.ndarray | None, size: tuple[int, int]) -> list[Mask]:
-    """Return the masks (N, h, w) of an overlay. Those without a pixel inside are left out.
-
-    boxes: (N, 4), of which `drawn` (N,) have a place, in pixels of a picture of this `size`.
-    """
-    height, width = (0, 0) if masks is None else masks.shape[1:]
-    if masks is None or not width or not height or not size[0] or not size[1]:
-        return []
-    per = np.array((width / size[0], height / size[1]) * 2)
-    grown = boxes[:_MOST] * per
-    margin = _MARGIN * (grown[:, 2:] - grown[:, :2]) + 2
-    limit = np.array((width, height))
-    low = np.floor(grown[:, :2] - margin).clip(0, limit).astype(np.int64)
-    high = np.ceil(grown[:, 2:] + margin).clip(low, limit).astype(np.int64)
-    low[~drawn[:_MOST]], high[~drawn[:_MOST]] = 0, limit
-    cut: list[tuple[int, Area, np.ndarray]] = []
-    for n, ((x0, y0), (x1, y1)) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-        mask = masks[n]
-        ys, xs = np.nonzero(mask[::_COARSE, ::_COARSE])
-        if len(ys) and drawn[n]:  # the part in its box, or more where there is more to be seen
-            x0, y0 = min(x0, (int(xs.min()) - 1) * _COARSE + 1), min(y0, (int(ys.min()) - 1) * _COARSE + 1)
-            x1, y1 = max(x1, (int(xs.max()) + 1) * _COARSE), max(y1, (int(ys.max()) + 1) * _COARSE)
-        x0, y0, x1, y1 = max(x0, 0), max(y0, 0), min(x1, width), min(y1, height)
-        if x1 > x0 and y1 > y0:
-            cut.append((n, (x0, y0, x1, y1), mask[y0:y1, x0:x1]))
-    texels = sum(inside.size for _, _, inside in cut)
+def _masks_of(masks: np.ndarray) -> list[Mask]:
+    """Return the parts of masks (N, h, w) where there is something; those without a pixel inside are left out."""
+    height, width = masks.shape[1:]
+    cut = []
+    for n, mask in enumerate(masks[:_MOST]):
+        ys, xs = mask.any(1).nonzero()[0], mask.any(0).nonzero()[0]
+        if len(ys) and len(xs):  # it may be overwritten at the same time
+            cut.append((n, int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1))
+    texels = sum((x1 - x0) * (y1 - y0) for _, x0, y0, x1, y1 in cut)
     step = max(math.ceil(math.sqrt(texels / _TEXELS)), 1)
-    out = []
-    for n, (x0, y0, x1, y1), inside in cut:
-        smaller = inside[::step, ::step] != 0
-        if smaller.any():
-            out.append(Mask(n, (x0 / width, y0 / height, x1 / width, y1 / height), np.ascontiguousarray(smaller)))
-    return out
+    return [Mask(n, (x0 / width, y0 / height, x1 / width, y1 / height), masks[n, y0:y1:step, x0:x1:step] != 0)
+            for n, x0, y0, x1, y1 in cut]
 
 
 PALETTE = np.array([
@@ -115,7 +87,7 @@ _FAR = 1e7
 _MOST_JOINTS = 200_000
 _LONGEST = 120
 """Characters of a label or of one line of a note."""
-_NO_SCORE = 1e9
+NO_SCORE = 1e9
 """In place of a missing score: over every threshold."""
 
 
@@ -157,7 +129,6 @@ class Result:
     notes: list[tuple[float, float, str]] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
     """Names of classes, from 0 on, where there are no labels."""
-    _words: dict[int, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -166,19 +137,15 @@ class Result:
     @property
     def floors(self) -> np.ndarray:
         """(N,) float32: scores, of those that have none one over every threshold."""
-        return np.where(np.isnan(self.scores), np.float32(_NO_SCORE), self.scores)
+        return np.where(np.isnan(self.scores), np.float32(NO_SCORE), self.scores)
 
     def words(self, n: int) -> str:
         """Text of a box: its label and its score."""
-        if (known := self._words.get(n)) is not None:
-            return known
         label = _plain(self.texts[n]) if n < len(self.texts) else ""
         if not label and not self.texts and (number := int(self.classes[n])) >= 0:
             label = (_plain(self.names[number]) if number < len(self.names) else "") or str(number)
         score = float(self.scores[n])
-        said = " ".join(filter(None, [label, f"{score:.2f}" if score == score else ""]))
-        self._words[n] = said
-        return said
+        return " ".join(filter(None, [label, f"{score:.2f}" if score == score else ""]))
 
     @property
     def owned_points(self) -> bool:
@@ -210,20 +177,6 @@ def _result(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], shown: tu
                  (width, height) if width and height else shown, bool(meta.get("motion", False)),
                  _plain(str(meta.get("by", "")).encode(errors="replace")), _number(meta, "rate_hz"),
                  _number(meta, "work_ms"), str(meta.get("trouble", "")))
-    _boxes(out, arrays)
-    out.masks = masks_of(out.boxes, out.drawn, arrays.get("masks"), out.size)
-    _points(out, arrays)
-    _lines(out, arrays)
-    if "notes_at" in arrays:
-        places = arrays["notes_at"].tolist()
-        texts = arrays["notes"].tobytes().split(b"\0")[: len(places)]
-        out.notes = [(x, y, said) for (x, y), text in zip(places, texts, strict=False)
-                     if abs(x) < _FAR and abs(y) < _FAR
-                     and (said := "\n".join(map(_plain, text.split(b"\n")[:20])).strip())]
-    return out
-
-
-def _boxes(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
     boxes = np.array(arrays["boxes"], np.float32)
     n = len(boxes)
     out.drawn = _near(boxes)
@@ -236,6 +189,17 @@ def _boxes(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
         out.texts = arrays["labels"].tobytes().split(b"\0")[:n]
     elif "names" in arrays:
         out.names = arrays["names"].tobytes().split(b"\0")[:-1]
+    if "masks" in arrays:
+        out.masks = _masks_of(arrays["masks"])
+    _points(out, arrays)
+    _lines(out, arrays)
+    if "notes_at" in arrays:
+        places = arrays["notes_at"].tolist()
+        texts = arrays["notes"].tobytes().split(b"\0")[: len(places)]
+        out.notes = [(x, y, said) for (x, y), text in zip(places, texts, strict=False)
+                     if abs(x) < _FAR and abs(y) < _FAR
+                     and (said := "\n".join(map(_plain, text.split(b"\n")[:20])).strip())]
+    return out
 
 
 def _points(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
