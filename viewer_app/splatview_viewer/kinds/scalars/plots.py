@@ -67,12 +67,12 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
           window: tuple[float, float], pointer: float | None) -> None:
     """`pointer`: where it was on the horizontal axis in the last picture, whichever plot it was in."""
     s = view.state
-    axis = Axis(*window, max(int(size[0]), 8), s.log_across and s.across != "clock")
-    drawn = [(curve, _columns(curve, axis, view.weight(curve), view.origin)) for curve in curves]
+    axis = Axis(*window, max(int(size[0]), 8))
+    drawn = [(curve, columns(curve, axis, view.weight(curve), view.origin)) for curve in curves]
     span = s.heights.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up, s.outliers)
     unit, short = view.unit
     fmt = "" if s.across != "time" else f"%g {short[:3].rstrip('su')}" if unit > 1 else "%g s"
-    x = plots.Axis(window, "time" if s.across == "clock" else "log" if axis.log else "linear", format=fmt)
+    x = plots.Axis(window, "time" if s.across == "clock" else "linear", format=fmt)
     y = plots.Axis(span, "log", log_ticks(*span)) if s.log_up else plots.Axis(span)
     with plots.plot(name, size, x, y, legend="list" if len(curves) > 1 else None) as plot:
         if plot is None:
@@ -97,11 +97,6 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
         view.state = replace(view.state, window=plot.x)
     if plot.raised:
         view.state = replace(view.state, heights={**view.state.heights, name: plot.y})
-
-
-@lru_cache(80)  # a stream has at most 64 curves
-def _columns(curve: Curve, axis: Axis, weight: float, origin: Origin) -> Sequence[Columns]:
-    return columns(curve, curve.across(origin), smoothed(curve, weight), axis)
 
 
 def _curve(plot: plots.Plot, label: str, parts: Sequence[Columns], color: ImVec4, raw: bool, log: bool) -> None:
@@ -148,7 +143,7 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
     """Draw a curve over time across the panel; True when it was clicked. `key`: of the entry that shows more, or ""."""
     times = curve["time"]
     axis = Axis(float(times[0]), max(float(times[-1]), float(times[0]) + 1e-3), 256)
-    parts = _columns(curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time")
+    parts = columns(curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time")
     with plots.strip(f"{title} {key}", title, value_text(curve.last), (axis.begin, axis.end),
                      limits(parts, axis, False, False), tip="Click to see more" if key else "") as (plot, clicked):
         if plot is not None:
@@ -248,60 +243,49 @@ class Axis:
     end: float
     width: int
     """Pixels."""
-    log: bool = False
-    """True if it is logarithmic: values not over 0 are not seen then."""
 
 
-def columns(curve: Curve, x: np.ndarray, smooth: np.ndarray, axis: Axis) -> Sequence[Columns]:
-    """Columns of a curve in a plot: a `Columns` for each part that is seen within which x grows.
+@lru_cache(80)  # a stream has at most 64 curves
+def columns(curve: Curve, axis: Axis, weight: float, origin: Origin) -> Sequence[Columns]:
+    """Columns of a curve in a plot: a `Columns` for each part that is seen within which its rows go to the right.
 
-    x: (N,) where its rows lie: growing, or within each of the curve's `runs`. smooth: (N,) the curve smoothed.
+    weight: as for `smoothed`. origin: as for `Curve.across`.
     """
-    out = []
+    x, smooth, out = curve.across(origin), smoothed(curve, weight), []
     for run in [slice(0, len(x))] if (np.diff(x) >= 0).all() else curve.runs:
-        found = _of_run(curve, run, x, smooth, axis)
-        if found is not None:
-            out.append(found)
+        low = max(int(np.searchsorted(x[run], axis.begin)) - 1, 0)  # the lines go on over the edges
+        high = min(int(np.searchsorted(x[run], axis.end, "right")) + 1, run.stop - run.start)
+        if low < high:
+            out.append(_columns_of(curve, slice(run.start + low, run.start + high), x, smooth, axis))
     return out
 
 
-def _of_run(curve: Curve, run: slice, x: np.ndarray, smooth: np.ndarray, axis: Axis) -> Columns | None:
-    begin, end, width, log = axis.begin, axis.end, max(axis.width, 1), axis.log
-    xs = x[run]
-    if log:
-        begin = max(begin, 1e-300)
-        end = max(end, begin * (1 + 1e-9))
-    least = int(np.searchsorted(xs, 0.0, "right")) if log else 0
-    lo = max(int(np.searchsorted(xs, begin)) - 1, least)  # the lines go on over the edges
-    hi = min(int(np.searchsorted(xs, end, "right")) + 1, len(xs))
-    if lo >= hi:
-        return None
-    part = slice((run.start or 0) + lo, (run.start or 0) + hi)
-    xs, rows = x[part], curve.rows[part]
+def _columns_of(curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, axis: Axis) -> Columns:
+    xs, rows, good, width = x[part], curve.rows[part], curve.finite[part], max(axis.width, 1)
     broken = xs[rows[:, 6] > 0]
-    good = curve.finite[part]
-    if hi - lo <= 2 * width:
-        with np.errstate(all="ignore"):
-            return Columns(xs[good], rows[good, 2], smooth[part][good], rows[good, 3], rows[good, 4], broken)
-    edges = (np.geomspace if log else np.linspace)(begin, end, width + 1)
+    if len(xs) <= 2 * width:
+        return Columns(xs[good], rows[good, 2], smooth[part][good], rows[good, 3], rows[good, 4], broken)
+    edges = np.linspace(axis.begin, axis.end, width + 1)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(xs, edges), [len(xs)]]))
-    starts = cuts[:-1][np.diff(cuts) > 0]
+    starts = cuts[:-1]
     n = np.add.reduceat(good.astype(np.float64), starts)
     there = n > 0
-    value = np.add.reduceat(np.where(good, rows[:, 2], 0.0), starts)[there] / n[there]
-    smoothed = np.add.reduceat(np.where(good, smooth[part], 0.0), starts)[there] / n[there]
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(np.where(good, values, 0.0), starts)[there] / n[there]
+
     ends = np.append(starts[1:], len(xs)) - 1
     middle = 0.5 * (xs[starts] + xs[ends])[there]
     low, high = np.fmin.reduceat(rows[:, 3], starts)[there], np.fmax.reduceat(rows[:, 4], starts)[there]
     if len(broken) > width:
         broken = broken[np.unique(np.searchsorted(broken, edges).clip(0, len(broken) - 1))]
-    return Columns(middle, value, smoothed, low, high, broken)
+    return Columns(middle, mean(rows[:, 2]), mean(smooth[part]), low, high, broken)
 
 
 def limits(parts: Sequence[Columns], axis: Axis, log: bool, outliers: bool) -> tuple[float, float]:
     """The vertical limits of a plot that shows these: of all that is seen; unless `outliers` are to be seen, of the
-    smoothed curves and of most of what is behind them. log: whether the vertical axis is logarithmic, which has room
-    only for what is over 0."""
+    smoothed curves and of most of what is behind them. log: the vertical axis is logarithmic, only for values over 0.
+    """
     found = []
     for part in parts:
         seen = (part.x >= axis.begin) & (part.x <= axis.end)
