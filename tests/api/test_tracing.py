@@ -41,7 +41,6 @@ def test_a_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> 
     counters.clear()
     assert torch.equal(torch.compile(compute, backend="eager")(X), X * 2)
     assert sum(counters["graph_break"].values()) == 5  # one a call
-    assert counters["frames"]["total"] == 6  # what comes before, between and after them
     assert (arrived("it")["image"] == 1 / 4).all()
 
 
