@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import cv2
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
-from support.detect_models import fixed, save, yolo
+from support.detect_models import fixed, yolo
 
 from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
 from splatview.camera.detectors.letterbox import Letterbox
@@ -60,20 +59,9 @@ def test_labels(tmp_path: Path) -> None:
     named = fixed(tmp_path / "named.onnx", {"output0": table()}, NAMES)
     assert opened(named, labels=str(tmp_path / "mine.txt")).detect(PICTURE)["labels"] == ["Hund", "Katze"]
     assert opened(path, labels="coco").detect(PICTURE)["labels"] == ["bicycle", "person"]
-    for text in ("person", "17", "{'a': 'person'}", "__import__('os').getcwd()", "(" * 100_000, "{0: 'a'" * 50,
-                 "['cat', 'dog']", "{[1]: 2}"):
+    for text in ("17", "{'a': 'person'}", "__import__('os').getcwd()", "(" * 100_000, "{[1]: 2}"):
         path = fixed(tmp_path / "pets.onnx", {"output0": table()}, {"names": text})
         assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"], text[:20]
-
-
-def test_files_of_labels_that_cannot_be_read(tmp_path: Path) -> None:
-    network, path = fixed(tmp_path / "pets.onnx", {"output0": table()}), tmp_path / "labels.txt"
-    for content in (None, b"", b"\n# none\n", b"\xff\xfe\x00"):
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(DetectorError, match="a name on each line, or coco") as caught:
-            opened(network, labels=str(path))
-        assert str(path) in str(caught.value) and len(str(caught.value)) < 1000
 
 
 def test_points_and_masks(tmp_path: Path) -> None:
@@ -100,34 +88,15 @@ def test_points_and_masks(tmp_path: Path) -> None:
 
 
 def test_what_is_no_network(tmp_path: Path) -> None:
-    (tmp_path / "text.onnx").write_text("version https://git-lfs.github.com/spec/v1")
-    (tmp_path / "empty.onnx").write_bytes(b"")
-    (tmp_path / "folder.onnx").mkdir()
-    good = fixed(tmp_path / "cut.onnx", {"output0": table()})
-    (tmp_path / "cut.onnx").write_bytes((tmp_path / "cut.onnx").read_bytes()[:-100])
-    for path in (tmp_path / "text.onnx", tmp_path / "empty.onnx", good):
+    path = tmp_path / "cut.onnx"
+    fixed(path, {"output0": table()})
+    for content in (path.read_bytes()[:-100], b"version https://git-lfs.github.com/spec/v1", b""):
+        path.write_bytes(content)
         with pytest.raises(DetectorError, match=r"cannot be run: not on CPU"):
             opened(str(path))
-    for path in (tmp_path / "folder.onnx", tmp_path / "missing.onnx"):
-        with pytest.raises(DetectorError, match=r"no file .*give a file MODEL\.onnx, people, or module:function"):
-            opened(str(path))
-    with pytest.raises(DetectorError, match="legal are a file"):
-        open_detector(InferenceSettings(detect="dogs"))
-
-
-def test_outputs_that_are_too_large(tmp_path: Path) -> None:
-    """Refused before it is run where the file says so, and else before it is looked at."""
-    huge = helper.make_tensor_value_info("output0", TensorProto.FLOAT, (1, 84, 100_000_000))
-    nodes = [helper.make_node("ConstantOfShape", ["shape"], ["output0"])]
-    path = save(tmp_path / "huge.onnx", nodes, (1, 3, 64, 96), [huge],
-                constants={"shape": np.array([1, 84, 100_000_000])})
-    with pytest.raises(DetectorError, match="8400000000 numbers; at most"):
-        opened(path)
-    secret = helper.make_tensor_value_info("output0", TensorProto.FLOAT, (1, 7, "n"))
-    path = save(tmp_path / "secret.onnx", nodes, (1, 3, 64, 96), [secret],
-                constants={"shape": np.array([1, 7, 10_000_000])})
-    with pytest.raises(DetectorError, match="70000000 numbers; at most"):
-        opened(path)
+    for what, words in ((str(tmp_path / "missing.onnx"), "no file"), ("dogs", "legal are a file")):
+        with pytest.raises(DetectorError, match=words):
+            opened(what)
 
 
 # -- the picture in the input
@@ -176,10 +145,6 @@ def test_inputs_that_are_no_picture() -> None:
         with pytest.raises(DetectorError, match="legal is") as caught:
             letterbox(shape, dtype)
         assert str(shape) in str(caught.value)
-    given = SimpleNamespace(name="images", type="tensor(float)", shape=[1, 3, 64, 96])
-    for inputs in ([given, given], []):
-        with pytest.raises(DetectorError, match="legal is one picture"):
-            Letterbox(inputs, {})
 
 
 # -- tables of outputs
@@ -220,8 +185,7 @@ def test_a_table_end_to_end() -> None:
 def test_layouts_are_told_apart() -> None:
     masks = np.zeros((1, 32, 16, 16), np.float32)
     for outputs, classes, metadata, chosen, more in (
-            (((1, 84, BOXES),), 0, {}, False, 0), (((1, 84, BOXES),), 80, {}, False, 0),
-            (((1, 300, 6),), 80, {}, True, 0), (((1, 6, 6),), 2, {}, False, 0),
+            (((1, 84, BOXES),), 0, {}, False, 0), (((1, 300, 6),), 80, {}, True, 0), (((1, 6, 6),), 2, {}, False, 0),
             (((1, 6, 6),), 2, {"args": "{'nms': True}"}, True, 0), (((1, 6, 6),), 2, {"end2end": "True"}, True, 0),
             (((1, 56, BOXES),), 1, {"kpt_shape": "[17, 3]"}, False, 51),
             (((1, 300, 57),), 1, {"kpt_shape": "[17, 3]"}, True, 51),

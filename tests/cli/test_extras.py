@@ -25,7 +25,6 @@ ALL = ("numba", "duckdb", "av", "cv2", "onnxruntime")
 MEMORY = "splatview: memory snapshots need numba: pip install 'splatview[memory]'"
 MESSAGES = {
     "memory small.pickle": MEMORY,
-    "memory small.pickle --png a.png": MEMORY,
     "memory small.pickle --sql 'SELECT 1'": MEMORY.replace("memory snapshots need numba",
                                                          "SQL over memory snapshots needs duckdb"),
     "shot a.png small.pickle": MEMORY,
@@ -70,13 +69,6 @@ def test_commands_name_the_extra_and_end(command: str, files: Path, absent: Call
     absent(*ALL)
     assert messages.run(shlex.split(command)) == (2, MESSAGES[command])
     assert {path.name for path in files.iterdir()} - before <= {"cache"}
-
-
-def test_films_as_pictures_need_none_of_them(files: Path, absent: Callable[..., None]) -> None:
-    absent(*ALL)
-    command = "video film scene.ply --size 32x32 --fps 2 --seconds 1"
-    assert messages.run(shlex.split(command))[0] == 0
-    assert sorted(path.name for path in (files / "film").iterdir()) == ["000000.png", "000001.png"]
 
 
 def test_doctor_takes_a_missing_extra_for_no_fault(absent: Callable[..., None]) -> None:
