@@ -85,12 +85,6 @@ def coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarra
     return np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None) / (high - low)
 
 
-def test_the_smallest_pictures(image: Any, screen: OffscreenScreen) -> None:
-    for size in ((1, 1), (1, 40), (40, 1)):
-        image.update(np.full((*size, 3), 255, np.uint8))
-        assert (shown(image, screen) == 255).all(axis=-1).any()
-
-
 @pytest.mark.parametrize(("change", "choice"), [
     (lambda v: v * 255, (0.0, 255.0)), (lambda v: (v * 255).half() * (v > 0.7), (0.0, 255.0)),
     (lambda v: v * 2 - 1, (-1.0, 1.0)), (lambda v: (v * 255).round()[..., 0], (0.0, 255.0)),
@@ -147,11 +141,8 @@ def test_alpha(image: Any, screen: OffscreenScreen) -> None:
     see(image, alpha="checkerboard")
     picture[..., 3] = 0
     image.update(picture)
-    squares = shown(image, screen)
-    assert len(np.unique(squares)) == 2
-    assert (squares[:8, :8] == squares[0, 0]).all()
-    assert (squares[:8, 8:16] != squares[0, 0]).all()
-    assert (squares[8:16, 8:16] == squares[0, 0]).all()
+    squares = shown(image, screen)[..., 0] == shown(image, screen)[0, 0, 0]
+    np.testing.assert_array_equal(squares, (np.add.outer(np.arange(H) // 8, np.arange(W) // 8) % 2) == 0)
 
 
 def test_the_readout_names_the_original_value(image: Any) -> None:

@@ -38,15 +38,12 @@ def test_boxes_come_with_words_and_colors() -> None:
 def test_what_has_no_place_is_left_out() -> None:
     inf, nan = float("inf"), float("nan")
     r = result_of(overlay_frame(
-        boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]], labels=["a", "b", "c", "d"],
+        boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]],
         points=[[[1, 1, 1], [nan, 1, 1], [2, 2, 0]], [[1, inf, 1], [5, 5, nan], [6, 6, 0.1]]],
         lines=[[[0, 0], [nan, 0], [1, 1], [2, 2]]], notes=[(nan, 0, "gone"), (1, 2, "here")]))
     assert r.drawn.tolist() == [False, False, False, True]
-    assert np.isfinite(r.boxes).all()
     assert r.points[..., 2].tolist() == [[1, 0, 0], [0, 0, 1]]
-    assert np.isfinite(r.points).all()
-    assert r.lines.tolist() == [[1, 1, 2, 2]]
-    assert r.notes == [(1, 2, "here")]
+    assert (r.lines.tolist(), r.notes) == ([[1, 1, 2, 2]], [(1, 2, "here")])
 
 
 def test_it_is_copied() -> None:
@@ -56,12 +53,8 @@ def test_it_is_copied() -> None:
     r = result_of(frame)
     for tensor in frame.tensors.values():
         tensor.array[...] = 0  # type: ignore[union-attr]
-    assert r.boxes.tolist() == [[1, 2, 3, 4]]
-    assert r.words(0) == "cat 0.50"
-    assert r.classes.tolist() == [4]
-    assert r.masks[0].inside.any()
-    assert r.points.tolist() == [[[1, 2, 1]]]
-    assert r.lines.tolist() == [[0, 0, 1, 1]]
+    assert (r.boxes.tolist(), r.words(0), r.classes.tolist()) == ([[1, 2, 3, 4]], "cat 0.50", [4])
+    assert (r.points.tolist(), r.lines.tolist()) == ([[[1, 2, 1]]], [[0, 0, 1, 1]]) and r.masks[0].inside.all()
 
 
 # -- masks -----------------------------------------------------------------------------------------------------
@@ -107,22 +100,14 @@ def test_any_values_make_something_that_can_be_drawn(seed: int) -> None:
     check_frame("overlay", {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in tensors.items()}, meta)
     r = result_of(frame_with(tensors, **meta))
     n = len(r.boxes)
-    assert np.isfinite(r.boxes).all()
-    assert np.isfinite(r.points).all()
-    assert np.isfinite(r.lines).all()
+    assert all(np.isfinite(array).all() for array in (r.boxes, r.points, r.lines, [note[:2] for note in r.notes]))
     assert (r.boxes[:, :2] <= r.boxes[:, 2:]).all()
     assert len(r.drawn) == len(r.classes) == len(r.scores) == len(r.colors) == len(r.floors) == n
-    assert len(r.line_colors) == len(r.lines)
-    assert len(r.point_colors) == len(r.points)
-    assert (r.skeleton >= 0).all()
-    assert (r.skeleton < max(r.points.shape[1], 1)).all()
-    for i in range(n):
-        assert "\n" not in r.words(i)
+    assert len(r.line_colors) == len(r.lines) and len(r.point_colors) == len(r.points)
+    assert (r.skeleton >= 0).all() and (r.skeleton < max(r.points.shape[1], 1)).all()
+    assert not any("\n" in r.words(i) for i in range(n))
     for mask in r.masks:
-        assert 0 <= mask.box < n
-        assert all(0 <= v <= 1 for v in mask.place)
-    for x, y, _ in r.notes:
-        assert np.isfinite((x, y)).all()
+        assert 0 <= mask.box < n and all(0 <= v <= 1 for v in mask.place)
 
 
 # -- motion ----------------------------------------------------------------------------------------------------
@@ -179,11 +164,7 @@ def test_a_new_result_does_not_make_a_box_jump() -> None:
 
 
 def test_crowds_and_none() -> None:
-    none = result()
-    assert matched(none, none).tolist() == []
-    crowd = result(*[(i, i, i + 5, i + 5) for i in range(1500)])
+    none, crowd = result(), result(*[(i, i, i + 5, i + 5) for i in range(1500)])
     assert (matched(crowd, crowd) == -1).all()
     assert followed(none, crowd).shift(crowd, T + 1, LONG).shape == (1500, 2)
     assert followed(crowd, none).shift(none, T + 1, LONG).shape == (0, 2)
-    some = result(*[(10 * i, 0, 10 * i + 8, 8) for i in range(300)])
-    assert matched(some, some).tolist() == list(range(300))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import pkgutil
 from dataclasses import FrozenInstanceError, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ import pytest
 from support.view_cases import LOOKS, RECT, WRITTEN, H, W, alone, counted, opened, part, see, shown, value
 from support.wait import clock
 
-import splatview_viewer.kinds
 from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerPress, PointerRelease, Wheel
@@ -73,27 +71,19 @@ def objects() -> set[tuple[str, int]]:
 # -- one view ------------------------------------------------------------------------------------------------
 
 
-def test_no_view_was_missed() -> None:
-    assert {m.name for m in pkgutil.iter_modules(splatview_viewer.kinds.__path__) if m.ispkg} == set(shown_kinds())
-
-
 def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:
-    assert view.empty
-    assert view.details == []
-    assert view.readout == ""
+    assert view.empty and (view.details, view.readout) == ([], "")
     pixels = shown(view, screen)
-    assert (pixels == pixels[0, 0]).all()
-    assert not view.tick(clock())
+    assert (pixels == pixels[0, 0]).all() and not view.tick(clock())
 
 
 def test_it_shows_a_frame(view: ShownView, screen: OffscreenScreen) -> None:
-    assert view.update(value(view.kind))
-    assert not view.empty
+    assert view.update(value(view.kind)) and not view.empty
     pixels = shown(view, screen)
-    assert pixels.std() > 10
-    assert view.details
-    assert view.path
+    assert pixels.std() > 10 and view.details and view.path
     assert all(isinstance(ms, float) and ms >= 0 for ms in view.timings.values())
+    for rect in (Rect(0, 0, 1, 1), Rect(63, 47, 1, 1), Rect(0, 0, W, 1), Rect(5, 0, 1, H)):
+        shown(view, screen, rect)
     np.testing.assert_array_equal(shown(view, screen), pixels)
 
 
@@ -111,12 +101,6 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(view: ShownView, screen:
     if view.kind == "gaussians":
         view.frame()  # type: ignore[attr-defined]
     np.testing.assert_allclose(shown(view, screen), pixels[5:26, 11:41], atol=1)
-
-
-def test_tiny_rectangles(view: ShownView, screen: OffscreenScreen) -> None:
-    view.update(value(view.kind))
-    for rect in (Rect(0, 0, 1, 1), Rect(63, 47, 1, 1), Rect(0, 0, W, 1), Rect(5, 0, 1, H)):
-        shown(view, screen, rect)
 
 
 def test_it_refuses_what_it_cannot_show(view: ShownView) -> None:
@@ -180,19 +164,16 @@ def test_one_update_is_seen_in_all(pair: list[ShownView], kind: str, screen: Off
     for k, giver in enumerate((a, b, a)):
         assert giver.update(value(kind, k))
         assert calls["taken"] == 1
-        calls.clear()
         np.testing.assert_array_equal(shown(a, screen), shown(b, screen))
         assert shown(a, screen).std() > 5
-        assert a.details == b.details != []
-        assert not (a.empty or b.empty)
+        assert a.details == b.details != [] and not (a.empty or b.empty)
         calls.clear()
     late = a.beside()
     assert shown(late, screen).std() > 5
     late.like(a)  # a scene that it saw first has another camera
     np.testing.assert_array_equal(shown(late, screen), shown(a, screen))
     late.close()
-    assert not calls["taken"]
-    assert not calls["renderers"]
+    assert not calls["taken"] and not calls["renderers"]
 
 
 @pytest.mark.parametrize("other", [1, 3])
@@ -246,8 +227,7 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
 
 
 def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[ShownView], kind: str,
-                                                                screen: OffscreenScreen
-                                                                ) -> None:
+                                                                screen: OffscreenScreen) -> None:
     def textures() -> set[tuple[str, int]]:
         return {name for name in objects() if name[0] == "Texture"}
 
