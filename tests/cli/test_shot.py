@@ -102,7 +102,7 @@ def test_a_scene_looks_as_an_independent_renderer_draws_it(
 
 
 def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seen: dict[str, list[np.ndarray]] = {"from a place": [], "at first sight": [], "film": []}
+    seen: dict[str, list[np.ndarray]] = {"from a place": [], "at first sight": []}
     for size in (1, 1e-3):
         t, out = truth(100), tmp_path / f"{size}.png"
         t.means, t.scales = t.means / 2 * np.float32(size), t.scales + np.float32(np.log(size))
@@ -111,9 +111,6 @@ def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(tmp_path: Path, capsy
         for name, more in (("from a place", ["--camera", json.dumps(camera)]), ("at first sight", [])):
             assert shot(out, scene, "--size", "160x120", *more) == 0
             seen[name].append(read(out)[..., :3])
-        film = ["video", tmp_path / f"film{1 / size:g}", scene, "--size", "160x120", "--fps", "1", "--seconds", "1"]
-        assert main([str(word) for word in film]) == 0
-        seen["film"].append(read(tmp_path / f"film{1 / size:g}" / "000000.png")[..., :3])
     assert "near" not in capsys.readouterr().err
     for name, (large, small) in seen.items():
         assert large.max() > 100, name

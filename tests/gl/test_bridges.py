@@ -11,7 +11,6 @@ from support.frames import remote
 from support.interop_cases import CASES, Case, OwnMemory, expected, same
 
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.gl import probe as choosing
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
 
@@ -131,40 +130,6 @@ def test_a_way_that_cannot_be_forced_is_refused(ctx: moderngl.Context, monkeypat
     if "NVIDIA" not in ctx.info["GL_VENDOR"]:
         assert all("not on an NVIDIA GPU" in reason for name, reason in reasons.items() if name != "host")
     assert ctx.error == "GL_NO_ERROR"
-
-
-class Failing:
-    """A bridge that works for two pictures."""
-
-    name = "import"
-
-    def __init__(self, ctx: moderngl.Context) -> None:
-        self.left = 2
-        self.real = BRIDGES["host"](ctx)
-        self.undo, self.close = self.real.undo, self.real.close
-
-    def put(self, tensor: Any, layout: str) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise SharingError("the driver was updated")
-        return self.real.put(tensor, layout)
-
-
-def test_a_bridge_that_fails_is_replaced(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BRIDGES, "import", Failing)
-    monkeypatch.setattr(choosing, "suitable", lambda _: ("import", "host"))
-    monkeypatch.setattr(choosing, "probe", lambda *_: "")
-    auto = AutoBridge(ctx)
-    case = Case("uint8", "HWC", 3, "contiguous")
-    for k in range(4):
-        source = auto.put(remote(case.tensor(k)), "HWC")
-        assert auto.name == ("import" if k < 2 else "host")
-        assert same(read_source(ctx, source), expected(case.tensor(k), "HWC"), "uint8")
-        if k == 2:  # the one before came from the bridge that failed
-            auto.undo()
-            assert auto.name == "import"
-    assert auto.reasons == {"import": "the driver was updated"}
-    auto.close()
 
 
 def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
