@@ -103,7 +103,10 @@ class ImageContent:
                 raise ViewerError(f"image: {e}") from e
             in_place = on_gpu and bridge.name == "direct"
             if on_gpu and not in_place:
-                _finish_copy(tensor)
+                import torch
+
+                if torch.cuda.is_initialized():  # only once its copy has ended it can be told if it was whole
+                    torch.cuda.current_stream(tensor.torch().device).synchronize()  # type: ignore[union-attr]
         if frame is not None and not frame.intact():
             bridge.undo()
             return False
@@ -233,14 +236,6 @@ class ImageContent:
 def _place(tensor: Any) -> tuple[object, ...]:
     """Key of a tensor's place and layout on a GPU; it keeps nothing alive."""
     return id(tensor.memory), tensor.offset, tensor.shape, tensor.strides
-
-
-def _finish_copy(tensor: Any) -> None:
-    """Wait until the CUDA copy of a tensor of this device has ended: only then it can be told whether it was whole."""
-    import torch
-
-    if torch.cuda.is_initialized():
-        torch.cuda.current_stream(tensor.torch().device).synchronize()
 
 
 def _picture_of(value: Value) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from splatview_viewer.kinds.image.drawing import Shapes, Style, make_programs
 from splatview_viewer.kinds.image.overlay import read_result
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator
 
     import moderngl
 
@@ -35,13 +35,6 @@ class Age(NamedTuple):
 
     frames: int | None
     seconds: float | None
-
-
-def _camera(meta: Mapping[str, Any]) -> str:
-    hz, dropped = meta.get("camera_hz"), meta.get("dropped", 0)
-    if not isinstance(hz, (int, float)) or type(dropped) is not int or not 0 <= hz < 1e6:
-        return ""
-    return f"camera {hz:.1f}/s \u00b7 {dropped:,} dropped"
 
 
 class Layer:
@@ -94,15 +87,19 @@ class Layers:
 
     def under(self, frame: Frame | None, size: tuple[int, int]) -> None:
         """The image is this frame now, so large; None: a file."""
-        self.size, before = size, self.version
-        self.camera = "" if frame is None else _camera(frame.meta)
-        self.version, self.time_ns = (frame.version, frame.time_ns) if frame is not None else (0, 0)
-        if frame is not None:
-            if frame.version < before:  # of another run: versions begin again
-                self._times.clear()
-            self._times[frame.version] = frame.time_ns
-            if len(self._times) > _REMEMBERED:
-                del self._times[next(iter(self._times))]
+        self.size, before, self.camera = size, self.version, ""
+        if frame is None:
+            self.version = self.time_ns = 0
+            return
+        self.version, self.time_ns = frame.version, frame.time_ns
+        hz, dropped = frame.meta.get("camera_hz"), frame.meta.get("dropped", 0)
+        if isinstance(hz, (int, float)) and type(dropped) is int and 0 <= hz < 1e6:
+            self.camera = f"camera {hz:.1f}/s \u00b7 {dropped:,} dropped"
+        if frame.version < before:  # of another run: versions begin again
+            self._times.clear()
+        self._times[frame.version] = frame.time_ns
+        if len(self._times) > _REMEMBERED:
+            del self._times[next(iter(self._times))]
 
     def take(self, key: Hashable, frame: Frame) -> bool:
         """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
@@ -151,13 +148,11 @@ class Layers:
         """Iterate over the layers that are seen: each with its opacity, and (N, 2) float32 how far its boxes have
         moved, in the result's pixels."""
         for layer in self.all if settings.overlay else ():
+            result = layer.result
             if opacity := self.opacity(layer):
-                yield layer, opacity, self._shift(layer, settings)
-
-    def _shift(self, layer: Layer, settings: ImageState) -> np.ndarray:
-        if layer.result.motion if settings.motion is None else settings.motion:
-            return layer.motion.shift(layer.result, self.time_ns * 1e-9, self.now)
-        return np.zeros((len(layer.result.boxes), 2), np.float32)
+                moves = result.motion if settings.motion is None else settings.motion
+                yield (layer, opacity, layer.motion.shift(result, self.time_ns * 1e-9, self.now) if moves
+                       else np.zeros((len(result.boxes), 2), np.float32))
 
     def settling(self, settings: ImageState) -> bool:
         """True if something moves though neither the picture nor a result is new."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,36 +99,39 @@ class Result:
     """Version of the other stream."""
     time_ns: int
     """When that was published; 0: not known."""
-    size: tuple[int, int] = (1, 1)
+    size: tuple[int, int]
     """Width and height of the picture that it was computed on."""
-    motion: bool = False
-    by: str = ""
-    rate_hz: float = 0.0
-    work_ms: float = 0.0
-    trouble: str = ""
-    boxes: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.float32))
+    motion: bool
+    by: str
+    rate_hz: float
+    work_ms: float
+    trouble: str
+    boxes: np.ndarray
     """(N, 4) float32, x0 <= x1, y0 <= y1, finite."""
-    drawn: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+    drawn: np.ndarray
     """(N,) bool: those that have a place. Of the others the row is zeros."""
-    classes: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
-    scores: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+    classes: np.ndarray
+    """(N,) int32; below 0: none."""
+    scores: np.ndarray
     """(N,) float32; NaN: none."""
-    colors: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint8))
+    colors: np.ndarray
     """(N, 4) uint8 RGBA."""
-    texts: list[bytes] = field(default_factory=list)
+    texts: list[bytes]
     """Labels as they came, N of them or none."""
-    masks: list[Mask] = field(default_factory=list)
-    points: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 3), np.float32))
-    """(M, K, 3) x y and whether it was seen (1 or 0)."""
-    skeleton: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.int32))
-    point_colors: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint8))
-    lines: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.float32))
-    """(S, 4) float32: the pieces of all lines, x y of both ends."""
-    line_colors: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint8))
-    """(S, 4) uint8, of each piece."""
-    notes: list[tuple[float, float, str]] = field(default_factory=list)
-    names: list[bytes] = field(default_factory=list)
+    names: list[bytes]
     """Names of classes, from 0 on, where there are no labels."""
+    masks: list[Mask]
+    points: np.ndarray
+    """(M, K, 3) x y and whether it was seen (1 or 0)."""
+    skeleton: np.ndarray
+    """(B, 2) int32: the points that bones join."""
+    point_colors: np.ndarray
+    """(M, 4) uint8."""
+    lines: np.ndarray
+    """(S, 4) float32: the pieces of all lines, x y of both ends."""
+    line_colors: np.ndarray
+    """(S, 4) uint8, of each piece."""
+    notes: list[tuple[float, float, str]]
 
     @property
     def empty(self) -> bool:
@@ -153,6 +156,13 @@ class Result:
         return len(self.points) == len(self.boxes) > 0
 
 
+_ABSENT = {"points": np.empty((0, 0, 3), np.float32), "skeleton": np.empty((0, 2), np.int32),
+           "lines": np.empty((0, 2), np.float32), "line_ends": np.empty(0, np.int32),
+           "masks": np.empty((0, 0, 0), np.uint8), "notes_at": np.empty((0, 2), np.float32),
+           **dict.fromkeys(("labels", "names", "notes"), np.empty(0, np.uint8))}
+"""Tensors that a frame may lack."""
+
+
 def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
     """Copy a frame of kind overlay to the host; None when its writer overwrote it meanwhile.
 
@@ -167,77 +177,52 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
         raise ViewerError(f"overlay: {e}") from None
     if frame.on_gpu:
         raise ViewerError("overlay: its tensors lie on a GPU; they are read from host memory")
-    result = _result({name: t.array for name, t in tensors.items()}, meta, shown)  # type: ignore[union-attr]
-    return result if frame.intact() else None
+    arrays = {**_ABSENT, **{name: t.array for name, t in tensors.items()}}  # type: ignore[union-attr]
 
+    def words(name: str) -> list[bytes]:
+        return arrays[name].tobytes().split(b"\0")[:-1]
 
-def _result(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], shown: tuple[int, int]) -> Result:
-    width, height = int(meta.get("width", 0)), int(meta.get("height", 0))
-    out = Result(int(meta.get("version", 0)), int(meta.get("time_ns", 0)),
-                 (width, height) if width and height else shown, bool(meta.get("motion", False)),
-                 _plain(str(meta.get("by", "")).encode(errors="replace")), _number(meta, "rate_hz"),
-                 _number(meta, "work_ms"), str(meta.get("trouble", "")))
     boxes = np.array(arrays["boxes"], np.float32)
-    n = len(boxes)
-    out.drawn = _near(boxes)
-    boxes[~out.drawn] = 0
-    out.boxes = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
-    out.classes = np.array(arrays["classes"]) if "classes" in arrays else np.full(n, -1, np.int32)
-    out.scores = np.array(arrays["scores"]) if "scores" in arrays else np.full(n, np.nan, np.float32)
-    out.colors = class_colors(out.classes, arrays.get("colors"))
-    if "labels" in arrays:
-        out.texts = arrays["labels"].tobytes().split(b"\0")[:n]
-    elif "names" in arrays:
-        out.names = arrays["names"].tobytes().split(b"\0")[:-1]
-    if "masks" in arrays:
-        out.masks = _masks_of(arrays["masks"])
-    _points(out, arrays)
-    _lines(out, arrays)
-    if "notes_at" in arrays:
-        places = arrays["notes_at"].tolist()
-        texts = arrays["notes"].tobytes().split(b"\0")[: len(places)]
-        out.notes = [(x, y, said) for (x, y), text in zip(places, texts, strict=False)
-                     if abs(x) < _FAR and abs(y) < _FAR
-                     and (said := "\n".join(map(_plain, text.split(b"\n")[:20])).strip())]
-    return out
+    drawn, n = _near(boxes), len(boxes)
+    boxes[~drawn] = 0
+    classes = np.array(arrays.get("classes", np.full(n, -1, np.int32)))
+    colors = class_colors(classes, arrays.get("colors"))
 
-
-def _points(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
-    if "points" not in arrays:
-        return
     points = np.array(arrays["points"], np.float32)
     seen = _near(points[..., :2]) & (points[..., 2] > 0)
-    points[..., 2] = seen
     points[~seen] = 0
-    out.points = points
+    points[..., 2] = seen
     m, k, _ = points.shape
-    if "skeleton" in arrays:
-        pairs = np.array(arrays["skeleton"])
-        fits = (pairs >= 0).all(1) & (pairs < k).all(1)
-        out.skeleton = pairs[fits][: _MOST_JOINTS // max(m, 1)]
-    if "point_classes" in arrays:
-        out.point_colors = class_colors(arrays["point_classes"])
-    elif out.owned_points:
-        out.point_colors = out.colors
-    else:
-        out.point_colors = class_colors(np.full(m, -1, np.int32))
+    pairs = np.array(arrays["skeleton"])
+    pairs = pairs[(pairs >= 0).all(1) & (pairs < k).all(1)][: _MOST_JOINTS // max(m, 1)]
+    point_classes = arrays.get("point_classes")
+    if point_classes is None and m != n:
+        point_classes = np.full(m, -1, np.int32)
 
-
-def _lines(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
-    if "lines" not in arrays:
-        return
     vertices = np.array(arrays["lines"], np.float32)
-    ends = np.array(arrays["line_ends"], np.int64).clip(0, len(vertices))
-    ends = np.maximum.accumulate(ends) if len(ends) else ends
-    if len(vertices) < 2 or not len(ends):
-        return
+    ends = np.maximum.accumulate(np.array(arrays["line_ends"], np.int64).clip(0, len(vertices)))
+    line_classes = arrays.get("line_classes", np.full(len(ends), -1, np.int32))
     lines = np.searchsorted(ends, np.arange(len(vertices)), side="right")  # the line of each vertex
     near = _near(vertices)
     joined = (lines[1:] == lines[:-1]) & (lines[1:] < len(ends)) & near[1:] & near[:-1]
-    out.lines = np.concatenate([vertices[:-1], vertices[1:]], 1)[joined]
-    classes = arrays.get("line_classes")
-    colors = class_colors(np.full(len(ends), -1, np.int32) if classes is None else classes)
-    out.line_colors = colors[lines[:-1][joined]]
+
+    width, height = int(meta.get("width", 0)), int(meta.get("height", 0))
+    notes = [(x, y, "\n".join(map(_plain, text.split(b"\n")[:20])).strip())
+             for (x, y), text in zip(arrays["notes_at"].tolist(), words("notes"), strict=False)
+             if abs(x) < _FAR and abs(y) < _FAR]
+    result = Result(
+        version=int(meta.get("version", 0)), time_ns=int(meta.get("time_ns", 0)),
+        size=(width, height) if width and height else shown, motion=bool(meta.get("motion", False)),
+        by=_plain(str(meta.get("by", "")).encode(errors="replace")), rate_hz=_number(meta, "rate_hz"),
+        work_ms=_number(meta, "work_ms"), trouble=str(meta.get("trouble", "")),
+        boxes=np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1),
+        drawn=drawn, classes=classes, scores=np.array(arrays.get("scores", np.full(n, np.nan, np.float32))),
+        colors=colors, texts=words("labels")[:n], names=words("names"), masks=_masks_of(arrays["masks"]),
+        points=points, skeleton=pairs,
+        point_colors=colors if point_classes is None else class_colors(point_classes),
+        lines=np.concatenate([vertices[:-1], vertices[1:]], 1)[joined],
+        line_colors=class_colors(line_classes)[lines[:-1][joined]], notes=[note for note in notes if note[2]])
+    return result if frame.intact() else None
 
 
 def _near(places: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,11 +108,9 @@ def _curve(plot: plots.Plot, label: str, parts: Sequence[Columns], color: ImVec4
         value, smooth = part.value, part.smooth
         if log:  # a logarithmic axis has no place for what is not over 0
             value, smooth = (np.where(v > 0, v, np.nan) for v in (value, smooth))
-        if (band := part.band) is not None:
-            x, low, high = band
-            if log:
-                low, high = np.maximum(low, floor), np.maximum(high, floor)
-            plot.shade(label, x, low, high, faint(color, 0.20))
+        if (part.high > part.low).any():
+            low, high = (np.maximum(v, floor) if log else v for v in (part.low, part.high))
+            plot.shade(label, part.x, low, high, faint(color, 0.20))
         plot.line(label, part.x, value, faint(color, 0.38) if raw else color, 1.0 if raw else 1.6)
         if raw:
             plot.line(label, part.x, smooth, color, 1.8)
@@ -221,18 +219,6 @@ class Columns:
     broken: np.ndarray
     """(B,): where something was not finite."""
 
-    @cached_property
-    def band(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """x, low, high of the area between the extremes, which is as thin as the curve where nothing was for a while;
-        None where they are the curve."""
-        if not (self.high > self.low).any():
-            return None
-        apart = np.diff(self.x)
-        gaps = np.flatnonzero(apart > 6 * np.median(apart)) if len(apart) > 8 else np.empty(0, np.intp)
-        at = np.repeat(gaps + 1, 2)
-        ends = np.stack([gaps, gaps + 1], axis=1).ravel()
-        return (np.insert(self.x, at, self.x[ends]), np.insert(self.low, at, self.value[ends]),
-                np.insert(self.high, at, self.value[ends]))
 
 
 @dataclass(frozen=True)
