@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.screen import Caption
-    from splatview_viewer.kinds.image.overlay.layers import Layer
+    from splatview_viewer.kinds.image.layers import Layer
 
 _LINE = 8
 """Pixels, more than the width of a box's line."""

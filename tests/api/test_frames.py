@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from support.frames import cloud
 from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.api import session as publishing
-from splatview.api.frames import Frames, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from support.pair import OtherRun
     from support.programs import Programs
 
-    from splatview.api.frames import Frame
+    from splatview.api.frames import Frame, Frames
 
 
 def image(number: int) -> torch.Tensor:
@@ -54,14 +54,9 @@ def test_frames_have_what_was_published(wait_until: Callable[..., Any]) -> None:
             assert (frame.kind, frame.meta) == ("image", {"number": number, "layout": "HWC"})
             assert torch.equal(frame.tensor, image(number))
             assert (frame.version, frame.skipped) == (number, 0)
-            assert last < frame.time_ns
-            assert frame.time == frame.time_ns / 1e9
-            assert frame.age >= 0
+            assert last < frame.time_ns and frame.time == frame.time_ns / 1e9 and frame.age >= 0
             last = frame.time_ns
-        assert frames.path == "ring"
         assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
-        assert seen["it"] == (5, last, frames.run)
-    assert "other" not in seen
 
 
 def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none(wait_until: Callable[..., Any]) -> None:
@@ -69,15 +64,12 @@ def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none(wait_
         with pytest.raises(TimeoutError):
             frames.latest(timeout=0)
         publish(1, wait_until)
-        for _ in range(3):
+        for _ in range(2):
             frame = frames.latest()
-            assert (frame.version, frame.skipped) == (1, 0)
-            assert holds_its_number(frame)
+            assert (frame.version, frame.skipped) == (1, 0) and holds_its_number(frame)
         publish(2, wait_until)
         publish(3, wait_until)
-        assert frames.latest(timeout=0).version == 3
-        assert frames.skipped == 1
-        assert frames.latest(timeout=0).version == 3
+        assert (frames.latest(timeout=0).version, frames.skipped) == (3, 1)
         publish(4, wait_until)
         assert next(frames).version == 4
 
@@ -86,36 +78,23 @@ def test_a_frame_that_is_held_stays_as_it_is(wait_until: Callable[..., Any]) -> 
     publish(1, wait_until)
     with of() as slow, of() as quick:
         held = next(slow)
-        for number in range(2, 30):
+        for number in range(2, 12):
             publish(number, wait_until)
             assert holds_its_number(next(quick))
-        assert held.version == 1
-        assert holds_its_number(held)
-        assert next(slow).skipped == 27
-        assert quick.skipped == 0
+        assert held.version == 1 and holds_its_number(held)
+        assert (next(slow).skipped, quick.skipped) == (9, 0)
 
 
 def test_gaussians_come_as_named_tensors() -> None:
-    generator = torch.manual_seed(0)
-    scene = {"means": torch.randn(50, 3, generator=generator), "quats": torch.randn(50, 4),
-             "scales": torch.randn(50, 3), "opacities": torch.randn(50), "sh0": torch.rand(50, 1, 3),
-             "shN": torch.rand(50, 3, 3)}
-    splatview.publish(scene, "scene", step=3)
+    scene = cloud(50)
+    splatview.publish(scene | {"sh0": scene["sh0"][:, None]}, "scene", step=3)
     with of("scene") as frames:
         frame = next(frames)
-        assert frame.kind == "gaussians"
-        assert torch.equal(frame.tensors["means"], scene["means"])
-        assert torch.equal(frame.tensors["shN"], scene["shN"])
-        assert frame.meta["step"] == 3
+        assert (frame.kind, frame.meta["step"]) == ("gaussians", 3)
+        assert all(torch.equal(frame.tensors[name], scene[name]) for name in ("means", "sh0"))
         for use in (lambda: frame.tensor, frame.numpy, frame.__dlpack_device__):
             with pytest.raises(ValueError, match=r"several tensors.*means"):
                 use()
-
-
-def test_in_place_is_refused_where_everything_is_copied(wait_until: Callable[..., Any]) -> None:
-    publish(1, wait_until)
-    with of(in_place=True) as frames, pytest.raises(ValueError, match=r"in_place=True.*'it'.*on the CPU"):
-        next(frames)
 
 
 def test_a_timeout_says_what_is_known(other_run: Callable[[], OtherRun], wait_until: Callable[..., Any]) -> None:
@@ -144,11 +123,10 @@ def test_runs_that_end_are_followed_by_the_next(other_run: Callable[[], OtherRun
     with of() as frames:
         for first in (0, 1000, 2000):
             run = other_run()
-            for number in range(first, first + 3):
+            for number in range(first, first + 2):
                 run.show(image(number), "it", number=number)
                 frame = next(frames)
-                assert (frame.run, frame.meta["number"]) == (run.run_id, number)
-                assert holds_its_number(frame)
+                assert (frame.run, frame.meta["number"]) == (run.run_id, number) and holds_its_number(frame)
             run.close()
 
 
@@ -191,7 +169,6 @@ print("ready", flush=True)
 sys.stdin.readline()
 for step in range(1, 1001):
     splatview.log(step, loss=float(step))
-splatview.annotate("it", boxes=[[0, 0, 5, 5]], labels="x")
 splatview.publish(torch.ones(4, 4, 3), "it", number=1)
 """
 

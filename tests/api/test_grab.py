@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.frames import cloud
 from support.programs import children, in_child
 from support.wait import PATIENCE, turns
 
@@ -39,10 +40,8 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def scene(seed: int = 0, count: int = 300) -> dict[str, torch.Tensor]:
-    g = torch.Generator().manual_seed(seed)
-    return {"means": torch.randn(count, 3, generator=g), "quats": torch.randn(count, 4, generator=g),
-            "scales": torch.full((count, 3), -2.0), "opacities": torch.full((count,), 3.0),
-            "sh0": torch.rand(count, 1, 3, generator=g), "shN": torch.zeros(count, 0, 3)}
+    made = cloud(count, seed=seed)
+    return made | {"sh0": made["sh0"][:, None]}
 
 
 def picture(seed: int = 0, *shape: int) -> torch.Tensor:
@@ -103,16 +102,14 @@ def _pictures() -> None:
     splatview.publish(picture(2), "one")
     assert torch.equal(grab("one"), picture(2))
     assert torch.equal(first, picture(1)), "the caller's own"
-    for k, (height, width) in enumerate([(1, 1), (300, 2), (17, 33), (3, 500), (90, 70)]):
+    for k, (height, width) in enumerate([(1, 1), (300, 2), (3, 500)]):
         splatview.publish(picture(k, height, width, 3), f"{height}x{width}")
         assert torch.equal(grab(f"{height}x{width}"), picture(k, height, width, 3))
     splatview.publish(torch.tensor([200, 100, 0, 128], dtype=torch.uint8).expand(20, 20, 4), "alpha")
     assert (grab("alpha").int() - torch.tensor([100, 50, 0])).abs().max() <= 1
     assert (grab("alpha", background=(0, 0, 1)).int() - torch.tensor([100, 50, 127])).abs().max() <= 1
     splatview.publish_memory(device="cpu", record=False)
-    drawn = grab("memory", size=(320, 200))
-    assert drawn.shape == (200, 320, 3)
-    assert len(drawn.flatten(0, 1).unique(dim=0)) > 3
+    assert len(grab("memory", size=(320, 200)).flatten(0, 1).unique(dim=0)) > 3
 
 
 def _overlays() -> None:
@@ -122,9 +119,8 @@ def _overlays() -> None:
     for x in (20, 60):
         splatview.annotate("render", boxes=[[x, 30, x + 40, 90]], colors=[[255, 0, 0]])
         red = (grab("render").int() - torch.tensor([255, 0, 0])).abs().sum(-1) < 60
-        columns, rows = red.any(0).nonzero().flatten(), red.any(1).nonzero().flatten()
-        assert abs(int(columns[0]) - x) < 4 and abs(int(columns[-1]) - x - 40) < 4
-        assert abs(int(rows[0]) - 30) < 4 and abs(int(rows[-1]) - 90) < 4
+        found = [int(place[k]) for place in (red.any(0).nonzero(), red.any(1).nonzero()) for k in (0, -1)]
+        assert all(abs(a - b) < 4 for a, b in zip(found, (x, x + 40, 30, 90), strict=True))
     splatview.annotate("render")
     assert torch.equal(grab("render"), image)
     with pytest.raises(LookupError, match="no stream 'render overlay' that can be drawn"):
@@ -142,8 +138,6 @@ def _scenes(tmp_path: Path) -> None:
     assert not torch.equal(before, after)
     splatview.publish(scene(1, 500))  # others, and more of them
     assert not torch.equal(view(), after)
-    splatview.publish(parameters)
-    assert same(view(), after)
 
     viewmat = torch.eye(4, dtype=torch.float64)
     viewmat[2, 3] = 4.0
@@ -155,9 +149,7 @@ def _scenes(tmp_path: Path) -> None:
     assert first.shape == (80, 120, 3)  # what K was made for
     forms: list[Any] = [
         {"viewmat": viewmat[None].requires_grad_(), "K": K[None].numpy(), "width": np.int64(120),
-         "height": torch.tensor(80)},
-        {"viewmat": viewmat.numpy(), "K": K, "width": 120, "height": 80, "model": None},
-        json.dumps(lists), str(file), file]
+         "height": torch.tensor(80)}, json.dumps(lists), file]
     for form in forms:
         assert same(grab(camera=form), first)
     assert same(grab(camera={"viewmat": viewmat, "K": K}, size=(120, 80)), first)
@@ -174,8 +166,6 @@ def _other_runs(other_run: Callable[[], OtherRun]) -> None:
     for run, seed in ((one, 1), (two, 2)):
         run.show(picture(seed), "render")
         assert torch.equal(grab("render", run=run.run_id), picture(seed))
-    one.show(picture(3), "render")
-    assert torch.equal(grab("render", run=one.run_id), picture(3)), "the newest version"
     splatview.publish(picture(4), "render")
     assert torch.equal(grab("render"), picture(4)), "its own before all others'"
 
@@ -185,9 +175,7 @@ def _errors() -> None:
             ({"name": "nothing"}, LookupError, r"no stream 'nothing'.*render \(image"),
             ({"run": "none"}, LookupError, "no run 'none'"),
             ({"name": "render", "camera": PLACE}, ValueError, "takes no camera"),
-            ({"camera": {"position": [0, 0], "look_at": [0, 0, 0]}}, ValueError, "camera: position"),
             ({"camera": PLACE | {"zoom": 2}}, ValueError, "unknown key 'zoom'"),
-            ({"camera": PLACE | {"model": "x" * 500_000}}, ValueError, "model is 'xxx"),
             ({"camera": {"viewmat": [[float("nan")] * 4] * 4, "K": [[1]]}}, ValueError, "finite 4x4 matrix"),
             ({"size": (100, 20000)}, ValueError, "out of range")]:
         with pytest.raises(error, match=f"(?s){message}"):

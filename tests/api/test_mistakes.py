@@ -52,17 +52,14 @@ def set_image(**given: Any) -> None:
 MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     publish: [
         ({"value": torch.zeros(5, 5, 2)}, "(5, 5, 2)"),
-        ({"value": torch.zeros(0, 4, 3)}, "no side 0"),
         ({"value": torch.zeros(4, 4, dtype=torch.int64)}, "int64"),
         ({"value": torch.zeros(4, 4, device="meta")}, "cpu, cuda"),
         ({"value": torch.zeros(4, 4).to_sparse()}, "to_dense"),
         ({"value": None}, "NoneType"),
         ({"value": np.zeros((4, 4), object)}, "object_"),
         ({"value": Image.new("P", (4, 4))}, "convert"),
-        ({"value": torch.zeros(4, 4).__dlpack__()}, "PyCapsule"),
         ({"value": {"means": torch.zeros(5, 3)}}, "no quats"),
         ({"value": gaussians(means=torch.zeros(5, 4))}, "means has shape (5, 4)"),
-        ({"value": gaussians(scales=torch.zeros(6, 3))}, "scales has shape (6, 3)"),
         ({"value": gaussians(shN=torch.zeros(5, 4, 3))}, "0|3|8|15"),
         ({"value": gaussians(means=torch.zeros(5, 3, dtype=torch.int32))}, "means is int32"),
         ({"value": gaussians(), "kind": "image"}, "dict"),
@@ -71,8 +68,6 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "kind": "picture"}, "'picture'"),
         ({"value": torch.zeros(4, 4), "copy": False}, "copy=False"),
         ({"value": torch.zeros(4, 4, 3), "layout": "XY"}, "'XY'"),
-        ({"value": torch.zeros(5, 5, 3), "layout": "CHW"}, "layout CHW"),
-        ({"value": torch.zeros(3, 5, 5), "layout": "BGR"}, "layout BGR"),
         ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
         ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
         ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),
@@ -86,29 +81,22 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"viewmats": None}, "Ks without viewmats"),
         ({"Ks": KS[:2]}, "Ks is float32 of shape (2, 3, 3)"),
         ({"width": CAMERAS_MOST["side"] + 1}, "legal are 1 to"),
-        ({"images": torch.zeros(3, 4, 3)}, "images have shape (3, 4, 3)"),
         ({"images": ["a\0b", None, None]}, "printable"),
         ({"current": 3}, "current is 3"),
     ],
     splatview.publish_memory: [
         ({"hz": 0}, "hz is 0"),
-        ({"hz": math.nan}, "hz is nan"),
         ({"max_entries": 1.5}, "max_entries is a float"),
         ({"device": "tpu"}, "device is 'tpu'"),
-        ({"device": -1}, "device is -1"),
-        ({"name": ""}, "0 characters"),
     ],
     annotate: [
         ({"boxes": np.zeros((2, 5))}, "boxes[:, :4]"),
         ({"boxes": np.zeros((10_001, 4))}, "10001 boxes"),
         ({"boxes": BOXES, "labels": ["a"]}, "labels are 1, not 2"),
         ({"boxes": BOXES, "labels": ["a", "b\0"]}, "no zero character"),
-        ({"boxes": BOXES, "labels": ["ok", "a\ud800"]}, "UTF-8"),
         ({"boxes": BOXES, "labels": [1, 2], "names": {0: "a", 10_000: "b"}}, "names has the classes 0 to 10000"),
         ({"points": np.zeros((1001, 100, 2))}, "100100 points"),
         ({"points": np.zeros((2, 3, 2)), "skeleton": [(0, 3)]}, "skeleton names point 3"),
-        ({"lines": np.zeros((3, 100_000, 2))}, "300000 vertices"),
-        ({"boxes": np.zeros((1500, 4)), "labels": "x" * 1000}, "1501500 bytes of labels"),
         ({"size": (0, 5)}, "width of size is 0"),
         ({"version": 2**63}, "legal are 0 to"),
         ({"run": "../x"}, "not a run's id"),
@@ -117,43 +105,31 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"boxes": BOXES, "masks": torch.zeros(1).expand(2, 20_000, 20_000)}, "800000000 bytes of masks"),
         ({"boxes": BOXES, "masks": [[10, 6]] * 2}, "size=(width, height)"),
         ({"boxes": BOXES[:1], "masks": RUNS | {"counts": [10, 5]}}, "sum up to 15"),
-        ({"boxes": BOXES[:1], "masks": RUNS | {"counts": [2**63, 16 - 2**63]}}, "masks[0]"),
-        ({"boxes": BOXES[:1], "masks": RUNS | {"size": [2**40, 4]}}, "legal are 1 to 32768"),
         ({"boxes": BOXES[:1], "masks": RUNS | {"counts": "PPPPPPPP0"}}, "pycocotools"),
     ],
     log: [
         ({"name": "a", "value": 1.0, "step": "one"}, "step is a str"),
-        ({"name": "a", "value": 1.0, "step": math.nan}, "step is nan"),
         ({"name": "a", "value": "much"}, "a is a str"),
         ({"name": "a", "value": torch.zeros(2)}, "shape (2,)"),
-        ({"name": "a", "value": torch.zeros((), dtype=torch.complex64)}, "complex64"),
         ({"name": "a", "value": 10**400}, "too large"),
         ({"name": "a\nb", "value": 1.0}, "printable"),
-        ({"name": "", "value": 1.0}, "1 to 100"),
     ],
     splatview.frames: [
         ({"name": "a/b"}, "'a/b'"),
         ({"name": "it", "run": ""}, "run is ''"),
         ({"name": "it", "timeout": True}, "timeout is a bool"),
-        ({"name": "it", "timeout": -1}, "timeout is -1"),
-        ({"name": "it", "timeout": math.nan}, "timeout is nan"),
         ({"name": "it", "in_place": "yes"}, "in_place is 'yes'"),
     ],
     splatview.grab: [
         ({"name": "a/b"}, "contains '/'"),
         ({"size": (100, 50.5)}, "height is a float"),
         ({"background": (0, 0)}, "background (0, 0) is not"),
-        ({"background": (0, 0, math.nan)}, "each from 0 to 1"),
-        ({"run": True}, "run is True"),
         ({"timeout": math.inf}, "timeout is inf"),
         ({"camera": "no such file"}, "neither a JSON object nor a readable file"),
         ({"camera": {"viewmat": torch.zeros(1000, 1000)}}, "takes one matrix"),
-        ({"camera": {"position": "x" * (1 << 20)}}, "more than"),
     ],
     splatview.show: [
-        ({"width": True}, "width True"),
         ({"width": '100%"><script>'}, "width"),
-        ({"height": "600"}, "80vh"),
         ({"height": "1px; position: fixed"}, "height"),
         ({"run": ""}, "splatview status"),
         ({"port": -1}, "port is -1"),
@@ -161,14 +137,12 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     ],
     splatview.Window: [
         ({"width": "500", "height": 400}, "width is a str"),
-        ({"width": 500, "height": 10**9}, "height is 1000000000"),
         ({"width": 0, "height": 400}, "legal are 16 to 16384"),
         ({"width": 500, "height": 400, "title": "a\nb"}, "printable"),
     ],
     set_image: [
         ({"image": 3, "height": 3, "data_ptr": 1.0}, "data_ptr is a float"),
         ({"image": 0, "height": 3, "data_ptr": 64}, "width is 0"),
-        ({"image": 3, "height": 10**9, "data_ptr": 64}, "height is 1000000000"),
         ({"image": 3, "height": 3, "data_ptr": 64, "channels": 2}, "channels is 2"),
         ({"image": 3, "height": 3}, "width, height and data_ptr"),
     ],
@@ -188,18 +162,16 @@ def test_mistakes_are_named_and_start_nothing(function: Any) -> None:
 
 def test_mistakes_after_a_good_call_are_named() -> None:
     splatview.publish(torch.zeros(4, 4))
-    for value, words in ((torch.zeros(4), "(4,)"), (torch.zeros(4, 4, dtype=torch.int32), "int32"),
-                         (gaussians(), "not gaussians")):
-        with pytest.raises(ValueError) as caught:
-            splatview.publish(value, "image")
-        assert words in str(caught.value)
-    with pytest.raises(ValueError, match="shows image"):
-        cameras(name="image")
-    with pytest.raises(ValueError, match="shows image"):
-        splatview.publish_memory("image")
+    for call, words in ((lambda: publish(torch.zeros(4), "image"), r"\(4,\)"),
+                        (lambda: publish(gaussians(), "image"), "not gaussians"),
+                        (lambda: cameras(name="image"), "shows image"),
+                        (lambda: splatview.publish_memory("image"), "shows image")):
+        with pytest.raises(ValueError, match=words):
+            call()
     splatview.publish(gaussians())
     with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
         splatview.publish(gaussians(means=torch.zeros(5, 4)))
+
 
 @pytest.mark.parametrize(("module", "package"), [("lightning", "lightning"), ("transformers", "transformers"),
                                                  ("nerfstudio", "nerfstudio")])

@@ -34,12 +34,11 @@ def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.delenv("SSH_CONNECTION", raising=False)
         assert "ssh" not in splatview.show()._repr_html_()
         monkeypatch.setenv("LOGNAME", "someone")
-        monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22")
-        page = splatview.show()
-        for text in (page._repr_html_(), repr(page)):
-            assert "ssh -L 7011:127.0.0.1:7011 someone@10.0.0.2)" in text
-        monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 2222")
-        assert "ssh -L 7011:127.0.0.1:7011 -p 2222 someone@10.0.0.2)" in repr(page)
+        for port, option in ((22, ""), (2222, " -p 2222")):
+            monkeypatch.setenv("SSH_CONNECTION", f"10.0.0.1 50000 10.0.0.2 {port}")
+            page = splatview.show()
+            for text in (page._repr_html_(), repr(page)):
+                assert f"ssh -L 7011:127.0.0.1:7011{option} someone@10.0.0.2)" in text
 
 
 def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

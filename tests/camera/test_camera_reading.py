@@ -109,10 +109,6 @@ def test_a_recording_is_played_at_its_own_times_and_again() -> None:
     assert source.opened == 3
 
 
-def test_a_single_picture_is_shown_for_a_second() -> None:
-    assert Watched(3).run(Script([0.0], recorded=True, rate=25)).shown == [(0, 0), (1, 0), (2, 0)]
-
-
 def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly() -> None:
     source = Script([i / 10 for i in range(20)], recorded=True, rate=10)
     slow = Watched(5, per_picture=0.21).run(source)

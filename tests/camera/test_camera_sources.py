@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
 from support.wait import PATIENCE, turns
 
+import splatview
+from splatview.camera.capture import PLAYED, main
 from splatview.camera.pattern import draw, number_of, square
 from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of, source_for
+from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from splatview.api.frames import Frame, Frames
 
 CLOSE_TO = 6.0
 """Mean difference of levels that compression may make; swapped colours make 50."""
@@ -89,9 +99,9 @@ def test_what_a_test_picture_shows() -> None:
 def test_what_a_source_names(tmp_path: Path) -> None:
     odd = tmp_path / "a!b.mp4"
     odd.touch()
-    for source, kind in (("test", "test"), ("0", "device"), ("/dev/video3", "device"), ("/dev/null", "device"),
-                         ("rtsp://a/b", "network"), ("HTTP://a/b", "network"), ("a.mp4", "file"),
-                         ("file:///a/b.mp4", "file"), ("videotestsrc ! appsink", "pipeline"), (str(odd), "file")):
+    for source, kind in (("test", "test"), ("0", "device"), ("/dev/video3", "device"), ("rtsp://a/b", "network"),
+                         ("HTTP://a/b", "network"), ("a.mp4", "file"), ("file:///a/b.mp4", "file"),
+                         ("videotestsrc ! appsink", "pipeline"), (str(odd), "file")):
         assert kind_of(source) == kind, source
 
 
@@ -114,16 +124,6 @@ def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: py
             check(CaptureSettings(source=name))
 
 
-def test_a_server_that_is_not_there_may_come() -> None:
-    with StreamServer(mjpeg()) as server:
-        port = server.port
-    source = source_for(CaptureSettings(source=f"http://127.0.0.1:{port}/x", patience=PATIENCE))
-    for _ in range(3):
-        with pytest.raises(CameraError, match=f"127.0.0.1:{port}"):
-            source.open()
-        source.close()
-
-
 def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
     with StreamServer(mjpeg(100, pictures=60, then_wait=True)) as server:
         source = source_for(CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1))
@@ -138,3 +138,91 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
             for _ in range(100):
                 source.grab()
         source.close()
+
+
+# -- the program that captures -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def capture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """Capture while a function of the pictures runs in a thread. What it says."""
+    monkeypatch.setattr("splatview.camera.capture.PARTING_S", PATIENCE)
+    monkeypatch.setattr("splatview.camera.capture.RETRY_S", 0.01)
+
+    def run(watch: Callable[[Frames], None], source: str, **settings: Any) -> list[str]:
+        failed: list[BaseException] = []
+
+        def watching() -> None:
+            try:
+                with splatview.frames("camera", timeout=PATIENCE) as frames:
+                    watch(frames)
+            except BaseException as e:
+                failed.append(e)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        before = signal.signal(signal.SIGTERM, lambda *_: None)
+        thread = threading.Thread(target=watching)
+        thread.start()
+        try:
+            assert main(json.dumps({"source": source, **settings})) == 0
+        finally:
+            thread.join()
+            signal.signal(signal.SIGTERM, before)
+        if failed:
+            raise failed[0]
+        return capsys.readouterr().err.splitlines()
+
+    return run
+
+
+def first(frames: Frames, wanted: Callable[[Frame], Any]) -> Frame:
+    return next(frame for frame in frames if wanted(frame))
+
+
+def test_it_publishes_in_order_until_a_signal(capture: Callable[..., list[str]]) -> None:
+    def watch(frames: Frames) -> None:
+        numbers = []
+        for _ in range(5):
+            frame = next(frames)
+            assert frame.numpy().shape == (48, 64, 3) and "trouble" not in frame.meta and frame.meta["dropped"] >= 0
+            numbers.append(number_of(frame.numpy()))
+        assert numbers == sorted(set(numbers))
+
+    assert len(capture(watch, "test", width=64, height=48, fps=60)) == 1
+
+
+def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[str]]) -> None:
+    with StreamServer(mjpeg(100)) as server:
+        port = server.port
+
+        def watch(frames: Frames) -> None:
+            frame = first(frames, lambda frame: not frame.meta.get("trouble"))
+            number = number_of(frame.numpy())
+            assert np.abs(frame.numpy().astype(int) - pattern(number)).mean() < 6
+            server.close()
+            frame = first(frames, lambda frame: frame.meta.get("trouble"))
+            assert frame.numpy().shape == (H, W, 3) and number_of(frame.numpy()) >= number
+            assert "trying again" in frame.meta["trouble"]
+            with StreamServer(mjpeg(100), port):
+                first(frames, lambda frame: not frame.meta.get("trouble"))
+
+        words = capture(watch, f"http://127.0.0.1:{port}/a", patience=PATIENCE)
+    assert "trying again" in words[1] and "the pictures go on" in words
+
+
+def test_a_recording_ends_with_its_last_picture(capture: Callable[..., list[str]], tmp_path: Path) -> None:
+    def watch(frames: Frames) -> None:
+        frame = first(frames, lambda frame: frame.meta.get("trouble"))
+        assert frame.meta["trouble"].endswith(": the end") and number_of(frame.numpy()) == 5
+
+    assert capture(watch, str(video(tmp_path / "a.mp4", 6)), loop=False)[-1] == PLAYED
+
+
+def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = doctor.check_camera()
+    assert whole.state == "ok" and "OpenCV 4." in whole.detail and " GStreamer" in whole.detail
+    monkeypatch.setitem(sys.modules, "av", None)
+    less = doctor.check_camera()
+    assert less.state == "absent" and "no PyAV" in less.detail and "OpenCV 4." in less.detail
+    assert less.mend == "pip install 'splatview[camera]'"

@@ -83,12 +83,6 @@ def test_a_run_that_is_not_there_is_told_with_those_that_are(capsys: pytest.Capt
         assert "'nosuch'" in text and f"({os.getpid()})" in text
 
 
-def test_a_window_without_a_display_is_an_error(programs: Programs) -> None:
-    viewer = programs.splatview("serve", "--window", DISPLAY=":4711", WAYLAND_DISPLAY="")
-    _, said = viewer.end()
-    assert viewer.returncode == 2 and ":4711" in said and "--web" in said and "Traceback" not in said
-
-
 # ---- status
 
 
@@ -113,8 +107,7 @@ def test_status_lists_streams_and_viewers(status: Callable[..., str], wait_until
                       "live": False, "rate_hz": 0.0}
     assert (gaussians["kind"], gaussians["shape"]) == ("gaussians", [5, 3])
     text = status("--run", str(os.getpid()))
-    for word in ("render", "4x6x3", "gaussians", str(os.getpid())):
-        assert word in text
+    assert all(word in text for word in ("render", "4x6x3", "gaussians", str(os.getpid())))
 
 
 def test_status_lists_viewers_in_browsers(status: Callable[..., str]) -> None:
@@ -147,17 +140,6 @@ def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
         with Announcement(f"http://127.0.0.1:{port}/?token=secret", host="127.0.0.1", port=port):
             ours = doctor.check_port()
     assert taken.state == "absent"
-    assert "--port" in taken.mend
     assert ours.state == "ok" and f"process {os.getpid()}" in ours.detail
     assert f"http://127.0.0.1:{port}" in ours.detail and "secret" not in ours.detail
     assert doctor.check_port() == doctor.Finding("ok", "free")
-
-
-@pytest.mark.programs
-def test_doctor_names_what_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path / "file"))
-    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent.json")
-    assert doctor.check_runtime_folder().state == "broken"
-    opengl = doctor.CHECKS["opengl"]()
-    assert opengl.state == "broken" and "apt-get install libegl1" in opengl.mend

@@ -5,17 +5,14 @@ from __future__ import annotations
 import pickle
 import shlex
 import sys
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 from support import messages
 from support.memory_data import block, event, segment, snapshot
-from support.programs import ROOT
 from support.scene_files import ply_columns, truth, write_ply
 
 from splatview.cli import doctor
-from splatview_ipc.system import optional_packages as extras
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +22,6 @@ ALL = ("numba", "duckdb", "av", "cv2", "onnxruntime")
 MEMORY = "splatview: memory snapshots need numba: pip install 'splatview[memory]'"
 MESSAGES = {
     "memory small.pickle": MEMORY,
-    "memory small.pickle --png a.png": MEMORY,
     "memory small.pickle --sql 'SELECT 1'": MEMORY.replace("memory snapshots need numba",
                                                          "SQL over memory snapshots needs duckdb"),
     "shot a.png small.pickle": MEMORY,
@@ -72,28 +68,8 @@ def test_commands_name_the_extra_and_end(command: str, files: Path, absent: Call
     assert {path.name for path in files.iterdir()} - before <= {"cache"}
 
 
-def test_films_as_pictures_need_none_of_them(files: Path, absent: Callable[..., None]) -> None:
-    absent(*ALL)
-    command = "video film scene.ply --size 32x32 --fps 2 --seconds 1"
-    assert messages.run(shlex.split(command))[0] == 0
-    assert sorted(path.name for path in (files / "film").iterdir()) == ["000000.png", "000001.png"]
-
-
 def test_doctor_takes_a_missing_extra_for_no_fault(absent: Callable[..., None]) -> None:
     absent(*ALL)
     for extra in ("memory", "video", "camera"):
         found = doctor.CHECKS[extra]()
         assert (found.state, found.mend) == ("absent", f"pip install 'splatview[{extra}]'")
-
-
-def test_extras_are_those_of_the_distribution() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {"cv2": "opencv-python-headless"}
-    given = {extra: {line.split(">=")[0] for line in project["optional-dependencies"][extra]}
-             for extra in (*extras.EXTRAS, "camera-gpu", "all")}
-    assert given.pop("all") == {"splatview[memory,video,camera]"}
-    assert given.pop("camera-gpu") == {"splatview[video]", names["cv2"], "onnxruntime-gpu"}
-    for extra, modules in extras.EXTRAS.items():
-        assert given[extra] - {"splatview[video]"} == {names.get(module, module) for module in modules}
-    core = {line.split(">=")[0] for line in project["dependencies"]}
-    assert not core & {names.get(module, module) for modules in extras.EXTRAS.values() for module in modules}

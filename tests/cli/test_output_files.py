@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import socket
 import stat
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,47 +23,37 @@ from splatview_viewer.formats.camera_paths import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.snapshot.panes.sql import save_csv
-from splatview_viewer.recording.packed import pack, read_packed, write_packed
-from splatview_viewer.recording.recording import Recording, Snapshot, StreamFolder, read_index
+from splatview_viewer.recording.packed import pack, write_packed
+from splatview_viewer.recording.recording import StreamFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-REASONS = {
-    **dict.fromkeys(("fifo", "device", "socket", "folder", "link to a device", "link to a fifo"), "not a regular file"),
-    "links in a circle": "Too many levels of symbolic links",
-    "link to no folder": "there is no folder", "no folder": "there is no folder",
-}
+REASONS = {**dict.fromkeys(("fifo", "device", "folder", "link to a fifo"), "not a regular file"),
+           "links in a circle": "Too many levels of symbolic links", "no folder": "there is no folder"}
 """Each kind of target that is refused, and the words that say why."""
 
 
 def make_target(kind: str, path: Path) -> Path:
     """Make a target of one of the REASONS at `path`, or below it; skip where this user may not make it."""
-    real = path.with_name("real") if kind.startswith("link to a ") else path
-    if kind.endswith("fifo"):
-        os.mkfifo(real)
-    elif kind.endswith("device"):
-        try:
-            os.mknod(real, 0o20666, os.makedev(1, 3))
-        except PermissionError:
-            pytest.skip("this user may not make device nodes")
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as one:
-            folder = os.open(path.parent, os.O_PATH)
-            one.bind(f"/proc/self/fd/{folder}/{path.name}")  # a socket's address is short
-            os.close(folder)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "links in a circle":
-        path.symlink_to(path.with_name("other"))
-        path.with_name("other").symlink_to(path)
-    elif kind == "link to no folder":
-        path.symlink_to("missing/new.png")
-    elif kind == "no folder":
-        return path.parent / "missing" / path.name
-    if real != path:
-        path.symlink_to("real")
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "link to a fifo":
+            os.mkfifo(path.with_name("real"))
+            path.symlink_to("real")
+        case "device":
+            try:
+                os.mknod(path, 0o20666, os.makedev(1, 3))
+            except PermissionError:
+                pytest.skip("this user may not make device nodes")
+        case "folder":
+            path.mkdir()
+        case "links in a circle":
+            path.symlink_to(path)
+        case "no folder":
+            return path.parent / "missing" / path.name
     return path
 
 
@@ -80,9 +69,9 @@ def listing(folder: Path) -> dict[str, tuple[Any, ...]]:
 GREY = np.full((48, 64, 3), 50, np.uint8)
 
 
-def filmed(path: Path, numbered: bool) -> Path:
+def filmed(path: Path) -> Path:
     pytest.importorskip("av")
-    writer = make_writer(path, 64, 48, 10.0, False, numbered=numbered)
+    writer = make_writer(path, 64, 48, 10.0, False, numbered=True)
     try:
         writer.add(GREY)
         writer.close()
@@ -98,15 +87,11 @@ class Database:
         return 1
 
 
-REPLACING: dict[str, Callable[[Path], object]] = {
-    "a picture": lambda path: save_picture(GREY, path), "a film": lambda path: filmed(path, False),
-    "a recorded scene": lambda path: write_packed(path, pack(scene(20), None)),
-    "what is remembered": lambda path: write_output(path, b"content", private=True)}
 NUMBERED: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "a screenshot": ("a.png", lambda folder: save_picture(GREY, output_path("a", ".png", folder), numbered=True)),
     "an export": ("a.ply", lambda folder: write_ply(scene(20, activated=True), folder / "a.ply")[0]),
-    "a film of the viewer": ("a.mp4", lambda folder: filmed(folder / "a.mp4", True)),
-    "frames of the viewer": ("a", lambda folder: filmed(folder / "a", True)),
+    "a film of the viewer": ("a.mp4", lambda folder: filmed(folder / "a.mp4")),
+    "frames of the viewer": ("a", lambda folder: filmed(folder / "a")),
     "an answer as CSV": ("a.csv", lambda folder: Path(
         save_csv(Database(), "", "a", folder).removeprefix("Saved ")))}  # type: ignore[arg-type]
 """The name that it takes where that is free, and what writes it."""
@@ -115,6 +100,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
     "memory --png": (main, ["memory", __file__, "--png", "TARGET"]),
     "memory --out": (main, ["memory", __file__, "--offscreen", "--out", "TARGET"]),
     "serve --out": (main, ["serve", "missing.ply", "--offscreen", "--out", "TARGET"]),
+    "serve --record": (main, ["serve", "--offscreen", "--record", "TARGET"]),
     "camera --out": (camera.main, ["test", "--offscreen", "--out", "TARGET"]),
     "demo --out": (demo.main, ["--offscreen", "--out", "TARGET"]),
     "demo --save": (demo.main, ["--offscreen", "--save", "TARGET"])}
@@ -139,22 +125,19 @@ def test_commands_refuse_special_targets_before_work(command: str, tmp_path: Pat
     run, args = COMMANDS[command]
     assert run([str(target) if arg == "TARGET" else arg for arg in args]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot write to" in line and REASONS["fifo"] in line and str(tmp_path) in line
+    assert str(tmp_path) in line
     assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("writer", REPLACING)
-def test_writers_follow_links(writer: str, tmp_path: Path) -> None:
-    (tmp_path / "old.mp4").write_bytes(b"old")
-    (tmp_path / "second.mp4").symlink_to("old.mp4")
-    (tmp_path / "first.mp4").symlink_to(tmp_path / "second.mp4")
-    (tmp_path / "dangling.mp4").symlink_to("new.mp4")
-    REPLACING[writer](tmp_path / "first.mp4")
-    REPLACING[writer](tmp_path / "dangling.mp4")
-    assert os.readlink(tmp_path / "first.mp4") == str(tmp_path / "second.mp4")
-    assert os.readlink(tmp_path / "second.mp4") == "old.mp4"
-    assert os.readlink(tmp_path / "dangling.mp4") == "new.mp4"
-    assert (tmp_path / "old.mp4").read_bytes() not in (b"", b"old") and (tmp_path / "new.mp4").is_file()
+def test_writers_follow_links(tmp_path: Path) -> None:
+    (tmp_path / "old.png").write_bytes(b"old")
+    links = {"second.png": "old.png", "first.png": str(tmp_path / "second.png"), "dangling.png": "new.png"}
+    for name, target in links.items():
+        (tmp_path / name).symlink_to(target)
+    save_picture(GREY, tmp_path / "first.png")
+    save_picture(GREY, tmp_path / "dangling.png")
+    assert {name: os.readlink(tmp_path / name) for name in links} == links
+    assert (tmp_path / "old.png").read_bytes() == (tmp_path / "new.png").read_bytes() != b"old"
     assert len(list(tmp_path.iterdir())) == 5
 
 
@@ -163,9 +146,8 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     target.write_bytes(b"old")
     target.chmod(0o662)
     write_output(target, b"new")
-    assert stat.S_IMODE(target.stat().st_mode) == 0o662
     write_output(tmp_path / "private", b"content", private=True)
-    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (target, tmp_path / "private")] == [0o662, 0o600]
 
 
 @pytest.mark.parametrize("what", NUMBERED)
@@ -180,22 +162,9 @@ def test_numbered_files_never_replace_anything(what: str, tmp_path: Path) -> Non
     before = listing(tmp_path)
     path = write(tmp_path)
     assert path == tmp_path / f"{Path(name).stem}-7{Path(name).suffix}"
-    assert path.is_dir() or path.stat().st_size > 0
     after = listing(tmp_path)
     assert {name: after[name] for name in before} == before
     assert {n.partition("/")[0] for n in set(after) - set(before)} == {path.name}
-
-
-@pytest.mark.parametrize("args", [["video", "TARGET", "missing.ply"], ["serve", "--offscreen", "--record", "TARGET"]],
-                         ids=["video", "record"])
-@pytest.mark.parametrize("kind", ["device", "links in a circle"])
-def test_folders_for_output_refuse_special_targets(args: list[str], kind: str, tmp_path: Path,
-                                                   capsys: pytest.CaptureFixture[str]) -> None:
-    target = make_target(kind, tmp_path / "folder")
-    before = listing(tmp_path)
-    assert main([str(target) if arg == "TARGET" else arg for arg in args]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert listing(tmp_path) == before
 
 
 def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
@@ -215,50 +184,25 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
 
 
 @contextmanager
-def full_disk(size: int) -> Iterator[None]:
+def full_disk() -> Iterator[None]:
     """The kernel's limit on the size of files refuses a write as a full disk does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("target", ["old.mp4", "new.mp4"])
+@pytest.mark.parametrize("target", ["old.png", "new.png"])
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(target: str, tmp_path: Path) -> None:
-    writers: dict[str, Any] = {**REPLACING, **{name: lambda path, write=write: write(path.parent)
-                                               for name, (_, write) in NUMBERED.items()}}
-    (tmp_path / "old.mp4").write_bytes(b"old")
-    for name, write in writers.items():
-        if name in ("what is remembered", "a film", "a film of the viewer"):  # so little has room; FFmpeg's own faults
-            continue
-        with full_disk(10), pytest.raises(Exception, match="File too large"):
-            write(tmp_path / target)
-        assert {p.name: p.is_dir() or p.read_bytes() for p in tmp_path.iterdir()} == {"old.mp4": b"old"}, name
-
-
-def test_a_full_disk_while_recording_keeps_what_is_whole(tmp_path: Path) -> None:
-    folder = StreamFolder(tmp_path, "run", "splats")
-    recording, made = Recording(1.0, limit=10**9, folder=folder), pack(scene(5000), None)
-
-    def record(number: int) -> None:
-        file = recording.next_file
-        recording.add(Snapshot(file, number, number, 1, 5000, write_packed(folder.path / file, made)))
-        folder.write_index(recording.every, recording.snapshots)
-
-    record(1)
-    record(2)
-    for size in (0, 100, 50_000):
-        with full_disk(size), pytest.raises(OSError):
-            record(3)
-        assert len(list(folder.path.iterdir())) == 3
-        assert [line.step for line in read_index(folder.path).snapshots] == [1, 2]
-    record(3)
-    index = read_index(folder.path)
-    assert [line.step for line in index.snapshots] == [1, 2, 3]
-    assert len(read_packed(folder.path / index.snapshots[-1].file)) == 5000
-    folder.close()
+    (tmp_path / "old.png").write_bytes(b"old")
+    writers: dict[str, Any] = {name: write for name, (_, write) in NUMBERED.items() if "film" not in name}
+    for write in (*writers.values(), lambda folder: save_picture(GREY, folder / target),
+                  lambda folder: write_packed(folder / target, pack(scene(20), None))):
+        with full_disk(), pytest.raises(Exception, match="File too large"):
+            write(tmp_path)
+        assert {p.name: p.is_dir() or p.read_bytes() for p in tmp_path.iterdir()} == {"old.png": b"old"}
 
 
 def test_an_exception_while_writing_leaves_the_old_file(tmp_path: Path) -> None:

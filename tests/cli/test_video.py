@@ -80,7 +80,6 @@ def test_every_picture_is_the_scene_from_there(view: Any, screen: OffscreenScree
     for i, picture in enumerate(pictures):
         np.testing.assert_array_equal(picture, true_picture(view, screen, i))
     assert all((a != b).any() for a, b in pairwise(pictures))  # it moves
-    assert len(view.content.pictures) == 1
 
 
 def test_an_mp4_shows_the_same(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
@@ -101,9 +100,7 @@ def test_an_mp4_shows_the_same(view: Any, screen: OffscreenScreen, tmp_path: Pat
 def test_transparent_pictures_lie_over_anything(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
     assert not made(view, screen, tmp_path / "film", transparent=True).fault
     picture = np.asarray(Image.open(tmp_path / "film" / "000003.png")).astype(float)
-    assert picture.shape == (H, W, 4)
-    assert picture[..., 3].min() == 0
-    assert picture[..., 3].max() > 200
+    assert picture.shape == (H, W, 4) and picture[..., 3].min() == 0 and picture[..., 3].max() > 200
     for background in ((0.0, 0.0, 0.0), (0.2, 0.9, 0.4)):
         alpha = picture[..., 3:] / 255
         over = picture[..., :3] * alpha + (1 - alpha) * 255 * np.array(background)
@@ -114,11 +111,9 @@ def test_what_is_given_up_leaves_no_mp4(view: Any, screen: OffscreenScreen, tmp_
     out = tmp_path / "film.mp4"
     filming = Filming(Camerawork(screen.ctx, view.view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
     filming.turn(0.0)
-    filming.close()
-    filming.close()
-    assert filming.ended
-    assert not list(tmp_path.iterdir())
-    assert len(view.content.pictures) == 1
+    for _ in range(2):
+        filming.close()
+    assert filming.ended and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("name", "transparent", "words"), [
@@ -134,15 +129,8 @@ def test_where_films_cannot_go(tmp_path: Path, name: str, transparent: bool, wor
 # -- splatview video ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Path:
-    file = tmp_path / "scene.ply"
-    write_ply(file, ply_columns(truth(200)))
-    return file
-
-
-def test_the_command(scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "path.json"
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, scene = tmp_path / "path.json", write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
     film = json.loads(write_path(short_film(5.0)))
     path.write_text(json.dumps(film | {"keyframes": [], "camera_path": film["camera_path"][:3]}))
     assert main(["video", str(tmp_path / "out"), str(scene), "--path", str(path), "--background", "transparent"]) == 0

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from support.frames import remote
-from support.gpu_memory import used
 from support.interop_cases import CASES, Case, OwnMemory, expected, same
 
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.gl import probe as choosing
+from splatview_ipc.gl.base import Form
+from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, plan_access
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import moderngl
 
@@ -55,8 +54,7 @@ class Giver:
 
 
 @pytest.fixture(params=EVERY)
-def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
@@ -78,20 +76,15 @@ def give(name: str) -> Iterator[Giver]:
 
 
 def test_every_picture_exactly(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
-    for k, case in enumerate(CASES):
+    sizes = [Case(dtype, layout, channels, "contiguous", *size)
+             for layout, channels, dtype in (("HWC", 3, "uint8"), ("CHW", 3, "float32"), ("HW", 1, "bfloat16"))
+             for size in ((1, 1), (1, 5), (7, 1), (257, 3), (640, 129))]
+    for k, case in enumerate([*CASES, *sizes]):
         tensor = case.tensor(k)
         source = bridge.put(give(tensor), case.layout)
-        assert (source.size, source.channels, source.dtype, source.stride) == ((13, 7), case.channels, case.dtype, 1)
+        assert (source.size, source.channels, source.dtype, source.stride) == (
+            (case.width, case.height), case.channels, case.dtype, 1)
         assert same(read_source(ctx, source), expected(tensor, case.layout), case.dtype), case
-
-
-def test_sizes(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
-    forms = (("HWC", 3, "uint8"), ("CHW", 3, "float32"), ("HW", 1, "bfloat16"), ("HWC", 3, "float16"))
-    for size in ((1, 1), (1, 5), (7, 1), (257, 3), (640, 129)):
-        for layout, channels, dtype in forms:
-            case = Case(dtype, layout, channels, "contiguous", *size)
-            tensor = case.tensor(1)
-            assert same(read_source(ctx, bridge.put(give(tensor), layout)), expected(tensor, layout), dtype), case
 
 
 def test_many_updates_and_the_picture_before(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
@@ -105,9 +98,7 @@ def test_many_updates_and_the_picture_before(bridge: Bridge, give: Giver, ctx: m
             assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), "uint8"), f"the one before {k}"
         before = source, tensor
     assert before is not None
-    wanted = expected(before[1], "HWC")
-    assert same(read_source(ctx, before[0], (60, 32, 1, 1)), wanted[32:, 60:], "uint8"), "a part"
-    assert same(read_source(ctx, before[0], (5, 7, 3, 2)), wanted[7:9, 5:8], "uint8"), "a part"
+    assert same(read_source(ctx, before[0], (5, 7, 3, 2)), expected(before[1], "HWC")[7:9, 5:8], "uint8"), "a part"
 
 
 def test_a_torn_picture_is_undone(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
@@ -128,35 +119,6 @@ def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
             bridge.put(give(torch.zeros(shape, dtype=torch.uint8)), layout)
 
 
-@pytest.mark.cuda
-def test_nothing_piles_up(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
-    """Two thousand pictures, of changing sizes too: no GPU memory."""
-    cases = [Case("uint8", "HWC", 4, "contiguous", 256, 256), Case("float32", "HWC", 3, "contiguous", 160, 90)]
-    given = [give(case.tensor(k)) for k, case in enumerate(cases)]
-
-    def turn(count: int) -> int:
-        for k in range(count):
-            source = bridge.put(given[k // 50 % 2], "HWC")
-            if k % 10 == 0:
-                read_source(ctx, source, (0, 0, 1, 1))
-        ctx.finish()
-        gc.collect()
-        return used()
-
-    memory = turn(400)
-    assert turn(2000) <= memory + (16 << 20)
-
-
-def test_forcing_one(name: str, give: Giver, ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case("uint8", "HWC", 3, "contiguous")
-    monkeypatch.setenv("SPLATVIEW_INTEROP", name)
-    auto = AutoBridge(ctx)
-    source = auto.put(give(case.tensor()), "HWC")
-    assert auto.name == name
-    assert same(read_source(ctx, source), expected(case.tensor(), "HWC"), "uint8")
-    auto.close()
-
-
 def test_a_way_that_cannot_be_forced_is_refused(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     for illegal in ("gpu", "register"):
         monkeypatch.setenv("SPLATVIEW_INTEROP", illegal)
@@ -170,40 +132,6 @@ def test_a_way_that_cannot_be_forced_is_refused(ctx: moderngl.Context, monkeypat
     if "NVIDIA" not in ctx.info["GL_VENDOR"]:
         assert all("not on an NVIDIA GPU" in reason for name, reason in reasons.items() if name != "host")
     assert ctx.error == "GL_NO_ERROR"
-
-
-class Failing:
-    """A bridge that works for two pictures."""
-
-    name = "import"
-
-    def __init__(self, ctx: moderngl.Context) -> None:
-        self.left = 2
-        self.real = BRIDGES["host"](ctx)
-        self.undo, self.close = self.real.undo, self.real.close
-
-    def put(self, tensor: Any, layout: str) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise SharingError("the driver was updated")
-        return self.real.put(tensor, layout)
-
-
-def test_a_bridge_that_fails_is_replaced(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BRIDGES, "import", Failing)
-    monkeypatch.setattr(choosing, "suitable", lambda _: ("import", "host"))
-    monkeypatch.setattr(choosing, "probe", lambda *_: "")
-    auto = AutoBridge(ctx)
-    case = Case("uint8", "HWC", 3, "contiguous")
-    for k in range(4):
-        source = auto.put(remote(case.tensor(k)), "HWC")
-        assert auto.name == ("import" if k < 2 else "host")
-        assert same(read_source(ctx, source), expected(case.tensor(k), "HWC"), "uint8")
-        if k == 2:  # the one before came from the bridge that failed
-            auto.undo()
-            assert auto.name == "import"
-    assert auto.reasons == {"import": "the driver was updated"}
-    auto.close()
 
 
 def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
@@ -267,3 +195,65 @@ def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
     assert (auto.name, auto.reasons) == ("host", {})
     auto.close()
     memory.close()
+
+
+# -- pictures in memory, read through buffer textures ------------------------------------------------------------------
+
+
+MOST = 1 << 27
+MIB = 1 << 20
+
+
+class Plain(GlMemory):
+    """Ordinary OpenGL buffers in place of imported ones."""
+
+    def __init__(self, ctx: moderngl.Context, data: np.ndarray, sizes: Sequence[int]) -> None:
+        super().__init__([(-1, size) for size in sizes])
+        self.made = [ctx.buffer(part.tobytes()) for part in np.split(data, np.cumsum(sizes)[:-1])]
+
+    def buffer(self, piece: int) -> int:
+        return self.made[piece].glo
+
+
+def access(shape: tuple[int, ...], dtype: str, layout: str, strides: tuple[int, ...] | None = None, offset: int = 0,
+           sizes: Sequence[int] = (64 * MIB,), most: int = MOST) -> tuple[str, int]:
+    form = Form.of(shape, dtype, layout)
+    strides = torch.empty(shape, device="meta").stride() if strides is None else strides
+    plan = plan_access(form, strides, offset, sizes, most)
+    return plan.fetch, plan.format
+
+
+def test_pieces_and_limits() -> None:
+    sizes = [2 * MIB] * 10
+    assert access((512, 1024, 4), "uint8", "HWC", offset=MIB, sizes=sizes) == ("FETCH_TEXEL", 0x8058)
+    assert access((512, 1024, 3), "float32", "HWC", offset=MIB, sizes=sizes) == ("FETCH_ELEMENT", 0x822E)
+    assert access((512, 1000, 3), "uint8", "HWC", offset=3, sizes=sizes) == ("FETCH_ELEMENT", 0x8229)
+    with pytest.raises(SharingError, match=f"spans 9 pieces of memory; a shader reads {MAX_PIECES}"):
+        access((2048, 2048, 4), "uint8", "HWC", offset=MIB, sizes=sizes)
+    with pytest.raises(SharingError, match="does not lie within 4096 bytes"):
+        access((32, 32, 4), "uint8", "HWC", offset=4, sizes=[4096])
+    with pytest.raises(SharingError, match="does not lie within"):
+        access((32, 32), "float32", "HW", offset=2)
+    assert access((256, 256), "uint8", "HW", offset=MIB, most=65536) == ("FETCH_TEXEL", 0x8229), "a part of the memory"
+    with pytest.raises(SharingError, match="spans 65792 bytes; this OpenGL's buffer textures have 65536 texels"):
+        access((257, 256), "uint8", "HW", most=65536)
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
+    """By every way to fetch, in one piece of memory and across the borders of several."""
+    data, met = np.random.default_rng(4).integers(0, 256, 3 * 512, np.uint8), set()
+    for shape, dtype, layout, strides, offset in (
+            ((9, 7, 4), "uint8", "HWC", (28, 4, 1), 64), ((9, 7, 3), "uint8", "HWC", (22, 3, 1), 3),
+            ((9, 7, 3), "float16", "HWC", (23, 3, 1), 12), ((3, 9, 7), "float32", "CHW", (70, 7, 1), 256),
+            ((9, 7, 2), "bfloat16", "HWC", (2, 20, 1), 4), ((9, 7), "bfloat16", "HW", (1, 12), 100)):
+        item = getattr(torch, dtype).itemsize
+        memory = Plain(ctx, data, [len(data) // pieces] * pieces)
+        source = BufferSource(memory, Form.of(shape, dtype, layout), strides, offset)
+        met.add(source.access.fetch)
+        end = offset + item * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)))
+        picture = torch.from_numpy(data[offset:end].copy()).view(getattr(torch, dtype)).as_strided(shape, strides)
+        assert same(read_source(ctx, source), expected(picture, layout), dtype), (shape, dtype, layout)
+        source.release()
+    assert met == {"FETCH_TEXEL", "FETCH_ELEMENT"}
+    assert ctx.error == "GL_NO_ERROR"

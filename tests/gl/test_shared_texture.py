@@ -124,38 +124,7 @@ def test_an_explicit_texture_is_one_sides_at_a_time(ctx: moderngl.Context) -> No
         shared.read()
 
 
-@pytest.mark.cuda
-def test_streams_one_after_the_other(ctx: moderngl.Context) -> None:
-    """Written on one stream behind long work, read on another: in this order, and OpenGL after both."""
-    one, two = torch.cuda.Stream(), torch.cuda.Stream()
-    sent = [torch.full((256, 256, 1), float(k), device="cuda") for k in range(1, 6)]
-    torch.cuda.synchronize()
-    with SharedTexture(ctx, (256, 256), 1, "f4", explicit=True) as shared:
-        for k, picture in enumerate(sent, 1):
-            with torch.cuda.stream(one):
-                torch.cuda._sleep(20_000_000)
-                shared.write(picture)
-            with torch.cuda.stream(two):
-                got = shared.read()
-                assert (got == k).all(), k
-            with torch.cuda.stream(one):
-                torch.cuda._sleep(20_000_000)
-                shared.write(picture + 0.5)
-            with torch.cuda.stream(two), shared.gl():
-                assert (drawn(ctx, shared) == k + 0.5).all(), k
-
-
 def test_formats_that_are_refused(ctx: moderngl.Context) -> None:
     for size, components, dtype in (((4, 4), 3, "f1"), ((4, 4), 4, "u4"), ((0, 4), 4, "f1")):
         with pytest.raises(ValueError, match="legal are 1, 2 or 4 of f1, f2, f4"):
             SharedTexture(ctx, size, components, dtype)
-
-
-@pytest.mark.cuda
-def test_tensors_that_are_refused(ctx: moderngl.Context) -> None:
-    with SharedTexture(ctx, (4, 4)) as shared:
-        for wrong in (torch.zeros(4, 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8)):
-            with pytest.raises(ValueError, match=r"the texture takes uint8 \(4, 4, 4\)"):
-                shared.write(wrong)
-    shared.close()
-    assert ctx.error == "GL_NO_ERROR"

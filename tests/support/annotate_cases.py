@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.shown_view import ShownView
-    from splatview_viewer.kinds.image.overlay.result import Result
+    from splatview_viewer.kinds.image.overlay import Result
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
@@ -76,7 +76,7 @@ def frame_with(tensors: dict[str, torch.Tensor], *, intact: bool = True, **meta:
 
 
 def result_of(frame: Frame, shown: tuple[int, int] = (64, 48)) -> Result:
-    from splatview_viewer.kinds.image.overlay.result import read_result
+    from splatview_viewer.kinds.image.overlay import read_result
 
     result = read_result(frame, shown)
     assert result is not None

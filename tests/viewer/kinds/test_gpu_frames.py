@@ -14,15 +14,12 @@ from support.frames import cloud
 from support.view_cases import LOOKS, RECT, H, W, image_view, scene_view, shown
 from support.wait import clock, wait_until
 
-from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Wheel
-from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview_ipc.control.frame import Frame
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
@@ -74,19 +71,15 @@ def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
     assert shared.show(image)
     assert (shown(image, screen) == 77).all()
     assert shared.released
-    assert image.path == ["texture upload"]
-    reasons = " ".join(image.extras)
-    assert "import does not work here" in reasons
+    assert image.path == ["texture upload"] and "import does not work here" in " ".join(image.extras)
 
 
 def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: Any, screen: OffscreenScreen) -> None:
     first, torn = picture(50), picture(90)
     first.show(in_place)
     torn.whole = False
-    assert not torn.show(in_place)
-    assert torn.released
-    assert (shown(in_place, screen) == 50).all()
-    assert not first.released
+    assert not torn.show(in_place) and torn.released
+    assert (shown(in_place, screen) == 50).all() and not first.released
 
 
 def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: Any, screen: OffscreenScreen) -> None:
@@ -122,39 +115,6 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any
     assert not b.stale
     b.close()
     assert second.released and third.released
-
-
-class Stream:
-    """Stands in for a stream that brings one GPU frame."""
-
-    kind, live = "image", False
-    sharing = "device-ring"
-    version = 1
-    run = SimpleNamespace(alive=True)
-
-    def __init__(self, frame: Frame):
-        self.frame = frame
-        self.refused = ""
-
-    def read(self, after: int = 0) -> Frame:
-        return self.frame
-
-    def refuse(self, reason: str) -> None:
-        self.refused = reason
-
-
-def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(
-        image: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> Any:
-        raise SharingError("no such luck")
-
-    monkeypatch.setattr("splatview_ipc.gl.probe.AutoBridge.put", fail)
-    stream = Stream(picture(5).frame)
-    source = StreamSource(stream)  # type: ignore[arg-type]
-    assert not source.feed(image)
-    assert stream.refused == "no such luck"
-    assert image.empty
-    assert source.has_news()
 
 
 # -- images whose memory nothing may have been written into yet ------------------------------------------------

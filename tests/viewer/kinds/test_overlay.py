@@ -1,5 +1,4 @@
-"""What the viewer takes from overlay frames: read, copied, made safe to draw whatever the values are, and moved on
-between results."""
+"""What lies over an image, pixel by pixel, on a real OpenGL context; and the viewer over streams with results."""
 
 from __future__ import annotations
 
@@ -9,14 +8,270 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.annotate_cases import frame_with, overlay_frame, random_frame, result_of
+from PIL import Image
+from support.annotate_cases import frame_with, overlay_frame, random_frame, result_of, seen
+from support.frames import image_frame
+from support.view_cases import image_view, see, zoom
 
-from splatview_ipc.kinds import check_frame
-from splatview_viewer.kinds.image.overlay.motion import Motion, matched
-from splatview_viewer.kinds.image.overlay.result import PALETTE, PLAIN
+import splatview
+from splatview_viewer.app.offscreen import Look, Still
+from splatview_viewer.core.events import PointerMove
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.kinds.image.layers import Motion, matched
+from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
+from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.image.overlay.result import Mask
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from support.viewer import Viewer
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.kinds.image.overlay import Mask
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+
+W, H = 200, 120
+GREY = 90
+
+
+def grey(version: int = 1, time_ns: int = 10**18, size: tuple[int, int] = (W, H), **meta: Any) -> Frame:
+    frame = image_frame(torch.full((size[1], size[0], 3), GREY, dtype=torch.uint8), version=version, **meta)
+    frame.time_ns = time_ns
+    return frame
+
+
+@pytest.fixture
+def view(screen: OffscreenScreen) -> Iterator[Any]:
+    screen.resize(W, H)
+    v = image_view(screen)
+    see(v, background=(0.0, 0.0, 0.0))
+    v.update(grey())
+    yield v
+    v.close()
+
+
+@pytest.fixture(scope="module")
+def panel(module_screen: OffscreenScreen) -> Iterator[Panel]:
+    p = Panel()
+    yield p
+    p.close()
+
+
+def put(view: Any, key: object = "a", **given: Any) -> None:
+    assert view.content.layers.take(key, overlay_frame(**{"time_ns": 10**18, **given}))
+
+
+def of_color(pixels: np.ndarray, color: np.ndarray) -> np.ndarray:
+    return np.all(np.abs(pixels - color.astype(int)) <= 2, axis=-1)
+
+
+def written(view: Any, screen: OffscreenScreen, panel: Panel, scale: float = 1.0) -> np.ndarray:
+    """With words."""
+    rect = Rect(0, 0, *screen.size)
+    view.draw(screen.framebuffer, rect)
+    panel.draw_over(screen.framebuffer, view.over, scale)
+    assert screen.ctx.error == "GL_NO_ERROR"
+    return screen.pixels()[..., :3].astype(int)
+
+
+def test_a_box_lies_where_it_says(view: Any, screen: OffscreenScreen) -> None:
+    put(view, boxes=[[40, 20, 100, 80]], classes=[0])
+    pixels = seen(view, screen)
+    expected, near = np.zeros((2, H, W), bool)
+    expected[19:81, 39:101] = True
+    expected[21:79, 41:99] = False  # two pixels, on both sides of the edge
+    np.testing.assert_array_equal(of_color(pixels, PALETTE[0]), expected)
+    near[17:83, 37:103] = True
+    near[23:77, 43:97] = False
+    assert (pixels == GREY).all(-1)[~near].all() and pixels[18, 60].max() < GREY  # and a rim
+
+
+def test_masks_are_seen_through_and_have_an_edge(view: Any, screen: OffscreenScreen) -> None:
+    mask = torch.zeros(1, H, W, dtype=torch.uint8)
+    mask[0, 30:70, 50:120] = 1
+    mask[0, 45:55, 70:90] = 0
+    put(view, boxes=[[50, 30, 120, 70]], masks=mask, classes=[1], colors=None)
+    pixels = seen(view, screen)
+    inside = 0.6 * GREY + 0.4 * PALETTE[1].astype(int)
+    np.testing.assert_allclose(pixels[38, 60], inside, atol=3)
+    np.testing.assert_array_equal(pixels[50, 80], (GREY,) * 3)  # the hole
+    edge = of_color(pixels[44, 70:90], 0.03 * GREY + 0.97 * PALETTE[1])
+    assert edge.mean() > 0.8
+    np.testing.assert_array_equal(pixels[100, 20], (GREY,) * 3)
+
+
+def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
+    put(view, points=[[[30, 30, 1], [90, 30, 0.4], [60, 90, 0]]], skeleton=[[0, 1], [1, 2]], point_classes=[2],
+        lines=[[[130, 20], [130, 100], [180, 100]]], line_classes=[3])
+    pixels = seen(view, screen)
+    bone, line = of_color(pixels, PALETTE[2]), of_color(pixels, PALETTE[3])
+    assert bone[30, 28:92].all()
+    assert bone[28:32, 29:31].all()  # a dot is thicker than a bone
+    assert not bone[40:].any()  # nothing leads to what was not seen
+    assert line[25:100, 129:131].any(1).all()
+    assert line[99:101, 135:175].any(0).all()
+
+
+def test_scores_under_the_threshold_are_not_drawn(view: Any, screen: OffscreenScreen) -> None:
+    boxes = [[10, 10, 40, 40], [60, 10, 90, 40], [110, 10, 140, 40]]
+    put(view, boxes=boxes, scores=[0.2, 0.8, float("nan")], classes=[0, 1, 2], masks=torch.ones(3, H, W),
+        points=[[[x, 70, 1]] for x in (25, 75, 125)])
+    see(view, threshold=0.5)
+    pixels = seen(view, screen)
+    assert not of_color(pixels, PALETTE[0]).any()
+    assert of_color(pixels, PALETTE[1])[70, 75]
+    assert of_color(pixels, PALETTE[2])[25, 110]
+    assert view.content.layers.at(25, 25, view.view.state) == ""
+    assert view.content.layers.at(75, 25, view.view.state) == "1 0.80"
+
+
+def test_boxes_move_between_results(view: Any, screen: OffscreenScreen) -> None:
+    mask = torch.zeros(1, H, W, dtype=torch.uint8)
+
+    def at(x: int, y: int) -> dict[str, Any]:
+        moved = mask.clone()
+        moved[0, y + 5: y + 15, x + 5: x + 15] = 1
+        return {"boxes": [[x, y, x + 40, y + 40]], "classes": [0], "points": [[[x + 20, y + 30, 1]]], "masks": moved}
+
+    view.content.layers.take("a", overlay_frame(1, 10**18, motion=True, **at(20, 20)))
+    view.update(grey(4, 10**18 + 100_000_000))
+    view.content.layers.take("a", overlay_frame(4, 10**18 + 100_000_000, motion=True, **at(40, 30)))
+    view.tick(1.0)  # it has settled
+    exact = seen(view, screen)
+    view.update(grey(7, 10**18 + 200_000_000))
+    moved = seen(view, screen)
+    view.content.layers.clear()
+    put(view, version=7, **at(60, 40))
+    np.testing.assert_array_equal(moved, seen(view, screen))  # all that is the box's moves with it
+    view.content.layers.clear()
+    put(view, version=7, **at(40, 30))
+    np.testing.assert_array_equal(exact, seen(view, screen))
+
+
+def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
+    seen(view, screen)
+    view.handle(PointerMove(50, 50), Rect(0, 0, W, H))
+    assert view.readout == "(50, 50)   90  90  90"
+    put(view, boxes=[[40, 20, 150, 110], [45, 45, 60, 60]], labels=["room", "cat"], scores=[0.9, 0.5])
+    assert view.readout == "(50, 50)   90  90  90   cat 0.50"
+    view.handle(PointerMove(100, 90), Rect(0, 0, W, H))
+    assert view.readout.endswith("room 0.90")
+    view.handle(PointerMove(10, 10), Rect(0, 0, W, H))
+    assert view.readout == "(10, 10)   90  90  90"
+
+
+def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen, panel: Panel) -> None:
+    frame = overlay_frame(boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
+    put(view, boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
+    expected = written(view, screen, panel)
+    still = Still(screen, "image", "shot", "--camera")
+    assert still.prepare(grey(), Look()) == (W, H)
+    for _ in range(2):
+        still.draw((W, H), [frame, image_frame(torch.zeros(2, 2))])
+        np.testing.assert_array_equal(screen.pixels()[:90, :, :3], expected[:90])
+        still.draw((W, H))
+        assert (screen.pixels()[..., :3] == GREY).all()
+    still.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_can_be_drawn(seed: int, view: Any, screen: OffscreenScreen, panel: Panel) -> None:
+    for i in range(4):
+        tensors, meta = random_frame(np.random.default_rng(1000 + 4 * seed + i))
+        view.content.layers.take(i % 2, frame_with(tensors, **meta))
+        see(view, motion=bool(i % 2))
+        zoom(view, 0.3 + i, Rect(0, 0, W, H))
+        written(view, screen, panel)
+    assert view.readout == ""
+
+
+# -- the viewer ------------------------------------------------------------------------------------------------
+
+
+def camera(**meta: Any) -> None:
+    splatview.publish(torch.full((120, 160, 3), GREY, dtype=torch.uint8), "camera", camera_hz=30.0, dropped=2, **meta)
+
+
+def detect(x: int, number: int) -> None:
+    splatview.annotate("camera", boxes=[[x, 20, x + 40, 60]], classes=[number], names=["cat", "dog", "cow"],
+                       by="tester")
+
+
+@pytest.fixture
+def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
+    return open_viewer((700, 400))
+
+
+def boxes(viewer: Viewer) -> list[list[float]]:
+    slot = viewer.user.shown
+    layers = [] if slot is None or slot.view is None else viewer.image.data.layers.all
+    return [box for layer in layers for box in layer.result.boxes.tolist()]
+
+
+def box(x: int) -> list[float]:
+    return [x, 20, x + 40, 60]
+
+
+def colored(viewer: Viewer, number: int) -> bool:
+    return bool((np.abs(viewer.picture() - PALETTE[number].astype(int)) <= 2).all(-1).sum() > 50)
+
+
+def opened(viewer: Viewer) -> list[str]:
+    return [s.name for s in viewer.catalogue.subscriber.streams if s.kind == "overlay" and s.opened]
+
+
+def test_results_are_drawn_over_their_stream(viewer: Viewer) -> None:
+    camera()
+    viewer.until(lambda: viewer.user.view is not None)
+    assert not colored(viewer, 0)
+    detect(30, 0)
+    viewer.until(lambda: boxes(viewer) == [box(30)] and colored(viewer, 0))
+    detect(70, 1)  # no other picture comes
+    viewer.until(lambda: boxes(viewer) == [box(70)] and colored(viewer, 1) and not colored(viewer, 0))
+    assert viewer.image.data.layers.version == 1
+    assert [(e.name, e.kind) for e in viewer.state.entries] == [("camera", "image")]  # it is no entry of the list
+    splatview.annotate("camera")
+    viewer.until(lambda: boxes(viewer) == [] and not colored(viewer, 1))
+
+
+def test_only_overlays_of_shown_streams_are_read(viewer: Viewer, tmp_path: Path) -> None:
+    camera()
+    detect(30, 0)
+    viewer.until(lambda: boxes(viewer) == [box(30)])
+    assert opened(viewer) == ["camera overlay"]
+    splatview.annotate("camera", boxes=[[1, 1, 2, 2]], run="no-such-run")
+    selected = viewer.state.selected
+    Image.new("RGB", (8, 6)).save(tmp_path / "other.png")
+    viewer.user.drop([str(tmp_path / "other.png")])
+    viewer.until(lambda: opened(viewer) == [])
+    viewer.user.select(selected)
+    viewer.until(lambda: opened(viewer) == ["camera overlay"] and boxes(viewer) == [box(30)])
+
+
+def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
+    camera()
+    viewer.until(lambda: viewer.user.view is not None and not viewer.user.view.empty)
+    plain = viewer.picture()
+    splatview.annotate("camera", trouble="No model today")
+
+    def troubles() -> list[str]:
+        assert viewer.user.shown is not None
+        return viewer.catalogue.links.troubles(viewer.user.shown)
+
+    def at_the_top() -> bool:
+        return bool((viewer.picture()[:26] != plain[:26]).any())
+
+    viewer.until(lambda: troubles() == ["No model today"] and at_the_top())
+    camera(trouble="The network is gone")
+    viewer.until(lambda: troubles() == ["The network is gone", "No model today"])
+    camera()
+    splatview.annotate("camera")
+    viewer.until(lambda: troubles() == [] and not at_the_top())
+
+
+# -- what is read of a frame -------------------------------------------------------------------------------------------
+
 
 T = 1.7e9
 """Seconds since the epoch."""
@@ -38,15 +293,12 @@ def test_boxes_come_with_words_and_colors() -> None:
 def test_what_has_no_place_is_left_out() -> None:
     inf, nan = float("inf"), float("nan")
     r = result_of(overlay_frame(
-        boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]], labels=["a", "b", "c", "d"],
+        boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]],
         points=[[[1, 1, 1], [nan, 1, 1], [2, 2, 0]], [[1, inf, 1], [5, 5, nan], [6, 6, 0.1]]],
         lines=[[[0, 0], [nan, 0], [1, 1], [2, 2]]], notes=[(nan, 0, "gone"), (1, 2, "here")]))
     assert r.drawn.tolist() == [False, False, False, True]
-    assert np.isfinite(r.boxes).all()
     assert r.points[..., 2].tolist() == [[1, 0, 0], [0, 0, 1]]
-    assert np.isfinite(r.points).all()
-    assert r.lines.tolist() == [[1, 1, 2, 2]]
-    assert r.notes == [(1, 2, "here")]
+    assert (r.lines.tolist(), r.notes) == ([[1, 1, 2, 2]], [(1, 2, "here")])
 
 
 def test_it_is_copied() -> None:
@@ -56,12 +308,8 @@ def test_it_is_copied() -> None:
     r = result_of(frame)
     for tensor in frame.tensors.values():
         tensor.array[...] = 0  # type: ignore[union-attr]
-    assert r.boxes.tolist() == [[1, 2, 3, 4]]
-    assert r.words(0) == "cat 0.50"
-    assert r.classes.tolist() == [4]
-    assert r.masks[0].inside.any()
-    assert r.points.tolist() == [[[1, 2, 1]]]
-    assert r.lines.tolist() == [[0, 0, 1, 1]]
+    assert (r.boxes.tolist(), r.words(0), r.classes.tolist()) == ([[1, 2, 3, 4]], "cat 0.50", [4])
+    assert (r.points.tolist(), r.lines.tolist()) == ([[[1, 2, 1]]], [[0, 0, 1, 1]]) and r.masks[0].inside.all()
 
 
 # -- masks -----------------------------------------------------------------------------------------------------
@@ -96,33 +344,6 @@ def test_masks_are_exact() -> None:
         np.testing.assert_array_equal(laid(result_of(overlay_frame(boxes=box, masks=given)).masks[0], (w, h)), mask)
         alone = result_of(overlay_frame(masks=given))  # where the boxes are the masks' own
         np.testing.assert_array_equal(laid(alone.masks[0], (w, h)), mask)
-
-
-# -- any values ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_any_values_make_something_that_can_be_drawn(seed: int) -> None:
-    tensors, meta = random_frame(np.random.default_rng(seed))
-    check_frame("overlay", {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in tensors.items()}, meta)
-    r = result_of(frame_with(tensors, **meta))
-    n = len(r.boxes)
-    assert np.isfinite(r.boxes).all()
-    assert np.isfinite(r.points).all()
-    assert np.isfinite(r.lines).all()
-    assert (r.boxes[:, :2] <= r.boxes[:, 2:]).all()
-    assert len(r.drawn) == len(r.classes) == len(r.scores) == len(r.colors) == len(r.floors) == n
-    assert len(r.line_colors) == len(r.lines)
-    assert len(r.point_colors) == len(r.points)
-    assert (r.skeleton >= 0).all()
-    assert (r.skeleton < max(r.points.shape[1], 1)).all()
-    for i in range(n):
-        assert "\n" not in r.words(i)
-    for mask in r.masks:
-        assert 0 <= mask.box < n
-        assert all(0 <= v <= 1 for v in mask.place)
-    for x, y, _ in r.notes:
-        assert np.isfinite((x, y)).all()
 
 
 # -- motion ----------------------------------------------------------------------------------------------------
@@ -179,11 +400,7 @@ def test_a_new_result_does_not_make_a_box_jump() -> None:
 
 
 def test_crowds_and_none() -> None:
-    none = result()
-    assert matched(none, none).tolist() == []
-    crowd = result(*[(i, i, i + 5, i + 5) for i in range(1500)])
+    none, crowd = result(), result(*[(i, i, i + 5, i + 5) for i in range(1500)])
     assert (matched(crowd, crowd) == -1).all()
     assert followed(none, crowd).shift(crowd, T + 1, LONG).shape == (1500, 2)
     assert followed(crowd, none).shift(none, T + 1, LONG).shape == (0, 2)
-    some = result(*[(10 * i, 0, 10 * i + 8, 8) for i in range(300)])
-    assert matched(some, some).tolist() == list(range(300))

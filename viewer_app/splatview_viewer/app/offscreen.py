@@ -380,7 +380,7 @@ class Still:
                 layers.take(number, frame)
         try:
             image.draw_layers(framebuffer, rect, 1.0)
-            if any(layer.result is not None and not layer.result.empty for layer in layers.all):
+            if any(not layer.result.empty for layer in layers.all):
                 self._write(lambda _, scale: image.write_layers(rect, scale, corner=False) or False)
         finally:
             layers.clear()

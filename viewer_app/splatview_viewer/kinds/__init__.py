@@ -8,14 +8,13 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.kind import Kind, Link
 from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import cameras, gaussians, image, memory, scalars, snapshot
-from splatview_viewer.kinds.image import overlay
 
 if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.gpu.work import GpuWork
 
-KINDS = (gaussians.KIND, image.KIND, overlay.KIND, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
+KINDS = (gaussians.KIND, image.KIND, image.OVERLAY, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
 """All kinds. Strips in the panel are in this order."""
 
 

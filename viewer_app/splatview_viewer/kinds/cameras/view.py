@@ -101,7 +101,6 @@ class CamerasView(View[CamerasContent, CamerasState]):
         """Begin of a click."""
         self._turning = False
         """A drag that turns the cameras lasts."""
-        self._rect = Rect(0, 0, 1, 1)
 
     def wake(self) -> None:
         """Have the loop turn soon. From any thread."""
@@ -133,17 +132,19 @@ class CamerasView(View[CamerasContent, CamerasState]):
         assert cameras is not None
         return cameras
 
+    def _there(self, number: int | None) -> int | None:
+        """Return the number of a camera; None for one that is gone."""
+        return number if number is not None and number < len(self._cameras) else None
+
     @property
     def opened(self) -> int | None:
         """The camera whose photograph is seen."""
-        number = self.state.place.opened
-        return number if number is not None and number < len(self._cameras) else None
+        return self._there(self.state.place.opened)
 
     @property
     def hovered(self) -> int | None:
         """The camera under the pointer."""
-        number = self.state.place.hovered
-        return number if number is not None and number < len(self._cameras) else None
+        return self._there(self.state.place.hovered)
 
     def _put(self, **changes: Any) -> None:
         """Change fields of the place."""
@@ -204,17 +205,15 @@ class CamerasView(View[CamerasContent, CamerasState]):
         self._put(opened=number, photo=FITTED)
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        self._rect = rect
         if isinstance(event, Key):
             self._key(event, rect)
         elif self.opened is not None:
-            self._zoom(event, rect)
+            self._move_photo(event, rect)
         else:
             self._point(event, rect)
         return False  # another state is drawn in any case
 
-    def _zoom(self, event: Event, rect: Rect) -> None:
-        """Move the opened photograph."""
+    def _move_photo(self, event: Event, rect: Rect) -> None:
         hand = self._zoomed()
         hand.handle(event, rect)
         self._put(photo=hand.place)
@@ -276,7 +275,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
             elif down:
                 self.open((number + down) % len(self._cameras))
             else:
-                self._zoom(event, rect)
+                self._move_photo(event, rect)
         elif event.name == "f":
             self._put(orbit=None)
         elif down and rows is not None:
@@ -298,13 +297,13 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         from splatview_viewer.ui import theme
 
-        self._rect, self._drawn = rect, self.data.changes
+        self._drawn = self.data.changes
         framebuffer.use()
         framebuffer.clear(*self.state.background, 1.0, viewport=rect.viewport(framebuffer.height))
         if self.opened is not None:
             if (photo := self.data.photos.whole(self.opened)) is not None:
-                self._photo.take(photo)
                 hand = self._zoomed()
+                self._photo.take(photo)
                 (x, y, zoom), (width, height) = hand.placed(rect), hand.size
                 place = Rect(round(x), round(y), max(round(width * zoom), 1), max(round(height * zoom), 1))
                 self._photo.draw(framebuffer, place, clip=rect)
@@ -353,13 +352,9 @@ class CamerasView(View[CamerasContent, CamerasState]):
         out += [f"{w} x {h}" for w, h in sizes] if len(sizes) == 1 else [f"{len(sizes)} sizes"] if sizes else []
         if wrong:
             out.append(f"{wrong:,} of them are none: their matrices are no poses")
-        return Info([*out, *meta_phrases(self.data.meta, ("photos", "trouble"))], (), self._read(),
-                    ["cameras uploaded"], {"draw": self.data.work.ms.get("frustums", 0.0)})
-
-    def _read(self) -> str:
-        """Return the name and place of the camera under the pointer."""
-        number = self.hovered
-        if number is None or not self._cameras.fine[number]:
-            return ""
-        x, y, z = self._cameras.positions[number].round(6) + 0.0
-        return f"{self._cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"
+        number, readout = self.hovered, ""
+        if number is not None and cameras.fine[number]:
+            x, y, z = cameras.positions[number].round(6) + 0.0
+            readout = f"{cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"
+        return Info([*out, *meta_phrases(self.data.meta, ("photos", "trouble"))], (), readout, ["cameras uploaded"],
+                    {"draw": self.data.work.ms.get("frustums", 0.0)})

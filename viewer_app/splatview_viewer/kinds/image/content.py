@@ -16,19 +16,21 @@ from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
-from splatview_viewer.kinds.image.overlay.layers import CAMERA_META, Layers
-from splatview_viewer.kinds.image.values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
-from splatview_viewer.ui.widgets import Hints
+from splatview_viewer.kinds.image.layers import CAMERA_META, Layers
+from splatview_viewer.ui.widgets import Hint, Hints
 
 if TYPE_CHECKING:
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import DeviceTensor, Frame, RemoteTensor
     from splatview_ipc.gl.base import Bridge, PixelSource
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
 
+INTEGERS = {"uint8": 255.0, "uint16": 65535.0}
+"""Integer dtypes and what a shader sees as 1."""
 _COUNT_PERIOD = 0.5
 """Seconds between counts of NaNs: one costs about as much as an upload."""
-_COUNT_BLOCK = 8
+_SAMPLE = 1 << 14
+"""Most pixels whose values are looked at."""
 _PATIENCE = 0.5
 """Seconds for which a frame in other memory than the one shown must have arrived; then it is shown all the same."""
 
@@ -54,7 +56,7 @@ class ImageContent:
         """NaN and infinite values, as far as they were counted."""
         self.hints = Hints()
         self.range = (0.0, 1.0)
-        """The same for most of the others."""
+        """The 1st and 99th percentile of the values."""
         self.layout = ""
         """As it was published."""
         self.notes: list[str] = []
@@ -84,7 +86,7 @@ class ImageContent:
 
     def update(self, value: Value) -> bool:
         """As `View.update`."""
-        tensor, dtype, layout = picture_of(value)
+        tensor, dtype, layout = _picture_of(value)
         frame: Frame | None = None if isinstance(value, np.ndarray) else value  # type: ignore[assignment]
         on_gpu = frame is not None and frame.on_gpu
         if on_gpu and self.gpu is None:
@@ -101,12 +103,10 @@ class ImageContent:
                 raise ViewerError(f"image: {e}") from e
             in_place = on_gpu and bridge.name == "direct"
             if on_gpu and not in_place:
-                _finish_copy(tensor)
-        counted, now = None, self.now
-        if dtype not in INTEGERS and not on_gpu and now - self._counted_at >= _COUNT_PERIOD:
-            with self.stopwatch("count"):
-                array: np.ndarray = getattr(tensor, "array", tensor)  # type: ignore[assignment]
-                counted = count_broken(array, dtype), *look_at(sample_of(array, dtype, layout))
+                import torch
+
+                if torch.cuda.is_initialized():  # only once its copy has ended it can be told if it was whole
+                    torch.cuda.current_stream(tensor.torch().device).synchronize()  # type: ignore[union-attr]
         if frame is not None and not frame.intact():
             bridge.undo()
             return False
@@ -124,11 +124,9 @@ class ImageContent:
         self.source, self.layout, self.on_gpu, self.stale = source, layout, on_gpu, False
         self.notes = [] if frame is None else meta_phrases(frame.meta, ("layout", *CAMERA_META))
         self.layers.under(frame, (source.size[0] * source.stride, source.size[1] * source.stride))
-        self._count_due = dtype not in INTEGERS and counted is None
+        self._count_due = dtype not in INTEGERS
         if dtype in INTEGERS:
             self.broken, self.hints.hint = 0, None
-        elif counted is not None:
-            (self.broken, self.hints.hint, self.range), self._counted_at = counted, now
         self.changes += 1
         return True
 
@@ -181,33 +179,39 @@ class ImageContent:
         self._count(now)
 
     def _count(self, now: float) -> None:
-        """Counts NaNs of a frame that was not counted when it came, and looks at its values."""
+        """Count the NaNs of the newest frame, by a shader, and look at its values."""
         source = self.source
         if self._counting is not None and source is not None:
             framebuffer, number = self._counting
             if self.work.finished < number:
                 return
-            self._counting = None
-            read = np.frombuffer(framebuffer.read(components=4, dtype="f4"), np.float32).reshape(-1, 4)
-            framebuffer.color_attachments[0].release()
-            framebuffer.release()
             before = self.broken, self.hints.hint, self.range
+            read = np.frombuffer(framebuffer.read(components=4, dtype="f4"), np.float32).reshape(-1, 4)
+            self._end_count()
             self.broken = int(read[:, 3].sum(dtype=np.float64))
-            self.hints.hint, self.range = look_at(read[::len(read) // SAMPLE + 1, :3 if source.channels > 2 else 1])
+            self.hints.hint, self.range = _look_at(read[:, :3 if source.channels > 2 else 1])
             self.changes += (self.broken, self.hints.hint, self.range) != before
             return
         if not self._count_due or source is None or now - self._counted_at < _COUNT_PERIOD:
             return
         self._count_due, self._counted_at = False, now
-        size = -(-source.size[0] // _COUNT_BLOCK), -(-source.size[1] // _COUNT_BLOCK)
+        width, height = source.size
+        block = 1 << max(math.ceil(math.log2(width * height / _SAMPLE) / 2), 0)
+        size = -(-width // block), -(-height // block)
         framebuffer = self.ctx.framebuffer([self.ctx.texture(size, 4, dtype="f4")])
-        array = self.vertex_array((*source.defines, f"COUNT {_COUNT_BLOCK}"))
+        array = self.vertex_array((*source.defines, f"COUNT {block}"))
         source.bind(array.program, 0)
         with self.ctx.scope(framebuffer, moderngl.NOTHING), self.work("count", *source.size):
             array.render(moderngl.TRIANGLES, vertices=3)
         self.work.flush()
         self._counting = framebuffer, self.work.submitted
         self._count(now)
+
+    def _end_count(self) -> None:
+        if self._counting is not None:
+            self._counting[0].color_attachments[0].release()
+            self._counting[0].release()
+            self._counting = None
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
@@ -222,10 +226,7 @@ class ImageContent:
         self.host.close()
         if self.gpu is not None:
             self.gpu.close()
-        if self._counting is not None:
-            self._counting[0].color_attachments[0].release()
-            self._counting[0].release()
-            self._counting = None
+        self._end_count()
         for array in self._arrays.values():
             array.program.release()
             array.release()
@@ -237,9 +238,30 @@ def _place(tensor: Any) -> tuple[object, ...]:
     return id(tensor.memory), tensor.offset, tensor.shape, tensor.strides
 
 
-def _finish_copy(tensor: Any) -> None:
-    """Wait until the CUDA copy of a tensor of this device has ended: only then it can be told whether it was whole."""
-    import torch
+def _picture_of(value: Value) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:
+    """(tensor, dtype, layout) of a frame or a picture (H, W) or (H, W, C); a bridge says whether they make a picture.
+    Raises ViewerError for what has no image."""
+    if isinstance(value, np.ndarray):
+        return value, value.dtype.name, "HW" if value.ndim == 2 else "HWC"
+    if "image" not in getattr(value, "tensors", ()):
+        raise ViewerError(f"image: a {type(value).__name__} without an image cannot be shown")
+    tensor = value.tensors["image"]  # type: ignore[union-attr]
+    return tensor, tensor.dtype, str(value.meta["layout"])  # type: ignore[union-attr]
 
-    if torch.cuda.is_initialized():
-        torch.cuda.current_stream(tensor.torch().device).synchronize()
+
+def _look_at(colors: np.ndarray) -> tuple[Hint | None, tuple[float, float]]:
+    """Describe colours (M, 1 or 3): if most do not lie in [0, 1], and the range of those that are finite without
+    the outer hundredths; 0 counts for nothing. One channel is a depth unless its values are whole."""
+    finite = colors[np.isfinite(colors) & (colors != 0)]
+    low, high = np.percentile(finite, (1, 99)).tolist() if len(finite) else (0.0, 1.0)
+    single, infinite, over = colors.shape[1] == 1, np.isinf(colors).mean(), (finite > 1).sum() / max(len(finite), 1)
+    shown: tuple[float, float] | None = None
+    if -1.3 <= low < -0.1 and high <= 1.3 and (finite < 0).mean() > 0.1:
+        shown = -1.0, 1.0
+    elif -26 < low and 16 < high < 282 and over > 0.5 and not (single and (finite % 1).any()):
+        shown = 0.0, 255.0
+    elif not single or (over < 0.1 and not infinite):
+        return None, (low, high)
+    words = "{:.3g} to {:.3g}".format(*shown or (low, high))
+    apart = f", {infinite:.1%} infinite" if infinite else ""
+    return Hint(shown, f"floats from {words}{apart}", f"Show as {words}"), (low, high)

@@ -14,15 +14,14 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import BRIDGE_WORDS, PICTURE_KEYS, Info, Section, View, Wants, bridge_phrases
 from splatview_viewer.geometry.controls import FITTED, PanZoom, Place
-from splatview_viewer.kinds.image.content import ImageContent
-from splatview_viewer.kinds.image.values import INTEGERS
+from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
+from splatview_viewer.kinds.image.drawing import Words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
-    from splatview_viewer.kinds.image.overlay.words import Words
 
 UNIT = 0.0, 1.0
 """The range of floating point values that are colours as they are."""
@@ -67,8 +66,7 @@ class ImageView(View[ImageContent, ImageState]):
         self._hand = PanZoom()
         self._drawn = self._version
         """The version of the data that was drawn last, or for which drawing was asked."""
-        self._words: Words | None = None
-        """Text over it, once there is something to write."""
+        self._words = Words()
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
         self._look_at = math.inf
@@ -91,12 +89,11 @@ class ImageView(View[ImageContent, ImageState]):
         near = zoom >= 1 and not self.is_float
         words = (data.layout == "BGR", "BGR"), (near, "NEAR"), (self.is_float and s.range != UNIT, "RANGE")
         array = data.vertex_array((*source.defines, *(word for holds, word in words if holds)))
+        exposure, gamma = (s.exposure, s.gamma) if self.is_float else (0.0, 1.0)
         uniforms: dict[str, Any] = {
             "u_origin": (x, y), "u_zoom": zoom, "u_height": float(framebuffer.height),
             "u_background": s.background, "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
-            "u_checker": 8.0 * self.host.scale,
-            "u_gain": 2.0**s.exposure if self.is_float else 1.0,
-            "u_inv_gamma": 1.0 / s.gamma if self.is_float else 1.0,
+            "u_checker": 8.0 * self.host.scale, "u_gain": 2.0**exposure, "u_inv_gamma": 1.0 / gamma,
             "u_range": s.range or data.range,
         }
         for name, value in uniforms.items():
@@ -127,21 +124,14 @@ class ImageView(View[ImageContent, ImageState]):
     def write_layers(self, rect: Rect, scale: float, *, corner: bool = True) -> None:
         """Write what is said about the picture over it, inside an imgui frame. `corner`: also how old that is."""
         layers = self.data.layers
-        if not (layers or layers.camera):
-            return
-        if self._words is None:
-            from splatview_viewer.kinds.image.overlay.words import Words
-
-            self._words = Words()
-        self._words.write(layers, self.state, rect, self._placed(rect), scale, corner=corner)
+        if layers or layers.camera:
+            self._words.write(layers, self.state, rect, self._placed(rect), scale, corner=corner)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
         before = self._pixel()
-        if isinstance(event, PointerMove):
-            self._pointer = event.x, event.y
-        elif isinstance(event, PointerLeave):
-            self._pointer = None
+        if isinstance(event, (PointerMove, PointerLeave)):
+            self._pointer = (event.x, event.y) if isinstance(event, PointerMove) else None
         hand = self.pan_zoom
         hand.handle(event, rect)
         self.state = replace(self.state, place=hand.place)
@@ -153,7 +143,7 @@ class ImageView(View[ImageContent, ImageState]):
         again = now >= self._look_at
         if again:
             self._look_at = math.inf
-        if self._words is not None and now >= self._words.due:
+        if now >= self._words.due:
             self._words.due, again = math.inf, True
         if self._drawn != self._version:
             self._drawn, again = self._version, True
@@ -285,7 +275,7 @@ class ImageView(View[ImageContent, ImageState]):
         if self.data.layers:
             s = replace(s, overlay=ui.check("Overlay", s.overlay))
             if s.overlay:
-                as_told = any(layer.result is not None and layer.result.motion for layer in self.data.layers.all)
+                as_told = any(layer.result.motion for layer in self.data.layers.all)
                 labels, before = ui.check("Labels", s.labels), as_told if s.motion is None else s.motion
                 moves = ui.check("Motion", before)
                 s = replace(s, labels=labels, motion=s.motion if moves == before else moves,

@@ -126,8 +126,16 @@ class Curves:
 
     @cached_property
     def rate(self) -> Curve | None:
-        """Steps per second over the course of the training; None before that is known."""
-        return rate_of(self.clock, "steps/s")
+        """Steps per second over the course of the training, a row for each second or longer; None before that."""
+        step, time = self.clock["step"], self.clock["time"]
+        marks = np.flatnonzero(np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0))
+        gone, took = np.diff(step[marks]), np.diff(time[marks])
+        good = (gone >= 0) & (took > 0)
+        if not good.any():
+            return None
+        value, at = gone[good] / took[good], marks[1:][good]
+        one = np.ones(len(at))
+        return Curve("steps/s", np.stack([step[at], time[at], value, value, value, one, 0 * one], axis=1))
 
     @cached_property
     def groups(self) -> dict[str, list[Curve]]:
@@ -136,22 +144,6 @@ class Curves:
         for curve in self.all:
             out.setdefault(curve.name.partition("/")[0], []).append(curve)
         return {(curves[0].name if len(curves) == 1 else title): curves for title, curves in out.items()}
-
-
-def rate_of(clock: Curve, name: str) -> Curve | None:
-    """Return a curve of steps per second, a row for each _RATE_SPAN seconds or longer."""
-    step, time = clock["step"], clock["time"]
-    marks = np.flatnonzero(np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0))
-    if len(marks) < 2:
-        return None
-    gone, took = np.diff(step[marks]), np.diff(time[marks])
-    good = (gone >= 0) & (took > 0)
-    if not good.any():
-        return None
-    value = gone[good] / took[good]
-    at = marks[1:][good]
-    one = np.ones(len(at))
-    return Curve(name, np.stack([step[at], time[at], value, value, value, one, 0 * one], axis=1))
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:

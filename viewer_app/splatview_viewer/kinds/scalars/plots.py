@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.scalars.columns import Axis, Columns, columns, limits
-from splatview_viewer.kinds.scalars.smooth import smoothed
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.format import log_ticks, value_text
 from splatview_viewer.ui.widgets import faint
@@ -69,12 +67,12 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
           window: tuple[float, float], pointer: float | None) -> None:
     """`pointer`: where it was on the horizontal axis in the last picture, whichever plot it was in."""
     s = view.state
-    axis = Axis(*window, max(int(size[0]), 8), s.log_across and s.across != "clock")
-    drawn = [(curve, _columns(curve, axis, view.weight(curve), view.origin)) for curve in curves]
+    axis = Axis(*window, max(int(size[0]), 8))
+    drawn = [(curve, columns(curve, axis, view.weight(curve), view.origin)) for curve in curves]
     span = s.heights.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up, s.outliers)
     unit, short = view.unit
     fmt = "" if s.across != "time" else f"%g {short[:3].rstrip('su')}" if unit > 1 else "%g s"
-    x = plots.Axis(window, "time" if s.across == "clock" else "log" if axis.log else "linear", format=fmt)
+    x = plots.Axis(window, "time" if s.across == "clock" else "linear", format=fmt)
     y = plots.Axis(span, "log", log_ticks(*span)) if s.log_up else plots.Axis(span)
     with plots.plot(name, size, x, y, legend="list" if len(curves) > 1 else None) as plot:
         if plot is None:
@@ -101,11 +99,6 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
         view.state = replace(view.state, heights={**view.state.heights, name: plot.y})
 
 
-@lru_cache(80)  # a stream has at most 64 curves
-def _columns(curve: Curve, axis: Axis, weight: float, origin: Origin) -> Sequence[Columns]:
-    return columns(curve, curve.across(origin), smoothed(curve, weight), axis)
-
-
 def _curve(plot: plots.Plot, label: str, parts: Sequence[Columns], color: ImVec4, raw: bool, log: bool) -> None:
     """The values, faint where they are smoothed (`raw`), and over them the smoothed curve."""
     floor = max(plot.y[0], 1e-300)
@@ -115,11 +108,9 @@ def _curve(plot: plots.Plot, label: str, parts: Sequence[Columns], color: ImVec4
         value, smooth = part.value, part.smooth
         if log:  # a logarithmic axis has no place for what is not over 0
             value, smooth = (np.where(v > 0, v, np.nan) for v in (value, smooth))
-        if (band := part.band) is not None:
-            x, low, high = band
-            if log:
-                low, high = np.maximum(low, floor), np.maximum(high, floor)
-            plot.shade(label, x, low, high, faint(color, 0.20))
+        if (part.high > part.low).any():
+            low, high = (np.maximum(v, floor) if log else v for v in (part.low, part.high))
+            plot.shade(label, part.x, low, high, faint(color, 0.20))
         plot.line(label, part.x, value, faint(color, 0.38) if raw else color, 1.0 if raw else 1.6)
         if raw:
             plot.line(label, part.x, smooth, color, 1.8)
@@ -150,7 +141,7 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
     """Draw a curve over time across the panel; True when it was clicked. `key`: of the entry that shows more, or ""."""
     times = curve["time"]
     axis = Axis(float(times[0]), max(float(times[-1]), float(times[0]) + 1e-3), 256)
-    parts = _columns(curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time")
+    parts = columns(curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time")
     with plots.strip(f"{title} {key}", title, value_text(curve.last), (axis.begin, axis.end),
                      limits(parts, axis, False, False), tip="Click to see more" if key else "") as (plot, clicked):
         if plot is not None:
@@ -168,3 +159,139 @@ def _row_at(curve: Curve, x: np.ndarray, at: float) -> int | None:
             near = right - 1 if right and at - part[right - 1] < part[right] - at else right
             return run.start + near
     return None
+
+
+# -- smoothing ---------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(80)  # a stream has at most 64 curves
+def smoothed(curve: Curve, weight: float) -> np.ndarray:
+    """Return (N,) float64, not to be written: each row's average with all before it.
+
+    A sample weighs `weight` times as much as the next, 0 (no smoothing) up to less than 1; divided by the sum of the
+    weights (debiased), it begins at the first value. Rows of several samples count as that many. What is not finite is
+    left out: NaN before the first that is.
+    """
+    values = curve["value"]
+    if weight <= 0:
+        return values
+    good = curve.finite
+    decay = np.where(good, np.power(weight, curve["count"]), 1.0)
+    fresh = 1.0 - decay
+    sums = scan(decay, np.where(good, values, 0.0) * fresh)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(good.cumsum() > 0, sums / scan(decay, fresh), np.nan)
+
+
+def scan(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """y[i] = a[i] * y[i - 1] + b[i] with y[-1] = 0, for (N,) float64: blocks side by side, then what each hands on."""
+    n = len(a)
+    side = max(int(np.sqrt(n)), 1)
+    blocks = -(-n // side)
+    padded_a, padded_b = np.ones(blocks * side), np.zeros(blocks * side)
+    padded_a[:n], padded_b[:n] = a, b
+    y, product = padded_b.reshape(blocks, side).T.copy(), padded_a.reshape(blocks, side).T.copy()
+    for i in range(1, side):  # within all blocks at once
+        y[i] += product[i] * y[i - 1]
+        product[i] *= product[i - 1]
+    carried = 0.0
+    carry = np.empty(blocks)
+    last_y, last_product = y[-1].tolist(), product[-1].tolist()
+    for j in range(blocks):
+        carry[j] = carried
+        carried = last_y[j] + last_product[j] * carried
+    return (y + product * carry).T.ravel()[:n]
+
+
+# -- columns of pixels -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Drawn points of a part of a curve: at most some three points for each column of pixels. (M,) float64 each."""
+
+    x: np.ndarray
+    value: np.ndarray
+    """The mean."""
+    smooth: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    broken: np.ndarray
+    """(B,): where something was not finite."""
+
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The horizontal axis of a plot."""
+
+    begin: float
+    end: float
+    width: int
+    """Pixels."""
+
+
+@lru_cache(80)  # a stream has at most 64 curves
+def columns(curve: Curve, axis: Axis, weight: float, origin: Origin) -> Sequence[Columns]:
+    """Columns of a curve in a plot: a `Columns` for each part that is seen within which its rows go to the right.
+
+    weight: as for `smoothed`. origin: as for `Curve.across`.
+    """
+    x, smooth, out = curve.across(origin), smoothed(curve, weight), []
+    for run in [slice(0, len(x))] if (np.diff(x) >= 0).all() else curve.runs:
+        low = max(int(np.searchsorted(x[run], axis.begin)) - 1, 0)  # the lines go on over the edges
+        high = min(int(np.searchsorted(x[run], axis.end, "right")) + 1, run.stop - run.start)
+        if low < high:
+            out.append(_columns_of(curve, slice(run.start + low, run.start + high), x, smooth, axis))
+    return out
+
+
+def _columns_of(curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, axis: Axis) -> Columns:
+    xs, rows, good, width = x[part], curve.rows[part], curve.finite[part], max(axis.width, 1)
+    broken = xs[rows[:, 6] > 0]
+    if len(xs) <= 2 * width:
+        return Columns(xs[good], rows[good, 2], smooth[part][good], rows[good, 3], rows[good, 4], broken)
+    edges = np.linspace(axis.begin, axis.end, width + 1)
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(xs, edges), [len(xs)]]))
+    starts = cuts[:-1]
+    n = np.add.reduceat(good.astype(np.float64), starts)
+    there = n > 0
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(np.where(good, values, 0.0), starts)[there] / n[there]
+
+    ends = np.append(starts[1:], len(xs)) - 1
+    middle = 0.5 * (xs[starts] + xs[ends])[there]
+    low, high = np.fmin.reduceat(rows[:, 3], starts)[there], np.fmax.reduceat(rows[:, 4], starts)[there]
+    if len(broken) > width:
+        broken = broken[np.unique(np.searchsorted(broken, edges).clip(0, len(broken) - 1))]
+    return Columns(middle, mean(rows[:, 2]), mean(smooth[part]), low, high, broken)
+
+
+def limits(parts: Sequence[Columns], axis: Axis, log: bool, outliers: bool) -> tuple[float, float]:
+    """The vertical limits of a plot that shows these: of all that is seen; unless `outliers` are to be seen, of the
+    smoothed curves and of most of what is behind them. log: the vertical axis is logarithmic, only for values over 0.
+    """
+    found = []
+    for part in parts:
+        seen = (part.x >= axis.begin) & (part.x <= axis.end)
+        if not seen.any():
+            continue
+        pieces = [part.smooth[seen], part.value[seen][-1:]]
+        if outliers:
+            pieces += [part.low[seen], part.high[seen]]
+        else:
+            raw = part.value[seen]
+            raw = raw[raw > 0] if log else raw
+            pieces += [np.percentile(raw, (2, 98))] if len(raw) else []
+        values = np.concatenate(pieces)
+        found.append(values[np.isfinite(values) & ((values > 0) | (not log))])
+    values = np.concatenate(found) if found else np.empty(0)
+    if not len(values):
+        return (0.1, 10.0) if log else (0.0, 1.0)
+    low, high = float(values.min()), float(values.max())
+    if log:
+        room = max((math.log(high) - math.log(low)) * 0.06, 0.05)
+        return low * math.exp(-room), high * math.exp(room)
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    return low - room, high + room

@@ -54,8 +54,6 @@ class ScalarsState:
     """Unit of the horizontal axis: steps, time since the beginning, or the time of day."""
     smoothing: float = 0.6
     """Weight of the earlier values in a smoothed one, 0 to less than 1."""
-    log_across: bool = False
-    """The horizontal axis is logarithmic."""
     log_up: bool = False
     """The vertical axes are logarithmic."""
     outliers: bool = False
@@ -118,9 +116,6 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             return self.state.window
         xs = [curve.across(self.origin) for curves in self.data.plots.values() for curve in curves]
         low, high = min(float(x.min()) for x in xs), max(float(x.max()) for x in xs)
-        if self.state.log_across and self.state.across != "clock":
-            low = min((float(x[x > 0].min()) for x in xs if x.max() > 0), default=0.1)
-            return low, max(high, low * 1.01)
         room = 0.01 * (high - low)
         return (low - room, high + room) if high > low else (low - 0.5, low + 0.5)
 
@@ -147,13 +142,10 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
                                                      "clock": "By the clock"}),
             smoothing=ui.slider("Smoothing", s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6),
             log_up=ui.choice("Vertical", s.log_up, {False: "Linear", True: "Logarithmic"}))
-        if s.across != "clock":
-            across = ui.choice("Horizontal", s.log_across, {False: "Linear", True: "Logarithmic"})
-            s = replace(s, log_across=across)
         s = replace(s, outliers=ui.check("Outliers", s.outliers))
         imgui.set_item_tooltip("Whether plots are as high as the values that stand out most")
         s = replace(s, columns=ui.choice("Columns", s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"}))
-        if (s.across, s.log_across) != (before.across, before.log_across):
+        if s.across != before.across:
             s = replace(s, window=None)
         if (s.log_up, s.outliers) != (before.log_up, before.outliers):
             s = replace(s, heights={})

@@ -1,0 +1,299 @@
+"""What is drawn over an image: the shapes of an overlay, by a few calls on the GPU however many, and its text.
+
+Widths are pixels of the screen, whatever the zoom. Lines have a dark rim, so that they are seen on any picture: first
+all rims are drawn, then all lines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import moderngl
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.kinds.image.overlay import NO_SCORE, is_light
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import card, faint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from splatview_viewer.core.screen import Rect
+    from splatview_viewer.kinds.image.layers import Layer, Layers
+    from splatview_viewer.kinds.image.overlay import Mask, Result
+    from splatview_viewer.kinds.image.view import ImageState
+
+_STROKE = np.dtype([("a", "f4", 2), ("b", "f4", 2), ("color", "u1", 4), ("floor", "f4"), ("thick", "f4")])
+_FORMAT = "2f 2f 4f1 1f 1f /i"
+_MASK = np.dtype([("place", "f4", 4), ("part", "f4", 4), ("color", "u1", 4), ("floor", "f4")])
+_LINE, _DOT = 1.0, 3.0
+"""Thickness in units of a box's lines: lines and bones, points."""
+_BLEND = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA, moderngl.ONE, moderngl.ONE_MINUS_SRC_ALPHA
+"""The last two: what is opaque stays so."""
+_ATLAS = 4096
+"""Texels along the longest side of all masks together."""
+
+
+def make_programs(ctx: moderngl.Context) -> dict[str, moderngl.Program]:
+    """Compile the shaders BOX, SEGMENT and MASK, which all overlays of a context share."""
+    source = files("splatview_viewer.kinds.image").joinpath("overlay.glsl").read_text()
+    head = "#version 330\n#define"
+    return {name: ctx.program(vertex_shader=f"{head} {name}\n#define VERTEX\n{source}",
+                              fragment_shader=f"{head} {name}\n{source}") for name in ("BOX", "SEGMENT", "MASK")}
+
+
+class Style(NamedTuple):
+    """Parameters of one drawing of shapes."""
+
+    scale: float
+    """Pixels per point."""
+    opacity: float
+    threshold: float
+    shift: np.ndarray
+    """(N, 2) float32: how far the boxes have moved, in the result's pixels."""
+
+
+class Shapes:
+    """Drawable shapes of one result."""
+
+    def __init__(self, ctx: moderngl.Context, programs: Mapping[str, moderngl.Program], result: Result) -> None:
+        self._ctx = ctx
+        self._programs = programs
+        self._result = result
+        self._owned: list[Any] = []
+        self._batches: list[_Batch] = []
+        self._atlas: moderngl.Texture | None = None
+        if result.masks:
+            self._add("MASK", 6, *self._masks(result.masks), "4f 4f 4f1 1f /i")
+        numbers = np.flatnonzero(result.drawn)
+        boxes = result.boxes[numbers]
+        strokes = _strokes(boxes[:, :2], boxes[:, 2:], result.colors[numbers], result.floors[numbers], _LINE)
+        self._add("BOX", 24, strokes, numbers, _FORMAT)
+        self._add("SEGMENT", 6, *_segments(result), _FORMAT)
+
+    def _add(self, name: str, vertices: int, instances: np.ndarray, owners: np.ndarray, form: str) -> None:
+        """`vertices`: of one instance. `owners`: (N,) the box that each instance moves with, -1: none."""
+        if not len(instances):
+            return
+        program, buffer = self._programs[name], self._ctx.buffer(instances.tobytes())
+        shift = self._ctx.buffer(bytes(8 * len(instances)))
+        names = [f"in_{name}" for name in instances.dtype.names or ()]
+        array = self._ctx.vertex_array(program, [(buffer, form, *names), (shift, "2f /i", "in_shift")])
+        self._owned += [array, buffer, shift]
+        self._batches.append(_Batch(program, array, vertices, owners, shift, np.zeros((len(owners), 2), np.float32)))
+
+    def draw(self, rect: Rect, place: tuple[float, float, float, float], style: Style) -> None:
+        """Draw into the framebuffer in use, whose viewport is `rect`.
+
+        place: x, y of the picture's upper left corner in `rect`, and pixels of the screen for one of the result's
+        picture along x and y.
+        """
+        ctx, half = self._ctx, max(style.scale, 0.5)
+        ctx.enable_only(moderngl.BLEND)
+        ctx.blend_func = _BLEND  # type: ignore[assignment]  (moderngl's stubs know two of the four)
+        if self._atlas is not None:
+            self._atlas.use(0)
+        values = {"u_place": place, "u_size": (rect.width, rect.height), "u_threshold": style.threshold,
+                  "u_opacity": style.opacity, "u_half": half, "u_rim": 1.1 * half, "u_picture": self._result.size,
+                  "u_atlas": 0}
+        for batch in self._batches:
+            batch.move(style.shift)
+            for core in (0.0, 1.0) if batch.program is self._programs["SEGMENT"] else (1.0,):
+                for name, value in {**values, "u_core": core}.items():
+                    if name in batch.program:
+                        batch.program[name] = value
+                batch.array.render(moderngl.TRIANGLES, vertices=batch.vertices, instances=len(batch.owners))
+        ctx.disable(moderngl.BLEND)
+
+    def _masks(self, masks: list[Mask]) -> tuple[np.ndarray, np.ndarray]:
+        """Put all masks beside each other into one texture, with an empty texel around each."""
+        limit = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS)
+        corners, size = _packed([m.inside.shape for m in masks], limit)
+        atlas = np.zeros(size[::-1], np.uint8)
+        kept = [(mask, corner) for mask, corner in zip(masks, corners, strict=True) if corner is not None]
+        instances, owners = np.zeros(len(kept), _MASK), np.array([mask.box for mask, _ in kept], np.int64)
+        for i, (mask, (x, y)) in enumerate(kept):
+            h, w = mask.inside.shape
+            np.multiply(mask.inside, 255, out=atlas[y: y + h, x: x + w], casting="unsafe")
+            instances["place"][i], instances["part"][i] = mask.place, (x, y, x + w, y + h)
+        instances["color"], instances["floor"] = self._result.colors[owners], self._result.floors[owners]
+        self._atlas = self._ctx.texture(size, 1, atlas.tobytes(), alignment=1)
+        self._atlas.filter = moderngl.LINEAR, moderngl.LINEAR
+        self._owned.append(self._atlas)
+        return instances, owners
+
+    def release(self) -> None:
+        """Idempotent."""
+        for owned in self._owned:
+            owned.release()
+        self._owned.clear()
+        self._batches.clear()
+        self._atlas = None
+
+
+@dataclass
+class _Batch:
+    """Instances of one kind; arguments as of `Shapes._add`."""
+
+    program: moderngl.Program
+    array: moderngl.VertexArray
+    vertices: int
+    owners: np.ndarray
+    buffer: moderngl.Buffer
+    """How far each instance has moved, as `moved`."""
+    moved: np.ndarray
+
+    def move(self, shift: np.ndarray) -> None:
+        moved = np.concatenate([shift, np.zeros((1, 2), np.float32)])[self.owners]  # -1 is the last, which rests
+        if not np.array_equal(moved, self.moved):
+            self.buffer.write(moved.tobytes())
+            self.moved = moved
+
+
+def _strokes(a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray, thick: float) -> np.ndarray:
+    out = np.zeros(len(a), _STROKE)
+    out["a"], out["b"], out["color"], out["floor"], out["thick"] = a, b, color, floor, thick
+    return out
+
+
+def _segments(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Return lines, then bones, then points over them, and their owners."""
+    lines, points, skeleton, colors = result.lines, result.points, result.skeleton, result.point_colors
+    floors = result.floors if result.owned_points else np.full(len(points), NO_SCORE, np.float32)
+    seen, at = points[..., 2] > 0, points[..., :2]
+    group, which = np.nonzero(seen)
+    person, bone = np.nonzero(seen[:, skeleton[:, 0]] & seen[:, skeleton[:, 1]])
+    dots, begin, end = at[group, which], at[person, skeleton[bone, 0]], at[person, skeleton[bone, 1]]
+    strokes = np.concatenate([
+        _strokes(lines[:, :2], lines[:, 2:], result.line_colors, np.full(len(lines), NO_SCORE), _LINE),
+        _strokes(begin, end, colors[person], floors[person], _LINE),
+        _strokes(dots, dots, colors[group], floors[group], _DOT)])
+    owners = np.concatenate([np.full(len(lines), -1), person, group])
+    return strokes, owners if result.owned_points else np.full(len(owners), -1)
+
+
+def _packed(shapes: list[tuple[int, ...]], limit: int) -> tuple[list[tuple[int, int] | None], tuple[int, int]]:
+    """Pack rectangles of these heights and widths into one texture, row by row; None for those without room."""
+    width = min(max([64, int(1.1 * sum(h * w for h, w in shapes) ** 0.5), *(w + 2 for _, w in shapes)]), limit)
+    corners: list[tuple[int, int] | None] = [None] * len(shapes)
+    x = y = row = 0
+    for i in sorted(range(len(shapes)), key=lambda i: -shapes[i][0]):
+        h, w = shapes[i][0] + 2, shapes[i][1] + 2
+        if x + w > width:
+            x, y, row = 0, y + row, 0
+        if w > width or y + h > limit:
+            continue
+        corners[i] = x + 1, y + 1
+        x, row = x + w, max(row, h)
+    return corners, (width, max(y + row, 1))
+
+
+# -- text ------------------------------------------------------------------------------------------------------------
+
+_SIZE = 13.0
+"""Size of the letters, points."""
+_MOST = 400
+"""Labels in one picture: those of the highest scores."""
+_SAID_FOR = 0.5
+"""Seconds for which the lines in the corner stay as they are while pictures come."""
+_DARK = ImVec4(0.05, 0.06, 0.07, 1.0)
+_LIGHT = ImVec4(0.97, 0.98, 0.99, 1.0)
+
+
+class Words:
+    """Text state of one view: what was shown lately."""
+
+    def __init__(self) -> None:
+        self.due = math.inf
+        """When the lines in the corner are to be written anew though nothing else changes."""
+        self._lines: list[str] = []
+        self._said_at = -math.inf
+        self._key: object = None
+
+    def write(self, layers: Layers, settings: ImageState, rect: Rect, placed: tuple[float, float, float],
+              scale: float, *, corner: bool = True) -> None:
+        """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
+        fast things go and how old they are."""
+        draw = imgui.get_background_draw_list()
+        draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+        with theme.font_size(_SIZE):
+            for layer, opacity, shift in layers.shown(settings):
+                result, per = layer.result, np.array(layers.per(layer.result, placed[2]))
+                if settings.labels:
+                    screen = (result.boxes + np.tile(shift, 2)) * np.tile(per, 2) + np.tile(placed[:2], 2)
+                    _labels(result, screen, rect, opacity, settings.threshold)
+                for x, y, text in result.notes:
+                    sx, sy = placed[0] + x * per[0], placed[1] + y * per[1]
+                    if rect.x - 2000 < sx < rect.x + rect.width and rect.y - 500 < sy < rect.y + rect.height:
+                        card(draw, (sx, sy), [(text, faint(theme.TEXT, opacity))],
+                             ground=faint(theme.BAR, 0.82 * opacity), pad=0.3)
+            if corner:
+                self._corner(layers, settings, rect, scale)
+        draw.pop_clip_rect()
+
+    def _corner(self, layers: Layers, settings: ImageState, rect: Rect, scale: float) -> None:
+        """Write rates and ages in the lower left corner, calmly."""
+        now, key = layers.now, (layers.version, layers.time_ns, layers.changes, settings.overlay)
+        if key != self._key and now < self._said_at + _SAID_FOR:
+            self.due = self._said_at + _SAID_FOR
+        else:
+            self.due = math.inf
+            if key != self._key:
+                self._said_at, self._key = now, key
+                self._lines = [layers.camera] if layers.camera else []
+                for layer in layers.all if settings.overlay else ():
+                    if not (layer.ended and layers.opacity(layer) == 0) and (line := _about(layers, layer)):
+                        self._lines.append(line)
+        y = rect.y + rect.height - 10 * scale
+        for line in reversed(self._lines):
+            y = card(imgui.get_background_draw_list(), (rect.x + 10 * scale, y), [(line, theme.TEXT)], (0, 1),
+                     ground=faint(theme.BAR, 0.72), pad=0.35).y - 3 * scale
+
+
+def _about(layers: Layers, layer: Layer) -> str:
+    """Describe a layer: its publisher, rate, work and age."""
+    result = layer.result
+    if result.empty and not result.by:
+        return ""
+    words = [result.by or "overlay"]
+    rate = result.rate_hz or layer.rate_hz
+    if layer.ended:
+        words.append("ended")
+    elif rate >= 0.05:
+        words.append(f"{rate:.1f}/s")
+    if result.work_ms > 0:
+        words.append(f"{result.work_ms:.0f} ms" if result.work_ms >= 9.95 else f"{result.work_ms:.1f} ms")
+    age, times = layers.age(layer), ""
+    if (seconds := age.seconds) is not None:
+        times = f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.{int(seconds < 100)}f} s"
+    if age.frames == 0:
+        words.append("result of this frame")
+    elif age.frames is not None:
+        frames = f"{age.frames:,} frame{'s' if age.frames != 1 else ''}"
+        words.append(f"result {frames} old" + (f" ({times})" if times else ""))
+    elif times:
+        words.append(f"result {times} old")
+    return " \u00b7 ".join(words)
+
+
+def _labels(result: Result, screen: np.ndarray, rect: Rect, opacity: float, threshold: float) -> None:
+    """Write above each box, or inside where there is no room above; the highest scores last, over the others.
+
+    screen: (N, 4) the boxes in pixels of the screen.
+    """
+    floors = result.floors
+    seen = (result.drawn & (floors >= threshold) & (screen[:, 0] < rect.x + rect.width)
+            & (screen[:, 1] < rect.y + rect.height) & (screen[:, 2] > rect.x) & (screen[:, 3] > rect.y))
+    numbers = seen.nonzero()[0]
+    numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
+    draw, edge = imgui.get_background_draw_list(), theme.scale()
+    for n, (x0, y0, _, _) in zip(numbers.tolist(), screen[numbers].tolist(), strict=True):
+        if text := result.words(n):
+            r, g, b, _ = (float(c) / 255 for c in result.colors[n])
+            ink = faint(_DARK if is_light(result.colors[n]) else _LIGHT, opacity)
+            card(draw, (x0 - edge, y0 - edge), [(text, ink)], (0, 1), within=rect, pad=0.3,
+                 ground=ImVec4(r, g, b, 0.92 * opacity))

@@ -1,0 +1,297 @@
+"""Overlays of one image stream: a layer for each overlay stream, shared by all views of the image."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from splatview_viewer.kinds.image.drawing import Shapes, Style, make_programs
+from splatview_viewer.kinds.image.overlay import read_result
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    import moderngl
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.core.screen import Rect
+    from splatview_viewer.kinds.image.overlay import Result
+    from splatview_viewer.kinds.image.view import ImageState
+
+CAMERA_META = ("camera_hz", "dropped", "trouble")
+"""Metadata keys of an image that describe its camera."""
+_REMEMBERED = 600
+"""Frames of the image whose times are known."""
+_FRESH = 1.0
+"""Seconds until a result begins to fade; or ten times what lies between two results, if that is longer."""
+_FADE = 0.6
+"""Seconds of that time in which it fades."""
+
+
+class Age(NamedTuple):
+    """Age of a result relative to the shown picture; None: not known."""
+
+    frames: int | None
+    seconds: float | None
+
+
+class Layer:
+    """Layer of one overlay stream."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.shapes: Shapes | None = None
+        self.motion = Motion()
+        self.rate_hz = 0.0
+        """Rate of the stream's versions, as the viewer sees them."""
+        self.ended = False
+        """True if its run publishes no more."""
+        self.time_ns = 0
+        """Version of the picture that the result was computed on; 0: not known."""
+
+    def release(self) -> None:
+        if self.shapes is not None:
+            self.shapes.release()
+            self.shapes = None
+
+
+class Layers:
+    """All layers over one image. Belongs to the thread that holds the OpenGL context."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self._programs: dict[str, moderngl.Program] = {}
+        self._layers: dict[Hashable, Layer] = {}
+        self._times: dict[int, int] = {}
+        """When the last frames of the image were published, ns, by version."""
+        self.now = 0.0
+        """Time of the last turn, by the viewer's clock."""
+        self.size = (1, 1)
+        """Width and height of the image, as it was published."""
+        self.version = 0
+        """Version of the shown image."""
+        self.time_ns = 0
+        self.camera = ""
+        """Text of the image's own stream about a camera, for users."""
+        self.changes = 0
+        """Count of visible changes."""
+
+    def __bool__(self) -> bool:
+        return bool(self._layers)
+
+    @property
+    def all(self) -> list[Layer]:
+        return list(self._layers.values())
+
+    def under(self, frame: Frame | None, size: tuple[int, int]) -> None:
+        """The image is this frame now, so large; None: a file."""
+        self.size, before, self.camera = size, self.version, ""
+        if frame is None:
+            self.version = self.time_ns = 0
+            return
+        self.version, self.time_ns = frame.version, frame.time_ns
+        hz, dropped = frame.meta.get("camera_hz"), frame.meta.get("dropped", 0)
+        if isinstance(hz, (int, float)) and type(dropped) is int and 0 <= hz < 1e6:
+            self.camera = f"camera {hz:.1f}/s \u00b7 {dropped:,} dropped"
+        if frame.version < before:  # of another run: versions begin again
+            self._times.clear()
+        self._times[frame.version] = frame.time_ns
+        if len(self._times) > _REMEMBERED:
+            del self._times[next(iter(self._times))]
+
+    def take(self, key: Hashable, frame: Frame) -> bool:
+        """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
+        for what is none. `key` names the stream."""
+        result = read_result(frame, self.size)
+        if result is None:
+            return False
+        known = self._layers.get(key)
+        layer = self._layers[key] = known or Layer(result)
+        before, then = known and known.result, layer.time_ns
+        layer.release()
+        layer.result, layer.time_ns = result, result.time_ns or self._times.get(result.version, 0)
+        layer.motion.take(before, result, (then * 1e-9, layer.time_ns * 1e-9), (self.time_ns * 1e-9, self.now))
+        self.changes += 1
+        return True
+
+    def drop(self, key: Hashable) -> None:
+        """An overlay stream is gone. Idempotent."""
+        layer = self._layers.pop(key, None)
+        if layer is not None:
+            layer.release()
+            self.changes += 1
+
+    def get(self, key: Hashable) -> Layer | None:
+        return self._layers.get(key)
+
+    def age(self, layer: Layer) -> Age:
+        """Age of a layer's result; 0 for one newer than the picture."""
+        version = layer.result.version
+        seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9 if layer.time_ns and self.time_ns else None
+        frames = max(self.version - version, 0) if self.version and version else None
+        if frames == 0 and seconds is not None and seconds > 1:  # counted by another run
+            frames = None
+        return Age(frames, seconds)
+
+    def opacity(self, layer: Layer) -> float:
+        """1 for a result that is new enough, and less the older it is, down to 0."""
+        seconds = self.age(layer).seconds
+        if seconds is None:
+            return 1.0
+        rate = layer.result.rate_hz or layer.rate_hz
+        fresh = max(_FRESH, 10 / rate) if rate > 0 else 10 * _FRESH
+        return min(max(1 - (seconds - fresh) / (_FADE * fresh), 0.0), 1.0)
+
+    def shown(self, settings: ImageState) -> Iterator[tuple[Layer, float, np.ndarray]]:
+        """Iterate over the layers that are seen: each with its opacity, and (N, 2) float32 how far its boxes have
+        moved, in the result's pixels."""
+        for layer in self.all if settings.overlay else ():
+            result = layer.result
+            if opacity := self.opacity(layer):
+                moves = result.motion if settings.motion is None else settings.motion
+                yield (layer, opacity, layer.motion.shift(result, self.time_ns * 1e-9, self.now) if moves
+                       else np.zeros((len(result.boxes), 2), np.float32))
+
+    def settling(self, settings: ImageState) -> bool:
+        """True if something moves though neither the picture nor a result is new."""
+        return any(layer.motion.settling(self.now) and shift.any() for layer, _, shift in self.shown(settings))
+
+    def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageState, scale: float) -> None:
+        """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
+        left corner on the screen, and its magnification."""
+        x, y, zoom = placed
+        for layer, opacity, shift in self.shown(settings):
+            if layer.result.empty:
+                continue
+            self._programs = self._programs or make_programs(self._ctx)
+            if layer.shapes is None:
+                layer.shapes = Shapes(self._ctx, self._programs, layer.result)
+            per_x, per_y = self.per(layer.result, zoom)
+            layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y),
+                              Style(scale, opacity, settings.threshold, shift))
+
+    def at(self, x: float, y: float, settings: ImageState) -> str:
+        """Text of the smallest box around a point of the image, in its pixels."""
+        found, smallest = "", float("inf")
+        for layer, _, shift in self.shown(settings):
+            result = layer.result
+            px, py = x * result.size[0] / self.size[0], y * result.size[1] / self.size[1]
+            boxes = result.boxes + np.tile(shift, 2)
+            inside = (result.drawn & (result.floors >= settings.threshold) & (boxes[:, 0] <= px) & (px <= boxes[:, 2])
+                      & (boxes[:, 1] <= py) & (py <= boxes[:, 3])).nonzero()[0]
+            areas = _area(boxes[inside])
+            if len(inside) and areas.min() < smallest:
+                smallest, found = float(areas.min()), result.words(int(inside[areas.argmin()]))
+        return found
+
+    def per(self, result: Result, zoom: float) -> tuple[float, float]:
+        """Pixels of the screen for one of a result's picture, along x and y. `zoom`: for one of the image's."""
+        return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[1]
+
+    def clear(self) -> None:
+        """Nothing lies over the image any more. Idempotent."""
+        for key in list(self._layers):
+            self.drop(key)
+
+    def release(self) -> None:
+        """Give back everything. Idempotent."""
+        self.clear()
+        for program in self._programs.values():
+            program.release()
+        self._programs = {}
+
+
+# -- motion ------------------------------------------------------------------------------------------------------------
+
+_MOST_FOLLOWED = 1000
+"""Boxes of one result beyond which none is followed."""
+_ALIKE = 0.15
+"""Overlap (intersection over union) from which two boxes may be the same thing."""
+_LONGEST = 1.0
+"""Seconds for which a box goes on without a new result; and no longer than `_AHEAD` times what lay between the last
+two results."""
+_AHEAD = 2.0
+_LAG = 0.08
+"""Seconds in which two thirds of the way to where a new result wants a box are gone, so that it does not jump."""
+_SETTLED = 6 * _LAG
+
+
+def matched(before: Result, now: Result) -> np.ndarray:
+    """(N,) for each box of `now` the number of the box of `before` that is the same thing, -1: none. The pairs that
+    overlap most go first; boxes of two classes are never the same."""
+    out = np.full(len(now.boxes), -1)
+    if not 0 < len(before.boxes) <= _MOST_FOLLOWED or not 0 < len(now.boxes) <= _MOST_FOLLOWED:
+        return out
+    a, b = before.boxes * _ratio(before, now), now.boxes
+    low, high = np.maximum(a[None, :, :2], b[:, None, :2]), np.minimum(a[None, :, 2:], b[:, None, 2:])
+    common = (high - low).clip(0).prod(-1)
+    union = _area(a)[None] + _area(b)[:, None] - common
+    share = common / np.maximum(union, 1e-9)
+    share[(now.classes[:, None] != before.classes[None]) | ~before.drawn[None] | ~now.drawn[:, None]] = 0
+    rows, columns = np.nonzero(share >= _ALIKE)
+    taken: set[int] = set()
+    for i in np.argsort(-share[rows, columns], kind="stable").tolist():
+        row, column = int(rows[i]), int(columns[i])
+        if out[row] < 0 and column not in taken:
+            out[row] = column
+            taken.add(column)
+    return out
+
+
+class Motion:
+    """Motion of the newest result's boxes: they go on as they went between the last two results."""
+
+    def __init__(self) -> None:
+        self._velocity = np.zeros((0, 2), np.float32)
+        """(N, 2) pixels per second."""
+        self._time = self._bound = 0.0
+        self._lag = np.zeros((0, 2), np.float32)
+        """(N, 2) pixels from where the boxes belong to where they were seen when the result came."""
+        self._came = 0.0
+
+    def take(self, before: Result | None, now: Result, times: tuple[float, float], clock: tuple[float, float]) -> None:
+        """A new result. `times`: of the pictures that the two were computed on, seconds since the epoch, 0: not known;
+        `clock`: of the picture that is shown, and the viewer's own."""
+        (then, time), (shown, came) = times, clock
+        between = time - then
+        seen = np.empty((0, 2)) if before is None else self.shift(before, shown, came)
+        velocity, lag = np.zeros((2, len(now.boxes), 2), np.float32)
+        self._velocity, self._lag, self._came = velocity, lag, came
+        self._time, self._bound = time, min(_AHEAD * max(between, 0.0), _LONGEST) if then else 0.0
+        if before is None or not then or between <= 1e-3:
+            return
+        partner, ratio = matched(before, now), _ratio(before, now)
+        known = np.flatnonzero(partner >= 0)
+        partner = partner[known]
+        was, place = _middle(before.boxes)[partner] * ratio[:2], _middle(now.boxes)[known]
+        velocity[known] = (place - was) / between
+        error = was + seen[partner] * ratio[:2] - place - self.shift(now, shown, came)[known]
+        small = (np.abs(error) < now.boxes[known, 2:] - now.boxes[known, :2]).all(1)  # else it was followed wrongly
+        lag[known[small]] = error[small]
+
+    def shift(self, result: Result, shown: float, now: float) -> np.ndarray:
+        """(N, 2) float32: how far the boxes of the newest result have moved in a picture of the time `shown`."""
+        if not self._time or len(self._velocity) != len(result.boxes):
+            return np.zeros((len(result.boxes), 2), np.float32)
+        ahead = min(max(shown - self._time, 0.0), self._bound)
+        left = math.exp(-max(now - self._came, 0.0) / _LAG) if self.settling(now) else 0.0
+        return self._velocity * np.float32(ahead) + self._lag * np.float32(left)
+
+    def settling(self, now: float) -> bool:
+        """True if boxes are still on their way to the newest result's places."""
+        return now - self._came < _SETTLED and bool(self._lag.any())
+
+
+def _ratio(before: Result, now: Result) -> np.ndarray:
+    """(4,) pixels of `now` for one of `before`, along x y x y."""
+    return np.array((now.size[0] / before.size[0], now.size[1] / before.size[1]) * 2, np.float32)
+
+
+def _middle(boxes: np.ndarray) -> np.ndarray:
+    return (boxes[:, :2] + boxes[:, 2:]) / 2
+
+
+def _area(boxes: np.ndarray) -> np.ndarray:
+    return (boxes[:, 2:] - boxes[:, :2]).prod(-1)
