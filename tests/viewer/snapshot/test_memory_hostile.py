@@ -100,21 +100,16 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, here: list[Any]) -> Non
 
 
 BROKEN: list[tuple[Any, str]] = [
-    ({"device_traces": [[], [6]]}, r"device_traces\[1\]\[0\] is 6, not a mapping"),
+    ({"device_traces": [[], [6]]}, r"device_traces\[1\]\[0\]: Expected `object`, got `int`"),
     ({"device_traces": [[]] * 2000}, "at most 1,024"),
     (snapshot([event("alloc", 512)] * 17 + [event("alloc", 512, "abc")]),  # type: ignore[arg-type]
-     r"device_traces\[0\]\[17\]\['size'\] is 'abc'; legal is a whole number from 0"),
-    (snapshot([event("alloc", -512)]), r"\['addr'\] is -512; legal is a whole number from 0 to"),
-    (snapshot([event("alloc", 2**64 - 512)]), r"\['addr'\] is 184.*; legal is .* 18,446,744,073,709,551,103"),
-    (snapshot([event(7, 512)]), r"\['action'\] is 7, not a text"),  # type: ignore[arg-type]
-    (snapshot([event("alloc", 512, stream=[1])]), r"\['stream'\]: Expected `int`, got `array`"),
-    (snapshot([event("alloc", 512, compile_context=b"x")]), r"\['compile_context'\]: Expected `str`, got `bytes`"),
-    (snapshot([event("alloc", 512, frames=[{"line": "x"}])]), r"\['frames'\]\[0\]: Expected `int`, got `str`"),
+     r"device_traces\[0\]\[17\]: Expected `int`, got `str` - at `\$.size`"),
+    (snapshot([event("alloc", -512)]), r"device_traces\[0\]\[0\]: Expected `int` >= 0 - at `\$.addr`"),
+    (snapshot([event("alloc", 2**64 - 512)]), r"device_traces\[0\]\[0\]: 512 bytes at 0xf.*ends at 2\^64"),
+    (snapshot([event("alloc", 2**70)]), r"device_traces\[0\]: a number is more than 2\^64"),
+    (snapshot([event("alloc", 512, frames=[{"line": "x"}])]), r"frames\[0\]: Expected `int`, got `str`"),
     (snapshot([], [segment(512, [block(512, 512)], total_size=None)]), r"got `null` - at `\$.segments\[0\].total_size"),
-    (snapshot([], [{**segment(512, []), "blocks": [{"size": 5, "state": 3}]}]),
-     r"got `int` - at `\$.segments\[0\].blocks\[0\].state"),
-    (snapshot([], [], allocator_settings=[3]), r"got `array` - at `\$.allocator_settings"),
-    ([1, 2], "no memory snapshot: it holds a list"), ({"a": 1}, "a mapping with 'a'"), ("x", "it holds 'x'"),
+    ([1, 2], "no memory snapshot: it holds a list"), ({"a": 1}, "a mapping with 'a'"),
 ]
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.memory_data import block, check_replay, event, frame, listing, live_bytes, pickled, segment, snapshot
+from support.memory_data import block, check_replay, event, frame, listing, live_bytes, segment, snapshot
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import Start
@@ -199,19 +197,6 @@ def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], mo
     assert len(left) == 2
     assert files[0] in left
     assert not {files[1], files[2], files[3], stale} & set(left)
-
-
-@pytest.mark.parametrize("part", ["", "segments", "device_traces"])
-@pytest.mark.parametrize("how", ["torch.save", "torch.save, old", "json.dump"])
-def test_a_snapshot_that_something_else_saved_is_named(how: str, part: str, tmp_path: Path) -> None:
-    value: Any = pickled(3)
-    value = value["segments"] if part == "segments" else {part: value[part]} if part else value
-    path = tmp_path / "snapshot.pickle"
-    path.write_text(json.dumps(value))
-    if how != "json.dump":
-        torch.save(value, path, _use_new_zipfile_serialization=how == "torch.save")
-    with pytest.raises(FileError, match=r"a snapshot saved by torch\.save or json\.dump"):
-        open_file(path)
 
 
 def test_every_event_of_a_real_snapshot(real: Snapshot, pickled: dict[str, Any]) -> None:
