@@ -16,7 +16,7 @@ from splatview_viewer.kinds.snapshot.keys import magnified
 from splatview_viewer.kinds.snapshot.panes.parts import chip
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.timeline.index import Peaks
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, RESERVED
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES
 from splatview_viewer.ui import format, plots, theme
 from splatview_viewer.ui.format import age_text, size_text
 from splatview_viewer.ui.widgets import board, card, faint, fitted
@@ -35,6 +35,7 @@ _MARKED = ImVec4(0.98, 0.78, 0.32, 1.0)
 _CHOSEN = ImVec4(0.87, 0.88, 0.90, 0.75)
 _SPAN = ImVec4(0.97, 0.98, 1.0, 0.9)
 _LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
+_RESERVED = ImVec4(0.098, 0.108, 0.127, 1.0)
 _CLEAR = ImVec4(0, 0, 0, 0)
 
 
@@ -99,13 +100,9 @@ def _click(view: SnapshotView, plot: plots.Plot) -> None:
 
 
 def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
-    """Draw lanes, ranges, marks, the legend, and what is under the pointer."""
+    """Draw ranges, marks, the legend, and what is under the pointer."""
     scale, r = view.scale, plot.rect
     with plot.drawing() as draw:
-        for layer in world.layers if len(world.layers) > 1 else ():
-            y = plot.at(plot.x[0], layer.base + layer.height)[1]
-            card(draw, (r.x + 10 * scale, min(max(y, r.y) + 6 * scale, r.y + r.height - 24 * scale)),
-                 [(layer.name, theme.DIM)])
         above = _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
         if view.tab in ("timeline", "addresses") and view.state.style.legend:
@@ -282,7 +279,7 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
           plots.bare("minimap", (rect.width, rect.height), axis.extent, (0, top)) as plot):
         if plot is None:
             return
-        for values, color in ((reserved, ImVec4(*RESERVED, 1)), (live, _LIVE)):
+        for values, color in ((reserved, _RESERVED), (live, _LIVE)):
             plot.shade("##bytes", x, 0 * values, values, color)
         (low, high), seen, io = axis.extent, view.state.x, imgui.get_io()
         if seen is not None:

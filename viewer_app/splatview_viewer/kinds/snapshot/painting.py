@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, assemble, paint_ground
+from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, Color
+from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -24,6 +25,10 @@ _LEAST_SLICE = 160
 _LEAST_TURNED = 64
 """Columns that a thread puts into the picture in one go, at least."""
 _MOST_THREADS = 8
+_RESERVED: Color = (25, 28, 32)
+_EDGE: Color = (76, 85, 102)
+"""Bytes that are reserved and not live, and the line where they end."""
+_SHADES = tuple(np.array([*shade, 255], np.uint8).view(np.uint32)[0] for shade in (_RESERVED, _EDGE))
 
 
 @lru_cache(maxsize=1)
@@ -56,29 +61,16 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A part of the world that is laid out by itself: its bytes lie from `base` up to `base + height`."""
-
-    painter: Bands | Addresses
-    base: float = 0.0
-    height: float = float("inf")
-    reserved: np.ndarray | None = None
-    """int64 (M + 1,): bytes whose ground is seen as reserved, at each moment; None: there is no such ground."""
-    name: str = ""
-
-
-@dataclass(frozen=True)
 class Material:
     """Data that a world is painted from."""
 
     axis: Axis
     bands: Bands
     """Says which moment a column shows: the one with most live bytes."""
-    layers: tuple[Layer, ...]
+    painter: Bands | Addresses
     paint: Paint
-    ground: tuple[int, int, int] = (0, 0, 0)
-    edge: tuple[int, int, int] = (0, 0, 0)
-    """0 to 255: where memory is reserved, and the line where it ends."""
+    reserved: np.ndarray | None = None
+    """int64 (M + 1,): bytes whose ground is seen as reserved, at each moment; None: there is no such ground."""
     line: int = 1
     """Rows that the line is high."""
 
@@ -122,52 +114,26 @@ def paint(sheet: Sheet, material: Material, before: Painting | None = None,
     first[1:] &= known[:-1] | (moments[1:] != moments[:-1])
     origin = np.where(known, there, -1), np.cumsum(first) - 1
     new = np.ascontiguousarray(moments[first])
-    fresh = Canvas(max(len(new), 1), s.height, blank=len(m.layers) > 1)  # one layer fills all of it
+    fresh = Canvas(max(len(new), 1), s.height)
+
+    def fill(columns: slice) -> None:
+        m.painter.paint(fresh, columns, new, s.low, s.per_pixel, m.paint)
+        if m.reserved is not None:  # the ground over what is live, up to what is reserved
+            at = np.maximum(new[columns], 0)
+            bottom, top = (np.clip(np.round(s.height - (b[at] - s.low) / s.per_pixel), 0, s.height).astype(np.int64)
+                           for b in (m.bands.live, m.reserved))
+            kernels().paint_ground(fresh.pixels[columns], np.where(new[columns] >= 0, top, bottom), bottom, _SHADES,
+                                   m.line)
 
     def share(count: int, least: int, work: Callable[[slice], None]) -> None:
         parts = [slice(i, min(i + least, count)) for i in range(0, count, least)]
         list(pool().map(lambda part: None if cancelled() else work(part), parts))
 
     threads = pool()._max_workers
-    share(len(new), max(_LEAST_SLICE, -(-len(new) // (2 * threads))), lambda part: _paint(s, m, fresh, new, part))
-    canvas = fresh if len(new) == s.width else Canvas(s.width, s.height, blank=False)
+    share(len(new), max(_LEAST_SLICE, -(-len(new) // (2 * threads))), fill)
+    former = before.canvas if before is not None else fresh
+    canvas = fresh if len(new) == s.width else Canvas(s.width, s.height)
     rows = np.empty((s.height, s.width), np.uint32)
-    share(s.width, max(_LEAST_TURNED, -(-s.width // threads)), lambda part: assemble(
-        before.canvas if before is not None else None, fresh, origin, canvas, rows, (part.start, part.stop)))
+    share(s.width, max(_LEAST_TURNED, -(-s.width // threads)), lambda part: kernels().assemble(
+        former.kernel, fresh.kernel, origin, canvas.kernel, rows, (part.start, part.stop)))
     return Painting(s, canvas, rows, moments, len(new), time.perf_counter() - since)
-
-
-def _paint(s: Sheet, m: Material, fresh: Canvas, every: np.ndarray, columns: slice) -> None:
-    """Paint columns of `fresh`, whose moments are `every`."""
-    low, per_row, height = s.low, s.per_pixel, fresh.height
-    moments = every[columns]
-    if len(m.layers) == 1:
-        m.layers[0].painter.paint(fresh, columns, every, low, per_row, m.paint)
-        _paint_reserved(m, m.layers[0], fresh.rgba[columns], moments, low, per_row)
-        return
-    for layer in m.layers:
-        # The rows whose middle lies in the layer.
-        top = height - int(np.ceil((layer.base + layer.height - low) / per_row - 0.5))
-        bottom = height - int(np.ceil((layer.base - low) / per_row - 0.5))
-        top, bottom = min(max(top, 0), height), min(max(bottom, 0), height)
-        if bottom > top:
-            part = Canvas(columns.stop - columns.start, bottom - top)
-            begin = low + (height - bottom) * per_row - layer.base
-            layer.painter.paint(part, slice(0, len(moments)), moments, begin, per_row, m.paint)
-            _paint_reserved(m, layer, part.rgba, moments, begin, per_row)
-            fresh.rgba[columns, top:bottom] = part.rgba
-            fresh.ids[columns, top:bottom] = part.ids
-    gaps = fresh.rgba[columns]
-    gaps[gaps[..., 3] == 0] = (*m.paint.background, 255)
-
-
-def _paint_reserved(m: Material, layer: Layer, rgba: np.ndarray, moments: np.ndarray, low: float,
-                    per_row: float) -> None:
-    """Paint the ground over what is live, up to what is reserved. rgba: uint8 (W, H, 4), of these moments."""
-    if layer.reserved is None:
-        return
-    height, at = rgba.shape[1], np.maximum(moments, 0)
-    live = layer.painter.live[at]  # type: ignore[union-attr]
-    bottom, top = (np.clip(np.round(height - (b - low) / per_row), 0, height).astype(np.int64)
-                   for b in (live, layer.reserved[at]))
-    paint_ground(rgba, np.where(moments >= 0, top, bottom), bottom, (m.ground, m.edge), m.line)

@@ -18,7 +18,8 @@ from splatview_viewer.kinds.snapshot.keys import pressed
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.painting import pool
 from splatview_viewer.kinds.snapshot.picture import Picture
-from splatview_viewer.kinds.snapshot.state import BACKGROUND, COLORS, PLOTS, Lit, SnapshotState
+from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, Lit, SnapshotState
+from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
 
@@ -190,7 +191,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
         self._answers, misses = content.changes, content.misses
         if plot is not None and found is not None and rect == self._rect:
-            framebuffer.clear(*BACKGROUND, 1.0, viewport=plot.viewport(framebuffer.height))
+            red, green, blue = (c / 255 for c in BACKGROUND)
+            framebuffer.clear(red, green, blue, 1.0, viewport=plot.viewport(framebuffer.height))
             wanted = world.picture_of(content, self.device, self.state, found, plot, line)
             if wanted is not None:
                 self.picture.want(*wanted)
@@ -293,14 +295,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             unit = ui.choice("Axis", unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
         reserved = ui.check("Reserved", style.reserved)
         imgui.set_item_tooltip("What the allocator has from the driver, behind what is in use")
-        lanes = style.lanes
-        if len(snapshot.pools) > 1:
-            lanes = ui.check("Pools", lanes)
-            imgui.set_item_tooltip("Each memory pool in a lane of its own: the default one, those of CUDA graphs")
-        new = replace(style, unit=unit, color_by=color_by, reserved=reserved, lanes=lanes,
-                      legend=ui.check("Legend", style.legend))
-        self.see(style=new, x=self.state.x if unit == style.unit else None,
-                 y=self.state.y if lanes == style.lanes else None)
+        new = replace(style, unit=unit, color_by=color_by, reserved=reserved, legend=ui.check("Legend", style.legend))
+        self.see(style=new, x=self.state.x if unit == style.unit else None)
 
     def info(self) -> Info:
         content, pointed = self.content, self.state.pointed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import MIDDLE, held, signed
+from splatview_viewer.kinds.snapshot.model import MIDDLE, live_bytes, signed
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 from splatview_viewer.kinds.snapshot.timeline.index import LiveIndex, Peaks, frozen
 
@@ -16,51 +16,29 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Trace
 
 Color = tuple[int, int, int]
+"""Red, green, blue, 0 to 255."""
+BACKGROUND: Color = (16, 17, 20)
+"""Where nothing is."""
+HELD: Color = (32, 35, 41)
+"""In the address space: memory that is reserved and holds nothing."""
+_DIM: Color = (40, 42, 48)
+_DIMMING = 0.8
+"""What the colours of those that are not lit are drawn to, and how far: 0 not at all, 1 wholly."""
 
 
 class Canvas:
     """A picture whose columns lie one behind the other, so that threads can paint columns of their own."""
 
-    def __init__(self, width: int, height: int, *, blank: bool = True) -> None:
-        """`blank`: False where every pixel is written before it is read."""
-        self.rgba = np.zeros((width, height, 4), np.uint8) if blank else np.empty((width, height, 4), np.uint8)
-        """uint8 (W, H, 4): rgba[x, y], y from the top."""
-        self.ids = np.full((width, height), -1, np.int32) if blank else np.empty((width, height), np.int32)
-        """int32 (W, H): the allocation under the centre of each pixel; -1: none."""
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self.pixels = np.empty((width, height), np.uint32)
+        """(W, H): red, green, blue, alpha of pixels[x, y], y from the top."""
+        self.ids = np.empty((width, height), np.int32)
+        """(W, H): the allocation under the centre of each pixel; -1: none."""
 
     @property
-    def width(self) -> int:
-        return self.ids.shape[0]
-
-    @property
-    def height(self) -> int:
-        return self.ids.shape[1]
-
-    @property
-    def packed(self) -> np.ndarray:
-        """uint32 (W, H): the same memory as `rgba`, a pixel in one number."""
-        return self.rgba.view("<u4").reshape(self.ids.shape)
-
-
-def assemble(before: Canvas | None, fresh: Canvas, origin: tuple[np.ndarray, np.ndarray], canvas: Canvas,
-             rows: np.ndarray, part: tuple[int, int]) -> None:
-    """Puts columns of two canvases into one, and as rows into a picture; without the GIL.
-
-    origin: int64 (W,) twice: which column of `before` each is, or -1; which one of `fresh` otherwise. rows: uint32
-    (H, W), the lowest row first. part: first and last column (exclusive)."""
-    work = kernels().assemble
-    old = fresh if before is None else before
-    work((old.packed, old.ids), (fresh.packed, fresh.ids), origin, (canvas.packed, canvas.ids), rows, part)
-
-
-def paint_ground(rgba: np.ndarray, top: np.ndarray, bottom: np.ndarray, shades: tuple[Color, Color], line: int
-                 ) -> None:
-    """Paints the rows from top to bottom of each column in a colour, the highest `line` of them in another unless they
-    are the picture's highest. rgba: uint8 (W, H, 4), contiguous; top, bottom: int64 (W,), within 0..H."""
-    work = kernels().paint_ground
-    pixels = rgba.view("<u4").reshape(rgba.shape[:2])
-    ground, edge = (np.array([*shade, 255], np.uint8).view(np.uint32)[0] for shade in shades)
-    work(pixels, top, bottom, (ground, edge), line)
+    def kernel(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.pixels, self.ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,58 +51,41 @@ class Paint:
     """uint8 (K, 3)"""
     lit: np.ndarray | None = None
     """bool or uint8 (A,): those that keep their colour while the others are dimmed; None: all do."""
-    background: Color = (18, 20, 24)
-    """Where nothing is."""
-    reserved: Color = (34, 38, 46)
-    """In `Addresses`: memory that is reserved and holds nothing."""
-    dim: Color = (44, 47, 54)
-    """What the colours of those that are not lit are drawn to."""
-    dimming: float = 0.8
-    """How far: 0 not at all, 1 wholly."""
-
     @cached_property
     def shades(self) -> np.ndarray:
         palette = self.palette.astype(np.float64)
-        dimmed = palette + (np.array(self.dim) - palette) * self.dimming
+        dimmed = palette + (np.array(_DIM) - palette) * _DIMMING
         return frozen(np.concatenate([palette, dimmed]).round().clip(0, 255), np.float64)
 
     def tables(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """For the kernels: classes uint16 (A,), lit uint8 (A,) or (0,), float64 (2 K, 3) colours, dimmed ones last, and
-        float64 (2, 3): background, reserved.
+        float64 (2, 3): BACKGROUND, HELD.
 
         ValueError unless there is a class for each of `count` allocations."""
         if len(self.classes) != count:
             raise ValueError(f"{len(self.classes)} classes for {count} allocations: there must be one for each")
         lit = np.empty(0, np.uint8) if self.lit is None else np.ascontiguousarray(self.lit).view(np.uint8)
         return (frozen(self.classes, np.uint16), frozen(lit, np.uint8), self.shades,
-                frozen((self.background, self.reserved), np.float64))
+                frozen((BACKGROUND, HELD), np.float64))
 
 
 class Bands:
-    """The bands of a trace, or of some of its allocations. Several threads may ask and paint at once."""
+    """The bands of a trace. Several threads may ask and paint at once."""
 
-    def __init__(self, trace: Trace, members: np.ndarray | None = None) -> None:
-        """members: bool (A,), those that are stacked; None: all."""
+    def __init__(self, trace: Trace) -> None:
         a = trace.allocations
-        self.count = len(a)
-        """A: of all allocations of the trace."""
-        self.numbers = frozen(np.flatnonzero(members) if members is not None else (), np.int32)
-        self._some = members is not None
-        start, end, size = (column[self.numbers] if self._some else column for column in (a.start, a.end, a.size))
-        self._size = frozen(size, np.int64)
-        self.live = frozen(held(trace.moments, start, end, size), np.int64)
+        self._size = frozen(a.size, np.int64)
+        self.live = frozen(live_bytes(trace), np.int64)
         """int64 (M + 1,): bytes at each moment."""
         self.peaks = Peaks(self.live)
         """Which moment a column shows: `bands.peaks(edges)`."""
-        self._index = LiveIndex(start, end, len(trace.events))
+        self._index = LiveIndex(a.start, a.end, len(trace.events))
 
     def pick(self, moment: int, byte: float) -> int:
         """The allocation that has this byte of the stack; -1: none. IndexError for a moment outside of the trace."""
         live = self._index.live(moment)
         found = int(np.searchsorted(np.cumsum(self._size[live]), byte, "right")) if byte >= 0 else len(live)
-        if found >= len(live):
-            return -1
-        return int(self.numbers[live[found]] if self._some else live[found])
+        return int(live[found]) if found < len(live) else -1
 
     def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float,
               paint: Paint) -> None:
@@ -140,9 +101,9 @@ class Bands:
         n = 2 * self._index.longest + 4096
         lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros(((n >> kernels().BLOCK) + 1, 4)),
                  np.empty(len(self._size), np.int32))
-        kernels().paint_bands(self._index.kernel, self._size, self.numbers, paint.tables(self.count),
+        kernels().paint_bands(self._index.kernel, self._size, paint.tables(len(self._size)),
                               (frozen(moments, np.int32), float(low), float(per_pixel)),
-                              columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids), lists)
+                              columns.indices(canvas.width)[:2], canvas.kernel, lists)
 
 
 GAPS = 0.15
@@ -223,9 +184,9 @@ class Addresses:
 
     def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float,
               paint: Paint) -> None:
-        """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted as `paint.reserved`."""
+        """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted in `HELD`."""
         kernels().paint_addresses((self._index.kernel, self._places, self._size), self._spans,
                                   paint.tables(len(self._size)),
                                   (frozen(moments, np.int32), float(low), float(per_pixel)),
-                                  columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids),
+                                  columns.indices(canvas.width)[:2], canvas.kernel,
                                   np.empty((2, canvas.height + 2, kernels().SUMS)))

@@ -112,11 +112,10 @@ class Axis:
         return self.origin_us + max(int(self._begins[min(max(moment, 0), self.last)]), 0)
 
 
-def reserved(trace: Trace, pool: int | None = None) -> np.ndarray:
-    """int64 (M + 1,): bytes that the allocator had from the driver at each moment. pool: those of one pool."""
+def reserved(trace: Trace) -> np.ndarray:
+    """int64 (M + 1,): bytes that the allocator had from the driver at each moment."""
     s = trace.spans
-    chosen = slice(None) if pool is None else s.pool == pool
-    return held(trace.moments, s.start[chosen], s.end[chosen], s.size[chosen])
+    return held(trace.moments, s.start, s.end, s.size)
 
 
 class Peaks:

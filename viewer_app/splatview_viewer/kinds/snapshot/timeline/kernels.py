@@ -381,9 +381,9 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
         fill(pixels, ids, row + 1, height, empty, np.int32(-1))
 
 
-@kernel(i64(INDEX, R64, R32, INKS, COLUMNS, PART, CANVAS, LIST))
-def paint_bands(index, size, name, inks, columns, part, canvas, entries):
-    """Paints the columns part[0] <= x < part[1]. name: which allocation each number of the index is (none: itself).
+@kernel(i64(INDEX, R64, INKS, COLUMNS, PART, CANVAS, LIST))
+def paint_bands(index, size, inks, columns, part, canvas, entries):
+    """Paints the columns part[0] <= x < part[1]. size: of each allocation.
 
     entries: a list with room for all that one column and SLACK of others can need. Returns how many times it was built
     anew."""
@@ -427,11 +427,10 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
         for t in range(held + max(upto - started, 0)):
             i = np.int64(listed[begin[c] + t]) if t < held else started + t - held
             if end[i] >= k:
-                number = name[i] if len(name) else np.int32(i)
-                shade = np.int32(classes[number])
-                if len(lit) and lit[number] == 0:
+                shade = np.int32(classes[i])
+                if len(lit) and lit[i] == 0:
                     shade += np.int32(len(shades) >> 1)
-                numbers[count] = number
+                numbers[count] = i
                 shown[count] = shade
                 sizes[count] = size[i]
                 where[i] = count
