@@ -119,7 +119,7 @@ def _compare(view: SnapshotView, shown: Shown) -> Rows:
                Column("Before", 6.2, True, gives=1), Column("After", 6.2, True, gives=2),
                Column("Blocks before", 6.8, True, gives=4), Column("Blocks after", 6.4, True, gives=3))
     return Rows(found, len(found), columns, cells, click, lambda row: view.is_lit(key, row),
-                sort=lambda column: found.changes, words="Nothing is live at either moment")
+                sort=lambda column: found.changes.tolist(), words="Nothing is live at either moment")
 
 
 def _color(change: int) -> ImVec4:

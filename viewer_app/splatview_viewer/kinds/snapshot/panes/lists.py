@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
+_MOST = 100_000
+"""Rows that imgui scrolls over: of more it loses count."""
 _SHOW = {"all": "All", "alloc": "Allocations", "free": "Frees", "segment": "Segments", "mark": "OOM and marks"}
 _ACTIONS = {"alloc": ("alloc",), "free": ("free_requested", "free_completed", "free"),
             "segment": ("segment_alloc", "segment_free", "segment_map", "segment_unmap"),
@@ -60,30 +63,33 @@ def _events_key(view: SnapshotView) -> Key:
 
 
 def _events(view: SnapshotView, shown: Shown) -> Rows | None:
-    """A list of all events, of one kind, or of what is lit in the timeline."""
+    """A list of all events, of one kind, or of what is lit in the timeline; of many, those around the moment."""
     trace, show, state = view.trace, view.state.choice("show", "all"), view.state
     lit, mask = view.content.mask(view.device, state.search, state.lit)
     if state.choice("lit only", "") != "yes":
         mask, lit = None, ()
-    which: Sequence[int] | np.ndarray | None = range(len(trace.events))
+    every: Sequence[int] | np.ndarray | None = range(len(trace.events))
     if show != "all" or mask is not None:
-        which = view.content.ask(("events", view.device, show, lit), lambda: events_of(trace, show, mask), newest=True)
-    if which is None:
+        every = view.content.ask(("events", view.device, show, lit), lambda: events_of(trace, show, mask), newest=True)
+    if every is None:
         colored("Working it out\u2026", theme.DIM)
         return None
-    on_the_right((f"{len(which):,} events", theme.DIM))
     at = -1 if state.moment is None else state.moment - 1
-    reveal, before = None, view.memory.get("events at")
-    if before is None or before[0] != at or (before[1] is not which and not isinstance(which, range)):
-        reveal = None if at < 0 else at if isinstance(which, range) else int(np.searchsorted(which, at))
-        view.memory["events at"] = at, which
+    place, first = bisect_left(every, at), view.memory.get("events first", 0)
+    if len(every) > _MOST and not first <= place < first + _MOST:
+        first = place - _MOST // 2
+    view.memory["events first"] = first = min(max(first, 0), max(len(every) - _MOST, 0))
+    which = every[first: first + _MOST]
+    part = f"{which[0]:,} to {which[-1]:,} of " if len(which) < len(every) else ""
+    on_the_right((f"{part}{len(every):,} events", theme.DIM))
+    before, view.memory["events at"] = view.memory.get("events at"), (at, show, lit, first)
 
     def click(row: int, double: bool) -> None:
         event = int(which[row])
         view.go(event + 1, close=double)
         found = int(trace.events.allocation[event])
         view.see(selected=found if found >= 0 else None)
-        view.memory["events at"] = event, which
+        view.memory["events at"] = event, show, lit, first
 
     def tint(row: int) -> ImVec4 | None:
         event = int(which[row])
@@ -102,7 +108,7 @@ def _events(view: SnapshotView, shown: Shown) -> Rows | None:
     return Rows(which, len(which), columns, lambda row: cells(int(which[row])), click,
                 lambda row: int(which[row]) == at, tip, tint,
                 lambda row: _or_none(int(trace.events.allocation[int(which[row])])), words="No such events",
-                reveal=reveal)
+                reveal=place - first if at >= 0 and before != view.memory["events at"] else None)
 
 
 def _or_none(allocation: int) -> int | None:

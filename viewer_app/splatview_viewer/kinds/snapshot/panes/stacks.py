@@ -79,7 +79,8 @@ def _rows_of(view: SnapshotView, shown: Shown, words: str) -> Rows:
                 lambda i, double: view.light(key, int(table.key[i]), f"{table[i].label}, {size_text(table[i].bytes)}"),
                 lambda i: view.is_lit(key, int(table.key[i])),
                 lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
-                sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes), words=words)
+                sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes).tolist(),
+                words=words)
 
 
 # -- the flame graph ---------------------------------------------------------------------------------------------------

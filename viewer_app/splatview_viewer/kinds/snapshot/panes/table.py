@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.panes.parts import Shown, centered, label, latest, tooltip
+from splatview_viewer.kinds.snapshot.panes.parts import Shown, centered, latest, tooltip
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import fitted
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 _LEAST, _NARROW = 13, 6
 """Units of the font's height that columns without a width of their own get at least: while others can be left out, and
 once they can only get narrower."""
-_WINDOW = 100_000
-"""Rows that imgui scrolls over: of more it loses count, so the table shows a part of them that goes along."""
 _FLAGS = (imgui.TableFlags_.scroll_y | imgui.TableFlags_.row_bg | imgui.TableFlags_.no_saved_settings
           | imgui.TableFlags_.sizing_fixed_fit | imgui.TableFlags_.sort_tristate).value
 _ROW = imgui.SelectableFlags_.span_all_columns.value
@@ -74,7 +71,7 @@ class Rows:
     """A colour under a whole row."""
     allocation: Callable[[int], int | None] | None = None
     """The allocation that a row is about, which the timeline lights under the pointer."""
-    sort: Callable[[int], Sequence[Any] | np.ndarray] | None = None
+    sort: Callable[[int], Sequence[Any]] | None = None
     """The values by which the rows are sorted, for a column."""
     words: str = "Nothing"
     """Words instead of a table without rows."""
@@ -111,19 +108,19 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     columns = [rows.columns[i] for i in places]
     wide = rows.wide and sum(column.width or _LEAST for column in columns) * em > width
     unit = em if wide else em * min(1.0, width / em / sum(column.width or _NARROW for column in columns))
-    first = _first_row(view, name, rows)
     imgui.push_style_var(imgui.StyleVar_.cell_padding, ImVec2(0.35 * em, 3 * view.scale))
-    for which, color in ((imgui.Col_.table_header_bg, ImVec4(0, 0, 0, 0)),
-                         (imgui.Col_.table_row_bg_alt, ImVec4(1, 1, 1, 0.018))):
-        imgui.push_style_color(which, imgui.get_color_u32(color))
+    imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(ImVec4(0, 0, 0, 0)))
+    imgui.push_style_color(imgui.Col_.table_row_bg_alt, imgui.get_color_u32(ImVec4(1, 1, 1, 0.018)))
     flags = _FLAGS | (imgui.TableFlags_.scroll_x.value if wide else 0) | (
         imgui.TableFlags_.sortable.value if rows.sort is not None else 0)
     again = False
     if imgui.begin_table(f"{name} {len(columns)}", len(columns), flags):
         _head(columns, wide, unit)
-        order = _order(view, name, rows, places)
-        over = _body(view, name, rows, (first, places, order))
-        again = _scrolled(view, name, rows, first)
+        over = _body(view, name, rows, places, _order(view, name, rows, places))
+        step, at, seen = imgui.get_text_line_height() + 6 * view.scale, imgui.get_scroll_y(), imgui.get_window_height()
+        if rows.reveal is not None and not at <= rows.reveal * step <= at + seen - 2 * step:
+            imgui.set_scroll_y(max((rows.reveal + 1) * step - seen / 2, 0))
+            again = True
         imgui.end_table()
         if rows.allocation is not None and imgui.is_window_hovered(imgui.HoveredFlags_.child_windows.value):
             view.see(hovered=rows.allocation(over) if over is not None else None)
@@ -143,21 +140,6 @@ def _fitting(columns: Sequence[Column], width: float) -> list[int]:
             break
         left.remove(first)
     return left
-
-
-def _first_row(view: SnapshotView, name: str, rows: Rows) -> int:
-    """The first of the rows that imgui scrolls over; of many, the user can go to any."""
-    place = (name, "first")
-    first = min(view.memory.get(place, 0), max(rows.count - _WINDOW, 0))
-    if rows.count > _WINDOW:
-        label(f"Row of {rows.count:,}")
-        imgui.set_next_item_width(8 * imgui.get_font_size())
-        entered, row = imgui.input_int("##row", first, 0, 0, imgui.InputTextFlags_.enter_returns_true)
-        rows.reveal = row if entered else rows.reveal
-        if rows.reveal is not None and not first <= rows.reveal < first + _WINDOW:
-            first = min(max(rows.reveal - _WINDOW // 2, 0), rows.count - _WINDOW)
-    view.memory[place] = first
-    return first
 
 
 def _head(columns: Sequence[Column], wide: bool, unit: float) -> None:
@@ -183,34 +165,29 @@ def _head(columns: Sequence[Column], wide: bool, unit: float) -> None:
                                               theme.u32(theme.TEXT if here else theme.DIM), title)
 
 
-def _order(view: SnapshotView, name: str, rows: Rows, places: Sequence[int]) -> np.ndarray | None:
+def _order(view: SnapshotView, name: str, rows: Rows, places: Sequence[int]) -> Sequence[int] | None:
     """The rows in the order of the column whose title was clicked; None: as they are."""
     specs = imgui.table_get_sort_specs() if rows.sort is not None else None
     if specs is None or not specs.specs_count or rows.sort is None:
         return None
     spec = specs.get_specs(0)
     down = spec.get_sort_direction() == imgui.SortDirection.descending
-    key, place = (rows.of, places[spec.column_index], down), (name, "order")
-    before = view.memory.get(place)
-    if before is None or before[0][0] is not key[0] or before[0][1:] != key[1:]:
+    key, place = (id(rows.of), places[spec.column_index], down), (name, "order")
+    if place not in view.memory or view.memory[place][0] != key:
         values = rows.sort(key[1])
-        if isinstance(values, np.ndarray):
-            order = np.argsort(-values if down else values, kind="stable")
-        else:
-            order = np.array(sorted(range(len(values)), key=values.__getitem__, reverse=down), np.int64)
-        before = view.memory[place] = key, order
-    return before[1]
+        order = sorted(range(len(values)), key=values.__getitem__, reverse=down)
+        view.memory[place] = key, rows.of, order
+    return view.memory[place][2]
 
 
-def _body(view: SnapshotView, name: str, rows: Rows, parts: tuple[int, Sequence[int], np.ndarray | None]) -> int | None:
+def _body(view: SnapshotView, name: str, rows: Rows, places: Sequence[int], order: Sequence[int] | None) -> int | None:
     """Draw the rows that are seen; the one under the pointer."""
-    first, places, order = parts
     over, line = None, imgui.get_text_line_height()
     clipper = imgui.ListClipper()
-    clipper.begin(min(rows.count, _WINDOW), line + 6 * view.scale)
+    clipper.begin(rows.count, line + 6 * view.scale)
     while clipper.step():
-        for number in range(first + clipper.display_start, first + clipper.display_end):
-            row = int(order[number]) if order is not None else number
+        for number in range(clipper.display_start, clipper.display_end):
+            row = order[number] if order is not None else number
             imgui.table_next_row(0, line + 6 * view.scale)
             if (color := rows.tint(row)) is not None:
                 imgui.table_set_bg_color(imgui.TableBgTarget_.row_bg1.value, theme.u32(color))
@@ -226,25 +203,6 @@ def _body(view: SnapshotView, name: str, rows: Rows, parts: tuple[int, Sequence[
                 _cell(rows.columns[place].right, cell if isinstance(cell, Cell) else Cell(cell), at, room)
     clipper.end()
     return over
-
-
-def _scrolled(view: SnapshotView, name: str, rows: Rows, first: int) -> bool:
-    """Scroll to the row that is to be revealed, or have the part of many rows go along; True if it was scrolled."""
-    step, half = imgui.get_text_line_height() + 6 * view.scale, _WINDOW // 2
-    at, most, seen = imgui.get_scroll_y(), imgui.get_scroll_max_y(), imgui.get_window_height() - 2 * step
-    place, scroll = (name, "scroll"), at
-    if rows.reveal is not None and not at <= (rows.reveal - first) * step <= at + seen:
-        scroll = max((rows.reveal - first) * step - seen / 2, 0)
-    elif rows.count > _WINDOW and at >= most > 0 and first + _WINDOW < rows.count:
-        view.memory[name, "first"] = new = min(first + half, rows.count - _WINDOW)
-        scroll = at - (new - first) * step
-    elif rows.count > _WINDOW and at <= 0 and first:
-        view.memory[name, "first"] = new = max(first - half, 0)
-        scroll = (first - new) * step
-    if scroll != at:
-        imgui.set_scroll_y(scroll)
-    before, view.memory[place] = view.memory.get(place, 0.0), at
-    return at != before or scroll != at
 
 
 def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
