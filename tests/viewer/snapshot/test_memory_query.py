@@ -84,7 +84,7 @@ def test_every_moment_of_a_real_snapshot(real: Snapshot, real_db: Database) -> N
 
 
 def test_the_examples_find_something(real_db: Database) -> None:
-    for title, sql in EXAMPLES:
+    for title, sql in EXAMPLES.items():
         assert real_db.run(sql).rows, title
 
 

@@ -207,17 +207,17 @@ def test_allocations_of_an_answer_are_lit(sql: User, real: Snapshot) -> None:
 def test_a_click_on_a_row_goes_there_and_a_title_sorts(sql: User, real: Snapshot) -> None:
     a = real.traces[0].allocations
     chosen = [row[0] for row in ask(sql, "SELECT id FROM allocations WHERE start_event > 100 ORDER BY id DESC").rows]
-    sql.press("rows 1 2")
+    sql.press("rows id 2")
     assert sql.state.selected == chosen[2] and sql.state.moment == a.start[chosen[2]] + 1
     for order in (chosen, chosen[::-1], chosen):
         sql.press("id")
-        sql.press("rows 1 1")
+        sql.press("rows id 1")
         assert sql.state.selected == order[1]
     ask(sql, "SELECT event FROM events ORDER BY event DESC LIMIT 5")
-    sql.press("rows 2 1")
+    sql.press("rows event 1")
     assert sql.state.moment == len(real.traces[0].events) - 1
     found = ask(sql, "SELECT stack_id, count(*) AS n FROM allocations WHERE stack_id >= 0 GROUP BY stack_id")
-    sql.press("rows 3 0")
+    sql.press("rows stack_id n 0")
     assert sql.lit == np.flatnonzero(a.stack == found.rows[0][0]).tolist()
 
 

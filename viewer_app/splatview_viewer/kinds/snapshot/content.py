@@ -331,10 +331,10 @@ def _compare(content: Content, name: str, device: int, before: Any, after: int, 
         (*side[:2], peak_moment(side[1]) if side[2] is None else side[2]), (snapshot, trace, after), by), newest=True)
 
 
-def _sql(content: Content, name: str, text: str, number: int) -> Any:
+def _sql(content: Content, name: str, text: str) -> Any:
     database = content.database()
     return None if database is None else content.ask(
-        (name, text, number), lambda job: database.run(text, cancelled=lambda: job.cancelled), newest=True,
+        (name, text), lambda job: database.run(text, cancelled=lambda: job.cancelled), newest=True,
         lane="query", words="Asking the database")
 
 

@@ -135,7 +135,8 @@ def latest(view: SnapshotView, name: str, key: Key, words: str = "Working it out
     if found is not None:
         view.memory[place] = Shown(key, found)
     elif fault := view.content.fault(key):
-        wrapped(fault, theme.FAULT)
+        lines = fault.split("\n")  # a mark under a place lies elsewhere in letters of different widths
+        wrapped("\n".join(line for line in lines if line.strip(" ^")), theme.FAULT)
         if imgui.button("Try again"):
             view.content.forget(key)
         return None
