@@ -18,8 +18,8 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot import world
+from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.search import search
-from splatview_viewer.kinds.snapshot.axes import ranges_of
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.painting import Painting, paint
@@ -323,9 +323,8 @@ def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
     times = base.traces[0].events.time_us
     ends = tuple(Annotation("step", stage, 0, int(times[at])) for stage, at in (("START", 50), ("END", 150)))
     made = User(screen, replace(base, annotations=ends))
-    found = ranges_of(made.view, made.view.world())  # type: ignore[arg-type]
-    assert found is not None and found.names == ["step"]
-    assert (found.begin[0], found.end[0]) == pytest.approx((51, 151), abs=2)
+    found = ranges(made.view.content.snapshot, made.view.trace)
+    assert found.names == ["step"] and found.moments[:, 0] == pytest.approx((51, 151), abs=2)
     pictures = [made.settle()]
     for changes in ({"marks": (90, None)}, {"moment": 120}, {"style": Style("time")}):
         made.view.see(**changes)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import ZOOM_STEP
-from splatview_viewer.kinds.snapshot.analysis.details import marks
+from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.frames import frame_text
 from splatview_viewer.kinds.snapshot.analysis.search import HELP
 from splatview_viewer.kinds.snapshot.keys import magnified
@@ -208,49 +208,27 @@ _MOST = 150
 _TINTS = (ImVec4(0.42, 0.67, 0.96, 1.0), ImVec4(0.55, 0.78, 0.62, 1.0), ImVec4(0.80, 0.66, 0.92, 1.0))
 
 
-class Ranges(NamedTuple):
-    """R annotated ranges."""
-
-    names: list[str]
-    begin: np.ndarray
-    end: np.ndarray
-    """float64 (R,): on the time axis."""
-    depth: list[int]
-    """The number of others that each lies in."""
-
-
-def ranges_of(view: SnapshotView, world: World) -> Ranges | None:
-    """The ranges that were annotated, on the axis that is shown."""
-    snapshot, trace, axis = view.content.snapshot, view.trace, world.axis
-
-    def work() -> Ranges:
-        found = [m for m in marks(snapshot, trace) if m.depth < _ROWS]
-        places = [(m.first, m.last) if axis.unit == "events" else
-                  (m.first_us - axis.origin_us, m.last_us - axis.origin_us) for m in found]
-        both = np.array(places, np.float64).reshape(-1, 2)
-        return Ranges([m.name for m in found], both[:, 0], both[:, 1], [m.depth for m in found])
-
-    return view.content.ask(("ranges", view.device, axis.unit), work)
-
-
 def _draw_annotations(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot) -> float:
     """A bar for each range, with its name where there is room. Returns how many pixels high they are together."""
-    ranges = ranges_of(view, world)
-    if ranges is None or not ranges.names:
+    found = view.content.ask(("ranges", view.device), lambda: ranges(view.content.snapshot, view.trace))
+    if found is None or not found.names:
         return 0.0
-    r, scale, lowest = plot.rect, plot.scale, 0.0
+    axis, r, scale, lowest = world.axis, plot.rect, plot.scale, 0.0
     high, step = imgui.get_text_line_height() + 4 * scale, (plot.x[1] - plot.x[0]) / plot.rect.width
-    x0, x1 = (np.clip(r.x + (end - plot.x[0]) / step, r.x, r.x + r.width) for end in (ranges.begin, ranges.end))
+    both = found.moments if axis.unit == "events" else found.times - axis.origin_us
+    x0, x1 = np.clip(r.x + (both - plot.x[0]) / step, r.x, r.x + r.width)
     wide = np.flatnonzero(x1 - x0 >= 2 * scale)
     for k in wide[np.argsort((x0 - x1)[wide], kind="stable")[:_MOST]].tolist():
-        left, tint = float(x0[k]), _TINTS[ranges.depth[k]]
-        y, end = r.y + ranges.depth[k] * (high + scale), max(float(x1[k]) - scale, left + 1)
+        if found.depth[k] >= _ROWS:
+            continue
+        left, tint = float(x0[k]), _TINTS[found.depth[k]]
+        y, end = r.y + found.depth[k] * (high + scale), max(float(x1[k]) - scale, left + 1)
         lowest = max(lowest, y + high - r.y)
         draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + high), theme.u32(tint, 0.20))
         draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + 2 * scale), theme.u32(tint, 0.75))
         if end - left > 28 * scale:
             draw.add_text(ImVec2(left + 5 * scale, y + 2.5 * scale), theme.u32(theme.INK),
-                          fitted(ranges.names[k], end - left - 8 * scale))
+                          fitted(found.names[k], end - left - 8 * scale))
     return lowest
 
 

@@ -253,8 +253,9 @@ class Database:
         total: int = len(rows)
         if truncated:
             values = ['coalesce(try_cast("' + columns[i].replace('"', '""') + '" AS INTEGER), -1)' for i in wanted]
+            whole = f"SELECT {', '.join(values) or '1'} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
             try:
-                answer = self._con.execute(f"SELECT {', '.join(values) or '1'} FROM (\n{sql.strip().rstrip(';')}\n) AS a")
+                answer = self._con.execute(whole)
             except duckdb.Error:  # EXPLAIN, which cannot be part of another query
                 return None, {}, ""
             found = [np.asarray(column, np.int64) for column in answer.fetchnumpy().values()]

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.analysis.tables import group, size_class, size_class_text
-from splatview_viewer.kinds.snapshot.model import kept, live_ids, peak_moment, pool_text, stream_text
-from splatview_viewer.ui.format import age_text, count_text, size_text
+from splatview_viewer.kinds.snapshot.analysis.tables import classes, group
+from splatview_viewer.kinds.snapshot.model import kept, live_ids, peak_moment
+from splatview_viewer.ui.format import age_text, count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
 
 ColorBy = Literal["stack", "size", "category", "age", "stream", "pool"]
@@ -36,12 +37,40 @@ def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
 
     The same stack has the same colour at every time, and nearly always in every snapshot.
     """
-    match by:
-        case "stream":
-            return _by_number(trace.allocations.stream, trace, [stream_text(s) for s in snapshot.streams])
-        case "pool":
-            return _by_number(trace.allocations.pool, trace, [pool_text(p) for p in snapshot.pools])
-    return {"stack": _by_stack, "size": _by_size, "category": _by_category, "age": _by_age}[by](snapshot, trace)
+    if by == "stack":
+        return _by_stack(snapshot, trace)
+    numbers, label = _ages(trace) if by == "age" else classes(snapshot, trace, by)
+    count, size = int(numbers.max(initial=0)) + 1, trace.allocations.size
+    held = np.bincount(np.where(numbers < 0, count, numbers), size, count + 1)
+    shown = np.flatnonzero(held > 1e-3 * held.sum())
+    if by in ("size", "age"):  # colours from few to much, deep blue to light yellow, spread over what is worth seeing
+        t = np.clip((np.arange(count) - shown.min(initial=0)) / max(int(np.ptp(shown)) if len(shown) else 0, 1), 0, 1)
+        palette = _srgb(0.38 + 0.44 * t, 0.09 + 0.03 * np.sin(np.pi * t), (270 - 190 * t) % 360)
+        order = shown[::-1]
+    else:
+        palette = _srgb(*np.array(_CATEGORY_HUES[:count]).T) if by == "category" else _distinct(count)
+        order = shown[np.argsort(-held[shown], kind="stable")]
+    legend = [(label(k if k < count else -1), k) for k in order[:12].tolist()]
+    palette = np.concatenate([palette, np.array([_GREY], np.uint8)])
+    return Colors(np.where(numbers < 0, count, numbers).astype(np.uint16), palette, legend)
+
+
+def _ages(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
+    """The decade of microseconds that each allocation lived, or of events where there are no times; -1: throughout."""
+    a, m = trace.allocations, len(trace.events)
+    times = trace.events.time_us
+    timed = m > 0 and int(times[-1]) > int(times[0]) > 0
+    stamp = np.append(times if timed else np.arange(m), times[-1] if timed else m)
+    lived = stamp[np.minimum(a.end, m)] - stamp[np.maximum(a.start, 0)]
+    decades = np.log10(np.maximum(lived, 1)).astype(np.int32)
+    decades[(a.start < 0) & (a.end >= m)] = -1
+
+    def label(decade: int) -> str:
+        if decade < 0:
+            return "throughout the trace"
+        return f"from {age_text(10 ** decade)}" if timed else f"from {count_text(10 ** decade, 'event')}"
+
+    return decades, label
 
 
 def _srgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
@@ -62,24 +91,6 @@ def _distinct(count: int) -> np.ndarray:
     return _srgb(np.array([0.66, 0.53, 0.60])[i % 3], np.array([0.095, 0.105, 0.08])[i % 3], (250 + i * 137.508) % 360)
 
 
-def _ramp(count: int, classes: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Colours from few to much, deep blue to light yellow: uint8 (count, 3).
-
-    They are spread over the classes that hold any bytes worth seeing, so that those differ.
-    """
-    held = np.bincount(classes, size, count)[:count]
-    seen = np.flatnonzero(held > 1e-3 * held.sum())
-    low, high = (int(seen[0]), int(seen[-1])) if len(seen) else (0, count - 1)
-    t = np.clip((np.arange(count) - low) / max(high - low, 1), 0, 1)
-    return _srgb(0.38 + 0.44 * t, 0.09 + 0.03 * np.sin(np.pi * t), (270 - 190 * t) % 360)
-
-
-@kept
-def _live_at_peak(snapshot: Snapshot, trace: Trace) -> np.ndarray:
-    """int32: ids."""
-    return live_ids(trace, peak_moment(trace))
-
-
 _STACK_COLORS = 36
 
 
@@ -97,67 +108,16 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
         move = np.unique(np.maximum(below[same], above[same]))
         color[move] = (color[move] + 1 + (move * 7 + turn * 5) % (_STACK_COLORS - 1)) % _STACK_COLORS
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
-    classes = np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack]
     legend, named = [], set()
-    for row in group(snapshot, trace, _live_at_peak(snapshot, trace), "stack").first(12):
+    for row in group(snapshot, trace, live_ids(trace, peak_moment(trace)), "stack").first(12):
         number = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
         if number not in named:
             named.add(number)
             legend.append((_frames.stack_text(snapshot, row.key, caller=False), number))
-    return Colors(classes, palette, legend)
+    return Colors(np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack], palette, legend)
 
 
-def _by_size(snapshot: Snapshot, trace: Trace) -> Colors:
-    first, last = 9, 33  # up to 512 B; 8 GiB and more
-    classes = np.clip(size_class(trace.allocations.size), first, last) - first
-    held = np.bincount(classes, trace.allocations.size, last - first + 1)
-    seen = np.flatnonzero(held > 1e-3 * held.sum())[::-1].tolist()
-    legend = [(f"{size_text(1 << last)} and more" if k == last - first else size_class_text(k + first), k)
-              for k in seen[:11]]
-    if seen and np.flatnonzero(held)[0] < seen[-1]:
-        legend.append(("smaller", int(np.flatnonzero(held)[0])))
-    return Colors(classes.astype(np.uint16), _ramp(last - first + 1, classes, trace.allocations.size), legend)
-
-
-_CATEGORY_HUES = {"parameters": (0.60, 0.10, 250), "gradients": (0.62, 0.11, 55), "optimizer state": (0.55, 0.11, 305),
-                  "activations": (0.64, 0.10, 150), "backward temporaries": (0.70, 0.09, 90),
-                  "other temporaries": (0.55, 0.05, 200), "inputs": (0.68, 0.09, 200),
-                  "library workspaces": (0.58, 0.09, 350), "communication": (0.60, 0.12, 25),
-                  "before the trace": (0.47, 0.03, 250), "other": (0.52, 0.008, 260)}
-
-
-def _by_category(snapshot: Snapshot, trace: Trace) -> Colors:
-    of_allocation, names = categories(snapshot, trace)
-    palette = _srgb(*np.array([_CATEGORY_HUES[name] for name in CATEGORIES]).T)
-    peak = _live_at_peak(snapshot, trace)
-    held = np.bincount(of_allocation[peak], trace.allocations.size[peak].astype(np.float64), len(names))
-    there = np.bincount(of_allocation, minlength=len(names))
-    order = sorted(np.flatnonzero(there).tolist(), key=lambda k: -held[k])
-    return Colors(of_allocation.astype(np.uint16), palette, [(names[k], k) for k in order])
-
-
-def _by_age(snapshot: Snapshot, trace: Trace) -> Colors:
-    """Eight classes a decade of microseconds, or of events where the snapshot has no times."""
-    a, m = trace.allocations, len(trace.events)
-    times = trace.events.time_us
-    timed = m > 0 and int(times[-1]) > int(times[0]) > 0
-    stamp = np.append(times if timed else np.arange(m), times[-1] if timed else m)
-    lived = stamp[np.minimum(a.end, m)] - stamp[np.maximum(a.start, 0)]
-    classes = np.clip(np.log10(np.maximum(lived, 1)) * 4, 0, 38).astype(np.uint16)
-    classes[(a.start < 0) & (a.end >= m)] = 39
-    palette = np.concatenate([_ramp(39, classes, a.size), np.array([_GREY], np.uint8)])
-    here = np.bincount(classes, minlength=40)
-    legend = [] if not here[39] else [("throughout the trace", 39)]
-    for power in range(9, -1, -1):
-        if here[power * 4: min(power * 4 + 4, 39)].any():
-            low = 10 ** power
-            legend.append((f"from {age_text(low)}" if timed else f"from {count_text(low, 'event')}", power * 4 + 2))
-    return Colors(classes, palette, legend)
-
-
-def _by_number(number: np.ndarray, trace: Trace, names: list[str]) -> Colors:
-    palette = np.concatenate([_distinct(max(1, len(names))), np.array([_GREY], np.uint8)])
-    classes = np.where(number < 0, len(palette) - 1, number).astype(np.uint16)
-    held = np.bincount(classes, trace.allocations.size.astype(np.float64), len(palette))
-    order = [int(k) for k in np.argsort(-held, kind="stable") if held[k] > 0][:16]
-    return Colors(classes, palette, [(names[k] if k < len(names) else "not known", k) for k in order])
+_CATEGORY_HUES = ((0.60, 0.10, 250), (0.62, 0.11, 55), (0.55, 0.11, 305), (0.64, 0.10, 150), (0.70, 0.09, 90),
+                  (0.55, 0.05, 200), (0.68, 0.09, 200), (0.58, 0.09, 350), (0.60, 0.12, 25), (0.47, 0.03, 250),
+                  (0.52, 0.008, 260))
+"""Lightness, chroma and hue of CATEGORIES."""

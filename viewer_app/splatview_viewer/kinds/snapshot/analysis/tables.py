@@ -80,36 +80,42 @@ class Table:
         return (place if self._ids is None else self._ids[place]).astype(np.int32)
 
 
-def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
-    """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
-    a, which = trace.allocations, ids_of(trace, ids)
-    stacks, texts, site = snapshot.stacks, snapshot.texts, _frames.sites(snapshot)
-    label: Callable[[int], str]
+def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Callable[[int], str]]:
+    """The group of each allocation, int (A,), -1: of none; and a function that names a group.
+
+    Raises ValueError for an unknown `by`.
+    """
+    a, stacks, texts = trace.allocations, snapshot.stacks, snapshot.texts
     match by:
         case "size":
-            groups, label = size_class(a.size[which]), size_class_text
+            return size_class(a.size), size_class_text
         case "category":
             of_allocation, names = categories(snapshot, trace)
-            groups, label = of_allocation[which], lambda key: names[key]
+            return of_allocation, lambda key: names[key]
         case "pool":
-            groups, label = a.pool[which], lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
+            return a.pool, lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
         case "stream":
-            groups, label = a.stream[which], lambda key: stream_text(snapshot.streams[key])
+            return a.stream, lambda key: stream_text(snapshot.streams[key])
         case "stack":
-            groups, label = a.stack[which], lambda key: _frames.stack_text(snapshot, key)
-        case "line" | "file" | "function":
-            of_frame, label = stacks.file, lambda key: _frames.path_text(texts[key]) if key >= 0 else "no stack"
-            if by == "function":
-                of_frame, label = stacks.name, lambda key: _frames.short_name(texts[key]) if key >= 0 else "no stack"
-            if by == "line":  # frames that differ only in the function's name are one line
-                _, first, which_line = np.unique(stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
-                                                 return_index=True, return_inverse=True)
-                of_frame, label = first[which_line], lambda key: _frames.frame_text(snapshot, key)
-            of_stack = np.append(of_frame, -1).astype(np.int32)[site]
-            groups = np.append(of_stack, -1)[a.stack[which]]  # NO_STACK takes the last
+            return a.stack, lambda key: _frames.stack_text(snapshot, key)
+        case "file":
+            of_frame, text = stacks.file, lambda key: _frames.path_text(texts[key])
+        case "function":
+            of_frame, text = stacks.name, lambda key: _frames.short_name(texts[key])
+        case "line":  # frames that differ only in the function's name are one line
+            _, first, which_line = np.unique(stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
+                                             return_index=True, return_inverse=True)
+            of_frame, text = first[which_line], lambda key: _frames.frame_text(snapshot, key)
         case _:
             raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
-    return Table(by, None if isinstance(which, slice) else which, groups, a.size[which], label)
+    of_stack = np.append(of_frame, -1).astype(np.int32)[_frames.sites(snapshot)]
+    return np.append(of_stack, -1)[a.stack], lambda key: text(key) if key >= 0 else "no stack"  # -1 takes the last
+
+
+def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
+    """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
+    which, (groups, label) = ids_of(trace, ids), classes(snapshot, trace, by)
+    return Table(by, None if isinstance(which, slice) else which, groups[which], trace.allocations.size[which], label)
 
 
 def size_class(size: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.details import summary
+from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, summary
 from splatview_viewer.kinds.snapshot.model import ACTIONS, address_text, pool_text, stream_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
     FREE,
@@ -154,7 +154,6 @@ def events_of(trace: Any, show: str, mask: np.ndarray | None) -> np.ndarray:
 
 EVENTS = QueryPane(_events_key, _events)
 
-_ACTIVE, _PENDING = 1, 2
 _STATES = ("free", "in use", "freed, waiting for another stream")
 _ORDERS = {"size": "Size", "address": "Address", "free": "Free inside"}
 _WIDTHS = {"scale": "To scale", "full": "Full width"}
@@ -242,9 +241,9 @@ def _bar(draw: imgui.ImDrawList, at: SegmentsAt, segment: int, colors: np.ndarra
 def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     """uint32 (b,): each block's colour; of blocks in use as in the timeline."""
     state, allocation = at.block_state, at.block_allocation
-    used, active = (state == _ACTIVE) & (allocation >= 0), state == _ACTIVE
+    used, active = (state == ACTIVE) & (allocation >= 0), state == ACTIVE
     out = np.full(len(state), theme.u32(FREE), np.uint32)
-    out[active], out[state == _PENDING] = theme.u32(USED), theme.u32(WAITING)
+    out[active], out[state == PENDING] = theme.u32(USED), theme.u32(WAITING)
     colors = view.content.colors(view.device, view.state.style.color_by)
     if colors is not None:
         red, green, blue = colors.palette[colors.classes[allocation[used]]].astype(np.uint32).T
@@ -262,6 +261,7 @@ def _summary(at: SegmentsAt) -> None:
     words = [f"{size_text(at.reserved)} reserved in {count_text(len(at), 'segment')}",
              *(f"{size_text(size)} {what}" for size, _, what in parts if size or what == "in use")]
     if at.free:
-        words.append(f"largest free block {size_text(at.largest_free)} of {at.free_blocks:,}")
-        words.append(f"fragmentation {at.fragmentation:.0%}")
+        free = at.block_size[at.block_state == INACTIVE]
+        words.append(f"largest free block {size_text(int(free.max()))} of {len(free):,}")
+        words.append(f"fragmentation {1 - free.max() / at.free:.0%}")
     colored(fitted("  \u00b7  ".join(words), width), theme.DIM)
