@@ -15,6 +15,7 @@ from splatview_viewer.kinds.snapshot.analysis.search import HELP
 from splatview_viewer.kinds.snapshot.keys import magnified
 from splatview_viewer.kinds.snapshot.panes.parts import chip
 from splatview_viewer.kinds.snapshot.state import TABS
+from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND
 from splatview_viewer.kinds.snapshot.timeline.index import Peaks
 from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES
 from splatview_viewer.ui import format, plots, theme
@@ -37,6 +38,7 @@ _SPAN = ImVec4(0.97, 0.98, 1.0, 0.9)
 _LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
 _RESERVED = ImVec4(0.098, 0.108, 0.127, 1.0)
 _CLEAR = ImVec4(0, 0, 0, 0)
+_GROUND = ImVec4(*(c / 255 for c in BACKGROUND), 1)  # type: ignore[call-arg]
 
 
 def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
@@ -60,9 +62,10 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         across = plots.Axis(x, ticks=ticks, limit=axis.extent, least=LEAST[axis.unit], locked=io.key_ctrl, above=True)
         up = plots.Axis(y, ticks=format.byte_ticks(*y, high), limit=world.full, least=LEAST_BYTES,
                         locked=io.key_shift, above=True)
-        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up, ground=_CLEAR) as plot:
+        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up, ground=_GROUND) as plot:
             if plot is None:
                 return rect
+            view.paint(world, plot.rect)
             _point(view, world, plot)
             if not plot.small:
                 _draw_over(view, world, plot)

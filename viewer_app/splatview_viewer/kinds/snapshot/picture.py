@@ -1,28 +1,23 @@
-"""The picture of a timeline: what threads paint, uploaded and copied to where it belongs."""
+"""The picture of a timeline: what threads paint, uploaded and drawn in its plot."""
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING
 
+import moderngl
 import numpy as np
+from imgui_bundle import ImVec2, imgui, implot
 
-from splatview_ipc.gl.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.kinds.snapshot.painting import Painting, paint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import moderngl
-
-    from splatview_viewer.core.screen import Rect
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.snapshot.painting import Material, Sheet
-    from splatview_viewer.kinds.snapshot.state import Range
 
-_COLOR_BUFFER_BIT, _NEAREST = 0x4000, 0x2600
 _AT_ONCE_S, _AT_ONCE_SOFTWARE_S = 0.02, 0.07
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
 an older one is the processor's work, and takes as long."""
@@ -41,8 +36,6 @@ class Picture:
         self.shown: Painting | None = None
         """The painting in the texture."""
         self.texture: moderngl.Texture | None = None
-        self._framebuffer: moderngl.Framebuffer | None = None
-        """Over the texture."""
         self.ms: dict[str, float] = {}
         self._ctx = ctx
         self._work = work
@@ -92,7 +85,7 @@ class Picture:
         if self.texture is None or self.texture.size != size:
             self._release()
             self.texture = self._ctx.texture(size, 4, alignment=4)
-            self._framebuffer = self._ctx.framebuffer([self.texture])
+            self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
         self.texture.write(self.shown.rows)
         self._lifted = ()
         self.ms = {"upload": (time.perf_counter() - since) * 1e3, "paint": self.shown.seconds * 1e3}
@@ -138,27 +131,14 @@ class Picture:
                 colors[mask & ~inner[line:-line, line:-line]] = _OUTLINE
             texture.write(pixels, (int(columns[0]), int(rows[0]), pixels.shape[1], pixels.shape[0]))
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, x: Range, y: Range) -> None:
-        """Draw what there is between these places: as it should be, or what was painted before, stretched. A copy is
-        much quicker than a shader where the processor draws."""
-        shown, own = self.current, self._framebuffer
-        if shown is None or own is None:
-            return
-        s, (left, bottom, width, height) = shown.sheet, rect.viewport(framebuffer.height)
-        columns = _span(x, width, s.x0, s.step, s.width)
-        rows = _span(y, height, s.low, s.per_pixel, s.height)
-        if columns[0] >= columns[1] or rows[0] >= rows[1]:
-            return
-        gl = GL.current()
-        framebuffer.scissor = left, bottom, width, height
-        framebuffer.use()
-        gl.glBindFramebuffer(READ_FRAMEBUFFER, own.glo)
-        gl.glBindFramebuffer(DRAW_FRAMEBUFFER, framebuffer.glo)
-        with self._work("timeline", width, height):
-            gl.glBlitFramebuffer(columns[0], rows[0], columns[1], rows[1], left + columns[2], bottom + rows[2],
-                                 left + columns[3], bottom + rows[3], _COLOR_BUFFER_BIT, _NEAREST)
-        framebuffer.scissor = None  # type: ignore[assignment]
-        framebuffer.use()  # tells moderngl what is bound
+    def draw(self) -> None:
+        """Draw what there is into the plot that is open: as it should be, or what was painted before, stretched."""
+        shown = self.current
+        if shown is not None and self.texture is not None:
+            s = shown.sheet
+            implot.plot_image("##picture", imgui.ImTextureRef(self.texture.glo), implot.Point(s.x0, s.low),
+                              implot.Point(s.x0 + s.width * s.step, s.low + s.height * s.per_pixel),
+                              ImVec2(0, 1), ImVec2(1, 0))
 
     def release(self) -> None:
         """Give back the picture and its texture. Idempotent."""
@@ -167,18 +147,7 @@ class Picture:
         self._release()
 
     def _release(self) -> None:
-        if self.texture is not None and self._framebuffer is not None:
-            self._framebuffer.release()
+        if self.texture is not None:
             self.texture.release()
-            self.texture = self._framebuffer = None
+            self.texture = None
 
-
-def _span(window: Range, pixels: int, first: float, step: float, count: int) -> tuple[int, int, int, int]:
-    """The columns of a picture from and to that are in a window, and the pixels of the window where they are.
-
-    first, step, count: of the columns.
-    """
-    begin, pixel = window[0], (window[1] - window[0]) / pixels
-    low = max(math.floor((begin - first) / step + 1e-3), 0)
-    high = min(math.ceil((window[1] - first) / step - 1e-3), count)
-    return low, high, round((first + low * step - begin) / pixel), round((first + high * step - begin) / pixel)

@@ -19,7 +19,6 @@ from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.painting import pool
 from splatview_viewer.kinds.snapshot.picture import Picture
 from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, Lit, SnapshotState
-from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
 
@@ -90,14 +89,12 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self._of = data.content
         """The content that the state is about."""
         self._rect = Rect(0, 0, 1, 1)
-        self._plotted: Rect | None = None
-        """The area of the plot within its axes, in that rectangle, where `draw` puts the picture."""
         self._missing = True
         """The last picture lacks answers that are being worked on."""
         self._answers = 0
         """`Content.changes` when it was drawn."""
         self._moved = False
-        """The plot is elsewhere than the picture was drawn, or is of something else."""
+        """The last drawing changed the state."""
 
     def take(self, link: str, value: Value) -> bool:
         if not isinstance(value, Snapshot):
@@ -186,33 +183,21 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._sync()
-        content, plot, found, line = self.content, self._plotted, self.world(), max(round(self.scale), 1)
         framebuffer.use()
         framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
-        self._answers, misses = content.changes, content.misses
-        if plot is not None and found is not None and rect == self._rect:
-            red, green, blue = (c / 255 for c in BACKGROUND)
-            framebuffer.clear(red, green, blue, 1.0, viewport=plot.viewport(framebuffer.height))
-            wanted = world.picture_of(content, self.device, self.state, found, plot, line)
-            if wanted is not None:
-                self.picture.want(*wanted)
-            self.picture.lift(None if self.host.exact else self.state.hovered, self.state.selected, line)
-            self.picture.draw(framebuffer, plot, *found.window(self.state))
-        self._missing = content.misses != misses
 
     def ui(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.kinds.snapshot.axes import draw_bar, draw_minimap, draw_plot
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
-        content, before, self._rect, self.scale = self.content, (self._plotted, self.state), rect, scale
-        misses, again = content.misses, False
+        content, before, self._rect, self.scale = self.content, self.state, rect, scale
+        self._answers, misses, again = content.changes, content.misses, False
         layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
             plot = draw_plot(self, plot)
-        inside = plot is not None and rect.contains(plot.x, plot.y) and rect.contains(
-            plot.x + plot.width - 1, plot.y + plot.height - 1)
-        self._plotted = plot if inside else None
+        else:
+            self.picture.release()
         if strip is not None:
             draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
@@ -221,9 +206,18 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             again |= draw_pane(self, "about" if self.tab in PLOTS else self.tab, layout.pane)  # the bar may choose
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
-        self._missing |= content.misses != misses
-        self._moved = (self._plotted, self.state) != before
+        self._missing = content.misses != misses
+        self._moved = self.state != before
         return again or self._moved
+
+    def paint(self, found: World, plot: Rect) -> None:
+        """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
+        line = max(round(self.scale), 1)
+        wanted = world.picture_of(self.content, self.device, self.state, found, plot, line)
+        if wanted is not None:
+            self.picture.want(*wanted)
+        self.picture.lift(None if self.host.exact else self.state.hovered, self.state.selected, line)
+        self.picture.draw()
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -242,7 +236,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if self._missing and content.changes != self._answers:
             self._answers = content.changes
             return True
-        return self._plotted is not None and self.picture.tick()
+        return self.picture.tick()
 
     @property
     def fault(self) -> str:
@@ -259,7 +253,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
-        return not self._missing and not self._moved and (self._plotted is None or self.picture.complete)
+        return not self._missing and not self._moved and self.picture.complete
 
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For callers that need
