@@ -22,7 +22,7 @@ from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
-from splatview_viewer.kinds.snapshot.painting import Painting, paint
+from splatview_viewer.kinds.snapshot.picture import Painting, paint
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState, Style
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.view import SnapshotView
@@ -96,7 +96,7 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
     there, counts = np.unique(painted.canvas.ids[painted.canvas.ids >= 0], return_counts=True)
     chosen = int(there[counts.argmax()])
     for lifted in ((chosen, None), (None, chosen), (None, None)):
-        picture.lift(*lifted, 1)
+        picture.lift(*lifted)
         now = np.frombuffer(picture.texture.read(), np.uint32).reshape(painted.rows.shape)
         changed = (now != painted.rows)[::-1].T
         np.testing.assert_array_equal(changed, (painted.canvas.ids == chosen) & (lifted != (None, None)))

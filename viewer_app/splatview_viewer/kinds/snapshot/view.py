@@ -12,13 +12,12 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
+from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.keys import pressed
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.kinds.snapshot.painting import pool
-from splatview_viewer.kinds.snapshot.picture import Picture
-from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, Lit, SnapshotState
+from splatview_viewer.kinds.snapshot.picture import Picture, pool
+from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, TABS, Lit, SnapshotState
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
 
@@ -33,6 +32,12 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Trace
     from splatview_viewer.kinds.snapshot.world import World
 
+_PAN = 0.12
+"""Share of the window that one press of a key moves it."""
+_MOVES = {"a": (-1, 0, 0), "left": (-1, 0, 0), "d": (1, 0, 0), "right": (1, 0, 0), "w": (0, 1, 0), "up": (0, 1, 0),
+          "s": (0, -1, 0), "down": (0, -1, 0), "e": (0, 0, 1), "equal": (0, 0, 1), "q": (0, 0, -1), "minus": (0, 0, -1)}
+"""Keys that go right, go up, and zoom in."""
+_TABS = dict(zip("123456789", TABS, strict=False))
 _PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
 
@@ -75,7 +80,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def __init__(self, data: SnapshotData, state: SnapshotState) -> None:
         super().__init__(data, state)
-        self.picture = Picture(data.ctx, data.work, data.news.set)
+        self.picture = Picture(data.ctx, data.news.set, software=data.work.software)
         self.scale = 1.0
         """Pixels per point."""
         self.pointer = 0.0, 0.0
@@ -216,18 +221,35 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         wanted = world.picture_of(self.content, self.device, self.state, found, plot, line)
         if wanted is not None:
             self.picture.want(*wanted)
-        self.picture.lift(None if self.host.exact else self.state.hovered, self.state.selected, line)
-        self.picture.draw()
+        self.picture.draw(None if self.host.exact else self.state.hovered, self.state.selected)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if not isinstance(event, Key) or not event.pressed:
+        if not isinstance(event, Key) or not event.pressed or event.mods & {"ctrl", "alt", "super"}:
             return False
         self._sync()
-        self.state = pressed(self.state, event, self.world(), self.pointer if self.state.pointed is not None else None)
-        self.focus |= event.name == "slash"
-        return event.name == "slash"
+        name, state, found = event.name, self.state, self.world()
+        moment = state.moment if state.pointed is None else state.pointed
+        if found is not None and (name in _MOVES or name in ("home", "end")):
+            (x, y), (right, up, zoom) = found.window(state), _MOVES.get(name, (0, 0, 0))
+            at = self.pointer if state.pointed is not None else ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
+            x, y = (world.magnified((low + step * _PAN * (high - low), high + step * _PAN * (high - low)), place,
+                                    ZOOM_STEP ** (2 * zoom))
+                    for (low, high), step, place in zip((x, y), (right, up), at, strict=True))
+            (low, high), width = found.axis.extent, x[1] - x[0]
+            x = {"home": (low, low + width), "end": (high - width, high)}.get(name, x)
+            self.state = found.showing(state, x, None if "shift" in event.mods else y)
+        elif name == "f":
+            self.state = state.fitted()
+        elif name == "escape":
+            self.state = state.cleared()
+        elif name == "m" and moment is not None:
+            self.state = state.marked(moment)
+        elif name in _TABS:
+            self.see(tab=_TABS[name])
+        self.focus |= name == "slash"
+        return name == "slash"
 
     def tick(self, now: float) -> bool:
         content = self.data.content

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot.painting import Material, Sheet
+from splatview_viewer.kinds.snapshot.picture import Sheet
 from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
 from splatview_viewer.ui.format import size_text
@@ -79,6 +79,11 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
         minimap = Rect(x + px(GAP), y + height - px(MINIMAP + GAP), max(width - 2 * px(GAP), 1), px(MINIMAP))
         height -= px(MINIMAP + 2 * GAP)
     return Layout(Rect(x, y, width, height) if height >= px(62) else None, bar, minimap, pane, side)
+
+
+def magnified(span: Range, at: float, factor: float) -> Range:
+    """Return the range that is seen after zooming in by a factor at a place."""
+    return at - (at - span[0]) / factor, at + (span[1] - at) / factor
 
 
 def held(wanted: Range, full: Range, least: float) -> Range | None:
@@ -161,7 +166,7 @@ def world_of(content: Content, device: int, state: SnapshotState) -> World | Non
 
 
 def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect,
-               line: int) -> tuple[Sheet, Material] | None:
+               line: int) -> tuple[Sheet, World, Paint] | None:
     """The picture that fits a rectangle pixel by pixel, and what it is painted from; line: pixels. None until that is
     known."""
     style, (x, y) = state.style, world.window(state)
@@ -172,9 +177,6 @@ def picture_of(content: Content, device: int, state: SnapshotState, world: World
     key = ("paint", device, style.color_by, lit)
     paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
                         words="Colouring")
-    if paint is None:
-        return None
-    sheet = Sheet((id(content), device, state.tab == "addresses", style.unit), (key, style.reserved, line), x[0],
-                  (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height)
-    return sheet, Material(world.axis, world.bands, world.painter, paint, world.reserved, line)
-
+    return None if paint is None else (Sheet(
+        (id(content), device, state.tab == "addresses", style.unit), (key, style.reserved), x[0],
+        (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height, line), world, paint)

@@ -98,19 +98,17 @@ def _status(view: SnapshotView, key: tuple[str, str], running: bool) -> None:
     """Write the state of the answer, and buttons for it, on the right of the buttons."""
     content, memory = view.content, view.memory
     result: Result | None = content.peek(key)
-    saving, words = ("csv", memory.get("sql csv", 0)), memory.get("sql said", "")
-    if saving[1] and not words:
-        words = content.peek(saving) or content.fault(saving) or "Writing the file\u2026"
+    saving, words, database = ("csv", memory.get("sql csv", 0)), memory.get("sql said", ""), content.database()
+    if saving[1] and not words and database is not None:
+        name = f"{Path(content.snapshot.name).stem or 'snapshot'} query"
+        words = content.ask(saving, lambda job: save_csv(database, key[1], name, None, lambda: job.cancelled),
+                            newest=True, lane="query") or content.fault(saving) or "Writing the file\u2026"
     if result is not None:
         words = words or count_words(result)
         if result.rows:
             beside(imgui.calc_text_size("Save CSVCopy").x + 30 * view.scale, 16 * view.scale)
-            database = content.database()
-            if imgui.button("Save CSV") and database is not None:
+            if imgui.button("Save CSV"):
                 memory["sql csv"], memory["sql said"] = saving[1] + 1, ""
-                name = f"{Path(content.snapshot.name).stem or 'snapshot'} query"
-                content.ask(("csv", memory["sql csv"]), lambda job: save_csv(
-                    database, key[1], name, None, lambda: job.cancelled), newest=True, lane="query")
             imgui.set_item_tooltip("All rows, as a file in the working folder")
             imgui.same_line()
             if imgui.button("Copy"):
