@@ -55,7 +55,7 @@ class SnapshotData:
         """Show this one from now on."""
         self.close()
         self.content = Content(snapshot, self.news.set)
-        self.content.prepare()
+        self.content.bands(self.content.busiest)
 
     def close(self) -> None:
         """Drop the snapshot. Idempotent."""
