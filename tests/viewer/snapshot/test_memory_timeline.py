@@ -110,8 +110,6 @@ def views(trace, bands: Bands, height: float, count: int = 6):
         length = (x1 - x0) * rng.uniform(0.002, 1.3)
         begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
         moments = bands.peaks(axis.edges(begin, begin + length, canvas.width))
-        if n % 5 == 4:
-            rng.shuffle(moments)
         per = (height + 1) * rng.uniform(0.01, 1.3) / canvas.height
         yield canvas, moments, rng.uniform(-0.2, 0.9) * (height + 1), per, int(rng.integers(0, canvas.width + 1))
 

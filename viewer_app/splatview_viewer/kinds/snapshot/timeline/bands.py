@@ -92,8 +92,8 @@ class Bands:
         """Paints columns of a canvas; without the GIL, so that threads can paint different columns at once.
 
         columns: which of them; slices of 200 and more columns are worth it, since each begins with all that is live.
-        moments: int32 (W,), the moment of each column; -1: nothing but the background. low, per_pixel: bytes; row y
-        shows the bytes from low + (H - 1 - y) * per_pixel on.
+        moments: int32 (W,), the moment of each column, ascending but for -1 at both ends: nothing but background.
+        low, per_pixel: bytes; row y shows the bytes from low + (H - 1 - y) * per_pixel on.
 
         A pixel shows the mean of the colours of all bands in it, by their bytes. Bands of 3 pixels and more have a
         darker line at their lower edge.
@@ -185,8 +185,8 @@ class Addresses:
     def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float,
               paint: Paint) -> None:
         """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted in `HELD`."""
+        first, last, _ = columns.indices(canvas.width)
         kernels().paint_addresses((self._index.kernel, self._places, self._size), self._spans,
                                   paint.tables(len(self._size)),
-                                  (frozen(moments, np.int32), float(low), float(per_pixel)),
-                                  columns.indices(canvas.width)[:2], canvas.kernel,
-                                  np.empty((2, canvas.height + 2, kernels().SUMS)))
+                                  (frozen(moments, np.int32), float(low), float(per_pixel)), (first, last),
+                                  canvas.kernel, np.zeros((last - first + 1, canvas.height, kernels().SUMS), np.float32))
