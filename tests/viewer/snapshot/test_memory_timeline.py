@@ -145,8 +145,8 @@ def test_addresses_have_the_mean_colour_of_what_lies_in_a_pixel(trace) -> None:
         for part in (slice(cut, None), slice(0, cut)):
             space.paint(canvas, part, moments, low, per, paint)
         for x, moment in enumerate(moments.tolist()):
-            rects = [(i, space.y(i), int(rows.size[i])) for i in live_by_hand(trace, moment) if moment >= 0]
-            ground = [(space.place(int(spans.addr[s])), int(spans.size[s])) for s in range(len(spans))
+            rects = [(i, int(space.places[i]), int(rows.size[i])) for i in live_by_hand(trace, moment) if moment >= 0]
+            ground = [(int(space.span_places[s]), int(spans.size[s])) for s in range(len(spans))
                       if spans.start[s] < moment <= spans.end[s]]
             assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per, ground)) <= EXACT
 

@@ -129,8 +129,10 @@ class Addresses:
                          np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)]))
         self._index = LiveIndex(a.start, a.end, events)
         self._size = size
-        self._places = self._places_of(addr, size)
-        self._spans = (LiveIndex(s.start, s.end, events).kernel, self._places_of(signed(s.addr), s.size),
+        self.places = self._places_of(addr, size)
+        """int64 (A,): the lower edge of each allocation's rectangle."""
+        self.span_places = self._places_of(signed(s.addr), s.size)
+        self._spans = (LiveIndex(s.start, s.end, events).kernel, self.span_places,
                        frozen(s.size, np.int64))
 
     def _ranges(self, first: np.ndarray, last: np.ndarray) -> None:
@@ -156,29 +158,17 @@ class Addresses:
         inside = (self._first[r] <= addr) & (addr + size <= self._last[r])
         return frozen(np.where(inside, addr - self._first[r] + self._bottom[r], -1), np.int64)
 
-    def place(self, addr: int) -> int | None:
-        """y of an address; None where nobody ever had memory."""
-        r = int(np.searchsorted(self._first, addr - MIDDLE, "right")) - 1
-        return addr - self._base(r) if r >= 0 and addr - MIDDLE < self._last[r] else None
-
     def address(self, y: float) -> int | None:
         """The address at y; None in a gap, below and above."""
         y = int(np.floor(y))
         r = int(np.searchsorted(self._bottom, y, "right")) - 1
-        return y + self._base(r) if r >= 0 and y + self._base(r) - MIDDLE < self._last[r] else None
-
-    def _base(self, r: int) -> int:
-        """The address that a range would have at y = 0."""
-        return MIDDLE + int(self._first[r]) - int(self._bottom[r])
-
-    def y(self, allocation: int) -> int:
-        """Return the lower edge of the rectangle of an allocation."""
-        return int(self._places[allocation])
+        addr = y + int(self._first[r]) - int(self._bottom[r])
+        return MIDDLE + addr if r >= 0 and addr < self._last[r] else None
 
     def pick(self, moment: int, y: float) -> int:
         """The allocation that lies there then; -1: none. IndexError for a moment outside of the trace."""
         live = self._index.live(moment)
-        at = y - self._places[live]
+        at = y - self.places[live]
         hit = np.flatnonzero((at >= 0) & (at < self._size[live]))
         return int(live[hit[-1]]) if len(hit) else -1
 
@@ -186,7 +176,8 @@ class Addresses:
               paint: Paint) -> None:
         """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted in `HELD`."""
         first, last, _ = columns.indices(canvas.width)
-        kernels().paint_addresses((self._index.kernel, self._places, self._size), self._spans,
+        sums = np.zeros((last - first + 1, canvas.height, kernels().SUMS), np.float32)
+        kernels().paint_addresses((self._index.kernel, self.places, self._size), self._spans,
                                   paint.tables(len(self._size)),
                                   (frozen(moments, np.int32), float(low), float(per_pixel)), (first, last),
-                                  canvas.kernel, np.zeros((last - first + 1, canvas.height, kernels().SUMS), np.float32))
+                                  canvas.kernel, sums)
