@@ -16,8 +16,8 @@ from splatview_viewer.kinds.snapshot.loading import load_snapshot
 from splatview_viewer.kinds.snapshot.model import live_ids
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
+from splatview_viewer.kinds.snapshot.timeline.bands import reserved as reserved_bytes
 from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
-from splatview_viewer.kinds.snapshot.timeline.index import reserved as reserved_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

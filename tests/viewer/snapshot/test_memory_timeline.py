@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Canvas, Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Canvas, Paint
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import Axis
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

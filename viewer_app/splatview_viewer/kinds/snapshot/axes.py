@@ -12,10 +12,9 @@ from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.frames import frame_text
 from splatview_viewer.kinds.snapshot.analysis.search import HELP
-from splatview_viewer.kinds.snapshot.panes.parts import chip
+from splatview_viewer.kinds.snapshot.panes.table import chip
 from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND
-from splatview_viewer.kinds.snapshot.timeline.index import Peaks
+from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, Peaks
 from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, magnified
 from splatview_viewer.ui import format, plots, theme
 from splatview_viewer.ui.format import age_text, size_text

@@ -19,21 +19,19 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.analysis.colors import colors
 from splatview_viewer.kinds.snapshot.analysis.details import describe, segments_at
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.frames import sites
 from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
-from splatview_viewer.kinds.snapshot.analysis.tables import compare, group, leaks, post_mortem
+from splatview_viewer.kinds.snapshot.analysis.tables import colors, compare, group, leaks, post_mortem
 from splatview_viewer.kinds.snapshot.model import ACTIONS, live_ids, peak_moment
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
-from splatview_viewer.kinds.snapshot.timeline.index import Axis, reserved
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy, Colors
+    from splatview_viewer.kinds.snapshot.analysis.tables import ColorBy, Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.state import Lit
 

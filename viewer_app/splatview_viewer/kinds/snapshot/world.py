@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
-    from splatview_viewer.kinds.snapshot.timeline.bands import Addresses
-    from splatview_viewer.kinds.snapshot.timeline.index import Axis
+    from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""

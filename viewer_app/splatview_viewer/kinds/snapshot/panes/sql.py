@@ -10,8 +10,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.snapshot.model import address_text
-from splatview_viewer.kinds.snapshot.panes.parts import Shown, beside, centered, latest
-from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, draw_table
+from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, Shown, beside, centered, draw_table, latest
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, NUMBERS, TABLES
 from splatview_viewer.kinds.snapshot.state import Lit
 from splatview_viewer.ui import theme
@@ -98,8 +97,10 @@ def _status(view: SnapshotView, key: tuple[str, str], running: bool) -> None:
     """Write the state of the answer, and buttons for it, on the right of the buttons."""
     content, memory = view.content, view.memory
     result: Result | None = content.peek(key)
-    saving, words, database = ("csv", *memory.get("sql csv", (0, ""))), memory.get("sql said", ""), content.database()
-    if saving[1] and saving[2] == key[1] and not words and database is not None:
+    number, of = memory.get("sql csv", (0, ""))
+    words, database = memory.get("sql said", ""), content.database()
+    if number and of == key[1] and not words and database is not None:
+        saving = "csv", number
         name = f"{Path(content.snapshot.name).stem or 'snapshot'} query"
         words = content.ask(saving, lambda job: save_csv(database, key[1], name, None, lambda: job.cancelled),
                             newest=True, lane="query") or content.fault(saving) or "Writing the file\u2026"
@@ -108,7 +109,7 @@ def _status(view: SnapshotView, key: tuple[str, str], running: bool) -> None:
         if result.rows:
             beside(imgui.calc_text_size("Save CSVCopy").x + 30 * view.scale, 16 * view.scale)
             if imgui.button("Save CSV"):
-                memory["sql csv"], memory["sql said"] = (saving[1] + 1, key[1]), ""
+                memory["sql csv"], memory["sql said"] = (number + 1, key[1]), ""
             imgui.set_item_tooltip("All rows, as a file in the working folder")
             imgui.same_line()
             if imgui.button("Copy"):

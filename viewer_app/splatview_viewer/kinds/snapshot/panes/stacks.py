@@ -10,10 +10,14 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.kinds.snapshot.analysis.search import frames_with
-from splatview_viewer.kinds.snapshot.panes.parts import (
+from splatview_viewer.kinds.snapshot.panes.table import (
     HIT,
+    Cell,
+    Column,
+    Rows,
     Shown,
     choose,
+    draw_table,
     label,
     latest,
     moment_line,
@@ -22,7 +26,6 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     stack_tip,
     tooltip,
 )
-from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, draw_table
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, exact_size_text, size_text
 from splatview_viewer.ui.widgets import fitted

@@ -9,7 +9,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
 from splatview_viewer.kinds.snapshot.model import pool_text, stream_text
-from splatview_viewer.kinds.snapshot.panes.parts import (
+from splatview_viewer.kinds.snapshot.panes.table import (
     GROWN,
     HIT,
     centered,
