@@ -16,8 +16,8 @@ from splatview_viewer.kinds.snapshot.loading import load_snapshot
 from splatview_viewer.kinds.snapshot.model import live_ids
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
+from splatview_viewer.kinds.snapshot.timeline.bands import reserved as reserved_bytes
 from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
-from splatview_viewer.kinds.snapshot.timeline.index import reserved as reserved_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PICKS, CHECKED = 1000, 40
-SEARCHES = ("forward", "model.py:253", ">80MB", "1MB-20MB optimizer.py", "stream:0", "0x7f2c12345678", "nothing_at_all")
+SEARCHES = ("forward", "model.py:253", ">80MB", "1MB-20MB optimizer.py", "stream:default", "0x7f2c12345678",
+            "nothing_at_all")
 SQL = ("select s.text, count(*) n, sum(a.size) bytes from allocations a join stacks s using (stack_id) "
        "group by all order by bytes desc limit 20")
 

@@ -81,9 +81,9 @@ def random_trace(seed: int, events: int = 400, before: int = 20, slots: int = 60
     return trace_of(events, start, end, size, addr=addr, pool=pool, time_us=times, spans=spans)
 
 
-def live_by_hand(trace: Trace, moment: int, members=None) -> list[int]:
+def live_by_hand(trace: Trace, moment: int) -> list[int]:
     a = trace.allocations
-    return [i for i in range(len(a)) if a.start[i] < moment <= a.end[i] and (members is None or members[i])]
+    return [i for i in range(len(a)) if a.start[i] < moment <= a.end[i]]
 
 
 def any_paint(trace: Trace, seed: int = 0, lit: bool = False) -> Paint:

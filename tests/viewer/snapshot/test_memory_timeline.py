@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Canvas, Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Canvas, Paint
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import Axis
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -24,9 +23,9 @@ def trace(request: pytest.FixtureRequest):
     return random_trace(*TRACES[request.param])
 
 
-def stacked(trace, moment: int, members=None) -> tuple[np.ndarray, np.ndarray]:
+def stacked(trace, moment: int) -> tuple[np.ndarray, np.ndarray]:
     """What is live, and the byte at which each begins."""
-    ids = np.array(live_by_hand(trace, moment, members), np.int64)
+    ids = np.array(live_by_hand(trace, moment), np.int64)
     sizes = trace.allocations.size[ids]
     return ids, np.cumsum(sizes) - sizes
 
@@ -39,17 +38,16 @@ def moments_of(trace, count: int = 60) -> list[int]:
 
 def test_every_byte_is_picked_from_the_band_that_it_lies_in(trace) -> None:
     rng, size = np.random.default_rng(1), trace.allocations.size
-    for members in (None, np.arange(len(trace.allocations)) % 3 == 0):
-        bands = Bands(trace, members)
-        assert bands.live.shape == (trace.moments,)
-        for moment in moments_of(trace, 20):
-            ids, base = stacked(trace, moment, members)
-            top = int(bands.live[moment])
-            assert top == size[ids].sum()
-            assert bands.pick(moment, -1) == bands.pick(moment, top) == bands.pick(moment, -0.5) == -1
-            for byte in rng.uniform(0, top, 20) if top else ():
-                over = np.flatnonzero((base <= byte) & (byte < base + size[ids]))
-                assert bands.pick(moment, byte) == ids[over[0]]
+    bands = Bands(trace)
+    assert bands.live.shape == (trace.moments,)
+    for moment in moments_of(trace, 20):
+        ids, base = stacked(trace, moment)
+        top = int(bands.live[moment])
+        assert top == size[ids].sum()
+        assert bands.pick(moment, -1) == bands.pick(moment, top) == bands.pick(moment, -0.5) == -1
+        for byte in rng.uniform(0, top, 20) if top else ():
+            over = np.flatnonzero((base <= byte) & (byte < base + size[ids]))
+            assert bands.pick(moment, byte) == ids[over[0]]
 
 
 def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace) -> None:
@@ -111,29 +109,30 @@ def views(trace, bands: Bands, height: float, count: int = 6):
         length = (x1 - x0) * rng.uniform(0.002, 1.3)
         begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
         moments = bands.peaks(axis.edges(begin, begin + length, canvas.width))
-        if n % 5 == 4:
-            rng.shuffle(moments)
         per = (height + 1) * rng.uniform(0.01, 1.3) / canvas.height
         yield canvas, moments, rng.uniform(-0.2, 0.9) * (height + 1), per, int(rng.integers(0, canvas.width + 1))
+
+
+def rgba(canvas: Canvas) -> np.ndarray:
+    return canvas.pixels.view(np.uint8).reshape(*canvas.pixels.shape, 4)
 
 
 def off(canvas: Canvas, x: int, rgb, ids) -> float:
     """How far a column is from what it should be, after its ids are compared."""
     assert canvas.ids[x].tolist() == ids.tolist()
-    assert (canvas.rgba[x, :, 3] == 255).all()
-    return float(np.abs(canvas.rgba[x, :, :3] - rgb).max())
+    assert (rgba(canvas)[x, :, 3] == 255).all()
+    return float(np.abs(rgba(canvas)[x, :, :3] - rgb).max())
 
 
-@pytest.mark.parametrize(("third", "lit"), [(False, False), (True, True)], ids=["all-plain", "members-lit"])
-def test_bands_have_the_mean_colour_of_what_lies_in_a_pixel(trace, third: bool, lit: bool) -> None:
-    members = np.arange(len(trace.allocations)) % 3 == 0 if third else None
-    bands = Bands(trace, members)
+@pytest.mark.parametrize("lit", [False, True])
+def test_bands_have_the_mean_colour_of_what_lies_in_a_pixel(trace, lit: bool) -> None:
+    bands = Bands(trace)
     paint = any_paint(trace, 7, lit)
     for canvas, moments, low, per, cut in views(trace, bands, float(bands.live.max())):
         for part in (slice(cut, None), slice(0, cut)):
             bands.paint(canvas, part, moments, low, per, paint)
         for x, moment in enumerate(moments.tolist()):
-            ids, base = stacked(trace, moment, members) if moment >= 0 else (np.empty(0, int), np.empty(0, int))
+            ids, base = stacked(trace, moment) if moment >= 0 else (np.empty(0, int), np.empty(0, int))
             rects = zip(ids.tolist(), base.tolist(), trace.allocations.size[ids].tolist(), strict=True)
             assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per)) <= EXACT
 
@@ -145,8 +144,8 @@ def test_addresses_have_the_mean_colour_of_what_lies_in_a_pixel(trace) -> None:
         for part in (slice(cut, None), slice(0, cut)):
             space.paint(canvas, part, moments, low, per, paint)
         for x, moment in enumerate(moments.tolist()):
-            rects = [(i, space.y(i), int(rows.size[i])) for i in live_by_hand(trace, moment) if moment >= 0]
-            ground = [(space.place(int(spans.addr[s])), int(spans.size[s])) for s in range(len(spans))
+            rects = [(i, int(space.places[i]), int(rows.size[i])) for i in live_by_hand(trace, moment) if moment >= 0]
+            ground = [(int(space.span_places[s]), int(spans.size[s])) for s in range(len(spans))
                       if spans.start[s] < moment <= spans.end[s]]
             assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per, ground)) <= EXACT
 
@@ -175,7 +174,7 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
         column = min(max(here, 0), canvas.width - 1)
         around = slice(max(column - 1, 0), column + 2)
         assert (canvas.ids[around, 20:80] == spike).all(1).any()
-        assert (canvas.rgba[around, 20:80, :3] == (250, 40, 40)).all((1, 2)).any()
+        assert (rgba(canvas)[around, 20:80, :3] == (250, 40, 40)).all((1, 2)).any()
 
 
 def test_kernels_are_stored_on_disk() -> None:

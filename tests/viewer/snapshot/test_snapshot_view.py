@@ -18,11 +18,11 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot import world
+from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.search import search
-from splatview_viewer.kinds.snapshot.axes import ranges_of
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
-from splatview_viewer.kinds.snapshot.painting import Painting, paint
+from splatview_viewer.kinds.snapshot.picture import Painting, paint
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState, Style
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.view import SnapshotView
@@ -65,9 +65,8 @@ def test_each_pixel_is_the_allocation_that_is_there(content: Content, tab: str, 
             assert made.canvas.ids[x, y] == laid_out.pick(int(made.moments[x]), int(at))
 
 
-@pytest.mark.parametrize("lanes", [False, True])
-def test_columns_that_are_taken_over_are_as_if_painted_anew(lanes: bool) -> None:
-    content, state = Content(small_snapshot(2, 4000, pools=2)), SnapshotState(Style(lanes=lanes), x=(1000.0, 2000.0))
+def test_columns_that_are_taken_over_are_as_if_painted_anew() -> None:
+    content, state = Content(small_snapshot(2, 4000)), SnapshotState(x=(1000.0, 2000.0))
     before = painting(content, state)
     assert before.painted == RECT.width
     for x in (1111.1, 1083.3, 1500.0):
@@ -77,21 +76,6 @@ def test_columns_that_are_taken_over_are_as_if_painted_anew(lanes: bool) -> None
         np.testing.assert_array_equal(made.rows, anew.rows)
         np.testing.assert_array_equal(made.canvas.ids, anew.canvas.ids)
         before = made
-    content.close()
-
-
-def test_lanes_lie_one_above_the_other() -> None:
-    snapshot, state = small_snapshot(3, 600, pools=3), SnapshotState(Style(lanes=True))
-    content, pools = Content(snapshot), snapshot.traces[0].allocations.pool
-    made, found = painting(content, state), world.world_of(content, 0, state)
-    assert found is not None
-    assert [lane.name for lane in found.layers] == ["default pool", "private pool (0, 1)", "private pool (0, 2)"]
-    for y in range(RECT.height):
-        at = made.sheet.low + (RECT.height - y - 0.5) * made.sheet.per_pixel
-        here = made.canvas.ids[:, y]
-        lane = next((k for k, lane in enumerate(found.layers) if lane.base <= at < lane.base + lane.height), None)
-        assert set(pools[here[here >= 0]].tolist()) <= ({lane} if lane is not None else set())
-    assert (made.rows >> 24 == 255).all()
     content.close()
 
 
@@ -112,7 +96,7 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
     there, counts = np.unique(painted.canvas.ids[painted.canvas.ids >= 0], return_counts=True)
     chosen = int(there[counts.argmax()])
     for lifted in ((chosen, None), (None, chosen), (None, None)):
-        picture.lift(*lifted, 1)
+        picture.lift(*lifted)
         now = np.frombuffer(picture.texture.read(), np.uint32).reshape(painted.rows.shape)
         changed = (now != painted.rows)[::-1].T
         np.testing.assert_array_equal(changed, (painted.canvas.ids == chosen) & (lifted != (None, None)))
@@ -334,17 +318,15 @@ def test_search_lights_what_it_finds(user: User) -> None:
     assert user.lit is None
 
 
-def test_annotations_marks_and_lanes_are_drawn(screen: OffscreenScreen) -> None:
+def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
     base = small_snapshot(0, 200, pools=2)
     times = base.traces[0].events.time_us
     ends = tuple(Annotation("step", stage, 0, int(times[at])) for stage, at in (("START", 50), ("END", 150)))
     made = User(screen, replace(base, annotations=ends))
-    found = ranges_of(made.view, made.view.world())  # type: ignore[arg-type]
-    assert found is not None and found.names == ["step"]
-    assert (found.begin[0], found.end[0]) == pytest.approx((51, 151), abs=2)
+    found = ranges(made.view.content.snapshot, made.view.trace)
+    assert found.names == ["step"] and found.moments[:, 0] == pytest.approx((51, 151), abs=2)
     pictures = [made.settle()]
-    for changes in ({"marks": (90, None)}, {"moment": 120}, {"style": Style(lanes=True)},
-                    {"style": Style("time", lanes=True)}):
+    for changes in ({"marks": (90, None)}, {"moment": 120}, {"style": Style("time")}):
         made.view.see(**changes)
         pictures.append(made.settle())
     assert all((one != other).any() for one, other in pairwise(pictures))

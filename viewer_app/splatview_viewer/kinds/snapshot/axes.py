@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import ZOOM_STEP
-from splatview_viewer.kinds.snapshot.analysis.details import marks
+from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.frames import frame_text
 from splatview_viewer.kinds.snapshot.analysis.search import HELP
-from splatview_viewer.kinds.snapshot.keys import magnified
-from splatview_viewer.kinds.snapshot.panes.parts import chip
+from splatview_viewer.kinds.snapshot.panes.table import chip
 from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.kinds.snapshot.timeline.index import Peaks
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, RESERVED
+from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, Peaks
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, magnified
 from splatview_viewer.ui import format, plots, theme
 from splatview_viewer.ui.format import age_text, size_text
 from splatview_viewer.ui.widgets import board, card, faint, fitted
@@ -35,7 +34,9 @@ _MARKED = ImVec4(0.98, 0.78, 0.32, 1.0)
 _CHOSEN = ImVec4(0.87, 0.88, 0.90, 0.75)
 _SPAN = ImVec4(0.97, 0.98, 1.0, 0.9)
 _LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
+_RESERVED = ImVec4(0.098, 0.108, 0.127, 1.0)
 _CLEAR = ImVec4(0, 0, 0, 0)
+_GROUND = ImVec4(*(c / 255 for c in BACKGROUND), 1)  # type: ignore[call-arg]
 
 
 def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
@@ -59,9 +60,10 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         across = plots.Axis(x, ticks=ticks, limit=axis.extent, least=LEAST[axis.unit], locked=io.key_ctrl, above=True)
         up = plots.Axis(y, ticks=format.byte_ticks(*y, high), limit=world.full, least=LEAST_BYTES,
                         locked=io.key_shift, above=True)
-        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up, ground=_CLEAR) as plot:
+        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up, ground=_GROUND) as plot:
             if plot is None:
                 return rect
+            view.paint(world, plot.rect)
             _point(view, world, plot)
             if not plot.small:
                 _draw_over(view, world, plot)
@@ -99,13 +101,9 @@ def _click(view: SnapshotView, plot: plots.Plot) -> None:
 
 
 def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
-    """Draw lanes, ranges, marks, the legend, and what is under the pointer."""
+    """Draw ranges, marks, the legend, and what is under the pointer."""
     scale, r = view.scale, plot.rect
     with plot.drawing() as draw:
-        for layer in world.layers if len(world.layers) > 1 else ():
-            y = plot.at(plot.x[0], layer.base + layer.height)[1]
-            card(draw, (r.x + 10 * scale, min(max(y, r.y) + 6 * scale, r.y + r.height - 24 * scale)),
-                 [(layer.name, theme.DIM)])
         above = _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
         if view.tab in ("timeline", "addresses") and view.state.style.legend:
@@ -211,49 +209,27 @@ _MOST = 150
 _TINTS = (ImVec4(0.42, 0.67, 0.96, 1.0), ImVec4(0.55, 0.78, 0.62, 1.0), ImVec4(0.80, 0.66, 0.92, 1.0))
 
 
-class Ranges(NamedTuple):
-    """R annotated ranges."""
-
-    names: list[str]
-    begin: np.ndarray
-    end: np.ndarray
-    """float64 (R,): on the time axis."""
-    depth: list[int]
-    """The number of others that each lies in."""
-
-
-def ranges_of(view: SnapshotView, world: World) -> Ranges | None:
-    """The ranges that were annotated, on the axis that is shown."""
-    snapshot, trace, axis = view.content.snapshot, view.trace, world.axis
-
-    def work() -> Ranges:
-        found = [m for m in marks(snapshot, trace) if m.depth < _ROWS]
-        places = [(m.first, m.last) if axis.unit == "events" else
-                  (m.first_us - axis.origin_us, m.last_us - axis.origin_us) for m in found]
-        both = np.array(places, np.float64).reshape(-1, 2)
-        return Ranges([m.name for m in found], both[:, 0], both[:, 1], [m.depth for m in found])
-
-    return view.content.ask(("ranges", view.device, axis.unit), work)
-
-
 def _draw_annotations(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot) -> float:
     """A bar for each range, with its name where there is room. Returns how many pixels high they are together."""
-    ranges = ranges_of(view, world)
-    if ranges is None or not ranges.names:
+    found = view.content.ask(("ranges", view.device), lambda: ranges(view.content.snapshot, view.trace))
+    if found is None or not found.names:
         return 0.0
-    r, scale, lowest = plot.rect, plot.scale, 0.0
+    axis, r, scale, lowest = world.axis, plot.rect, plot.scale, 0.0
     high, step = imgui.get_text_line_height() + 4 * scale, (plot.x[1] - plot.x[0]) / plot.rect.width
-    x0, x1 = (np.clip(r.x + (end - plot.x[0]) / step, r.x, r.x + r.width) for end in (ranges.begin, ranges.end))
+    both = found.moments if axis.unit == "events" else found.times - axis.origin_us
+    x0, x1 = np.clip(r.x + (both - plot.x[0]) / step, r.x, r.x + r.width)
     wide = np.flatnonzero(x1 - x0 >= 2 * scale)
     for k in wide[np.argsort((x0 - x1)[wide], kind="stable")[:_MOST]].tolist():
-        left, tint = float(x0[k]), _TINTS[ranges.depth[k]]
-        y, end = r.y + ranges.depth[k] * (high + scale), max(float(x1[k]) - scale, left + 1)
+        if found.depth[k] >= _ROWS:
+            continue
+        left, tint = float(x0[k]), _TINTS[found.depth[k]]
+        y, end = r.y + found.depth[k] * (high + scale), max(float(x1[k]) - scale, left + 1)
         lowest = max(lowest, y + high - r.y)
         draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + high), theme.u32(tint, 0.20))
         draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + 2 * scale), theme.u32(tint, 0.75))
         if end - left > 28 * scale:
             draw.add_text(ImVec2(left + 5 * scale, y + 2.5 * scale), theme.u32(theme.INK),
-                          fitted(ranges.names[k], end - left - 8 * scale))
+                          fitted(found.names[k], end - left - 8 * scale))
     return lowest
 
 
@@ -282,7 +258,7 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
           plots.bare("minimap", (rect.width, rect.height), axis.extent, (0, top)) as plot):
         if plot is None:
             return
-        for values, color in ((reserved, ImVec4(*RESERVED, 1)), (live, _LIVE)):
+        for values, color in ((reserved, _RESERVED), (live, _LIVE)):
             plot.shade("##bytes", x, 0 * values, values, color)
         (low, high), seen, io = axis.extent, view.state.x, imgui.get_io()
         if seen is not None:

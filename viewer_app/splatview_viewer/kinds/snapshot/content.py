@@ -19,22 +19,19 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.analysis.colors import colors
 from splatview_viewer.kinds.snapshot.analysis.details import describe, segments_at
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.frames import sites
 from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
-from splatview_viewer.kinds.snapshot.analysis.tables import compare, group, leaks, post_mortem
+from splatview_viewer.kinds.snapshot.analysis.tables import colors, compare, group, leaks, post_mortem
 from splatview_viewer.kinds.snapshot.model import ACTIONS, live_ids, peak_moment
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
-from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
-from splatview_viewer.kinds.snapshot.timeline.index import Axis, reserved
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy, Colors
+    from splatview_viewer.kinds.snapshot.analysis.tables import ColorBy, Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.state import Lit
 
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("splatview")
 
-LANES = ("kernels", "layout", "analysis", "query")
+LANES = ("layout", "analysis", "query")
 """Threads that work side by side."""
 _PARTING_S = 3.0
 """Wait for a job when the program ends."""
@@ -95,25 +92,13 @@ class Content:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def ask(self, key: Key, function: Callable[..., T], *, newest: bool = False,
-            lane: Literal["kernels", "layout", "analysis", "query"] = "analysis", words: str = "") -> T | None:
+            lane: Literal["layout", "analysis", "query"] = "analysis", words: str = "") -> T | None:
         """Return the result of `function()` once a thread has called it; None until then, or if it failed (`fault`).
 
         The answer is kept as long as the snapshot. newest: of the questions whose key begins with the same name only
         the newest is worked on, and a few answers are kept. words: what is being done, for the user. `function` reads
         nothing that the loop changes; in the lane "query" it is called with its job.
         """
-        question = self._questions.get(key)
-        if question is None:
-            self.misses += 1
-            if not self._closed:
-                self._submit(key, function, newest, lane, words)
-            return None
-        if newest:
-            self._questions[key] = self._questions.pop(key)
-        self.misses += not question.job.done
-        return self.peek(key)
-
-    def _submit(self, key: Key, function: Callable[..., T], newest: bool, lane: str, words: str) -> None:
         def work(job: Job[T]) -> T:
             question.begun, self.changes = True, next(self._numbers)
             try:
@@ -123,6 +108,14 @@ class Content:
                     log.error("%s", words or key, exc_info=e)
                 raise
 
+        if key in self._questions:
+            if newest:
+                self._questions[key] = self._questions.pop(key)
+            self.misses += not self._questions[key].job.done
+            return self.peek(key)
+        self.misses += 1
+        if self._closed:
+            return None
         if newest:
             same = [(k, q) for k, q in self._questions.items() if k[0] == key[0]]
             waiting = [k for k, q in same if not q.job.done and (lane == "query" or not q.begun)]
@@ -132,6 +125,7 @@ class Content:
         question: Any = _Question(None, words, lane)  # type: ignore[arg-type]
         question.job = self._lanes[lane].submit(work)
         self._questions[key] = question
+        return None
 
     def _ended(self) -> None:
         self.changes = next(self._numbers)
@@ -197,15 +191,10 @@ class Content:
 
     # -- the timeline ----------------------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Begin with what every view needs."""
-        self.ask(("warm",), warm_up, lane="kernels", words="Loading kernels (10 s the first time)")
-        self.bands(self.busiest)
-
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
         return self.ask(("bands", device), lambda: Bands(self.snapshot.traces[device]),
-                        lane="layout", words="Laying out the timeline")
+                        lane="layout", words="Laying out the timeline (10 s the first time)")
 
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
@@ -331,10 +320,10 @@ def _compare(content: Content, name: str, device: int, before: Any, after: int, 
         (*side[:2], peak_moment(side[1]) if side[2] is None else side[2]), (snapshot, trace, after), by), newest=True)
 
 
-def _sql(content: Content, name: str, text: str, number: int) -> Any:
+def _sql(content: Content, name: str, text: str) -> Any:
     database = content.database()
     return None if database is None else content.ask(
-        (name, text, number), lambda job: database.run(text, cancelled=lambda: job.cancelled), newest=True,
+        (name, text), lambda job: database.run(text, cancelled=lambda: job.cancelled), newest=True,
         lane="query", words="Asking the database")
 
 

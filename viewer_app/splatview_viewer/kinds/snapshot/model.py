@@ -20,7 +20,6 @@ Schema: torch/cuda/memory.py (`_snapshot`) and torch/cuda/_memory_viz.py of PyTo
 from __future__ import annotations
 
 import functools
-import re
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -346,24 +345,6 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
         key = (function, *(trace.device for trace in args[1:]))  # type: ignore[attr-defined]
         return snapshot.kept.setdefault(key, _Answer()).get(lambda: function(*args, **named))
     return keeping
-
-
-_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|bytes?)?$", re.IGNORECASE)
-
-
-def parse_size(text: str) -> tuple[float, float] | None:
-    """Parse a size as a user writes it: (bytes, half of its last digit in bytes), or None when it is not one.
-
-    "4096" is (4096, 0); "512MB" is 512 MiB give or take half a MiB; "1.5 GiB" give or take 0.05 GiB. KB, KiB and K all
-    mean 1024 bytes, as PyTorch's messages do.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        return None
-    digits, prefix, _ = found.groups()
-    unit = 1024.0 ** " kmgtp".index(prefix.lower() or " ")
-    places = len(digits.partition(".")[2])
-    return float(digits) * unit, (0.5 * 10.0 ** -places * unit if prefix else 0.0)
 
 
 def address_text(address: int) -> str:

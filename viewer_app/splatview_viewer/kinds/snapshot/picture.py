@@ -1,51 +1,155 @@
-"""The picture of a timeline: what threads paint, uploaded and copied to where it belongs."""
+"""The picture of a timeline: painted by a few threads, uploaded, and drawn in its plot.
+
+Columns that are there already are taken over.
+"""
 
 from __future__ import annotations
 
-import math
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import moderngl
 import numpy as np
+from imgui_bundle import ImVec2, imgui, implot
 
-from splatview_ipc.gl.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.painting import Painting, paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, Color
+from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
-    import moderngl
+    from splatview_viewer.kinds.snapshot.timeline.bands import Paint
+    from splatview_viewer.kinds.snapshot.world import World
 
-    from splatview_viewer.core.screen import Rect
-    from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.kinds.snapshot.painting import Material, Sheet
-    from splatview_viewer.kinds.snapshot.state import Range
-
-_COLOR_BUFFER_BIT, _NEAREST = 0x4000, 0x2600
+_LEAST_SLICE = 160
+"""Columns that a thread paints in one go, at least: each go begins with all that is live."""
+_LEAST_TURNED = 64
+"""Columns that a thread puts into the picture in one go, at least."""
+_MOST_THREADS = 8
 _AT_ONCE_S, _AT_ONCE_SOFTWARE_S = 0.02, 0.07
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
 an older one is the processor's work, and takes as long."""
+_RESERVED: Color = (25, 28, 32)
+_EDGE: Color = (76, 85, 102)
+"""Bytes that are reserved and not live, and the line where they end."""
+_SHADES = tuple(np.array([*shade, 255], np.uint8).view(np.uint32)[0] for shade in (_RESERVED, _EDGE))
 _LIT, _OUTLINED = 0.30, 0.22
 """Shares of white over the allocation under the pointer, and over the selected one."""
 _OUTLINE = (247, 250, 255, 255)
 
 
+@lru_cache(maxsize=1)
+def pool() -> ThreadPoolExecutor:
+    """The threads that paint, for all views of the program."""
+    return ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="paint")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A picture that is wanted: a part of a world in so many columns and rows."""
+
+    world: Hashable
+    """Pictures of one world show the same things at the same x and y."""
+    colors: Hashable
+    """Pictures of one world and of these colours look the same where they show the same."""
+    x0: float
+    step: float
+    """The first column begins at x0; a column is `step` wide."""
+    width: int
+    low: float
+    per_pixel: float
+    """The lowest row begins at the byte `low`; a row is `per_pixel` bytes high."""
+    height: int
+    line: int = 1
+    """Rows of the line where reserved memory ends."""
+
+    @property
+    def looks(self) -> tuple[Hashable, ...]:
+        """Two columns at one moment are alike if this is."""
+        return self.world, self.colors, self.low, self.per_pixel, self.height, self.line
+
+
+@dataclass(frozen=True, eq=False)
+class Painting:
+    """A picture that is painted."""
+
+    sheet: Sheet
+    canvas: Canvas
+    rows: np.ndarray
+    """uint32 (H, W): red, green, blue, alpha of the picture, its lowest row first."""
+    moments: np.ndarray
+    """int32 (W,): the moment that each column shows."""
+    painted: int
+    """Columns that were not taken over."""
+    seconds: float
+
+    def moment_at(self, x: float) -> int | None:
+        """Return the moment that the column at this place of the axis shows; None: there is none."""
+        column = int((x - self.sheet.x0) // self.sheet.step)
+        moment = int(self.moments[column]) if 0 <= column < len(self.moments) else -1
+        return moment if moment >= 0 else None
+
+
+def paint(s: Sheet, world: World, colors: Paint, before: Painting | None = None,
+          cancelled: Callable[[], bool] = lambda: False) -> Painting:
+    """Paint a picture by the threads of `pool()`: each moment once, and none that `before` shows in the same way.
+
+    Once `cancelled` says so, columns are left as they are.
+    """
+    since = time.perf_counter()
+    moments = world.bands.peaks(world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width))
+    old = before.moments if before is not None and before.sheet.looks == s.looks else moments[:0]
+    if (np.diff(old) < 0).any():  # columns beyond the end
+        old = old[:0]
+    there = np.minimum(np.searchsorted(old, moments), max(len(old) - 1, 0))
+    known = old[there] == moments if len(old) else np.zeros(len(moments), bool)
+    first = ~known
+    first[1:] &= known[:-1] | (moments[1:] != moments[:-1])
+    origin = np.where(known, there, -1), np.cumsum(first) - 1
+    new = np.ascontiguousarray(moments[first])
+    fresh = Canvas(max(len(new), 1), s.height)
+
+    def fill(columns: slice) -> None:
+        world.painter.paint(fresh, columns, new, s.low, s.per_pixel, colors)
+        if world.reserved is not None:  # the ground over what is live, up to what is reserved
+            at = np.maximum(new[columns], 0)
+            bottom, top = (np.clip(np.round(s.height - (b[at] - s.low) / s.per_pixel), 0, s.height).astype(np.int64)
+                           for b in (world.bands.live, world.reserved))
+            kernels().paint_ground(fresh.pixels[columns], np.where(new[columns] >= 0, top, bottom), bottom, _SHADES,
+                                   s.line)
+
+    def share(count: int, least: int, work: Callable[[slice], None]) -> None:
+        parts = [slice(i, min(i + least, count)) for i in range(0, count, least)]
+        list(pool().map(lambda part: None if cancelled() else work(part), parts))
+
+    threads = pool()._max_workers
+    share(len(new), max(_LEAST_SLICE, -(-len(new) // (2 * threads))), fill)
+    former = before.canvas if before is not None else fresh
+    canvas = fresh if len(new) == s.width else Canvas(s.width, s.height)
+    rows = np.empty((s.height, s.width), np.uint32)
+    share(s.width, max(_LEAST_TURNED, -(-s.width // threads)), lambda part: kernels().assemble(
+        former.kernel, fresh.kernel, origin, canvas.kernel, rows, (part.start, part.stop)))
+    return Painting(s, canvas, rows, moments, len(new), time.perf_counter() - since)
+
+
 class Picture:
     """One user's picture. Every call comes from the thread that holds the context; `want` waits a moment at most."""
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None]) -> None:
-        """`wake`: called from a thread when a picture is painted."""
+    def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, software: bool) -> None:
+        """`wake`: called from a thread when a picture is painted. `software`: the processor draws."""
         self.error = ""
         """The reason why the picture cannot be painted."""
         self.shown: Painting | None = None
         """The painting in the texture."""
         self.texture: moderngl.Texture | None = None
-        self._framebuffer: moderngl.Framebuffer | None = None
-        """Over the texture."""
         self.ms: dict[str, float] = {}
         self._ctx = ctx
-        self._work = work
+        self._patience = _AT_ONCE_SOFTWARE_S if software else _AT_ONCE_S
         self._jobs = Jobs("picture", wake)
         self._job: Job[Painting] | None = None
         self._job_of: Sheet | None = None
@@ -53,7 +157,7 @@ class Picture:
         self._lifted: tuple[int | None, ...] = ()
         """The allocations that are lifted in the texture."""
 
-    def want(self, sheet: Sheet, material: Material) -> None:
+    def want(self, sheet: Sheet, world: World, colors: Paint) -> None:
         """Have this painted, and take over what is done. Waits for it a moment."""
         self._wanted = sheet
         self._take()
@@ -64,9 +168,9 @@ class Picture:
                 return
             if self._job is None:
                 self._job_of = sheet
-                self._job = self._jobs.submit(lambda job, before=self.shown: paint(sheet, material, before,
+                self._job = self._jobs.submit(lambda job, before=self.shown: paint(sheet, world, colors, before,
                                                                                    lambda: job.cancelled))
-            if not self._job.wait(_AT_ONCE_SOFTWARE_S if self._work.software else _AT_ONCE_S):
+            if not self._job.wait(self._patience):
                 return
             self._take()
             if self.error:
@@ -90,9 +194,10 @@ class Picture:
         self.shown = job.result()
         size = self.shown.rows.shape[1], self.shown.rows.shape[0]
         if self.texture is None or self.texture.size != size:
-            self._release()
+            if self.texture is not None:
+                self.texture.release()
             self.texture = self._ctx.texture(size, 4, alignment=4)
-            self._framebuffer = self._ctx.framebuffer([self.texture])
+            self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
         self.texture.write(self.shown.rows)
         self._lifted = ()
         self.ms = {"upload": (time.perf_counter() - since) * 1e3, "paint": self.shown.seconds * 1e3}
@@ -114,14 +219,26 @@ class Picture:
         """Return True if drawing again would show more."""
         return self._job.done if self._job is not None else not self.complete
 
-    def lift(self, hovered: int | None, selected: int | None, line: int) -> None:
-        """Brighten these allocations, and no others any more; the second gets an outline of `line` pixels."""
-        painted, texture = self.shown, self.texture
-        if painted is None or texture is None or self._lifted == (hovered, selected, line):
+    def draw(self, hovered: int | None, selected: int | None) -> None:
+        """Draw what there is into the plot that is open: as it should be, or what was painted before, stretched. These
+        allocations are brighter; the second has an outline."""
+        shown = self.current
+        if shown is None or self.texture is None:
             return
-        if any(number is not None for number in self._lifted[:2]):
+        s = shown.sheet
+        self.lift(hovered, selected)
+        implot.plot_image("##picture", imgui.ImTextureRef(self.texture.glo), implot.Point(s.x0, s.low),
+                          implot.Point(s.x0 + s.width * s.step, s.low + s.height * s.per_pixel),
+                          ImVec2(0, 1), ImVec2(1, 0))
+
+    def lift(self, hovered: int | None, selected: int | None) -> None:
+        """Brighten these allocations in the texture, and no others any more."""
+        painted, texture = self.shown, self.texture
+        if painted is None or texture is None or self._lifted == (hovered, selected):
+            return
+        if any(number is not None for number in self._lifted):
             texture.write(painted.rows)
-        self._lifted = hovered, selected, line
+        self._lifted, line = (hovered, selected), painted.sheet.line
         ids = painted.canvas.ids[:, ::-1].T[:len(painted.rows)]  # the lowest row first
         for number, share in ((hovered if hovered != selected else None, _LIT), (selected, _OUTLINED)):
             mask = ids == number if number is not None else np.zeros((1, 1), bool)
@@ -138,47 +255,10 @@ class Picture:
                 colors[mask & ~inner[line:-line, line:-line]] = _OUTLINE
             texture.write(pixels, (int(columns[0]), int(rows[0]), pixels.shape[1], pixels.shape[0]))
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, x: Range, y: Range) -> None:
-        """Draw what there is between these places: as it should be, or what was painted before, stretched. A copy is
-        much quicker than a shader where the processor draws."""
-        shown, own = self.current, self._framebuffer
-        if shown is None or own is None:
-            return
-        s, (left, bottom, width, height) = shown.sheet, rect.viewport(framebuffer.height)
-        columns = _span(x, width, s.x0, s.step, s.width)
-        rows = _span(y, height, s.low, s.per_pixel, s.height)
-        if columns[0] >= columns[1] or rows[0] >= rows[1]:
-            return
-        gl = GL.current()
-        framebuffer.scissor = left, bottom, width, height
-        framebuffer.use()
-        gl.glBindFramebuffer(READ_FRAMEBUFFER, own.glo)
-        gl.glBindFramebuffer(DRAW_FRAMEBUFFER, framebuffer.glo)
-        with self._work("timeline", width, height):
-            gl.glBlitFramebuffer(columns[0], rows[0], columns[1], rows[1], left + columns[2], bottom + rows[2],
-                                 left + columns[3], bottom + rows[3], _COLOR_BUFFER_BIT, _NEAREST)
-        framebuffer.scissor = None  # type: ignore[assignment]
-        framebuffer.use()  # tells moderngl what is bound
-
     def release(self) -> None:
         """Give back the picture and its texture. Idempotent."""
         self._cancel()
         self.shown = self._wanted = None
-        self._release()
-
-    def _release(self) -> None:
-        if self.texture is not None and self._framebuffer is not None:
-            self._framebuffer.release()
+        if self.texture is not None:
             self.texture.release()
-            self.texture = self._framebuffer = None
-
-
-def _span(window: Range, pixels: int, first: float, step: float, count: int) -> tuple[int, int, int, int]:
-    """The columns of a picture from and to that are in a window, and the pixels of the window where they are.
-
-    first, step, count: of the columns.
-    """
-    begin, pixel = window[0], (window[1] - window[0]) / pixels
-    low = max(math.floor((begin - first) / step + 1e-3), 0)
-    high = min(math.ceil((window[1] - first) / step - 1e-3), count)
-    return low, high, round((first + low * step - begin) / pixel), round((first + high * step - begin) / pixel)
+            self.texture = None

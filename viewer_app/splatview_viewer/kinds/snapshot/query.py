@@ -64,21 +64,38 @@ MACROS = {
 """How they are made."""
 _SHOW = ("show tables", "show all tables", "describe", "show")
 """Questions for the tables, which `tables_` answers: DuckDB would list those behind them too."""
-EXAMPLES = (
-    ("Who holds the memory when most is live",
-     "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n,\n"
-     "    format_bytes(sum(size)::BIGINT) AS bytes\n"
-     "FROM at_peak() LEFT JOIN stacks USING (stack_id)\n"
-     "GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10"),
-    ("What came of one function, and how long it stayed",
-     "SELECT id, device, size, lifetime_us, category FROM allocations JOIN stacks USING (stack_id)\n"
-     "WHERE text LIKE '%softmax%' ORDER BY size DESC, id LIMIT 20"),
-    ("How free and used memory is cut up at the end",
-     "SELECT pool, state, count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes, max(size) AS largest\n"
-     "FROM blocks JOIN segments USING (device, segment) GROUP BY ALL ORDER BY ALL"),
-)
-"""Queries that show what can be asked: what each tells, and its text."""
-
+EXAMPLES = {
+    "The largest allocations":
+        "SELECT id, size, start_event, end_event, category, own_function, own_file, own_line\n"
+        "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
+        "ORDER BY size DESC\nLIMIT 100",
+    "Who holds the memory when most is live":
+        "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n,\n"
+        "    format_bytes(sum(size)::BIGINT) AS bytes\n"
+        "FROM at_peak() LEFT JOIN stacks USING (stack_id)\n"
+        "GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10",
+    "What came of one function, and how long it stayed":
+        "SELECT id, device, size, lifetime_us, category FROM allocations JOIN stacks USING (stack_id)\n"
+        "WHERE text LIKE '%softmax%' ORDER BY size DESC, id LIMIT 20",
+    "How free and used memory is cut up at the end":
+        "SELECT pool, state, count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes, max(size) AS largest\n"
+        "FROM blocks JOIN segments USING (device, segment) GROUP BY ALL ORDER BY ALL",
+    "Who is live at the end":
+        "SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func\n"
+        "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
+        "WHERE end_event IS NULL GROUP BY stack_id ORDER BY bytes DESC",
+    "Allocated in the first half, never freed":
+        "SELECT id, size, start_event, category, own_function, own_file\n"
+        "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
+        "WHERE end_event IS NULL AND start_event < (SELECT max(event) / 2 FROM events)\nORDER BY size DESC",
+    "Live bytes at the end by stream and pool":
+        "SELECT device, stream, pool, count(*) AS blocks, sum(size) AS bytes\n"
+        "FROM allocations WHERE end_event IS NULL GROUP BY ALL ORDER BY bytes DESC",
+}
+"""Queries that show what can be asked, by what they tell."""
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+           "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+"""First letters of DuckDB's types of numbers."""
 
 _BATCH = 1024
 """Rows of a CSV that are fetched at once."""
@@ -233,20 +250,19 @@ class Database:
                 note = "name the column device as well: the snapshot has several"
                 return (None if truncated else len(rows)), {}, note
             wanted.append(lower.index("device"))
-        if not truncated:
-            total = len(rows)
-            found = [np.array([r[i] if type(r[i]) is int and 0 <= r[i] < 1 << 31 else -1 for r in rows], np.int64)
-                     for i in wanted]
-        else:
+        total: int = len(rows)
+        if truncated:
             values = ['coalesce(try_cast("' + columns[i].replace('"', '""') + '" AS INTEGER), -1)' for i in wanted]
-            named = ", ".join(["count(*)", *values])
+            whole = f"SELECT {', '.join(values) or '1'} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
             try:
-                groups = self._con.execute(f"SELECT {named} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
-                                           + " GROUP BY ALL" * bool(values)).fetchnumpy()
+                answer = self._con.execute(whole)
             except duckdb.Error:  # EXPLAIN, which cannot be part of another query
                 return None, {}, ""
-            counts, *found = (np.asarray(column, np.int64) for column in groups.values())
-            total = int(counts.sum())
+            found = [np.asarray(column, np.int64) for column in answer.fetchnumpy().values()]
+            total, found = len(found[0]), found[:len(wanted)]
+        else:
+            found = [np.array([r[i] if type(r[i]) is int and 0 <= r[i] < 1 << 31 else -1 for r in rows], np.int64)
+                     for i in wanted]
         out: dict[int, np.ndarray] = {}
         for device, count in self._devices.items() if found else ():
             ids = found[0] if len(found) == 1 else found[0][found[1] == device]

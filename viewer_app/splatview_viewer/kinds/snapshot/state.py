@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from splatview_viewer.core.settings import Color
+from typing import Literal
 
 Range = tuple[float, float]
 
-BACKGROUND: Color = (0.062, 0.067, 0.078)
-"""The plot's, RGB in [0, 1]."""
 TABS = {"timeline": "Timeline", "addresses": "Addresses", "segments": "Segments", "events": "Events",
         "stacks": "Stacks", "compare": "Compare", "leaks": "Leaks", "oom": "OOM", "sql": "SQL", "about": "About"}
 """The tabs, and their titles."""
@@ -30,8 +25,6 @@ class Style:
     color_by: Literal["stack", "size", "category", "age", "stream", "pool"] = "stack"
     reserved: bool = True
     """Reserved bytes are seen behind the live ones."""
-    lanes: bool = False
-    """Each memory pool has a lane of its own."""
     legend: bool = True
     """The meaning of the colours is written over the plot."""
 

@@ -12,13 +12,12 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
+from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.keys import pressed
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.kinds.snapshot.painting import pool
-from splatview_viewer.kinds.snapshot.picture import Picture
-from splatview_viewer.kinds.snapshot.state import BACKGROUND, COLORS, PLOTS, Lit, SnapshotState
+from splatview_viewer.kinds.snapshot.picture import Picture, pool
+from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, TABS, Lit, SnapshotState
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
 
@@ -33,6 +32,12 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Trace
     from splatview_viewer.kinds.snapshot.world import World
 
+_PAN = 0.12
+"""Share of the window that one press of a key moves it."""
+_MOVES = {"a": (-1, 0, 0), "left": (-1, 0, 0), "d": (1, 0, 0), "right": (1, 0, 0), "w": (0, 1, 0), "up": (0, 1, 0),
+          "s": (0, -1, 0), "down": (0, -1, 0), "e": (0, 0, 1), "equal": (0, 0, 1), "q": (0, 0, -1), "minus": (0, 0, -1)}
+"""Keys that go right, go up, and zoom in."""
+_TABS = dict(zip("123456789", TABS, strict=False))
 _PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
 
@@ -50,7 +55,7 @@ class SnapshotData:
         """Show this one from now on."""
         self.close()
         self.content = Content(snapshot, self.news.set)
-        self.content.prepare()
+        self.content.bands(self.content.busiest)
 
     def close(self) -> None:
         """Drop the snapshot. Idempotent."""
@@ -75,7 +80,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def __init__(self, data: SnapshotData, state: SnapshotState) -> None:
         super().__init__(data, state)
-        self.picture = Picture(data.ctx, data.work, data.news.set)
+        self.picture = Picture(data.ctx, data.news.set, software=data.work.software)
         self.scale = 1.0
         """Pixels per point."""
         self.pointer = 0.0, 0.0
@@ -89,14 +94,12 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self._of = data.content
         """The content that the state is about."""
         self._rect = Rect(0, 0, 1, 1)
-        self._plotted: Rect | None = None
-        """The area of the plot within its axes, in that rectangle, where `draw` puts the picture."""
         self._missing = True
         """The last picture lacks answers that are being worked on."""
         self._answers = 0
         """`Content.changes` when it was drawn."""
         self._moved = False
-        """The plot is elsewhere than the picture was drawn, or is of something else."""
+        """The last drawing changed the state."""
 
     def take(self, link: str, value: Value) -> bool:
         if not isinstance(value, Snapshot):
@@ -185,32 +188,21 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._sync()
-        content, plot, found, line = self.content, self._plotted, self.world(), max(round(self.scale), 1)
         framebuffer.use()
         framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
-        self._answers, misses = content.changes, content.misses
-        if plot is not None and found is not None and rect == self._rect:
-            framebuffer.clear(*BACKGROUND, 1.0, viewport=plot.viewport(framebuffer.height))
-            wanted = world.picture_of(content, self.device, self.state, found, plot, line)
-            if wanted is not None:
-                self.picture.want(*wanted)
-            self.picture.lift(None if self.host.exact else self.state.hovered, self.state.selected, line)
-            self.picture.draw(framebuffer, plot, *found.window(self.state))
-        self._missing = content.misses != misses
 
     def ui(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.kinds.snapshot.axes import draw_bar, draw_minimap, draw_plot
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
-        content, before, self._rect, self.scale = self.content, (self._plotted, self.state), rect, scale
-        misses, again = content.misses, False
+        content, before, self._rect, self.scale = self.content, self.state, rect, scale
+        self._answers, misses, again = content.changes, content.misses, False
         layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
             plot = draw_plot(self, plot)
-        inside = plot is not None and rect.contains(plot.x, plot.y) and rect.contains(
-            plot.x + plot.width - 1, plot.y + plot.height - 1)
-        self._plotted = plot if inside else None
+        else:
+            self.picture.release()
         if strip is not None:
             draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
@@ -219,19 +211,45 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             again |= draw_pane(self, "about" if self.tab in PLOTS else self.tab, layout.pane)  # the bar may choose
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
-        self._missing |= content.misses != misses
-        self._moved = (self._plotted, self.state) != before
+        self._missing = content.misses != misses
+        self._moved = self.state != before
         return again or self._moved
+
+    def paint(self, found: World, plot: Rect) -> None:
+        """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
+        line = max(round(self.scale), 1)
+        wanted = world.picture_of(self.content, self.device, self.state, found, plot, line)
+        if wanted is not None:
+            self.picture.want(*wanted)
+        self.picture.draw(None if self.host.exact else self.state.hovered, self.state.selected)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if not isinstance(event, Key) or not event.pressed:
+        if not isinstance(event, Key) or not event.pressed or event.mods & {"ctrl", "alt", "super"}:
             return False
         self._sync()
-        self.state = pressed(self.state, event, self.world(), self.pointer if self.state.pointed is not None else None)
-        self.focus |= event.name == "slash"
-        return event.name == "slash"
+        name, state, found = event.name, self.state, self.world()
+        moment = state.moment if state.pointed is None else state.pointed
+        if found is not None and (name in _MOVES or name in ("home", "end")):
+            (x, y), (right, up, zoom) = found.window(state), _MOVES.get(name, (0, 0, 0))
+            at = self.pointer if state.pointed is not None else ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
+            x, y = (world.magnified((low + step * _PAN * (high - low), high + step * _PAN * (high - low)), place,
+                                    ZOOM_STEP ** (2 * zoom))
+                    for (low, high), step, place in zip((x, y), (right, up), at, strict=True))
+            (low, high), width = found.axis.extent, x[1] - x[0]
+            x = {"home": (low, low + width), "end": (high - width, high)}.get(name, x)
+            self.state = found.showing(state, x, None if "shift" in event.mods else y)
+        elif name == "f":
+            self.state = state.fitted()
+        elif name == "escape":
+            self.state = state.cleared()
+        elif name == "m" and moment is not None:
+            self.state = state.marked(moment)
+        elif name in _TABS:
+            self.see(tab=_TABS[name])
+        self.focus |= name == "slash"
+        return name == "slash"
 
     def tick(self, now: float) -> bool:
         content = self.data.content
@@ -240,7 +258,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if self._missing and content.changes != self._answers:
             self._answers = content.changes
             return True
-        return self._plotted is not None and self.picture.tick()
+        return self.picture.tick()
 
     @property
     def fault(self) -> str:
@@ -257,7 +275,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
-        return not self._missing and not self._moved and (self._plotted is None or self.picture.complete)
+        return not self._missing and not self._moved and self.picture.complete
 
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For callers that need
@@ -293,14 +311,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             unit = ui.choice("Axis", unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
         reserved = ui.check("Reserved", style.reserved)
         imgui.set_item_tooltip("What the allocator has from the driver, behind what is in use")
-        lanes = style.lanes
-        if len(snapshot.pools) > 1:
-            lanes = ui.check("Pools", lanes)
-            imgui.set_item_tooltip("Each memory pool in a lane of its own: the default one, those of CUDA graphs")
-        new = replace(style, unit=unit, color_by=color_by, reserved=reserved, lanes=lanes,
-                      legend=ui.check("Legend", style.legend))
-        self.see(style=new, x=self.state.x if unit == style.unit else None,
-                 y=self.state.y if lanes == style.lanes else None)
+        new = replace(style, unit=unit, color_by=color_by, reserved=reserved, legend=ui.check("Legend", style.legend))
+        self.see(style=new, x=self.state.x if unit == style.unit else None)
 
     def info(self) -> Info:
         content, pointed = self.content, self.state.pointed

@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot.model import pool_text
-from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
-from splatview_viewer.kinds.snapshot.state import BACKGROUND, PLOTS
+from splatview_viewer.kinds.snapshot.picture import Sheet
+from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
-from splatview_viewer.kinds.snapshot.timeline.index import reserved
 from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.settings import Color
+    import numpy as np
+
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
-    from splatview_viewer.kinds.snapshot.timeline.index import Axis
+    from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""
@@ -83,6 +80,11 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
     return Layout(Rect(x, y, width, height) if height >= px(62) else None, bar, minimap, pane, side)
 
 
+def magnified(span: Range, at: float, factor: float) -> Range:
+    """Return the range that is seen after zooming in by a factor at a place."""
+    return at - (at - span[0]) / factor, at + (span[1] - at) / factor
+
+
 def held(wanted: Range, full: Range, least: float) -> Range | None:
     """`wanted` moved and narrowed so that it lies in `full` and is at least `least` wide; None when it is all.
 
@@ -105,24 +107,18 @@ LEAST = {"events": 6.0, "time": 20.0}
 """The narrowest window of the time axis: moments, microseconds."""
 LEAST_BYTES = 256.0
 _AIR = 1.04
-_LANE_GAP = 0.025
-"""Share of all bytes between two lanes."""
-RESERVED: Color = (0.098, 0.108, 0.127)
-_EDGE: Color = (0.30, 0.335, 0.40)
-"""Bytes that are reserved and not live, and the line where they end."""
-_DIM: Color = (0.155, 0.166, 0.188)
-_HELD: Color = (0.125, 0.137, 0.160)
-"""Reserved memory that holds nothing, in the address space."""
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The axes and layers of a plot."""
+    """The axes of a plot, and what it is painted from."""
 
     axis: Axis
     bands: Bands
-    layers: tuple[Layer, ...]
-    """From the bottom up."""
+    painter: Bands | Addresses
+    """Of the tab: `bands`, or the address space."""
+    reserved: np.ndarray | None
+    """int64 (M + 1,): bytes reserved at each moment, where they are seen."""
     full: Range
     """All of the bytes axis."""
 
@@ -141,68 +137,35 @@ class World:
 
     def pick(self, moment: int, y: float) -> int | None:
         """The allocation at a moment and a place of the bytes axis."""
-        for layer in self.layers:
-            if layer.base <= y < layer.base + layer.height:
-                found = int(layer.painter.pick(moment, int(y - layer.base)))
-                return found if found >= 0 else None
-        return None
+        found = self.painter.pick(moment, int(y))
+        return found if y >= 0 and found >= 0 else None
 
     def text(self, y: float) -> str:
-        """A place of the bytes axis in words: an address, or bytes from the bottom of its lane."""
-        if not isinstance(self.layers[0].painter, Bands):
-            address = self.layers[0].painter.address(int(y)) if y >= 0 else None
-            return f"{address:x}" if address is not None else ""
-        layer = next((layer for layer in self.layers if layer.base <= y <= layer.base + layer.height), None)
-        return size_text(int(max(y - layer.base, 0))) if layer is not None else size_text(0)
-
-
-def kind_of(state: SnapshotState) -> str:
-    """Return the kind of plot: "bands", "lanes" or "addresses"."""
-    return "addresses" if state.tab == "addresses" else "lanes" if state.style.lanes else "bands"
+        """A place of the bytes axis in words: bytes, or an address."""
+        if isinstance(self.painter, Bands):
+            return size_text(int(max(y, 0)))
+        address = self.painter.address(int(y)) if y >= 0 else None
+        return f"{address:x}" if address is not None else ""
 
 
 def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
     """Return what the plot is of; None until that is known."""
-    kind, with_reserved = kind_of(state), state.style.reserved
+    with_reserved = state.style.reserved
     axis, bands = content.axis(device, state.style.unit), content.bands(device)
     curve = content.reserved(device) if with_reserved else None
     if axis is None or bands is None or (curve is None and with_reserved):
         return None
-    if kind == "addresses":
+    if state.tab == "addresses":
         addresses = content.addresses(device)
         return None if addresses is None else World(
-            axis, bands, (Layer(addresses),), (0.0, max(float(addresses.height), LEAST_BYTES)))
-    if kind == "lanes":
-        lanes = _lanes(content, device)
-        if lanes is None:
-            return None
-        shown = lanes if with_reserved else tuple(replace(lane, reserved=None) for lane in lanes)
-        return World(axis, bands, shown, (0.0, max((lane.base + lane.height for lane in lanes), default=1.0) * 1.01))
+            axis, bands, addresses, None, (0.0, max(float(addresses.height), LEAST_BYTES)))
     top = content.ask(("top", device, with_reserved), lambda: float(
         max(bands.live.max(initial=0), 0 if curve is None else curve.max(initial=0), LEAST_BYTES)), lane="layout")
-    return None if top is None else World(axis, bands, (Layer(bands, reserved=curve),), (0.0, top * _AIR))
-
-
-def _lanes(content: Content, device: int) -> tuple[Layer, ...] | None:
-    """The memory pools of a device from the bottom up, the default one lowest."""
-    trace, names = content.snapshot.traces[device], content.snapshot.pools
-
-    def work() -> tuple[Layer, ...]:
-        pools = {*np.unique(trace.allocations.pool).tolist(), *np.unique(trace.spans.pool).tolist()}
-        lanes = [(pool, Bands(trace, trace.allocations.pool == pool), reserved(trace, pool))
-                 for pool in sorted(pools, key=lambda p: (p < 0, p))]  # unknown ones last
-        heights = [float(max(bands.live.max(), curve.max(), 1)) for _, bands, curve in lanes]
-        gap, base, out = sum(heights) * _LANE_GAP, 0.0, []
-        for (pool, bands, curve), height in zip(lanes, heights, strict=True):
-            out.append(Layer(bands, base, height, curve, pool_text(names[pool] if pool >= 0 else None)))
-            base += height + gap
-        return tuple(out)
-
-    return content.ask(("lanes", device), work, lane="layout", words="Laying out the memory pools")
+    return None if top is None else World(axis, bands, bands, curve, (0.0, top * _AIR))
 
 
 def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect,
-               line: int) -> tuple[Sheet, Material] | None:
+               line: int) -> tuple[Sheet, World, Paint] | None:
     """The picture that fits a rectangle pixel by pixel, and what it is painted from; line: pixels. None until that is
     known."""
     style, (x, y) = state.style, world.window(state)
@@ -211,15 +174,8 @@ def picture_of(content: Content, device: int, state: SnapshotState, world: World
         return None
     lit, mask = content.mask(device, state.search, state.lit)
     key = ("paint", device, style.color_by, lit)
-    paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask, _bytes(BACKGROUND), _bytes(_HELD),
-                                           _bytes(_DIM)), newest=True, lane="layout", words="Colouring")
-    if paint is None:
-        return None
-    sheet = Sheet((id(content), device, kind_of(state), style.unit), (key, style.reserved, line), x[0],
-                  (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height)
-    return sheet, Material(world.axis, world.bands, world.layers, paint, _bytes(RESERVED), _bytes(_EDGE), line)
-
-
-def _bytes(color: Color) -> tuple[int, int, int]:
-    r, g, b = (round(c * 255) for c in color)
-    return r, g, b
+    paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
+                        words="Colouring")
+    return None if paint is None else (Sheet(
+        (id(content), device, state.tab == "addresses", style.unit), (key, style.reserved), x[0],
+        (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height, line), world, paint)

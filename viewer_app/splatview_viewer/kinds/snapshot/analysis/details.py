@@ -1,16 +1,17 @@
-"""One allocation, the segments at a moment, and the moments that are marked on the axis."""
+"""One allocation, the segments at a moment, and the ranges that the program annotated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.frames import categories
+from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
+    NO_STACK,
     address_text,
     check_moment,
     kept,
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
 
 
-@dataclass(frozen=True)
-class FrameLine:
+class FrameLine(NamedTuple):
     """One line of a stack as it is shown."""
 
     file: str
@@ -35,11 +35,6 @@ class FrameLine:
     name: str
     kind: int
     """frames.USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
-
-    @property
-    def user(self) -> bool:
-        """True for the user's own code."""
-        return self.kind == _frames.USER
 
     @property
     def text(self) -> str:
@@ -66,7 +61,7 @@ class Details:
     @property
     def user_frames(self) -> list[FrameLine]:
         """The user's own code, innermost first."""
-        return [line for line in self.frames if line.user]
+        return [line for line in self.frames if line.kind == _frames.USER]
 
     def text(self) -> str:
         """All of it, for copying."""
@@ -78,73 +73,58 @@ class Details:
         return "\n".join(out) + "\n"
 
 
-def stack_lines(snapshot: Snapshot, stack: int) -> list[FrameLine]:
-    """The frames of a stack, innermost first; none for NO_STACK."""
-    kinds = _frames.frame_kinds(snapshot)
-    return [FrameLine(f.file, f.line, f.name, int(kinds[number]))
-            for number, f in zip(snapshot.stacks.of(stack), snapshot.stack(stack), strict=True)]
-
-
-def _since(trace: Trace, event: int) -> str:
-    times = trace.events.time_us
-    if not 0 <= event < len(times) or times[event] <= 0 or times[0] <= 0:
-        return ""
-    return f", {age_text(int(times[event]) - int(times[0]))} after the trace began"
-
-
 def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None = None) -> Details:
     """Tell all about an allocation; with a moment, its share of what is live then.
 
     Raises: IndexError when the trace has no such allocation.
     """
-    a, m = trace.allocations, len(trace.events)
+    a, m, kinds = trace.allocations, len(trace.events), _frames.frame_kinds(snapshot)
     if not 0 <= allocation < len(a):
         raise IndexError(f"allocation {allocation} is not one of 0..{len(a) - 1} of device {trace.device}")
-    size, rounded, stack = int(a.size[allocation]), int(a.rounded[allocation]), int(a.stack[allocation])
-    start, end = int(a.start[allocation]), int(a.end[allocation])
+    size, rounded, stack, start, end, pool = (int(column[allocation]) for column in (
+        a.size, a.rounded, a.stack, a.start, a.end, a.pool))
     rows = [("Size", exact_size_text(size))]
     if rounded:
         lost = f", {size_text(rounded - size)} of it not used" if rounded > size else ""
         rows.append(("Block", exact_size_text(rounded) + lost))
     rows += [("Address", address_text(int(a.addr[allocation]))), *_life(trace, allocation)]
-    if moment is not None and bool(start < moment <= end):
+    if moment is not None and start < moment <= end:
         live = int(a.size.sum(where=live_mask(trace, moment)))
         rows.append(("Share", f"{size / max(live, 1):.1%} of the {size_text(live)} live at moment {moment:,}"))
-    of_allocation, names = categories(snapshot, trace)
-    rows.append(("Category", names[of_allocation[allocation]]))
-    pool = int(a.pool[allocation])
-    rows.append(("Stream", stream_text(snapshot.streams[int(a.stream[allocation])])))
-    rows.append(("Pool", pool_text(snapshot.pools[pool] if pool >= 0 else None)))
-    if start >= 0:
-        for what, numbers in (("Compiled", trace.events.context), ("Metadata", trace.events.metadata)):
-            if numbers[start] >= 0:
-                rows.append((what, snapshot.texts[int(numbers[start])]))
-    if stack >= 0:
-        same = np.flatnonzero(a.stack == stack)
-        if len(same) > 1:
-            rows.append(("Same stack", f"{count_text(len(same), 'allocation')}, "
-                                       f"{size_text(int(a.size[same].sum()))} altogether"))
+    rows += [("Category", CATEGORIES[categories(snapshot, trace)[0][allocation]]),
+             ("Stream", stream_text(snapshot.streams[int(a.stream[allocation])])),
+             ("Pool", pool_text(snapshot.pools[pool] if pool >= 0 else None))]
+    for what, numbers in (("Compiled", trace.events.context), ("Metadata", trace.events.metadata)):
+        if start >= 0 and numbers[start] >= 0:
+            rows.append((what, snapshot.texts[int(numbers[start])]))
+    same = a.stack == stack
+    if stack >= 0 and same.sum() > 1:
+        rows.append(("Same stack", f"{count_text(int(same.sum()), 'allocation')}, "
+                                   f"{size_text(int(a.size.sum(where=same)))} altogether"))
     rows.append(("Number", f"{allocation:,} on device {trace.device}"))
-    freed = stack_lines(snapshot, int(trace.events.stack[end])) if end < m else []
-    return Details(allocation, summary(snapshot, trace, allocation), rows, stack_lines(snapshot, stack), freed)
+    frames, freed = ([FrameLine(f.file, f.line, f.name, int(kinds[number])) for number, f in zip(
+        snapshot.stacks.of(s), snapshot.stack(s), strict=True)] for s in (
+            stack, int(trace.events.stack[end]) if end < m else NO_STACK))
+    return Details(allocation, summary(snapshot, trace, allocation), rows, frames, freed)
 
 
 def _life(trace: Trace, allocation: int) -> list[tuple[str, str]]:
-    a, m = trace.allocations, len(trace.events)
+    a, m, times = trace.allocations, len(trace.events), trace.events.time_us
     start, end, freed = int(a.start[allocation]), int(a.end[allocation]), int(a.freed[allocation])
-    times = trace.events.time_us
-    rows = [("Allocated", f"event {start:,}{_since(trace, start)}" if start >= 0 else "before the trace")]
-    if end >= m:
-        rows.append(("Freed", "not before the end of the trace"))
-    else:
-        rows.append(("Freed", f"event {end:,}{_since(trace, end)}"))
-        if freed >= m:
-            rows.append(("Given back", "not before the end: another stream may use it"))
-        elif freed != end and freed - end > 1:
-            waited = f", {age_text(int(times[freed] - times[end]))} later" if times[end] > 0 else ""
-            rows.append(("Given back", f"event {freed:,}{waited}"))
-    first, last = max(start, 0), min(end, m - 1)
+
+    def event(number: int) -> str:
+        known = times[number] > 0 and times[0] > 0
+        return f"event {number:,}" + (
+            f", {age_text(int(times[number]) - int(times[0]))} after the trace began" if known else "")
+
+    rows = [("Allocated", event(start) if start >= 0 else "before the trace"),
+            ("Freed", event(end) if end < m else "not before the end of the trace")]
+    if end < m <= freed:
+        rows.append(("Given back", "not before the end: another stream may use it"))
+    elif freed - end > 1:
+        rows.append(("Given back", event(freed)))
     if m:
+        first, last = max(start, 0), min(end, m - 1)
         more = "at least " if start < 0 or end >= m else ""
         took = f", {age_text(int(times[last]) - int(times[first]))}" if times[first] > 0 else ""
         rows.append(("Lived", f"{more}{count_text(max(last - first, 0), 'event')}{took}"))
@@ -192,6 +172,13 @@ class SegmentsAt:
     block_allocation: np.ndarray
     """int32 (b,): -1 for inactive blocks."""
 
+    active: int
+    """Bytes of the blocks in use, rounded up as the allocator does."""
+    pending: int
+    """Bytes that were freed but wait for another stream."""
+    free: int
+    """Bytes in the cache that could be handed out."""
+
     def __len__(self) -> int:
         return len(self.addr)
 
@@ -199,36 +186,6 @@ class SegmentsAt:
     def reserved(self) -> int:
         """Bytes of all segments."""
         return int(self.size.sum())
-
-    @property
-    def active(self) -> int:
-        """Bytes of the blocks in use, rounded up as the allocator does."""
-        return int(self.block_size.sum(where=self.block_state == ACTIVE))
-
-    @property
-    def pending(self) -> int:
-        """Bytes that were freed but wait for another stream."""
-        return int(self.block_size.sum(where=self.block_state == PENDING))
-
-    @property
-    def free(self) -> int:
-        """Bytes in the cache that could be handed out."""
-        return int(self.block_size.sum(where=self.block_state == INACTIVE))
-
-    @property
-    def largest_free(self) -> int:
-        """Bytes of the largest free block: what can be handed out at once without asking the driver."""
-        return int(self.block_size.max(initial=0, where=self.block_state == INACTIVE))
-
-    @property
-    def free_blocks(self) -> int:
-        """Number of free blocks."""
-        return int(np.count_nonzero(self.block_state == INACTIVE))
-
-    @property
-    def fragmentation(self) -> float:
-        """The share of the free memory that is not in the largest free block; 0 when nothing is free."""
-        return 1 - self.largest_free / self.free if self.free else 0.0
 
     def free_of_segment(self) -> np.ndarray:
         """int64 (n,): free bytes in each segment."""
@@ -270,8 +227,10 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     allocation = np.where(used, np.append(ids, np.int32(-1))[block], np.int32(-1))
     state = np.full(len(edges), INACTIVE, np.uint8)
     state[used] = np.where(a.end[allocation[used]] >= moment, ACTIVE, PENDING)
+    free, active, pending = np.bincount(state, length, 3).astype(int).tolist()
     return SegmentsAt(moment, unsigned(addr), size, stream, pool, expandable,
-                      np.searchsorted(of_segment, np.arange(len(addr) + 1)), unsigned(edges), length, state, allocation)
+                      np.searchsorted(of_segment, np.arange(len(addr) + 1)), unsigned(edges), length, state, allocation,
+                      active, pending, free)
 
 
 def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
@@ -299,52 +258,43 @@ def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
     return addr[first], total, stream[first], pool[first], expandable[first]
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A range that the program annotated."""
+class Ranges(NamedTuple):
+    """R ranges that the program annotated, in the order of their beginning."""
 
-    name: str
-    first: int
-    """The moment it begins at."""
-    last: int
-    """The moment it ends at."""
-    first_us: int
-    """Microseconds since the epoch."""
-    last_us: int
-    depth: int
-    """How many ranges it lies in."""
+    names: list[str]
+    depth: list[int]
+    """The number of others that each lies in."""
+    moments: np.ndarray
+    """int64 (2, R): those that they begin and end at."""
+    times: np.ndarray
+    """int64 (2, R): microseconds since the epoch."""
 
 
 @kept
-def marks(snapshot: Snapshot, trace: Trace) -> list[Mark]:
-    """Annotated ranges, START and END paired, in the order of their beginning.
+def ranges(snapshot: Snapshot, trace: Trace) -> Ranges:
+    """Annotated ranges, START and END paired.
 
     A START without an END lasts to the end of the trace, an END without a START from its beginning. Annotations of
     other devices, and those outside of the trace's time, are left out.
     """
-    times = trace.events.time_us
-    if not snapshot.annotations or not len(times) or times[-1] <= 0:
-        return []
-    times = np.maximum.accumulate(times)
-    begin, end = int(times[np.searchsorted(times, 0, "right")]), int(times[-1])
+    times = np.maximum.accumulate(trace.events.time_us)
+    found: list[tuple[int, int, str]] = []
+    begin, end = (int(times[np.searchsorted(times, 0, "right") % len(times)]), int(times[-1])) if len(times) else (0, 0)
     open_: dict[str, list[int]] = {}
-    ranges: list[tuple[int, int, str]] = []
-    said = sorted((a for a in snapshot.annotations if a.device in (trace.device, -1)), key=lambda a: a.time_us)
-    for a in said:
+    for a in sorted((a for a in snapshot.annotations if a.device in (trace.device, -1)), key=lambda a: a.time_us):
         if a.stage == "START":
             open_.setdefault(a.name, []).append(a.time_us)
         elif a.stage == "END":
             started = open_.get(a.name)
-            ranges.append((started.pop() if started else begin, a.time_us, a.name))
-    ranges += [(start, end, name) for name, starts in open_.items() for start in starts]
-    out: list[Mark] = []
+            found.append((started.pop() if started else begin, a.time_us, a.name))
+    found += [(start, end, name) for name, starts in open_.items() for start in starts]
+    found = sorted((r for r in found if r[1] >= begin and r[0] <= end and r[1] > r[0]), key=lambda r: (r[0], -r[1]))
+    depth: list[int] = []
     enclosing: list[int] = []
-    for first, last, name in sorted(ranges, key=lambda r: (r[0], -r[1])):
-        if last < begin or first > end or last <= first:
-            continue
+    for first, last, _ in found:
         while enclosing and enclosing[-1] <= first:
             enclosing.pop()
-        moments = np.searchsorted(times, [first, last], "right").tolist()
-        out.append(Mark(name, moments[0], moments[1], first, last, len(enclosing)))
+        depth.append(len(enclosing))
         enclosing.append(last)
-    return sorted(out, key=lambda mark: (mark.first, -mark.last, mark.depth))
+    both = np.array([r[:2] for r in found], np.int64).reshape(-1, 2).T
+    return Ranges([name for *_, name in found], depth, np.searchsorted(times, both, "right"), both)

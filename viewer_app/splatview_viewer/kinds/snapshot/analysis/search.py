@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.frames import categories
-from splatview_viewer.kinds.snapshot.model import address_text, kept, live_mask, parse_size, pool_text, stream_text
-from splatview_viewer.ui.format import age_text, exact_size_text, size_text
+from splatview_viewer.kinds.snapshot.analysis.tables import classes
+from splatview_viewer.kinds.snapshot.model import address_text, kept
+from splatview_viewer.ui.format import exact_size_text, size_text
 
 if TYPE_CHECKING:
+    from splatview_viewer.kinds.snapshot.analysis.tables import By
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
 
 HELP = ("function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096, 10MB-20MB sizes; #12 a number; "
-        "pool:private, stream:7, category:activations, live:1000, age:>1s; a minus before a word leaves out")
+        "pool:private, stream:7, category:activations; a minus before a word leaves out")
 _PLACE = re.compile(r"(.*[^:\d]):(\d+)$")
 _RANGE = re.compile(r"(.+?)(?:-|\.\.)(.+)$")
-_AGE = re.compile(r"([<>]=?)(\d+(?:\.\d+)?)(us|ms|s|min|h)$")
-_AGE_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6}
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
 def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
     """bool (A,), and what the word means."""
     key, _, value = word.lower().partition(":")
-    if key in _KEYS and value:
-        return _keyed(snapshot, trace, key, value)
+    if key in ("category", "pool", "stream") and value:
+        return _grouped(snapshot, trace, key, value)
     lower = word.lower()
     if re.fullmatch(r"0x[0-9a-f]{1,16}", lower):
         return _address(trace, int(lower, 16))
@@ -84,29 +83,47 @@ def _address(trace: Trace, address: int) -> tuple[np.ndarray, str]:
     return np.uint64(address) - a.addr < size, f"over the address {address_text(address)}"
 
 
+_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|bytes?)?$", re.IGNORECASE)
+
+
+def _parse_size(text: str) -> tuple[float, float] | None:
+    """Parse a size as a user writes it: (bytes, half of its last digit in bytes), or None when it is not one.
+
+    "4096" is (4096, 0); "512MB" is 512 MiB give or take half a MiB; "1.5 GiB" give or take 0.05 GiB. KB, KiB and K all
+    mean 1024 bytes, as PyTorch's messages do.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        return None
+    digits, prefix, _ = found.groups()
+    unit = 1024.0 ** " kmgtp".index(prefix.lower() or " ")
+    places = len(digits.partition(".")[2])
+    return float(digits) * unit, (0.5 * 10.0 ** -places * unit if prefix else 0.0)
+
+
 def _size(trace: Trace, word: str) -> tuple[np.ndarray, str] | None:
     size = trace.allocations.size
     sign = re.match(r"[<>]=?|=", word)
     if sign is not None:
-        parsed = parse_size(word[sign.end():])
+        parsed = _parse_size(word[sign.end():])
         if parsed is None:
             return None
         value = round(parsed[0])
         masks = {"<": size.__lt__, ">": size.__gt__, "<=": size.__le__, ">=": size.__ge__, "=": size.__eq__}
         return masks[sign.group()](value), f"size {sign.group()} {exact_size_text(value)}"
-    if (parsed := parse_size(word)) is not None:
+    if (parsed := _parse_size(word)) is not None:
         value, half = round(parsed[0]), parsed[1]
         if not half:
             mask, _ = _address(trace, value) if value > 1 << 20 else (size == value, "")
             return mask | (size == value), f"size = {exact_size_text(value)}"
         return (size >= value - half) & (size < value + half), f"size about {size_text(value)}"
     found = _RANGE.fullmatch(word)
-    ends = [parse_size(part) for part in found.groups()] if found else [None]
+    ends = [_parse_size(part) for part in found.groups()] if found else [None]
     if found is None or ends[0] is None or ends[1] is None:
         return None
     low, high = ends[0][0], ends[1][0]
     if not re.search(r"[a-z]", found.group(1)) and (unit := re.search(r"[a-z]+$", found.group(2))):
-        low = (parse_size(found.group(1) + unit.group()) or (low, 0))[0]  # 10-20MB
+        low = (_parse_size(found.group(1) + unit.group()) or (low, 0))[0]  # 10-20MB
     return (size >= low) & (size <= high), f"size from {size_text(round(low))} to {size_text(round(high))}"
 
 
@@ -141,42 +158,13 @@ def _text(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     return mask, f'function or file has "{word}"'
 
 
-def _keyed(snapshot: Snapshot, trace: Trace, key: str, value: str) -> tuple[np.ndarray, str]:
-    """bool (A,), and what key:value means. value: in small letters."""
-    a, m, times = trace.allocations, len(trace.events), trace.events.time_us
-    if key == "pool":
-        if value in ("default", "private"):
-            return (a.pool == 0) if value == "default" else (a.pool > 0), f"in a {value} pool"
-        numbers = tuple(int(n) for n in re.findall(r"\d{1,18}", value))
-        if numbers in snapshot.pools:
-            return a.pool == snapshot.pools.index(numbers), f"in the {pool_text((numbers[0], numbers[1]))}"
-        legal = "default, private, " + ", ".join(f"{x},{y}" for x, y in snapshot.pools[:8])
-    elif key == "stream":
-        found = {"default": 0} | {text: n for n in snapshot.streams for text in (str(n), hex(n))}
-        if found.get(value) in snapshot.streams:
-            return a.stream == snapshot.streams.index(found[value]), f"on {stream_text(found[value])}"
-        legal = ", ".join(map(str, snapshot.streams[:8]))
-    elif key == "category":
-        of_allocation, names = categories(snapshot, trace)
-        chosen = [k for k, name in enumerate(names) if value in name]
-        if chosen:
-            return np.isin(of_allocation, chosen), "category " + " or ".join(names[k] for k in chosen)
-        legal = ", ".join(names)
-    elif key == "live":
-        moment = m if value == "end" else int(value[:12]) if value.isascii() and value.isdigit() else m + 1
-        if moment <= m:
-            return live_mask(trace, moment), f"live at moment {moment:,}"
-        legal = f"end or 0 to {m:,}"
-    else:
-        age = _AGE.fullmatch(value)
-        if age is not None and m:
-            limit, more = float(age.group(2)) * _AGE_US[age.group(3)], age.group(1)[0] == ">"
-            lived = times[np.minimum(a.end, m - 1)] - times[np.maximum(a.start, 0)]
-            return (lived >= limit) if more else (lived <= limit), (
-                f"lived at {'least' if more else 'most'} {age_text(limit)}")
-        legal = ">1s, <20ms"
-    return np.zeros(len(a), bool), f'no {_KEYS[key]} "{value}": it can be {legal}'
-
-
-_KEYS = {"pool": "pool", "stream": "stream", "category": "category", "live": "moment", "age": "duration"}
-"""Words before a colon, and what the value after it is."""
+def _grouped(snapshot: Snapshot, trace: Trace, by: By, value: str) -> tuple[np.ndarray, str]:
+    """bool (A,), and what by:value means: the groups whose names hold the value, or a number alone. value: in small
+    letters."""
+    numbers, label = classes(snapshot, trace, by)
+    names = {number: label(number) for number in np.unique(numbers).tolist()}
+    chosen = [number for number, name in names.items()
+              if value in name.split() or (value in name and not value.isdigit())]
+    if chosen:
+        return np.isin(numbers, chosen), f"{by} {' or '.join(names[number] for number in chosen)}"
+    return np.zeros(len(numbers), bool), f'no {by} "{value}": it can be {", ".join(list(names.values())[:8])}'

@@ -1,25 +1,24 @@
-"""Allocations that are live, grouped by stack, file, size and more; what grew, what leaks, what did not fit."""
+"""Groups of allocations: by stack, file, size and more, with colours; what grew, what leaks, what did not fit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.details import INACTIVE, SMALL, SMALL_SEGMENT, SegmentsAt, segments_at
 from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.model import ACTIONS, ids_of, kept, live_ids, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.model import ACTIONS, ids_of, kept, live_ids, peak_moment, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
-
-    Side = tuple[Snapshot, Trace, int]
     """A moment of a device's trace."""
+    Side = tuple[Snapshot, Trace, int]
 
 By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
 BYS: tuple[By, ...] = get_args(By)
@@ -80,36 +79,42 @@ class Table:
         return (place if self._ids is None else self._ids[place]).astype(np.int32)
 
 
-def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
-    """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
-    a, which = trace.allocations, ids_of(trace, ids)
-    stacks, texts, site = snapshot.stacks, snapshot.texts, _frames.sites(snapshot)
-    label: Callable[[int], str]
+def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Callable[[int], str]]:
+    """The group of each allocation, int (A,), -1: of none; and a function that names a group.
+
+    Raises ValueError for an unknown `by`.
+    """
+    a, stacks, texts = trace.allocations, snapshot.stacks, snapshot.texts
     match by:
         case "size":
-            groups, label = size_class(a.size[which]), size_class_text
+            return size_class(a.size), size_class_text
         case "category":
             of_allocation, names = categories(snapshot, trace)
-            groups, label = of_allocation[which], lambda key: names[key]
+            return of_allocation, lambda key: names[key]
         case "pool":
-            groups, label = a.pool[which], lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
+            return a.pool, lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
         case "stream":
-            groups, label = a.stream[which], lambda key: stream_text(snapshot.streams[key])
+            return a.stream, lambda key: stream_text(snapshot.streams[key])
         case "stack":
-            groups, label = a.stack[which], lambda key: _frames.stack_text(snapshot, key)
-        case "line" | "file" | "function":
-            of_frame, label = stacks.file, lambda key: _frames.path_text(texts[key]) if key >= 0 else "no stack"
-            if by == "function":
-                of_frame, label = stacks.name, lambda key: _frames.short_name(texts[key]) if key >= 0 else "no stack"
-            if by == "line":  # frames that differ only in the function's name are one line
-                _, first, which_line = np.unique(stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
-                                                 return_index=True, return_inverse=True)
-                of_frame, label = first[which_line], lambda key: _frames.frame_text(snapshot, key)
-            of_stack = np.append(of_frame, -1).astype(np.int32)[site]
-            groups = np.append(of_stack, -1)[a.stack[which]]  # NO_STACK takes the last
+            return a.stack, lambda key: _frames.stack_text(snapshot, key)
+        case "file":
+            of_frame, text = stacks.file, lambda key: _frames.path_text(texts[key])
+        case "function":
+            of_frame, text = stacks.name, lambda key: _frames.short_name(texts[key])
+        case "line":  # frames that differ only in the function's name are one line
+            _, first, which_line = np.unique(stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
+                                             return_index=True, return_inverse=True)
+            of_frame, text = first[which_line], lambda key: _frames.frame_text(snapshot, key)
         case _:
             raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
-    return Table(by, None if isinstance(which, slice) else which, groups, a.size[which], label)
+    of_stack = np.append(of_frame, -1).astype(np.int32)[_frames.sites(snapshot)]
+    return np.append(of_stack, -1)[a.stack], lambda key: text(key) if key >= 0 else "no stack"  # -1 takes the last
+
+
+def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
+    """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
+    which, (groups, label) = ids_of(trace, ids), classes(snapshot, trace, by)
+    return Table(by, None if isinstance(which, slice) else which, groups[which], trace.allocations.size[which], label)
 
 
 def size_class(size: np.ndarray) -> np.ndarray:
@@ -387,3 +392,110 @@ def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarra
             f"driver had {left} left.")
     return "full", (f"Really full: {size_text(at.active)} of {size_text(at.reserved)} reserved was in use; {a} was "
                     f"asked for, only {size_text(free)} cached and {left} at the driver was free.")
+
+
+ColorBy = Literal["stack", "size", "category", "age", "stream", "pool"]
+COLOR_BYS: tuple[ColorBy, ...] = get_args(ColorBy)
+_GREY = (104, 108, 116)
+
+
+class Colors(NamedTuple):
+    """A class for each allocation, and a colour for each class."""
+
+    classes: np.ndarray
+    """uint16 (A,)"""
+    palette: np.ndarray
+    """uint8 (K, 3), sRGB"""
+    legend: list[tuple[str, int]]
+    """What the classes are called, the most important first; not every class needs a name."""
+
+
+def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
+    """Colour the allocations of a device by their stack, size, category, age (how long they lived), stream or pool.
+
+    The same stack has the same colour at every time, and nearly always in every snapshot.
+    """
+    if by == "stack":
+        return _by_stack(snapshot, trace)
+    numbers, label = _ages(trace) if by == "age" else classes(snapshot, trace, by)
+    count, size = int(numbers.max(initial=0)) + 1, trace.allocations.size
+    held = np.bincount(np.where(numbers < 0, count, numbers), size, count + 1)
+    shown = np.flatnonzero(held > 1e-3 * held.sum())
+    if by in ("size", "age"):  # colours from few to much, deep blue to light yellow, spread over what is worth seeing
+        t = np.clip((np.arange(count) - shown.min(initial=0)) / max(int(np.ptp(shown)) if len(shown) else 0, 1), 0, 1)
+        palette = _srgb(0.38 + 0.44 * t, 0.09 + 0.03 * np.sin(np.pi * t), (270 - 190 * t) % 360)
+        order = shown[::-1]
+    else:
+        palette = _srgb(*np.array(_CATEGORY_HUES[:count]).T) if by == "category" else _distinct(count)
+        order = shown[np.argsort(-held[shown], kind="stable")]
+    legend = [(label(k if k < count else -1), k) for k in order[:12].tolist()]
+    palette = np.concatenate([palette, np.array([_GREY], np.uint8)])
+    return Colors(np.where(numbers < 0, count, numbers).astype(np.uint16), palette, legend)
+
+
+def _ages(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
+    """The decade of microseconds that each allocation lived, or of events where there are no times; -1: throughout."""
+    a, m = trace.allocations, len(trace.events)
+    times = trace.events.time_us
+    timed = m > 0 and int(times[-1]) > int(times[0]) > 0
+    stamp = np.append(times if timed else np.arange(m), times[-1] if timed else m)
+    lived = stamp[np.minimum(a.end, m)] - stamp[np.maximum(a.start, 0)]
+    decades = np.log10(np.maximum(lived, 1)).astype(np.int32)
+    decades[(a.start < 0) & (a.end >= m)] = -1
+
+    def label(decade: int) -> str:
+        if decade < 0:
+            return "throughout the trace"
+        return f"from {age_text(10 ** decade)}" if timed else f"from {count_text(10 ** decade, 'event')}"
+
+    return decades, label
+
+
+def _srgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
+    """OKLCh (hue in degrees) to sRGB: uint8 (K, 3)."""
+    a, b = chroma * np.cos(np.radians(hue)), chroma * np.sin(np.radians(hue))
+    lms = np.stack([lightness + 0.3963377774 * a + 0.2158037573 * b, lightness - 0.1055613458 * a - 0.0638541728 * b,
+                    lightness - 0.0894841775 * a - 1.2914855480 * b]) ** 3
+    linear = np.array([[4.0767416621, -3.3077115913, 0.2309699292], [-1.2684380046, 2.6097574011, -0.3413193965],
+                       [-0.0041960863, -0.7034186147, 1.7076147010]]) @ lms
+    linear = np.clip(linear, 0, 1)
+    encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return (encoded.T * 255 + 0.5).astype(np.uint8)
+
+
+def _distinct(count: int) -> np.ndarray:
+    """Colours that differ from those numbered near them: uint8 (count, 3)."""
+    i = np.arange(count)
+    return _srgb(np.array([0.66, 0.53, 0.60])[i % 3], np.array([0.095, 0.105, 0.08])[i % 3], (250 + i * 137.508) % 360)
+
+
+_STACK_COLORS = 36
+
+
+@kept
+def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
+    a = trace.allocations
+    color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
+    # Other colours for stacks whose bands lie on bands of the same colour.
+    beside = a.stack[a.size >= max(1, int(a.size.max(initial=0)) >> 12)]
+    below, above = beside[:-1], beside[1:]
+    pairs = (below != above) & (below >= 0) & (above >= 0)
+    below, above = below[pairs], above[pairs]
+    for turn in range(1, 5):
+        same = color[below] == color[above]
+        move = np.unique(np.maximum(below[same], above[same]))
+        color[move] = (color[move] + 1 + (move * 7 + turn * 5) % (_STACK_COLORS - 1)) % _STACK_COLORS
+    palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
+    legend, named = [], set()
+    for row in group(snapshot, trace, live_ids(trace, peak_moment(trace)), "stack").first(12):
+        number = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
+        if number not in named:
+            named.add(number)
+            legend.append((_frames.stack_text(snapshot, row.key, caller=False), number))
+    return Colors(np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack], palette, legend)
+
+
+_CATEGORY_HUES = ((0.60, 0.10, 250), (0.62, 0.11, 55), (0.55, 0.11, 305), (0.64, 0.10, 150), (0.70, 0.09, 90),
+                  (0.55, 0.05, 200), (0.68, 0.09, 200), (0.58, 0.09, 350), (0.60, 0.12, 25), (0.47, 0.03, 250),
+                  (0.52, 0.008, 260))
+"""Lightness, chroma and hue of CATEGORIES."""

@@ -6,30 +6,33 @@
 from __future__ import annotations
 
 import gc
-import re
+import io
+import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.common import ZIP_MAGIC, Format, Progress, Start, silent
+from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats.common import BOMB_BYTES, ZIP_MAGIC, Format, Progress, Start, silent
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.kinds.snapshot.loading.unpickle import begins_as_pickle, is_packed, unpacked_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from splatview_viewer.formats.sandbox import File
     from splatview_viewer.kinds.snapshot.loading.store import SnapshotAnswer
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+PLAIN_RATIO = 256
+"""How much larger than the file its content may be: snapshots, which repeat themselves, shrink by 10 to 60."""
+MAX_WINDOW = 1 << 27
 FREE_SHARE, PER_BYTE = 0.8, 12
 """The part of the free memory that reading may take, and bytes of memory for each byte of the pickle."""
 LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 """What the files of old `torch.save` begin with, as a pickled number."""
-_SNAPSHOT = re.compile(
-    rb'(?:\x80[\x02-\x05].{0,20}?|\A[{\[\s]+")(?=segments|device|address|allocat|active_size|external_annotations)'
-    rb".*?(?:device_traces|total_size)", re.DOTALL)
-"""The beginning of a pickle or a JSON text that holds a memory snapshot."""
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 
 
@@ -50,7 +53,7 @@ def load_snapshot(path: str | Path, progress: Progress = silent, *, cache: bool 
     where, key = store.folder() if cache else None, store.key_of(path)
     if where is not None and (found := store.kept(where, key, path.name)) is not None:
         return found
-    answer, arrays = run(read_pickle, [path], limits_for(unpacked_limit(path), FREE_SHARE, PER_BYTE),
+    answer, arrays = run(read_pickle, [path], limits_for(_most_bytes(path), FREE_SHARE, PER_BYTE),
                          store.SnapshotAnswer, prepare=prepare, progress=progress)
     snapshot = store.unpacked(answer, arrays, path.name)
     if where is not None and key == store.key_of(path):
@@ -76,11 +79,8 @@ def prepare(files: list[File]) -> None:
 
     from splatview_viewer.kinds.snapshot.loading import convert, store  # noqa: F401
 
-    with open(files[0].path, "rb") as f:
-        if is_packed(f.read(4)):
-            import gzip  # noqa: F401
-
-            import zstandard  # noqa: F401
+    with open(files[0].path, "rb", buffering=0) as f, _content(f):  # imports what unpacks it
+        pass
     gc.disable()  # what is read has no cycles, and looking for some takes longer than reading
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_MMAP_MAX, 0)
@@ -91,10 +91,9 @@ def read_pickle(files: list[File], progress: Progress) -> tuple[SnapshotAnswer, 
     """Read a snapshot. Raises FileError."""
     from splatview_viewer.kinds.snapshot.loading.convert import convert
     from splatview_viewer.kinds.snapshot.loading.store import packed
-    from splatview_viewer.kinds.snapshot.loading.unpickle import unpickle
 
     try:
-        data, count = unpickle(files[0].path, lambda fraction: progress("reading", 0.6 * fraction))
+        data, count = _unpickle(files[0].path, lambda fraction: progress("reading", 0.6 * fraction))
         return packed(convert(data, "", lambda what, fraction: progress(what, 0.6 + 0.4 * fraction), consume=True,
                               file_bytes=count))
     except MemoryError:
@@ -102,23 +101,85 @@ def read_pickle(files: list[File], progress: Progress) -> tuple[SnapshotAnswer, 
                         "record fewer events (max_entries)") from None
 
 
+class SnapshotUnpickler(pickle.Unpickler):
+    """Makes containers, texts and numbers, and nothing else: a pickle that asks for anything else is refused."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise FileError(f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot holds only "
+                        "mappings, lists, texts and numbers. Nothing of it was run")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        self.find_class("objects", "stored elsewhere")
+
+
+class _Watched(io.RawIOBase):
+    """A stream that calls a function after each read."""
+
+    def __init__(self, inner: Any, told: Callable[[], None]) -> None:
+        super().__init__()
+        self.inner, self.told = inner, told
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n = self.inner.readinto(buffer)
+        self.told()
+        return n
+
+
+def _unpickle(path: Path, told: Callable[[float], None]) -> tuple[Any, int]:
+    """Return what a pickle holds, plain or packed, and its bytes when unpacked. Nothing that it asks for is called.
+    `told`: called with how far it is, 0 to 1. Raises FileError."""
+    size = max(path.stat().st_size, 1)
+    with open(path, "rb", buffering=0) as f, _content(f) as content:
+        try:
+            stream = io.BufferedReader(_Watched(content, lambda: told(f.tell() / size)), 1 << 20)
+            return SnapshotUnpickler(stream).load(), content.tell()
+        except (FileError, MemoryError):
+            raise
+        except Exception as e:  # a damaged pickle ends in errors of any kind
+            raise FileError(f"truncated or damaged: {type(e).__name__}: {str(e)[:200]}") from None
+
+
+def _content(f: BinaryIO) -> Any:
+    """The unpacked bytes of a file, as a stream."""
+    head = f.read(4)
+    f.seek(0)
+    if head[:2] == GZIP:
+        import gzip
+
+        return gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18))  # type: ignore[arg-type]
+    if head == ZSTD:
+        import zstandard
+
+        return zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(f, read_across_frames=True)
+    return f
+
+
 # -- recognising -------------------------------------------------------------------------------------------------------
 
 
-def is_snapshot(start: Start) -> bool:
-    """Return True for a pickle of protocol 2 to 5, also a packed one, that does not look like a checkpoint.
+def _most_bytes(path: Path) -> int:
+    """Return the bytes of pickle that a file may hold. Raises OSError."""
+    with open_regular(path) as f:
+        head, size = f.read(4), path.stat().st_size
+    return max(BOMB_BYTES, PLAIN_RATIO * size) if head[:2] == GZIP or head == ZSTD else size
 
-    Raises FileError for a snapshot that was saved in another way.
-    """
-    head = start.head
-    if start.path.is_dir():
+
+def is_snapshot(start: Start) -> bool:
+    """Return True for a pickle of protocol 2 to 5, also a packed one, that does not look like a checkpoint."""
+    if start.path.is_dir() or start.suffix in (".splat", ".pt", ".pth", ".ckpt"):
         return False
-    if LEGACY_MAGIC in head[:24] or head[:4] == ZIP_MAGIC or head.lstrip()[:1] in (b"{", b"["):
-        if _SNAPSHOT.search(head):
-            raise FileError("a snapshot saved by torch.save or json.dump; only what torch.cuda.memory._dump_snapshot "
-                            "writes can be opened: load it as it was saved, and write it with pickle.dump")
+    if LEGACY_MAGIC in start.head[:24] or start.head[:4] == ZIP_MAGIC:
         return False
-    return start.suffix not in (".splat", ".pt", ".pth", ".ckpt") and begins_as_pickle(start.path)
+    with open(start.path, "rb", buffering=0) as f:
+        try:
+            with _content(f) as content:
+                head = content.read(2)
+        except Exception:  # packed, and damaged
+            return False
+    return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
 FORMAT = Format("snapshot", (".pickle", ".pkl"), "PyTorch's memory snapshots, also packed by gzip or zstd",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from array import array
-from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +55,6 @@ COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": 
            "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
 TOP = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
-LAST = np.uint64(TOP - 1)
 SAMPLE, FEW = 4, 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
@@ -67,12 +65,27 @@ MAX_LINE = 2**31 - 1
 _Whole = Annotated[int, Meta(ge=0)]
 _Bytes = Annotated[int, Meta(ge=0, lt=LIMIT)]
 _Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_Pool = tuple[_Whole, _Whole]
 
 
 class _Frame(msgspec.Struct):
     filename: str = ""
     line: int = 0
     name: str = ""
+
+
+class _Entry(msgspec.Struct, gc=False):
+    action: str
+    addr: _Whole = 0
+    size: _Whole = 0
+    device_free: _Whole | None = None
+    """What the driver still had: of an oom, which has no address."""
+    time_us: _Bytes = 0
+    stream: _Stream = 0
+    pool_id: _Pool | None = None
+    compile_context: str | None = None
+    user_metadata: str | None = None
+    frames: Any = None
 
 
 class _Old(msgspec.Struct):
@@ -100,7 +113,7 @@ class _Segment(msgspec.Struct):
     requested_size: _Bytes = 0
     stream: _Stream = 0
     segment_type: Any = ""
-    segment_pool_id: Any = None
+    segment_pool_id: _Pool | None = None
     is_expandable: Any = False
     frames: Any = None
     blocks: list[_Block] | None = None
@@ -194,26 +207,25 @@ class Tables:
         self._known[id(frame)] = (frame, number)
         return number
 
-    def stream(self, value: Any, where: str) -> int:
-        return self._number(self.streams, read(value, _Stream, where), where)
+    def stream(self, value: int) -> int:
+        return self._number(self.streams, value, "streams")
 
-    def pool(self, value: Any, where: str) -> int:
+    def pool(self, value: tuple[int, int] | None) -> int:
         if value is None:
             return UNKNOWN_POOL
-        pool = read(value, tuple[_Whole, _Whole], where)
-        if max(pool) >= TOP:
-            raise FileError(f"{where}: its numbers must be less than 2^64")
-        return self._number(self.pools, pool, where)
+        if max(value) >= TOP:
+            raise FileError(f"the pool {shown(value[0])}, {shown(value[1])}: its numbers must be less than 2^64")
+        return self._number(self.pools, value, "pools")
 
     @staticmethod
-    def _number(table: dict[Any, int], value: Any, where: str) -> int:
+    def _number(table: dict[Any, int], value: Any, what: str) -> int:
         number = table.setdefault(value, len(table))
         if number > MAX_TABLE:
-            raise FileError(f"{where}: the {MAX_TABLE + 2:,}th different one; at most {MAX_TABLE + 1:,} can be read")
+            raise FileError(f"more than {MAX_TABLE + 1:,} {what}")
         return number
 
-    def text(self, value: Any, where: str) -> int:
-        return -1 if value in NO_TEXT else self._texts.setdefault(read(value, str, where), len(self._texts))
+    def text(self, value: str | None) -> int:
+        return -1 if value in NO_TEXT else self._texts.setdefault(value, len(self._texts))  # type: ignore[arg-type]
 
     def finish(self) -> tuple[Texts, Stacks]:
         """All of it as columns."""
@@ -229,14 +241,11 @@ class Tables:
 
 def shown(value: Any) -> str:
     """A value in an error: short, and never its whole inside."""
-    if value is None or isinstance(value, (bool, float)):
-        return repr(value)
-    if isinstance(value, int):
-        return f"{value:#x}" if value.bit_length() > 64 and value.bit_length() < 200 else (
-            str(value) if value.bit_length() <= 64 else "a very large number")
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:40] + "...")
-    return f"a {type(value).__name__}"
+    if isinstance(value, (bool, float, type(None))) or (isinstance(value, int) and value.bit_length() <= 64):
+        return repr(value)
+    return "a very large number" if isinstance(value, int) else f"a {type(value).__name__}"
 
 
 def _starts(lengths: list[int]) -> np.ndarray:
@@ -246,90 +255,48 @@ def _starts(lengths: list[int]) -> np.ndarray:
 # -- entries -----------------------------------------------------------------------------------------------------------
 
 
-def read_events(trace: list[Any], device: int, tables: Tables, told: Callable[[int], None], *,
-                consume: bool = False) -> Events:
-    """The columns of all entries of one device's trace.
-
-    Args:
-        told: called with how many are read.
-        consume: let go of the entries meanwhile.
-    """
+def read_events(trace: list[Any], device: int, tables: Tables, told: Callable[[int], None]) -> Events:
+    """The columns of all entries of one device's trace. `told`: called with how many are read."""
     columns = {name: np.empty(len(trace), dtype) for name, dtype in COLUMNS.items()}
     for first in range(0, len(trace), CHUNK):
         rows = trace[first: first + CHUNK]
-        for name, values in _Chunk(rows, first, device, tables).read().items():
+        for name, values in _columns(rows, f"device_traces[{device}]", first, tables).items():
             columns[name][first: first + len(rows)] = values
-        if consume:
-            trace[first: first + len(rows)] = repeat(None, len(rows))
         told(first + len(rows))
     return Events(**columns, allocation=np.full(len(trace), -1, np.int32))
 
 
-class _Chunk:
-    """Some entries of a trace."""
+def _columns(rows: list[Any], where: str, first: int, tables: Tables) -> dict[str, np.ndarray]:
+    """The columns of some entries. first: the number of the first of them, for errors."""
+    try:
+        entries = msgspec.convert(rows, list[_Entry])
+    except msgspec.ValidationError:
+        entries = [read(row, _Entry, f"{where}[{first + i}]") for i, row in enumerate(rows)]  # names the entry
 
-    def __init__(self, rows: list[Any], first: int, device: int, tables: Tables) -> None:
-        self.rows, self.first, self.device, self.tables = rows, first, device, tables
-        self.columns: dict[Any, list[Any]] | None = None
+    def numbered(name: str, number: Callable[[Any], int]) -> np.ndarray:
+        """A column of few different values."""
+        values = list(map(attrgetter(name), entries))
+        numbers = {value: number(value) for value in dict.fromkeys(values)}
+        return np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
 
-    def where(self, i: int, key: str = "") -> str:
-        return f"device_traces[{self.device}][{self.first + i}]" + (f"[{key!r}]" if key else "")
-
-    def read(self) -> dict[str, np.ndarray | int]:
-        """Each column: an array, or the one number in all its rows."""
-        if set(map(type, self.rows)) != {dict}:
-            i = next(i for i, e in enumerate(self.rows) if type(e) is not dict)
-            raise FileError(f"{self.where(i)} is {shown(self.rows[i])}, not a mapping")
-        # Mostly all entries have the same keys in one order: all values at once are quicker than key by key.
-        keys = list(self.rows[0])
-        if list(chain.from_iterable(self.rows)) == keys * len(self.rows):
-            flat = list(chain.from_iterable(map(dict.values, self.rows)))
-            self.columns = {key: flat[i::len(keys)] for i, key in enumerate(keys)}
-        actions = self._values("action", None)
-        if set(map(type, actions)) != {str}:
-            i = next(i for i, v in enumerate(actions) if type(v) is not str)
-            raise FileError(f"{self.where(i, 'action')} is {shown(actions[i])}, not a text")
-        action = np.fromiter(map(ACTION.get, actions, repeat(OTHER)), np.uint8, len(actions))
-        t, failed = self.tables, action == OOM
-        addr = self._values("addr", 0)
-        for i in np.flatnonzero(failed).tolist():  # it has no address, but what the driver still had
-            addr[i] = self.rows[i].get("device_free", addr[i])
-        size = self._numbers("size", self._values("size", 0), np.where(failed, LAST, np.uint64(LIMIT - 1)))
-        return {"action": action, "size": size,
-                "addr": self._numbers("addr", addr, np.where(failed, LAST, LAST - size)),
-                "time_us": self._numbers("time_us", self._values("time_us", 0), LIMIT - 1),
-                "stream": self._table("stream", 0, t.stream), "pool": self._table("pool_id", None, t.pool),
-                "context": self._table("compile_context", None, t.text),
-                "metadata": self._table("user_metadata", None, t.text),
-                "stack": t.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
-
-    def _values(self, key: str, missing: Any) -> list[Any]:
-        if self.columns is not None:
-            return self.columns.get(key) or [missing] * len(self.rows)
-        return [e.get(key, missing) for e in self.rows]
-
-    def _numbers(self, key: str, values: list[Any], most: Any) -> np.ndarray:
-        """uint64, `most` at most: one number or an array."""
-        try:
-            out = np.frombuffer(array("Q", values), np.uint64)  # refuses whatever is no whole number of 64 bits
-            if (out <= np.asarray(most, np.uint64)).all():
-                return out
-        except (TypeError, OverflowError):
-            pass
-        limits = np.broadcast_to(np.asarray(most, np.uint64), len(values)).tolist()
-        i = next(i for i, v in enumerate(values) if type(v) is not int or not 0 <= v <= limits[i])
-        raise FileError(f"{self.where(i, key)} is {shown(values[i])}; legal is a whole number from 0 to {limits[i]:,}")
-
-    def _table(self, key: str, missing: Any, number: Callable[[Any, str], int]) -> np.ndarray | int:
-        """A column of few different values: each is looked at once."""
-        values = self._values(key, missing)
-        if type(values[0]) in (str, int, tuple, type(None)) and values.count(values[0]) == len(values):
-            return number(values[0], self.where(0, key))
-        try:
-            numbers = {v: number(v, key) for v in set(values)}
-            return np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
-        except (TypeError, FileError):  # lists instead of tuples; or something wrong, which is named
-            return np.array([number(v, self.where(i, key)) for i, v in enumerate(values)], np.int32)
+    action = numbered("action", lambda name: ACTION.get(name, OTHER))
+    failed = action == OOM
+    last = np.uint64(TOP - 1)
+    try:
+        size = np.array([e.size for e in entries], np.uint64)
+        addr = np.array([e.addr if e.device_free is None or e.action != "oom" else e.device_free for e in entries],
+                        np.uint64)
+    except OverflowError:
+        raise FileError(f"{where}: a number is more than 2^64 in entry {first} or one of those after it") from None
+    wrong = (size > np.where(failed, last, np.uint64(LIMIT - 1))) | (addr > np.where(failed, last, last - size))
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise FileError(f"{where}[{first + i}]: {size[i]:,} bytes at {addr[i]:#x}; sizes are less than 2^62, and what "
+                        "has an address ends at 2^64")
+    return {"action": action, "size": size, "addr": addr, "time_us": np.array([e.time_us for e in entries], np.int64),
+            "stream": numbered("stream", tables.stream), "pool": numbered("pool_id", tables.pool),
+            "context": numbered("compile_context", tables.text), "metadata": numbered("user_metadata", tables.text),
+            "stack": tables.stacks([e.frames for e in entries], lambda i: f"{where}[{first + i}].frames")}
 
 
 def read_segments(entries: list[_Segment], tables: Tables, devices: Iterable[int]
@@ -359,13 +326,13 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
         if s.address + s.total_size > TOP:
             raise FileError(f"a segment at {shown(s.address)} of {s.total_size:,} bytes: it ends beyond 2^64")
         starts.append(len(blocks))
-    pools = [max(tables.pool(s.segment_pool_id, f"segment_pool_id of the segment at {s.address:#x}"), 0) for s in rows]
+    pools = [max(tables.pool(s.segment_pool_id), 0) for s in rows]
     kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]
     total, allocated, active, requested = np.array(
         [(s.total_size, s.allocated_size, s.active_size, s.requested_size) for s in rows], np.int64).reshape(-1, 4).T
     segments = Segments(
         np.array([s.address for s in rows], np.uint64), total.copy(), allocated.copy(), active.copy(), requested.copy(),
-        np.array([tables.stream(s.stream, "stream of a segment") for s in rows], np.int16), np.array(pools, np.int16),
+        np.array([tables.stream(s.stream) for s in rows], np.int16), np.array(pools, np.int16),
         np.array(kinds, np.uint8), np.array([s.is_expandable is True for s in rows], bool),
         tables.stacks([s.frames for s in rows], lambda i: f"frames of the segment at {rows[i].address:#x}"),
         np.array(starts, np.int32))
@@ -385,7 +352,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     segments (`torch.cuda.memory_snapshot`).
 
     Args:
-        consume: take the data apart meanwhile, so that its memory is free for the columns.
+        consume: empty the traces meanwhile, so that their memory is free for the columns.
 
     Raises:
         FileError: it is none; the message names the entry.
@@ -414,7 +381,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
             def told(read: int, done: int = done) -> None:
                 progress("reading events", _READING * (done + read) / total)
 
-            events[device] = read_events(trace, device, tables, told, consume=consume)
+            events[device] = read_events(trace, device, tables, told)
             done += count
             if consume:
                 trace.clear()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.kinds.snapshot.panes.findings import COMPARE, LEAKS, OOM
-from splatview_viewer.kinds.snapshot.panes.lists import EVENTS, SEGMENTS
+from splatview_viewer.kinds.snapshot.panes.lists import COMPARE, EVENTS, LEAKS, OOM, SEGMENTS
 from splatview_viewer.kinds.snapshot.panes.sql import draw_sql
 from splatview_viewer.kinds.snapshot.panes.stacks import draw_stacks
 from splatview_viewer.kinds.snapshot.panes.table import QueryPane

@@ -10,127 +10,46 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.snapshot.model import address_text
-from splatview_viewer.kinds.snapshot.panes.parts import Shown, beside, centered, latest
-from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, draw_table
-from splatview_viewer.kinds.snapshot.query import EXAMPLES as _SHORT
-from splatview_viewer.kinds.snapshot.query import TABLES
+from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, Shown, beside, centered, draw_table, latest
+from splatview_viewer.kinds.snapshot.query import EXAMPLES, NUMBERS, TABLES
+from splatview_viewer.kinds.snapshot.state import Lit
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import colored, fitted, wrapped
+from splatview_viewer.ui.widgets import colored, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from splatview_viewer.kinds.snapshot.query import Database, Result
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
-EXAMPLES: dict[str, str] = {
-    "The largest allocations": """\
-SELECT id, size, start_event, end_event, category, own_function, own_file, own_line
-FROM allocations LEFT JOIN stacks USING (stack_id)
-ORDER BY size DESC
-LIMIT 100""",
-    **dict(_SHORT),
-    "Who is live at the end": """\
-SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func, any_value(own_file) AS file
-FROM allocations LEFT JOIN stacks USING (stack_id)
-WHERE end_event IS NULL
-GROUP BY stack_id
-ORDER BY bytes DESC""",
-    "Allocated in the first half, never freed": """\
-SELECT id, size, start_event, category, own_function, own_file
-FROM allocations LEFT JOIN stacks USING (stack_id)
-WHERE end_event IS NULL
-  AND start_event < (SELECT max(event) / 2 FROM events)
-ORDER BY size DESC""",
-    "Shortest lives": """\
-SELECT id, size, lifetime_us, start_event, category, stack_id
-FROM allocations
-WHERE lifetime_us IS NOT NULL
-ORDER BY lifetime_us, size DESC
-LIMIT 500""",
-    "Which stack allocates most often": """\
-SELECT stack_id, count(*) AS times, sum(size) AS bytes, any_value(own_function) AS func, any_value(own_file) AS file
-FROM allocations LEFT JOIN stacks USING (stack_id)
-WHERE start_event IS NOT NULL
-GROUP BY stack_id
-ORDER BY times DESC
-LIMIT 200""",
-    "Bytes at the peak by category": """\
-SELECT device, category, count(*) AS blocks, sum(size) AS bytes
-FROM live_at(peak())
-GROUP BY ALL
-ORDER BY bytes DESC""",
-    "Live bytes at the end by stream and pool": """\
-SELECT device, stream, pool, count(*) AS blocks, sum(size) AS bytes
-FROM allocations
-WHERE end_event IS NULL
-GROUP BY ALL
-ORDER BY bytes DESC""",
-    "What each kind of event does": """\
-SELECT device, action, count(*) AS events, sum(size) AS bytes
-FROM events
-GROUP BY ALL
-ORDER BY device, events DESC""",
-    "Largest free blocks inside segments": """\
-SELECT device, segment, addr, size, state
-FROM blocks
-WHERE state = 'inactive'
-ORDER BY size DESC
-LIMIT 100""",
-}
-"""Queries by their subject."""
-
-
 _EDITOR_LINES = 7
-_RECENT = 12
-"""Questions that are remembered."""
 _CSV_S = 300.0
 """Seconds that writing a CSV may take: other questions wait."""
-_MOST_COPIED = 10_000
-"""Rows that are put on the clipboard at most."""
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-            "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "NUMBER")
-"""First letters of DuckDB's types of numbers."""
 
 
 def draw_sql(view: SnapshotView) -> bool:
     """Draw the editor of a query, and its answer; True when the picture has to be drawn again."""
     _editor(view)
-    database, number = view.content.database(), int(view.state.choice("sql run", "0"))
-    if not number and not view.content.fault(("database",)):
-        centered("Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
-        return False
-    if database is None:
-        wrapped(view.content.fault(("database",)) or "Opening the database\u2026")
-        return False
-    key = _key(view)
-    if fault := view.content.fault(key):
-        _say(fault)
+    key, fault = _key(view), view.content.fault(("database",))
+    if view.content.database() is None or not key[1]:
+        centered(fault or "Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
         return False
     shown = latest(view, "sql", key, "")
     if shown is None:
         return False
-    if shown.key == key and view.memory.get("sql lit") != key:
-        view.memory = {place: kept for place, kept in view.memory.items() if not place[0].startswith("rows ")}
-        view.memory["sql lit"] = key
-        device = view.trace.device
+    if shown.key == key and view.memory.get("sql lit") is not shown.answer:
+        view.memory["sql lit"], device = shown.answer, view.trace.device
         if (ids := shown.answer.allocations.get(device)) is not None:
-            view.light(key, device, f"SQL, {len(ids):,} allocations")
-    return draw_table(view, f"rows {shown.key[2]}", _rows(view, shown))
+            view.see(lit=Lit(key, device, f"SQL, {len(ids):,} allocations"))
+    return draw_table(view, f"rows {' '.join(shown.answer.columns)}", _rows(view, shown))
 
 
 def run(view: SnapshotView) -> None:
     """Ask what stands in the editor."""
-    text = _text(view)
-    if not text.strip():
-        return
-    runs: list[str] = view.memory.setdefault("sql recent", [])
-    view.memory["sql recent"] = [text, *(t for t in runs if t != text)][:_RECENT]
-    view.memory["sql since"], view.memory["sql said"] = imgui.get_time(), ""
-    number = 1 + max(int(view.state.choice("sql run", "0")), int(view.memory.get("sql runs", 0)))
-    view.memory["sql runs"] = number
-    lit = view.state.lit
-    view.state = view.state.choosing("sql run", str(number)).choosing("sql asked", text)
+    lit, text = view.state.lit, _text(view)
+    view.content.forget(("sql", text))
+    view.memory["sql said"] = ""
+    view.state = view.state.choosing("sql asked", text.strip() and text)
     view.see(lit=None if lit is not None and lit.key[0] == "sql" else lit)
 
 
@@ -138,8 +57,8 @@ def _text(view: SnapshotView) -> str:
     return view.state.choice("sql", EXAMPLES["The largest allocations"])
 
 
-def _key(view: SnapshotView) -> tuple[str, str, int]:
-    return "sql", view.state.choice("sql asked", ""), int(view.state.choice("sql run", "0"))
+def _key(view: SnapshotView) -> tuple[str, str]:
+    return "sql", view.state.choice("sql asked", "")
 
 
 def _editor(view: SnapshotView) -> None:
@@ -153,19 +72,16 @@ def _editor(view: SnapshotView) -> None:
     if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
         run(view)
     key, content = _key(view), view.content
-    running = key[2] > 0 and content.peek(key) is None and not content.fault(key)
+    running = bool(key[1]) and content.peek(key) is None and not content.fault(key)
     if running and imgui.button("Cancel"):
         content.forget(key)
-        view.state, view.memory["sql said"] = view.state.choosing("sql run", "0"), "Cancelled"
+        view.state, view.memory["sql said"] = view.state.choosing("sql asked", ""), "Cancelled"
     elif not running:
         if imgui.button("Run"):
             run(view)
         imgui.set_item_tooltip("Ctrl + Enter")
-    menus = {"Examples": EXAMPLES, "Recent": {" ".join(t.split())[:70]: t for t in view.memory.get("sql recent", [])},
-             "Tables": {f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000" for name, words in TABLES.items()}}
-    for name, texts in menus.items():
-        if not texts:
-            continue
+    for name, texts in (("Examples", EXAMPLES), ("Tables", {
+            f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000" for name, words in TABLES.items()})):
         imgui.same_line()
         if imgui.button(name):
             imgui.open_popup(f"sql {name}")
@@ -177,41 +93,33 @@ def _editor(view: SnapshotView) -> None:
     _status(view, key, running)
 
 
-def _status(view: SnapshotView, key: tuple[str, str, int], running: bool) -> None:
+def _status(view: SnapshotView, key: tuple[str, str], running: bool) -> None:
     """Write the state of the answer, and buttons for it, on the right of the buttons."""
     content, memory = view.content, view.memory
-    result: Result | None = content.peek(key) if key[2] else None
-    saving, words = ("csv", memory.get("sql csv", 0)), memory.get("sql said", "")
-    if saving[1] and not words:
-        words = content.peek(saving) or content.fault(saving) or "Writing the file\u2026"
+    result: Result | None = content.peek(key)
+    number, of = memory.get("sql csv", (0, ""))
+    words, database = memory.get("sql said", ""), content.database()
+    if number and of == key[1] and not words and database is not None:
+        saving = "csv", number
+        name = f"{Path(content.snapshot.name).stem or 'snapshot'} query"
+        words = content.ask(saving, lambda job: save_csv(database, key[1], name, None, lambda: job.cancelled),
+                            newest=True, lane="query") or content.fault(saving) or "Writing the file\u2026"
     if result is not None:
         words = words or count_words(result)
         if result.rows:
             beside(imgui.calc_text_size("Save CSVCopy").x + 30 * view.scale, 16 * view.scale)
             if imgui.button("Save CSV"):
-                _save(view, key[1])
+                memory["sql csv"], memory["sql said"] = (number + 1, key[1]), ""
             imgui.set_item_tooltip("All rows, as a file in the working folder")
             imgui.same_line()
             if imgui.button("Copy"):
                 imgui.set_clipboard_text(tabbed(result))
-                memory["sql said"] = f"Copied {min(len(result.rows), _MOST_COPIED):,} rows"
+                memory["sql said"] = f"Copied {len(result.rows):,} rows"
             imgui.set_item_tooltip("The rows below, with tabs between the columns")
-    elif running:
-        took = imgui.get_time() - memory.get("sql since", imgui.get_time())
-        words = f"Running for {took:.0f} s" if took > 1 else "Running\u2026"
-    if words:
+    if words := words or ("Running\u2026" if running else ""):
         beside(min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()), 16 * view.scale)
         imgui.align_text_to_frame_padding()
         colored(fitted(words, imgui.get_content_region_avail().x, tail=True), theme.DIM)
-
-
-def _save(view: SnapshotView, text: str) -> None:
-    database, memory = view.content.database(), view.memory
-    if database is not None:
-        memory["sql csv"], memory["sql said"] = memory.get("sql csv", 0) + 1, ""
-        name = f"{Path(view.content.snapshot.name).stem or 'snapshot'} query"
-        view.content.ask(("csv", memory["sql csv"]), lambda job: save_csv(
-            database, text, name, None, lambda: job.cancelled), newest=True, lane="query")
 
 
 # -- the answer ------------------------------------------------------------------------------------------------------
@@ -220,26 +128,36 @@ def _save(view: SnapshotView, text: str) -> None:
 def _rows(view: SnapshotView, shown: Shown) -> Rows:
     result: Result = shown.answer
     names = [column.casefold() for column in result.columns]
-    at = {name: i for i, name in reversed(list(enumerate(names)))}
-    id_at, device_at, trace = at.get("id", at.get("allocation")), at.get("device"), view.trace
+    trace = view.trace
 
-    def here(values: Sequence[Any]) -> bool:
-        return device_at is None or values[device_at] == trace.device
+    def value(row: int, *wanted: str) -> int:
+        """A number of a row, by the first of these names that a column has; -1: it has none of this device."""
+        values = dict(zip(reversed(names), reversed(result.rows[row]), strict=True))
+        found = next((values[name] for name in wanted if name in values), -1)
+        return found if isinstance(found, int) and values.get("device", trace.device) == trace.device else -1
 
     def allocation(row: int) -> int | None:
-        values = result.rows[row]
-        found = values[id_at] if id_at is not None else None
-        return found if isinstance(found, int) and here(values) and 0 <= found < len(trace.allocations) else None
+        found = value(row, "id", "allocation")
+        return found if 0 <= found < len(trace.allocations) else None
 
     def cells(row: int) -> list[Cell | str]:
         return [Cell(address_text(v) if names[i] == "addr" and isinstance(v, int) else _shown(v),
                      theme.GONE if v is None else None) for i, v in enumerate(result.rows[row])]
 
     def click(row: int, double: bool) -> None:
-        if (chosen := allocation(row)) is not None:
+        """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
+        event, moment, stack = (value(row, name) for name in ("event", "moment", "stack_id"))
+        chosen = allocation(row)
+        if chosen is not None:
             view.see(selected=chosen)
-        if here(result.rows[row]):
-            _jump(view, {name: result.rows[row][i] for name, i in at.items()}, chosen)
+        if 0 <= event < len(trace.events):
+            view.go(event + 1)
+        elif 0 <= moment < trace.moments:
+            view.go(moment)
+        elif chosen is not None:
+            view.go(int(trace.allocations.start[chosen]) + 1)
+        elif stack >= 0:
+            view.light(("stack", view.device), stack, f"SQL, stack {stack}")
 
     def tip(row: int) -> str:
         """Texts that a cell cannot hold."""
@@ -250,20 +168,6 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
                 lambda row: view.state.selected is not None and allocation(row) == view.state.selected, tip,
                 allocation=allocation, sort=lambda column: [_order_of(row[column]) for row in result.rows],
                 words="No rows", wide=True)
-
-
-def _jump(view: SnapshotView, values: dict[str, Any], chosen: int | None) -> None:
-    """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
-    trace = view.trace
-    event, moment, stack = values.get("event"), values.get("moment"), values.get("stack_id")
-    if isinstance(event, int) and 0 <= event < len(trace.events):
-        view.go(event + 1)
-    elif isinstance(moment, int) and 0 <= moment < trace.moments:
-        view.go(moment)
-    elif chosen is not None:
-        view.go(int(trace.allocations.start[chosen]) + 1)
-    elif isinstance(stack, int):
-        view.light(("stack", view.device), stack, f"SQL, stack {stack}")
 
 
 def count_words(result: Result) -> str:
@@ -278,27 +182,6 @@ def count_words(result: Result) -> str:
              *([f"{lit:,} allocations lit"] if lit else []),
              *([result.note] if result.note else [])]
     return ", ".join(words)
-
-
-def _say(fault: str) -> None:
-    """Write the error of a query: where the database marks a place with a line of ^ below it, that place is lit, since
-    a mark would not lie under it in letters of different widths."""
-    lines = fault.split("\n")
-    i = 0
-    while i < len(lines):
-        mark = lines[i + 1] if i + 1 < len(lines) else ""
-        if mark.strip() and not mark.strip("^ "):
-            first, last = mark.index("^"), mark.rindex("^") + 1
-            for text, color in ((lines[i][:first], theme.DIM), (lines[i][first:last], theme.FAULT),
-                                (lines[i][last:], theme.DIM)):
-                if text:
-                    colored(text, color)
-                    imgui.same_line(0, 0)
-            imgui.new_line()
-            i += 2
-            continue
-        wrapped(lines[i], theme.FAULT if i == 0 else theme.DIM)
-        i += 1
 
 
 def save_csv(database: Database, text: str, name: str, folder: Path | None,
@@ -323,7 +206,7 @@ def tabbed(result: Result) -> str:
     def clean(value: Any) -> str:
         return "" if value is None else str(value).replace("\t", " ").replace("\n", " ")
 
-    rows = [result.columns, *result.rows[:_MOST_COPIED]]
+    rows = [result.columns, *result.rows]
     return "\n".join("\t".join(map(clean, row)) for row in rows) + "\n"
 
 
@@ -332,7 +215,7 @@ def _columns(result: Result) -> list[Column]:
     sample = result.rows[:200]
     columns: list[Column] = []
     for i, name in enumerate(map(str, result.columns)):
-        number = result.types[i].startswith(_NUMBERS)
+        number = result.types[i].startswith(NUMBERS)
         chars = max([len(name) + 3, *(len(_shown(row[i])) for row in sample)])
         columns.append(Column(name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sorts=True))
     texts = [i for i, c in enumerate(columns) if not c.right]

@@ -10,10 +10,14 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.kinds.snapshot.analysis.search import frames_with
-from splatview_viewer.kinds.snapshot.panes.parts import (
+from splatview_viewer.kinds.snapshot.panes.table import (
     HIT,
+    Cell,
+    Column,
+    Rows,
     Shown,
     choose,
+    draw_table,
     label,
     latest,
     moment_line,
@@ -22,7 +26,6 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     stack_tip,
     tooltip,
 )
-from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, draw_table
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, exact_size_text, size_text
 from splatview_viewer.ui.widgets import fitted
@@ -79,7 +82,8 @@ def _rows_of(view: SnapshotView, shown: Shown, words: str) -> Rows:
                 lambda i, double: view.light(key, int(table.key[i]), f"{table[i].label}, {size_text(table[i].bytes)}"),
                 lambda i: view.is_lit(key, int(table.key[i])),
                 lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
-                sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes), words=words)
+                sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes).tolist(),
+                words=words)
 
 
 # -- the flame graph ---------------------------------------------------------------------------------------------------

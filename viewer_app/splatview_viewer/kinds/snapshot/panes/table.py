@@ -1,28 +1,206 @@
-"""A pane that is one question: its answer in a table of imgui's."""
+"""Parts of the panes: chips, words about a moment and a stack, bars, answers, and tables of imgui's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.panes.parts import Shown, centered, label, latest, tooltip
+from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text, stack_text
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import fitted
+from splatview_viewer.ui.widgets import colored, fitted, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
+HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
+"""Hits of a search, and notes."""
+GROWN = ImVec4(0.95, 0.58, 0.42, 1.0)
+SHRUNK = ImVec4(0.40, 0.75, 0.58, 1.0)
+USED = ImVec4(0.36, 0.56, 0.80, 1.0)
+WAITING = ImVec4(0.85, 0.70, 0.30, 1.0)
+"""Blocks that are in use, and those freed that wait for another stream."""
+FREE = ImVec4(0.165, 0.175, 0.195, 1.0)
+_CLEAR = ImVec4(0, 0, 0, 0)
+_TOLD = 14
+"""Frames in a tip."""
+
+
+def centered(text: str) -> None:
+    """Words in the middle of what is left of the window, where there is nothing to show."""
+    left = imgui.get_content_region_avail()
+    size = imgui.calc_text_size(text)
+    corner = imgui.get_cursor_pos()
+    imgui.set_cursor_pos_y(corner.y + max((left.y - size.y) / 2, 0))
+    for line in text.split("\n"):
+        imgui.set_cursor_pos_x(corner.x + max((left.x - imgui.calc_text_size(line).x) / 2, 0))
+        colored(line, theme.DIM)
+
+
+def chip(text: str, on: bool) -> bool:
+    """A flat button that is lit while `on`."""
+    imgui.push_style_color(imgui.Col_.button, imgui.get_color_u32(theme.CHOSEN if on else _CLEAR))
+    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(theme.TEXT if on else theme.DIM))
+    pressed = imgui.button(text)
+    imgui.pop_style_color(2)
+    return pressed
+
+
+def choose(view: SnapshotView, name: str, options: Mapping[str, str], tips: Mapping[str, str] | None = None) -> str:
+    """A line of words of which one is chosen: the first at first. What does not fit goes to the next line."""
+    chosen = view.state.choice(name, "")
+    chosen = chosen if chosen in options else next(iter(options))
+    for i, (key, text) in enumerate(options.items()):
+        if i:
+            beside(imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x, 2)
+        if chip(f"{text}##{name}", key == chosen):
+            chosen = key
+            view.state = view.state.choosing(name, key)
+        if tips and key in tips:
+            imgui.set_item_tooltip(tips[key])
+    return chosen
+
+
+def label(text: str) -> None:
+    """A dim word before what follows on the same line."""
+    imgui.align_text_to_frame_padding()
+    colored(text, theme.DIM)
+    imgui.same_line()
+
+
+def beside(width: float, space: float) -> None:
+    """The next item, so many pixels wide, goes on the same line after some space, if there is room for it."""
+    right = imgui.get_window_pos().x + imgui.get_window_width() - imgui.get_style().window_padding.x
+    if imgui.get_item_rect_max().x + space + width <= right:
+        imgui.same_line(0, space)
+
+
+def on_the_right(*words: tuple[str, ImVec4]) -> None:
+    """Words at the end of the line; if there is no room for them, of the next one."""
+    imgui.same_line()
+    space = imgui.get_style().item_spacing.x
+    left = imgui.get_content_region_avail().x - sum(imgui.calc_text_size(text).x + space for text, _ in words) + space
+    if left < 0:
+        imgui.new_line()
+    else:
+        imgui.set_cursor_pos_x(imgui.get_cursor_pos_x() + left)
+    for i, (text, color) in enumerate(words):
+        if i:
+            imgui.same_line()
+        imgui.align_text_to_frame_padding()
+        colored(text, color)
+
+
+def parts_bar(parts: Iterable[tuple[int, ImVec4]], whole: int, height: float) -> float:
+    """A bar as wide as the window: each part's bytes in its colour, of `whole` bytes. Returns its width in pixels."""
+    corner, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
+    draw, x = imgui.get_window_draw_list(), corner.x
+    for size, color in parts:
+        if size:
+            end = x + width * size / whole
+            draw.add_rect_filled(ImVec2(x, corner.y), ImVec2(max(end - 1, x + 1), corner.y + height),
+                                 theme.u32(color), 2 * theme.scale())
+            x = end
+    imgui.dummy(ImVec2(width, height))
+    return width
+
+
+def tooltip(text: str) -> None:
+    """Several lines beside the pointer, wrapped where they are too long."""
+    if imgui.begin_tooltip():
+        imgui.push_text_wrap_pos(imgui.get_font_size() * 42)
+        imgui.text_unformatted(text)
+        imgui.pop_text_wrap_pos()
+        imgui.end_tooltip()
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+class Shown(NamedTuple):
+    """An answer, and the question."""
+
+    key: Any
+    answer: Any
+
+
+def latest(view: SnapshotView, name: str, key: Key, words: str = "Working it out\u2026") -> Shown | None:
+    """The answer to a question, or the one before, of another moment or allocation of the device, while it is worked
+    on; None, and why on the screen, where there is neither."""
+    found, place = view.content.answer(key), (name, "shown")
+    before: Shown | None = view.memory.get(place)
+    if found is not None:
+        view.memory[place] = Shown(key, found)
+    elif fault := view.content.fault(key):
+        lines = fault.split("\n")  # a mark under a place lies elsewhere in letters of different widths
+        wrapped("\n".join(line for line in lines if line.strip(" ^")), theme.FAULT)
+        if imgui.button("Try again"):
+            view.content.forget(key)
+        return None
+    elif before is None or _same_but_numbers(before.key) != _same_but_numbers(key):
+        centered(words)
+        return None
+    return view.memory[place]
+
+
+def _same_but_numbers(key: Key) -> tuple[object, ...]:
+    return (*key[:2], *(part for part in key if isinstance(part, str)))
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def places(view: SnapshotView) -> Callable[[int], str]:
+    """Return a function that names the place of a stack in a line; "" until the stacks were looked through."""
+    snapshot = view.content.snapshot
+    return (lambda _: "") if view.content.sites() is None else lambda stack: stack_text(snapshot, stack)
+
+
+def stack_tip(view: SnapshotView, stack: int) -> str:
+    """The frames of a stack that tell something, innermost first; "" for NO_STACK."""
+    snapshot, frames = view.content.snapshot, view.content.snapshot.stacks.of(stack)
+    if not len(frames) or view.content.sites() is None:
+        return ""
+    kinds = frame_kinds(snapshot)
+    told = [int(f) for f in frames if kinds[f] != MACHINERY][:_TOLD]
+    lines = [frame_text(snapshot, f) for f in told]
+    return "\n".join([*lines, f"and {len(frames) - len(told)} more frames"] if len(told) < len(frames) else lines)
+
+
+def moment_text(view: SnapshotView, moment: int) -> str:
+    """"after event 12,345, 1.234 s", the time from the first one on."""
+    if moment <= 0:
+        return "before the first event"
+    axis, last = view.content.axis(view.device, "time"), len(view.trace.events)
+    words = "at the end" if moment >= last else f"after event {moment - 1:,}"
+    if axis is None or not axis.timed:
+        return words
+    return f"{words}, {(axis.time_us(moment) - axis.origin_us) / 1e6:.3f} s"
+
+
+def moment_line(view: SnapshotView) -> int | None:
+    """Say of which moment a pane tells, with a way to the peak; None until the moment is known."""
+    moment, peak = view.moment, view.content.peak(view.device)
+    if moment is None:
+        centered("Looking for the peak\u2026")
+        return None
+    words = moment_text(view, moment)
+    imgui.align_text_to_frame_padding()
+    colored(f"At the peak, {words}" if peak == moment else words[:1].upper() + words[1:], theme.TEXT)
+    if peak is not None and peak != moment:
+        imgui.same_line(0, imgui.get_font_size() * 0.6)
+        if imgui.small_button("To the peak"):
+            view.go(peak)
+    return moment
+
+
 _LEAST, _NARROW = 13, 6
 """Units of the font's height that columns without a width of their own get at least: while others can be left out, and
 once they can only get narrower."""
-_WINDOW = 100_000
-"""Rows that imgui scrolls over: of more it loses count, so the table shows a part of them that goes along."""
 _FLAGS = (imgui.TableFlags_.scroll_y | imgui.TableFlags_.row_bg | imgui.TableFlags_.no_saved_settings
           | imgui.TableFlags_.sizing_fixed_fit | imgui.TableFlags_.sort_tristate).value
 _ROW = imgui.SelectableFlags_.span_all_columns.value
@@ -74,7 +252,7 @@ class Rows:
     """A colour under a whole row."""
     allocation: Callable[[int], int | None] | None = None
     """The allocation that a row is about, which the timeline lights under the pointer."""
-    sort: Callable[[int], Sequence[Any] | np.ndarray] | None = None
+    sort: Callable[[int], Sequence[Any]] | None = None
     """The values by which the rows are sorted, for a column."""
     words: str = "Nothing"
     """Words instead of a table without rows."""
@@ -111,19 +289,19 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     columns = [rows.columns[i] for i in places]
     wide = rows.wide and sum(column.width or _LEAST for column in columns) * em > width
     unit = em if wide else em * min(1.0, width / em / sum(column.width or _NARROW for column in columns))
-    first = _first_row(view, name, rows)
     imgui.push_style_var(imgui.StyleVar_.cell_padding, ImVec2(0.35 * em, 3 * view.scale))
-    for which, color in ((imgui.Col_.table_header_bg, ImVec4(0, 0, 0, 0)),
-                         (imgui.Col_.table_row_bg_alt, ImVec4(1, 1, 1, 0.018))):
-        imgui.push_style_color(which, imgui.get_color_u32(color))
+    imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(ImVec4(0, 0, 0, 0)))
+    imgui.push_style_color(imgui.Col_.table_row_bg_alt, imgui.get_color_u32(ImVec4(1, 1, 1, 0.018)))
     flags = _FLAGS | (imgui.TableFlags_.scroll_x.value if wide else 0) | (
         imgui.TableFlags_.sortable.value if rows.sort is not None else 0)
     again = False
     if imgui.begin_table(f"{name} {len(columns)}", len(columns), flags):
         _head(columns, wide, unit)
-        order = _order(view, name, rows, places)
-        over = _body(view, name, rows, (first, places, order))
-        again = _scrolled(view, name, rows, first)
+        over = _body(view, name, rows, places, _order(view, name, rows, places))
+        step, at, seen = imgui.get_text_line_height() + 6 * view.scale, imgui.get_scroll_y(), imgui.get_window_height()
+        if rows.reveal is not None and not at <= rows.reveal * step <= at + seen - 2 * step:
+            imgui.set_scroll_y(max((rows.reveal + 1) * step - seen / 2, 0))
+            again = True
         imgui.end_table()
         if rows.allocation is not None and imgui.is_window_hovered(imgui.HoveredFlags_.child_windows.value):
             view.see(hovered=rows.allocation(over) if over is not None else None)
@@ -143,21 +321,6 @@ def _fitting(columns: Sequence[Column], width: float) -> list[int]:
             break
         left.remove(first)
     return left
-
-
-def _first_row(view: SnapshotView, name: str, rows: Rows) -> int:
-    """The first of the rows that imgui scrolls over; of many, the user can go to any."""
-    place = (name, "first")
-    first = min(view.memory.get(place, 0), max(rows.count - _WINDOW, 0))
-    if rows.count > _WINDOW:
-        label(f"Row of {rows.count:,}")
-        imgui.set_next_item_width(8 * imgui.get_font_size())
-        entered, row = imgui.input_int("##row", first, 0, 0, imgui.InputTextFlags_.enter_returns_true)
-        rows.reveal = row if entered else rows.reveal
-        if rows.reveal is not None and not first <= rows.reveal < first + _WINDOW:
-            first = min(max(rows.reveal - _WINDOW // 2, 0), rows.count - _WINDOW)
-    view.memory[place] = first
-    return first
 
 
 def _head(columns: Sequence[Column], wide: bool, unit: float) -> None:
@@ -183,34 +346,29 @@ def _head(columns: Sequence[Column], wide: bool, unit: float) -> None:
                                               theme.u32(theme.TEXT if here else theme.DIM), title)
 
 
-def _order(view: SnapshotView, name: str, rows: Rows, places: Sequence[int]) -> np.ndarray | None:
+def _order(view: SnapshotView, name: str, rows: Rows, places: Sequence[int]) -> Sequence[int] | None:
     """The rows in the order of the column whose title was clicked; None: as they are."""
     specs = imgui.table_get_sort_specs() if rows.sort is not None else None
     if specs is None or not specs.specs_count or rows.sort is None:
         return None
     spec = specs.get_specs(0)
     down = spec.get_sort_direction() == imgui.SortDirection.descending
-    key, place = (rows.of, places[spec.column_index], down), (name, "order")
-    before = view.memory.get(place)
-    if before is None or before[0][0] is not key[0] or before[0][1:] != key[1:]:
+    key, place = (id(rows.of), places[spec.column_index], down), (name, "order")
+    if place not in view.memory or view.memory[place][0] != key:
         values = rows.sort(key[1])
-        if isinstance(values, np.ndarray):
-            order = np.argsort(-values if down else values, kind="stable")
-        else:
-            order = np.array(sorted(range(len(values)), key=values.__getitem__, reverse=down), np.int64)
-        before = view.memory[place] = key, order
-    return before[1]
+        order = sorted(range(len(values)), key=values.__getitem__, reverse=down)
+        view.memory[place] = key, rows.of, order
+    return view.memory[place][2]
 
 
-def _body(view: SnapshotView, name: str, rows: Rows, parts: tuple[int, Sequence[int], np.ndarray | None]) -> int | None:
+def _body(view: SnapshotView, name: str, rows: Rows, places: Sequence[int], order: Sequence[int] | None) -> int | None:
     """Draw the rows that are seen; the one under the pointer."""
-    first, places, order = parts
     over, line = None, imgui.get_text_line_height()
     clipper = imgui.ListClipper()
-    clipper.begin(min(rows.count, _WINDOW), line + 6 * view.scale)
+    clipper.begin(rows.count, line + 6 * view.scale)
     while clipper.step():
-        for number in range(first + clipper.display_start, first + clipper.display_end):
-            row = int(order[number]) if order is not None else number
+        for number in range(clipper.display_start, clipper.display_end):
+            row = order[number] if order is not None else number
             imgui.table_next_row(0, line + 6 * view.scale)
             if (color := rows.tint(row)) is not None:
                 imgui.table_set_bg_color(imgui.TableBgTarget_.row_bg1.value, theme.u32(color))
@@ -226,25 +384,6 @@ def _body(view: SnapshotView, name: str, rows: Rows, parts: tuple[int, Sequence[
                 _cell(rows.columns[place].right, cell if isinstance(cell, Cell) else Cell(cell), at, room)
     clipper.end()
     return over
-
-
-def _scrolled(view: SnapshotView, name: str, rows: Rows, first: int) -> bool:
-    """Scroll to the row that is to be revealed, or have the part of many rows go along; True if it was scrolled."""
-    step, half = imgui.get_text_line_height() + 6 * view.scale, _WINDOW // 2
-    at, most, seen = imgui.get_scroll_y(), imgui.get_scroll_max_y(), imgui.get_window_height() - 2 * step
-    place, scroll = (name, "scroll"), at
-    if rows.reveal is not None and not at <= (rows.reveal - first) * step <= at + seen:
-        scroll = max((rows.reveal - first) * step - seen / 2, 0)
-    elif rows.count > _WINDOW and at >= most > 0 and first + _WINDOW < rows.count:
-        view.memory[name, "first"] = new = min(first + half, rows.count - _WINDOW)
-        scroll = at - (new - first) * step
-    elif rows.count > _WINDOW and at <= 0 and first:
-        view.memory[name, "first"] = new = max(first - half, 0)
-        scroll = (first - new) * step
-    if scroll != at:
-        imgui.set_scroll_y(scroll)
-    before, view.memory[place] = view.memory.get(place, 0.0), at
-    return at != before or scroll != at
 
 
 def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:

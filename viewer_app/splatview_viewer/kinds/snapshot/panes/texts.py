@@ -9,7 +9,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
 from splatview_viewer.kinds.snapshot.model import pool_text, stream_text
-from splatview_viewer.kinds.snapshot.panes.parts import (
+from splatview_viewer.kinds.snapshot.panes.table import (
     GROWN,
     HIT,
     centered,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from splatview_viewer.kinds.snapshot.analysis.details import Details, FrameLine
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 
@@ -34,50 +34,38 @@ def draw_about(view: SnapshotView) -> None:
     snapshot = view.content.snapshot
     for note in snapshot.notes:
         wrapped(note[:1].upper() + note[1:], HIT)
-    sections = view.content.ask(("facts",), lambda: [
-        ("Snapshot", snapshot_facts(snapshot)),
-        *((f"Device {trace.device}", trace_facts(trace)) for trace in snapshot.traces),
-        ("Settings of the allocator", settings_facts(snapshot.settings))])
-    for title, facts in sections or ():
-        if facts:
+    for title, rows in view.content.ask(("facts",), lambda: facts(snapshot)) or ():
+        if rows:
             _heading(title)
-            _fields(facts, 13.0)
+            _fields(rows, 13.0)
 
 
-def snapshot_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Facts about the file."""
-    s = snapshot.stacks
-    out = [("File", snapshot.name)]
-    if snapshot.file_bytes:
-        out.append(("Size", exact_size_text(snapshot.file_bytes)))
-    out.append(("Stacks", f"{count_text(len(s), 'stack')} of {count_text(len(s.file), 'frame')}"))
-    out.append(("Streams", ", ".join(map(stream_text, snapshot.streams[:12])) or "none"))
-    out.append(("Pools", ", ".join(map(pool_text, snapshot.pools[:12])) or "none"))
-    if snapshot.annotations:
-        names = {a.name: None for a in snapshot.annotations}
-        out.append(("Annotations", f"{len(snapshot.annotations):,}: {', '.join(list(names)[:6])}"))
-    return out
-
-
-def trace_facts(trace: Trace) -> list[tuple[str, str]]:
-    """Facts about one device."""
-    a, s = trace.allocations, trace.segments
-    before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
-    out = [("Events", f"{len(trace.events):,}"),
-           ("Allocations", f"{len(a):,}; {before:,} live before the trace, {after:,} live at its end")]
-    told = trace.events.time_us[trace.events.time_us > 0]
-    if len(told):
-        first, last = int(told[0]), int(told[-1])
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first / 1e6))
-        out.append(("Recorded", f"from {began} for {age_text(max(last - first, 0))}"))
-    if len(s):
-        out.append(("At the end", f"{size_text(int(s.total.sum()))} reserved in {count_text(len(s), 'segment')}, "
-                                  f"{size_text(int(s.allocated.sum()))} allocated, "
-                                  f"{size_text(int(s.requested.sum()))} of it requested, "
-                                  f"{size_text(int(s.active.sum()))} active"))
-        if s.expandable.any():
-            out.append(("Expandable", f"{int(s.expandable.sum()):,} of the segments"))
-    return out
+def facts(snapshot: Snapshot) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Facts about the file, its devices and the allocator's settings: titles, and rows of what and its value."""
+    stacks, names = snapshot.stacks, dict.fromkeys(a.name for a in snapshot.annotations)
+    first = {"File": snapshot.name, "Size": exact_size_text(snapshot.file_bytes) if snapshot.file_bytes else "",
+             "Stacks": f"{count_text(len(stacks), 'stack')} of {count_text(len(stacks.file), 'frame')}",
+             "Streams": ", ".join(map(stream_text, snapshot.streams[:12])) or "none",
+             "Pools": ", ".join(map(pool_text, snapshot.pools[:12])) or "none",
+             "Annotations": f"{len(snapshot.annotations):,}: {', '.join(list(names)[:6])}" if names else ""}
+    out = [("Snapshot", [(what, value) for what, value in first.items() if value])]
+    for trace in snapshot.traces:
+        a, s, told = trace.allocations, trace.segments, trace.events.time_us[trace.events.time_us > 0]
+        before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
+        rows = [("Events", f"{len(trace.events):,}"),
+                ("Allocations", f"{len(a):,}; {before:,} live before the trace, {after:,} live at its end")]
+        if len(told):
+            began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told[0] / 1e6))
+            rows.append(("Recorded", f"from {began} for {age_text(max(int(told[-1] - told[0]), 0))}"))
+        if len(s):
+            total, allocated, requested, active = (
+                size_text(int(column.sum())) for column in (s.total, s.allocated, s.requested, s.active))
+            rows.append(("At the end", f"{total} reserved in {count_text(len(s), 'segment')}, {allocated} allocated, "
+                                       f"{requested} of it requested, {active} active"))
+            if s.expandable.any():
+                rows.append(("Expandable", f"{int(s.expandable.sum()):,} of the segments"))
+        out.append((f"Device {trace.device}", rows))
+    return [*out, ("Settings of the allocator", settings_facts(snapshot.settings))]
 
 
 def settings_facts(settings: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
@@ -200,7 +188,7 @@ def _brief(line: FrameLine) -> None:
     room = imgui.get_content_region_avail().x - imgui.calc_text_size(place).x
     at = imgui.get_cursor_pos_x() + room
     colored(fitted(kinds.short_name(line.name), room - imgui.get_style().item_spacing.x) or "??",
-            GROWN if line.user else theme.TEXT if python else theme.DIM)
+            GROWN if line.kind == kinds.USER else theme.TEXT if python else theme.DIM)
     hovered = imgui.is_item_hovered()
     if place:
         imgui.same_line(at)

@@ -84,8 +84,8 @@ PYRAMID = 64
 """Values whose greatest is known."""
 APART = 2048
 """Fewest allocations between two checkpoints."""
-SUMS = 12
-"""Sums of each row of pixels that `paint_addresses` works with."""
+SUMS = 6
+"""Sums of each pixel that `paint_addresses` works with."""
 
 # -- columns of moments, and pictures of columns -----------------------------------------------------------------------
 
@@ -276,14 +276,6 @@ def fill(pixels, ids, first, last, color, number):
 
 
 @inline
-def again(pixels, ids, x, rows):
-    """Copies the lowest rows of a column from the one before."""
-    first = pixels.shape[1] - rows
-    pixels[x, first:] = pixels[x - 1, first:]
-    ids[x, first:] = ids[x - 1, first:]
-
-
-@inline
 def change(blocks, j, size, shades, shade):
     """Adds an entry to the sums of its block; a negative size takes it away."""
     a = j >> BLOCK
@@ -381,9 +373,9 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
         fill(pixels, ids, row + 1, height, empty, np.int32(-1))
 
 
-@kernel(i64(INDEX, R64, R32, INKS, COLUMNS, PART, CANVAS, LIST))
-def paint_bands(index, size, name, inks, columns, part, canvas, entries):
-    """Paints the columns part[0] <= x < part[1]. name: which allocation each number of the index is (none: itself).
+@kernel(i64(INDEX, R64, INKS, COLUMNS, PART, CANVAS, LIST))
+def paint_bands(index, size, inks, columns, part, canvas, entries):
+    """Paints the columns part[0] <= x < part[1]. size: of each allocation.
 
     entries: a list with room for all that one column and SLACK of others can need. Returns how many times it was built
     anew."""
@@ -427,11 +419,10 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
         for t in range(held + max(upto - started, 0)):
             i = np.int64(listed[begin[c] + t]) if t < held else started + t - held
             if end[i] >= k:
-                number = name[i] if len(name) else np.int32(i)
-                shade = np.int32(classes[number])
-                if len(lit) and lit[number] == 0:
+                shade = np.int32(classes[i])
+                if len(lit) and lit[i] == 0:
                     shade += np.int32(len(shades) >> 1)
-                numbers[count] = number
+                numbers[count] = i
                 shown[count] = shade
                 sizes[count] = size[i]
                 where[i] = count
@@ -443,175 +434,95 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
                 row = height
             elif lowest > 0:
                 row = min(max(np.int64((bottom_of(sizes, blocks, lowest) - low) / per), 0), height)
-        again(pixels, ids, x, row)
+        pixels[x, height - row:] = pixels[x - 1, height - row:]
+        ids[x, height - row:] = ids[x - 1, height - row:]
         if row < height:
             stack(pixels[x], ids[x], row, low, per, entries, count, (shades, ground))
         known, started, gone, drawn = k, upto, ended, k
     return built
 
 
-# -- the address space: where allocations are in it, and columns of their rectangles -----------------------------------
+# -- the address space: columns of rectangles --------------------------------------------------------------------------
 #
-# At one moment the rectangles of a column do not overlap, so a column is a sum over them, in any order. The sums of one
-# column are brought to the next by what began and ended in between, or made anew where that costs less.
+# What is live lies at one place as long as it is live: a rectangle of columns and rows. It is added to the sums of its
+# pixels in its first column and taken away in the column after its last; the sums of a column are those of all columns
+# up to it.
 #
-# Sums of a row: 0-3 changes from the row below of how many rectangles fill it, and of their red, green and blue; 4-7 of
-# those that do not fill it bytes, red, green and blue; 8 the change of the number under the centre, 11 of how many lie
-# under it; 9 lower edges of tall rectangles; 10 the change of how often it was touched since the last column.
+# Sums of a pixel: bytes, bytes times red, green and blue; reserved bytes; lower edges of tall rectangles.
 
 LAYER = types.Tuple((INDEX, R64, R64))
 """What may be live, where it lies, and sizes."""
 
 
 @inline
-def put(sums, a, size, sign, number, shades, shade, per):
-    """Adds (sign 1) or takes away (-1) one rectangle, which begins at byte a of the picture. sums: (H + 2, SUMS)."""
-    height = len(sums) - 2
-    b = a + size
-    if size <= 0.0 or b <= 0.0 or a >= height * per:
-        return
-    red, green, blue = shades[shade, 0], shades[shade, 1], shades[shade, 2]
-    r0 = np.int64(a / per) if a >= 0.0 else np.int64(-1)
-    r1 = np.int64(min(b / per, np.float64(height)))
-    sums[max(r0, 0), 10] += 1.0
-    sums[min(r1 + 1, height), 10] -= 1.0
-    if r0 >= 0:
-        part = (min((r0 + 1) * per, b) - a) * sign
-        sums[r0, 4] += part
-        sums[r0, 5] += part * red
-        sums[r0, 6] += part * green
-        sums[r0, 7] += part * blue
-        if size >= TALL * per:
-            sums[r0, 9] += sign
-    if r1 > r0:
-        if r1 > r0 + 1:
-            sums[r0 + 1, 0] += sign
-            sums[r0 + 1, 1] += sign * red
-            sums[r0 + 1, 2] += sign * green
-            sums[r0 + 1, 3] += sign * blue
-            sums[r1, 0] -= sign
-            sums[r1, 1] -= sign * red
-            sums[r1, 2] -= sign * green
-            sums[r1, 3] -= sign * blue
-        part = (b - r1 * per) * sign
-        sums[r1, 4] += part
-        sums[r1, 5] += part * red
-        sums[r1, 6] += part * green
-        sums[r1, 7] += part * blue
-    c0 = np.int64(max(np.ceil(a / per - 0.5), 0.0))
-    c1 = np.int64(min(np.ceil(b / per - 0.5), np.float64(height)))
-    if c1 > c0:
-        sums[c0, 8] += sign * number
-        sums[c1, 8] -= sign * number
-        sums[c0, 11] += sign
-        sums[c1, 11] -= sign
-
-
-@inline
-def finish(x, per, ground, sums, under_sums, canvas):
-    """Writes one column from its sums, and those of what is reserved. Rows that were not touched are copied from the
-    column before."""
-    pixels, ids = canvas
-    height = pixels.shape[1]
-    full = 1.0 / per
-    n = g = red = green = blue = number = owners = 0.0
-    touched = 0.0
-    for row in range(height):
-        n += sums[row, 0]
-        red += sums[row, 1]
-        green += sums[row, 2]
-        blue += sums[row, 3]
-        g += under_sums[row, 0]
-        number += sums[row, 8]
-        owners += sums[row, 11]
-        touched += sums[row, 10] + under_sums[row, 10]
-        sums[row, 10] = under_sums[row, 10] = 0.0  # what is left behind the last row is never looked at
-        y = height - 1 - row
-        if touched == 0.0:
-            pixels[x, y] = pixels[x - 1, y]
-            ids[x, y] = ids[x - 1, y]
-            continue
-        covered = n * per + sums[row, 4]
-        reserved = max(min(g * per + under_sums[row, 4], per) - covered, 0.0)
-        rest = max(per - covered - reserved, 0.0)
-        by = 1.0 / covered if covered > per else full
-        if sums[row, 9] > 0.0:
-            by *= SHADE
-        pixels[x, y] = packed(
-            channel(red * per + sums[row, 5] + reserved * ground[1, 0], rest, ground[0, 0], by),
-            channel(green * per + sums[row, 6] + reserved * ground[1, 1], rest, ground[0, 1], by),
-            channel(blue * per + sums[row, 7] + reserved * ground[1, 2], rest, ground[0, 2], by))
-        # Two owners there are only where a trace contradicts itself: then nobody is named.
-        ids[x, y] = np.int32(number) if owners == 1.0 else np.int32(-1)
-
-
-@inline
-def move(layer, plain, inks, view, sums, state, k):
-    """Brings sums to moment k. view: low, bytes per pixel. state: moment, started, gone. Returns whether anything is
-    different. plain: all have shade 0, whatever the inks."""
+def spread(layer, plain, inks, columns, part, canvas, sums):
+    """Adds the rectangles of a layer to the columns part[0] <= x < part[1]. plain: they are what is reserved."""
     index, places, size = layer
-    start, end, moment, first, begin, listed, ends, order = index
-    classes, lit, shades, _ = inks
-    low, per = view
-    upto, ended = before(start, k), before(ends, k)
-    c = before(moment, k + 1) - 1
-    held = begin[c + 1] - begin[c]
-    anew = held + max(upto - first[c], 0)
-    started = state[1]
-    changed = False
-    if state[0] < 0 or k < state[0] or upto - started + ended - state[2] > 3 * anew + len(sums):
-        sums[:] = 0.0
-        sums[0, 10] = 1.0
-        started = np.int64(first[c])
-        changed = True
-    else:
-        held = np.int64(0)
-    gone = ended if changed else state[2]
-    for t in range(ended - gone + held + max(upto - started, 0)):
-        if t < ended - gone:
-            i = np.int64(order[gone + t])
-            if i >= started:
-                continue
-            sign = -1.0
-        else:
-            t -= ended - gone
-            i = np.int64(listed[begin[c] + t]) if t < held else started + t - held
-            if end[i] < k:
-                continue
-            sign = 1.0
-        shade = np.int64(0)
-        if not plain:
-            shade = np.int64(classes[i])
-            if len(lit) and lit[i] == 0:
-                shade += len(shades) >> 1
-        put(sums, places[i] - low, np.float64(size[i]), sign, np.float64(i), shades, shade, per)
-        changed = True
-    state[0], state[1], state[2] = k, upto, ended
-    return changed
-
-
-@kernel(void(LAYER, LAYER, INKS, COLUMNS, PART, CANVAS, write(f64, 3)))
-def paint_addresses(blocks, spans, inks, columns, part, canvas, sums):
-    """Paints the columns part[0] <= x < part[1]. sums: room (2, H + 2, SUMS)."""
-    ground = inks[3]
+    start, end, moment, first, begin, listed, _, _ = index
     moments, low, per = columns
+    _, ids = canvas
+    classes, lit, shades, _ = inks
+    height, x = sums.shape[1], part[0]
+    c = before(moment, moments[x] + 1) - 1
+    held = begin[c + 1] - begin[c]
+    for t in range(held + len(start) - first[c]):
+        i = np.int64(listed[begin[c] + t]) if t < held else first[c] + t - held
+        while x < part[1] and moments[x] <= start[i]:
+            x += 1
+        if x == part[1]:
+            break
+        a = places[i] - low
+        b = a + size[i]
+        if end[i] < moments[x] or size[i] <= 0 or b <= 0.0 or a >= height * per:
+            continue
+        after = x + np.searchsorted(moments[x:part[1]], end[i] + 1)
+        edge = a >= 0.0 and size[i] >= TALL * per
+        shade = 0 if plain else np.int64(classes[i]) + (len(shades) >> 1 if len(lit) and lit[i] == 0 else 0)
+        for row in range(np.int64(max(a, 0.0) / per), min(np.int64(np.ceil(b / per)), height)):
+            bytes_here = min((row + 1) * per, b) - max(row * per, a)
+            for column, sign in ((x, np.float32(1.0)), (after, np.float32(-1.0))):
+                here = sums[column - part[0], row]
+                if plain:
+                    here[4] += sign * np.float32(bytes_here)
+                else:
+                    here[0] += sign * np.float32(bytes_here)
+                    for part_of in range(3):
+                        here[1 + part_of] += sign * np.float32(bytes_here * shades[shade, part_of])
+                    here[5] += sign * np.float32(edge and row == np.int64(a / per))
+            if not plain and a <= (row + 0.5) * per < b:
+                ids[x:after, height - 1 - row] = i
+
+
+@kernel(void(LAYER, LAYER, INKS, COLUMNS, PART, CANVAS, write(types.float32, 3)))
+def paint_addresses(blocks, spans, inks, columns, part, canvas, sums):
+    """Paints the columns part[0] <= x < part[1], whose moments ascend. sums: zeros (columns + 1, H, SUMS)."""
+    ground = inks[3]
+    moments, _, per = columns
     pixels, ids = canvas
     height = pixels.shape[1]
-    over, under = sums[0], sums[1]
-    state, under_state = np.full(3, -1, np.int64), np.full(3, -1, np.int64)
-    drawn = False
+    empty = packed(ground[0, 0], ground[0, 1], ground[0, 2])
+    left, right = part
     for x in range(part[0], part[1]):
-        k = np.int64(moments[x])
-        if k < 0:
-            fill(pixels[x], ids[x], np.int64(0), height, packed(ground[0, 0], ground[0, 1], ground[0, 2]), np.int32(-1))
-            drawn = False
-            continue
-        if not drawn:
-            state[0] = under_state[0] = -1  # nothing can be copied from a column of background
-        changed = move(blocks, False, inks, (low, per), over, state, k)
-        changed |= move(spans, True, inks, (low, per), under, under_state, k)
-        if drawn and not changed:
-            again(pixels, ids, x, height)
-        else:
-            finish(x, per, ground, over, under, canvas)
-        drawn = True
+        fill(pixels[x], ids[x], np.int64(0), height, empty, np.int32(-1))
+    while left < right and moments[left] < 0:
+        left += 1
+    while left < right and moments[right - 1] < 0:
+        right -= 1
+    if left == right:
+        return
+    spread(blocks, False, inks, columns, (left, right), canvas, sums)
+    spread(spans, True, inks, columns, (left, right), canvas, sums)
+    now = np.zeros((height, SUMS))
+    for x in range(left, right):
+        for row in range(height):
+            here = now[row]
+            for k in range(SUMS):
+                here[k] += sums[x - left, row, k]
+            covered = max(here[0], 0.0)
+            reserved = max(min(here[4], per) - covered, 0.0)
+            rest = max(per - covered - reserved, 0.0)
+            by = (1.0 / covered if covered > per else 1.0 / per) * (SHADE if here[5] > 0.5 else 1.0)
+            pixels[x, height - 1 - row] = packed(
+                channel(here[1] + reserved * ground[1, 0], rest, ground[0, 0], by),
+                channel(here[2] + reserved * ground[1, 1], rest, ground[0, 1], by),
+                channel(here[3] + reserved * ground[1, 2], rest, ground[0, 2], by))
