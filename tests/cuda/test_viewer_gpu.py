@@ -52,7 +52,7 @@ for name in sys.argv[1:]:
             for _ in range(30):
                 step(app)
             pixels = app.screen.pixels()[..., :3]
-            seen[name] = {"path": slot.view.path, "way": slot.source.path, "notes": slot.source.notes,
+            seen[name] = {"path": slot.view.info.path, "way": slot.source.path, "notes": slot.source.notes,
                           "fault": slot.entry.fault, "pixels": pixels.reshape(-1, 3)[::97].tolist()}
 from cuda.bindings import driver
 error, device = driver.cuDeviceGet(0)
@@ -92,10 +92,10 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
         assert any("direct" in note for note in slot.source.notes)
     else:
         assert slot.source.path == shared
-        assert slot.view.path == [BRIDGE_WORDS[bridge or ("direct" if direct else "import")]]
+        assert slot.view.info.path == [BRIDGE_WORDS[bridge or ("direct" if direct else "import")]]
     trainer.next()
     wait_for(viewer, trainer, expected_image(trainer.k, *FORMS[-1]))
-    viewer.until(lambda: f"step {trainer.k}" in slot.view.details)
+    viewer.until(lambda: f"step {trainer.k}" in slot.view.info.details)
 
 
 def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path) -> None:
@@ -151,11 +151,11 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
     select(viewer, trainer, "splats")
     view = wait_for_scene(viewer, trainer, want)
     print(f"{renderer} {bridge}: {psnr(viewer.pixels(), want):.1f} dB; {about(viewer)}")
-    assert view.path[1] == f"{renderer} renderer"
+    assert view.info.path[1] == f"{renderer} renderer"
     if bridge:
-        assert view.path[2] == CANVAS_WORDS[bridge]
+        assert view.info.path[2] == CANVAS_WORDS[bridge]
     if renderer == "gsplat":
-        assert view.path[0] == "parameters read in place"
+        assert view.info.path[0] == "parameters read in place"
         slot = viewer.user.shown
         assert slot is not None
         assert slot.source.path == "in place (zero-copy)"
@@ -167,7 +167,7 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
         assert view.content.sight is not None
         sample = np.sort(view.content.sight.means[:, 0])
         assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)
-    assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.details
+    assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.info.details
 
 
 @pytest.mark.parametrize("show", ["depth", "alpha"])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
 
 pytestmark = pytest.mark.cuda
 SIZE = 320, 240
@@ -70,14 +70,14 @@ class Followed:
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Take what comes, as the viewer's loop does."""
-        for _ in turns(f"{what}; {self.view.details}, {self.view.path}"):
+        for _ in turns(f"{what}; {self.view.info.details}, {self.view.info.path}"):
             if condition():
                 break
             self.subscriber.poll()
             self.view.tick(clock())
-            if self.view.stale:
+            if self.view.wants.stale:
                 self.source.again()
-            if self.source.has_news() and not self.view.busy:
+            if self.source.has_news() and not self.view.wants.busy:
                 self.source.feed(self.view)
             self.trainer.alive()
 
@@ -108,7 +108,7 @@ def test_an_image_in_place_is_right_for_all(screen: OffscreenScreen, trainers: d
 
             followed.until(lambda: not first.empty and right(), "the same picture in all")
             trainer.next()
-        assert all(view.path == [BRIDGE_WORDS["direct"]] for view in views)
+        assert all(view.info.path == [BRIDGE_WORDS["direct"]] for view in views)
         first.close()
         twice = np.kron(expected_image(trainer.k, "uint8", "HWC"), np.ones((2, 2, 1), int))
         followed.view = views[1]
@@ -128,7 +128,7 @@ def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, 
         frame(0).show(views[0])
         for view, look in zip(views, users, strict=True):
             look.take(view, screen)
-            view.picture.motion.moved_at = -math.inf  # type: ignore[attr-defined]
+            view.view.picture.motion.moved_at = -math.inf  # type: ignore[attr-defined]
         before = [part(view, screen, look) for view, look in zip(views, users, strict=True)]
         for k in range(6):
             torn = frame(k + 5)
@@ -138,10 +138,10 @@ def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, 
                 views[i].handle(Wheel(20, 20, 1), users[i].rect)  # has it want another picture, too
                 np.testing.assert_array_equal(part(views[i], screen, users[i]), before[i])
             assert torn.released
-            assert all(view.stale for view in views)
+            assert all(view.wants.stale for view in views)
         whole = frame(1)
         assert whole.show(views[1])
         for view, look, pixels in zip(views, users, before, strict=True):
             assert (part(view, screen, look) != pixels).any()
         assert whole.released
-        assert not any(view.stale for view in views)
+        assert not any(view.wants.stale for view in views)

@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
@@ -22,7 +22,6 @@ from support.view_cases import scene_view, see
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
-
     from support.viewer import Viewer
 
 PATTERN = """
@@ -113,7 +112,7 @@ def about(viewer: Viewer) -> str:
     view = slot.view
     return (f"{slot.entry.name}: {slot.source.path}, notes {slot.source.notes}, fault {slot.entry.fault!r} "
             f"{slot.entry.fault_of_source!r}, "
-            + (f"{view.details}, {view.path}, {view.extras}, stale {view.stale}" if view else "no view"))
+            + (f"{view.info}, stale {view.wants.stale}" if view else "no view"))
 
 
 def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
@@ -173,7 +172,7 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
     view = scene_view(screen, GlRenderer(screen.ctx), show=show)
     try:
         view.update(scene)
-        view.use_camera(CAMERA)
+        view.view.use_camera(CAMERA)
         view.draw(screen.framebuffer, Rect(0, 0, 320, 240))
         return screen.pixels()[..., :3].astype(int)
     finally:
@@ -193,8 +192,9 @@ def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: fl
         view = slot.view if slot is not None else None
         if not isinstance(view, ShownView) or view.empty:
             continue
-        if not view.fixed:
-            view.use_camera(CAMERA)
+        scene: Any = view.view
+        if not scene.fixed:
+            scene.use_camera(CAMERA)
             viewer.user.mark()
             continue
         best = max(best, psnr(viewer.pixels(), want))

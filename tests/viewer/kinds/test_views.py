@@ -20,7 +20,7 @@ from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import Info, ShownView
 from splatview_viewer.kinds import KINDS
 from splatview_viewer.kinds import shown as shown_kinds
 
@@ -79,8 +79,7 @@ def test_no_view_was_missed() -> None:
 
 def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:
     assert view.empty
-    assert view.details == []
-    assert view.readout == ""
+    assert view.info == Info()
     pixels = shown(view, screen)
     assert (pixels == pixels[0, 0]).all()
     assert not view.tick(clock())
@@ -91,9 +90,9 @@ def test_it_shows_a_frame(view: ShownView, screen: OffscreenScreen) -> None:
     assert not view.empty
     pixels = shown(view, screen)
     assert pixels.std() > 10
-    assert view.details
-    assert view.path
-    assert all(isinstance(ms, float) and ms >= 0 for ms in view.timings.values())
+    assert view.info.details
+    assert view.info.path
+    assert all(isinstance(ms, float) and ms >= 0 for ms in view.info.timings.values())
     np.testing.assert_array_equal(shown(view, screen), pixels)
 
 
@@ -109,7 +108,7 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(view: ShownView, screen:
     assert not (pixels[inside] == marker).all(axis=-1).any()
     screen.resize(30, 21)  # what the whole screen would show
     if view.kind == "gaussians":
-        view.frame()  # type: ignore[attr-defined]
+        view.view.frame()  # type: ignore[attr-defined]
     np.testing.assert_allclose(shown(view, screen), pixels[5:26, 11:41], atol=1)
 
 
@@ -131,14 +130,14 @@ def test_only_a_whole_frame_changes_pictures(kind: str, screen: OffscreenScreen)
     with opened(kind, screen) as views:
         frame = value(kind)
         views[0].update(frame)
-        before, details = [shown(view, screen) for view in views], views[0].details
+        before, details = [shown(view, screen) for view in views], views[0].info.details
         for tensor in frame.tensors.values():  # its memory may change after an update
             tensor.array[...] = 0
         for view in views:
             if kind == "gaussians":
                 see(view, sh_degree=0)  # so that it draws anew
             assert not view.update(value(kind, 1, intact=False))
-            assert view.details == details
+            assert view.info.details == details
             for v, pixels in zip(views, before, strict=True):
                 np.testing.assert_array_equal(shown(v, screen), pixels)
         assert views[1].update(value(kind, 1))
@@ -183,7 +182,7 @@ def test_one_update_is_seen_in_all(pair: list[ShownView], kind: str, screen: Off
         calls.clear()
         np.testing.assert_array_equal(shown(a, screen), shown(b, screen))
         assert shown(a, screen).std() > 5
-        assert a.details == b.details != []
+        assert a.info.details == b.info.details != []
         assert not (a.empty or b.empty)
         calls.clear()
     late = a.beside()
@@ -259,8 +258,8 @@ def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[Shown
     assert (ours != theirs).any()
     if kind == "gaussians":
         assert textures() > before  # the renderer drew for the other: its first picture is a copy now
-    a.drop()
-    a.drop()
+    a.view.release("away")
+    a.view.release("away")
     assert len(textures()) <= len(before)
     np.testing.assert_array_equal(shown(b, screen), ours)
     np.testing.assert_array_equal(shown(a, screen), theirs)
@@ -290,12 +289,12 @@ def test_all_of_a_scene_that_is_followed_is_seen(screen: OffscreenScreen, rect: 
     b: Any
     with opened("gaussians", screen) as (a, b):
         a.update(value("gaussians"))
-        a.orbit.model = model
+        a.view.orbit.model = model
         LOOKS[0].take(a, screen)
         shown(a, screen)
         b.like(a)
         shown(b, screen, rect)
-        theirs, mine = a.camera(RECT), b.camera(rect)
+        theirs, mine = a.view.camera(RECT), b.view.camera(rect)
         np.testing.assert_array_equal(mine.viewmat, theirs.viewmat)
         assert (mine.width, mine.height) == (rect.width, rect.height)
         corners = [np.linalg.solve(theirs.K, [x, y, 1.0]) for x in (0, W) for y in (0, H)]
@@ -304,5 +303,5 @@ def test_all_of_a_scene_that_is_followed_is_seen(screen: OffscreenScreen, rect: 
         assert seen[0].min() == pytest.approx(0, abs=1e-6)
         b.handle(PointerPress(20, 20), rect)  # the hand takes over what is there
         b.handle(PointerRelease(20, 20), rect)
-        np.testing.assert_allclose(b.camera(rect).K, mine.K, rtol=1e-9)
-        np.testing.assert_allclose(b.camera(rect).viewmat, mine.viewmat, atol=1e-9)
+        np.testing.assert_allclose(b.view.camera(rect).K, mine.K, rtol=1e-9)
+        np.testing.assert_allclose(b.view.camera(rect).viewmat, mine.viewmat, atol=1e-9)

@@ -22,7 +22,7 @@ def lines(screen: OffscreenScreen) -> list[KeyHelp]:
     """What is said over a scene, which has the most keys."""
     view = scene_view(screen)
     try:
-        return [*(line for tool in view.tools.values() for line in tool.keys), *KEYS]
+        return [*(line for tool in view.view.tools.values() for line in tool.keys), *KEYS]
     finally:
         view.close()
 

@@ -10,7 +10,7 @@ import torch
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.loop import step
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.workspace import shards_panel
 from splatview_viewer.workspace.shards import ShardedStream

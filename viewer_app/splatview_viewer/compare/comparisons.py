@@ -10,7 +10,7 @@ from splatview_viewer.compare.merged import MergedSource, name_of
 from splatview_viewer.compare.pair import PairSource, PairState, PairView, follow
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds import about
 from splatview_viewer.workspace.catalogue import Slot
 

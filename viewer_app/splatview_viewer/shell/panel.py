@@ -224,7 +224,7 @@ class Panel:
             draw_heads(user, scale)
             if state.help:
                 view = user.view
-                draw_help(picture, scale, [*(view.keys if view is not None else ()), *KEYS])
+                draw_help(picture, scale, [*(view.view.keys if view is not None else ()), *KEYS])
             draw_toasts(state, picture, scale, [board for viewport in layout.seen for board in viewport.boards()])
             if state.panel_open:
                 changed |= self._left(user, sections, info, picture)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
@@ -289,7 +289,7 @@ class User:
             return
         for path in entries_of(map(Path, paths)):
             found = self.layout.active.working()
-            if found is not None and found[1].dropped(path):
+            if found is not None and found[1].view.dropped(path):
                 self.mark(SETTLE)
             else:
                 self.catalogue.open_file(path, self.layout.active)
@@ -297,7 +297,7 @@ class User:
     def _take_in(self, path: Path, done: Callable[[Path], None]) -> None:
         """Open a file that a page has sent: nothing of it is decoded in this process."""
         found = self.layout.active.working()
-        if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
+        if found is not None and found[1].view.takes_films and path.suffix.lower() == ".json":
             from splatview_viewer.formats.untrusted import read_untrusted_film
 
             view, reading = found[1], Jobs("read camera path")
@@ -327,7 +327,7 @@ class User:
             if film:
                 self.say(film)
         elif any(viewport.view is view for viewport in self.layout):
-            view.dropped(path, film)
+            view.view.dropped(path, film)
             self.mark(SETTLE)
 
     def area(self) -> Rect:
@@ -485,11 +485,11 @@ class User:
         self.screen.present(caption_of(self.state.shown, self.panel.typing))
         self.pace.present()
         view, t, governor = self.view, self.state.timings, self._work.governor
-        t.stages = {**(view.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
+        t.stages = {**(view.info.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
         t.gpu_share = governor.used if governor.limited else None
         t.gpu_budget = governor.share
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
-        waited_for = {"load", "scene"} if view is not None and view.cuda else set()
+        waited_for = {"load", "scene"} if view is not None and view.wants.cuda else set()
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
         if (ms := self.layout.active.latency_ms(0.0 if self._work.software else behind)) is not None:
             t.latency_ms = ms

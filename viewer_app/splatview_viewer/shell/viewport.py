@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.settings import Color, Entry
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.catalogue import Slot
 
@@ -109,7 +109,7 @@ class Viewport:
 
     def boards(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
-        return self._ask(lambda view: view.boards(self.rect), ())
+        return self._ask(lambda view: () if view.empty else view.wants.boards, ())
 
     def take(self, event: Event, ours: bool) -> bool:
         """Take what the user did over it. `ours`: it was meant for the panel. True when the picture has changed by what
@@ -134,7 +134,7 @@ class Viewport:
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
         """Draw its picture."""
         def draw(view: ShownView) -> bool:
-            view.host.scale = self.user.screen.state.scale  # which changes with the monitor, and with a page's zoom
+            view.view.host.scale = self.user.screen.state.scale  # changes with the monitor, and with a page's zoom
             view.draw(framebuffer, self.rect)
             return True
 
@@ -152,8 +152,10 @@ class Viewport:
             return (), Info()
         slot, view = found
         catalogue = self.user.catalogue
-        sections = [] if view.empty else [Section("View", view.panel, True), *in_order([
-            *view.sections, *shard_sections(catalogue, slot, view),
+        own = view.sections
+        first = Section("View", lambda: any([section.draw() for section in own if not section.title]), True)
+        sections = [] if view.empty else [first, *in_order([
+            *(section for section in own if section.title), *shard_sections(catalogue, slot, view),
             *(section for feature in catalogue.features for section in feature.sections(slot, view))])]
 
         def guarded(section: Section) -> Section:
@@ -185,13 +187,13 @@ class Viewport:
             self.user.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
 
         with self.user.catalogue.guard(slot):
-            view.host.exact = "scene" if transparent else "picture"
+            view.view.host.exact = "scene" if transparent else "picture"
             try:
                 pixels = transparent_picture(view, screen.ctx, screen.state.size) if transparent else None
                 if pixels is None:
                     pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
             finally:
-                view.host.exact = ""
+                view.view.host.exact = ""
             entry = slot.entry
             name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
             try:

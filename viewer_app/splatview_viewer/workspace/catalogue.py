@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recorder import Recorder
     from splatview_viewer.workspace.sources import Source
@@ -127,7 +127,7 @@ class Catalogue:
         for slot in self.slots.values():
             if (view := slot.views.get(viewport)) is not None:
                 with self.guard(slot):
-                    view.drop()
+                    view.view.release("away")
 
     def leave(self, viewport: Viewport) -> None:
         """Give back what belongs to a viewport alone, for good. Idempotent."""
@@ -160,7 +160,7 @@ class Catalogue:
                 assert other is not None
                 view = other.beside()
             slot.views[viewport] = view
-            view.host = replace(viewport.host, name=slot.entry.name, again=slot.source.again)
+            view.view.host = replace(viewport.host, name=slot.entry.name, again=slot.source.again)
         return view
 
     def show(self, viewport: Viewport, key: str | None) -> None:
@@ -172,10 +172,10 @@ class Catalogue:
     def let_go(self, slot: Slot) -> None:
         """Release an entry that is not seen any more."""
         if slot.view is not None:
-            if not slot.entry.alive and not slot.view.busy and slot.source.has_news():
+            if not slot.entry.alive and not slot.view.wants.busy and slot.source.has_news():
                 self._feed(slot, slot.next_feed)  # what an ended run published last can be had now, or never
             with self.guard(slot):
-                slot.view.leave()
+                slot.view.view.release("idle")
         slot.source.release()
 
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
@@ -326,15 +326,15 @@ class Catalogue:
 
     def settled(self) -> bool:
         """Return whether no source reads or has news for a viewport, and no command waits."""
-        working = any(slot.source.reading or (slot.view is not None and slot.view.busy) for slot in self.slots.values())
-        return not (working or self._commands or any(slot.source.has_news() for slot in self.watched()))
+        busy = any(s.source.reading or (s.view is not None and s.view.wants.busy) for s in self.slots.values())
+        return not (busy or self._commands or any(slot.source.has_news() for slot in self.watched()))
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
         view = slot.view
-        if view is not None and view.stale and slot.entry.alive:
+        if view is not None and view.wants.stale and slot.entry.alive:
             slot.source.again()
-        if view is not None and view.busy and slot.entry.fault:  # the viewport does not while a fault is shown
+        if view is not None and view.wants.busy and slot.entry.fault:  # the viewport does not while a fault is shown
             with self.guard(slot):
                 view.tick(now)
         ready = self._ready(slot, now)
@@ -352,10 +352,10 @@ class Catalogue:
     def _ready(self, slot: Slot, now: float) -> bool:
         """Return whether an entry may take another value, which would soon be seen."""
         view = slot.view
-        if now < slot.next_feed or (view is not None and view.busy):
+        if now < slot.next_feed or (view is not None and view.wants.busy):
             return False
         if view is not None and about(view.kind).scene:  # for the GPU's sake; an image costs no more than its drawing
-            moving = any(v.moving for v in slot.views.values())
+            moving = any(v.wants.moving for v in slot.views.values())
             if now < self._work.governor.next_version(slot.entry.rate_hz, moving):
                 return False
         return any(viewport.user.takes(now) for viewport in self.viewports if self.links.seen_by(viewport, slot))
@@ -368,7 +368,7 @@ class Catalogue:
         for slot in self.watched():
             if slot.source.stream is None:
                 continue
-            cuda = slot.view is not None and slot.view.cuda
+            cuda = slot.view is not None and slot.view.wants.cuda
             if any(run.alive and s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
                    for run in runs_of(slot.source.stream) for s in run.streams.values()):
                 self._needed_until = now + _NEEDED_FOR

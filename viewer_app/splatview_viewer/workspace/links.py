@@ -230,7 +230,7 @@ class Links:
                 if not (link.over or link.plotted):
                     content = getattr(linked[link].view, "content", None) if link in linked else None
                     for view in slot.views.values():
-                        link.use(view, content)
+                        link.use(view.view, content)
         self._share()
 
     def _share(self) -> None:

@@ -16,7 +16,7 @@ from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.viewport import Viewport
 

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.core.shown_view import ShownView
-    from splatview_viewer.core.view import Section
+    from splatview_viewer.core.view import Section, ShownView
     from splatview_viewer.workspace.catalogue import Slot
 
 
