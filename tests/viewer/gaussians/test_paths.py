@@ -14,8 +14,7 @@ from support.wait import clock, turns
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.host import Host
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Host, Memo
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.camera_paths import FILE_LIMIT, Film, parse_path, read_path, write_path
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at

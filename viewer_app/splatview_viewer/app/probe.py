@@ -81,6 +81,7 @@ def probe_window() -> str:
 def probe_interop() -> str:
     """Try the bridges that bring CUDA tensors to OpenGL (`splatview_ipc.gl`) with real pictures."""
     from splatview_ipc.control.errors import SharingError
+    from splatview_ipc.cuda import driver
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.gl.probe import BRIDGES, forced_bridge, probe
 
@@ -88,8 +89,19 @@ def probe_interop() -> str:
         forced_bridge()
     except SharingError as e:
         raise Broken(e) from None
-    ctx = _context()
-    same, mend = _same_gpu(gl_device_uuid(ctx))
+    ctx, mend = _context(), ""
+    if (drawn_on := gl_device_uuid(ctx)) is None:
+        same = "OpenGL does not say which GPU it draws on, so it is not NVIDIA's"
+        mend = ("let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
+                "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)")
+    else:
+        try:
+            index = driver.device_of(drawn_on)
+            same = f"OpenGL draws on CUDA's GPU {index}"
+            if index is None:
+                same, mend = f"OpenGL draws on GPU {drawn_on}, which CUDA does not see", "check CUDA_VISIBLE_DEVICES"
+        except SharingError as e:
+            same = f"CUDA cannot be asked ({e})"
     reasons = {name: probe(ctx, name) for name in BRIDGES}
     works = [name for name, why in reasons.items() if not why]
     words = [same, f"{', '.join(works)} {'work' if len(works) > 1 else 'works'}"]
@@ -97,24 +109,6 @@ def probe_interop() -> str:
     if any(reasons.values()):
         raise Broken("; ".join(words), mend)
     return "; ".join(words)
-
-
-def _same_gpu(drawn_on: str | None) -> tuple[str, str]:
-    """Describe which of CUDA's GPUs OpenGL draws on, and what to do if it is none."""
-    from splatview_ipc.control.errors import SharingError
-    from splatview_ipc.cuda import driver
-
-    if drawn_on is None:
-        return "OpenGL does not say which GPU it draws on, so it is not NVIDIA's", (
-            "let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
-            "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)")
-    try:
-        index = driver.device_of(drawn_on)
-    except SharingError as e:
-        return f"CUDA cannot be asked ({e})", ""
-    if index is None:
-        return f"OpenGL draws on GPU {drawn_on}, which CUDA does not see", "check CUDA_VISIBLE_DEVICES"
-    return f"OpenGL draws on CUDA's GPU {index}", ""
 
 
 def probe_web() -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from splatview_ipc.control.memory_snapshots import newest_oom_snapshot
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import words_of
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Memo
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.gpu.health import GpuMemory
 from splatview_viewer.kinds import about, make_view
