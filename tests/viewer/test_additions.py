@@ -112,7 +112,7 @@ class Notes:
     def pull(self, user: Any) -> None:
         """Prepares nothing."""
 
-    def sections(self, slot: Any, view: Any) -> Sequence[Section]:
+    def sections(self, viewport: Any) -> Sequence[Section]:
         return [Section("Notes", lambda: False)]
 
     def compare(self, how: str, viewport: Any, key: str) -> None:

@@ -150,7 +150,7 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def lead(self) -> ShownView | None:
-        """The view of that side."""
+        """The view that the other one follows."""
         return self._both()[self._leading]
 
     def _use(self, what: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)) -> list[T]:
@@ -170,8 +170,7 @@ class PairView(View[PairSource, PairState]):
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        s = self._state
-        self._size, self._rect = framebuffer.size, rect
+        s, self._size, self._rect = self._state, framebuffer.size, rect
         if self._draw_sides():
             at = (self.divider.x(rect) - rect.x) / max(rect.width, 1) if s.how == "split" else s.at
             self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)

@@ -156,7 +156,7 @@ class Viewport:
         first = Section("View", lambda: any([section.draw() for section in own if not section.title]), True)
         sections = [] if view.empty else [first, *in_order([
             *(section for section in own if section.title), *shard_sections(catalogue, slot, view),
-            *(section for feature in catalogue.features for section in feature.sections(slot, view))])]
+            *(section for feature in catalogue.features for section in feature.sections(self))])]
 
         def guarded(section: Section) -> Section:
             return replace(section, draw=lambda: self._ask(lambda _: bool(section.draw()), False))

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.core.view import Section, ShownView
-    from splatview_viewer.workspace.catalogue import Slot
+    from splatview_viewer.core.view import Section
 
 
 class User(Protocol):
@@ -62,8 +61,8 @@ class Feature(Protocol):
     def pull(self, user: Any) -> None:
         """Prepare the viewports of a user, before they are drawn."""
 
-    def sections(self, slot: Slot, view: ShownView) -> Sequence[Section]:
-        """Return its parts of the panel for a view."""
+    def sections(self, viewport: Any) -> Sequence[Section]:
+        """Return its parts of the panel for a viewport."""
         ...
 
     def compare(self, how: str, viewport: Any, key: str) -> None:
