@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.browsers import Browsers
+    from splatview_viewer.workspace.catalogue import Feature
     from splatview_viewer.workspace.sources import FileSource
-    from splatview_viewer.workspace.viewport import Feature
 
 FEATURES: tuple[Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...] = (Comparisons,)
 """Makers of what adds its parts to the panel for several entries."""

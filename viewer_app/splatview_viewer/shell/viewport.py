@@ -23,7 +23,6 @@ from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
 from splatview_viewer.kinds.gaussians.film import see_through
 from splatview_viewer.kinds.gaussians.tool import in_order
-from splatview_viewer.workspace.shards_panel import sections as shard_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,12 +150,11 @@ class Viewport:
         if (found := self.working()) is None:
             return (), Info()
         slot, view = found
-        catalogue = self.user.catalogue
         own = view.sections
         first = Section("View", lambda: any([section.draw() for section in own if not section.title]), True)
         sections = [] if view.empty else [first, *in_order([
-            *(section for section in own if section.title), *shard_sections(catalogue, slot, view),
-            *(section for feature in catalogue.features for section in feature.sections(self))])]
+            *(section for section in own if section.title),
+            *(section for feature in self.user.catalogue.features for section in feature.sections(self))])]
 
         def guarded(section: Section) -> Section:
             return replace(section, draw=lambda: self._ask(lambda _: bool(section.draw()), False))
