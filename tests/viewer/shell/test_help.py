@@ -9,7 +9,7 @@ import pytest
 from support.view_cases import scene_view
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.shell.help import KEYS, draw_help
+from splatview_viewer.shell.overlay import KEYS, draw_help
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
