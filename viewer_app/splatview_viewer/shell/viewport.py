@@ -5,19 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import (
-    Key,
-    Pinch,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Text,
-    Wheel,
-)
 from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
@@ -61,7 +52,6 @@ class Viewport:
 
     @property
     def slot(self) -> Slot | None:
-        """The entry with what belongs to it."""
         return self.user.catalogue.shown(self)
 
     @property
@@ -102,7 +92,6 @@ class Viewport:
     # -- time, events, pictures --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Have the view do what is due, once in each turn of the loop."""
         if self._ask(lambda view: view.tick(now), False):
             self.user.mark()
 
@@ -115,23 +104,19 @@ class Viewport:
         was moved, and not only by what is said of the pointer's place."""
         if self.working() is None:
             return False
-        if isinstance(event, (PointerPress, Wheel, Pinch)) and ours:
-            return False
-        if isinstance(event, PointerPress):
-            self.captured = True
-        if isinstance(event, PointerMove) and ours and not self.captured:
-            event = PointerLeave()
-        if isinstance(event, PointerRelease):
-            self.captured = False
-        if ours and (isinstance(event, Text) or (isinstance(event, Key) and event.pressed)):
-            return False  # a key that goes up may have gone down before a field was opened
+        match event:
+            case ev.PointerPress() | ev.Wheel() | ev.Pinch() | ev.Text() | ev.Key(pressed=True) if ours:
+                return False  # a key that goes up may have gone down before a field was opened
+            case ev.PointerPress() | ev.PointerRelease():
+                self.captured = isinstance(event, ev.PointerPress)
+            case ev.PointerMove() if ours and not self.captured:
+                event = ev.PointerLeave()
         if not self._ask(lambda view: view.handle(event, self.rect), False):
             return False
         self.user.mark()
-        return not isinstance(event, (PointerMove, PointerLeave)) or self.captured
+        return not isinstance(event, (ev.PointerMove, ev.PointerLeave)) or self.captured
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
-        """Draw its picture."""
         def draw(view: ShownView) -> bool:
             view.view.host.scale = self.user.screen.state.scale  # changes with the monitor, and with a page's zoom
             view.draw(framebuffer, self.rect)
@@ -164,8 +149,8 @@ class Viewport:
         return [guarded(section) for section in sections], info
 
     def latency_ms(self, behind: float) -> float | None:
-        """Since what it shows was published, if that is told for the first time. `behind`: what the GPU has to do yet,
-        beside loading."""
+        """Return the time since what it shows was published, once for each version. `behind`: milliseconds of the GPU's
+        work that waits, beside loading."""
         slot = self.slot
         if slot is None or slot.source.time_ns in (0, self._latency_of):
             return None
@@ -204,17 +189,16 @@ class Viewport:
 def transparent_picture(view: ShownView, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:
     """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
     for what covers all of its background."""
-    adapted: Any = view
-    kept = adapted.view.state
+    kept = view.view.state
     if not hasattr(kept, "background"):
         return None
     alpha = {"alpha": "background"} if hasattr(kept, "alpha") else {}
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        adapted.view.state = replace(kept, background=background, **alpha)
+        view.view.state = replace(kept, background=background, **alpha)
         view.draw(framebuffer, Rect(0, 0, *size))
 
     try:
         return see_through(ctx, size, draw)
     finally:
-        adapted.view.state = kept
+        view.view.state = kept
