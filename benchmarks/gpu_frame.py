@@ -85,11 +85,11 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     rect = Rect(0, 0, *SIZE)
     gaussians.COARSE_MS = math.inf
     view: Any = make_view("gaussians", screen.ctx)
-    view.change(smooth=False)
+    view.view.change(smooth=False)
     assert view.update(scene)
     view.draw(screen.framebuffer, rect)
-    view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
-    path, turn = _cameras(view.orbit.copy(), rect), itertools.count()
+    view.view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
+    path, turn = _cameras(view.view.orbit.copy(), rect), itertools.count()
     K = torch.tensor(intrinsics(*SIZE), dtype=torch.float32, device="cuda")[None]
     mouse = _Mouse(view, rect)
     arguments = activated(raw)
@@ -119,7 +119,7 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
         for _ in range(5):
             for name, draw in (("ours", ours), ("alone", alone)):
                 rows[name].append(_timed(draw, finish, ROW))
-        way = " > ".join(view.path)
+        way = " > ".join(view.info.path)
     finally:
         view.close()
     mid = {name: statistics.median(t) for name, t in times.items()}
@@ -155,7 +155,7 @@ def _check(screen: OffscreenScreen, view: Any, rect: Rect, alone: Callable[[torc
         ours()
     view.draw(screen.framebuffer, rect)
     shown = screen.pixels()[..., :3].astype(np.float32)
-    camera = torch.tensor(view.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda")[None]
+    camera = torch.tensor(view.view.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda")[None]
     expected = alone(camera).clamp(0, 1).cpu().numpy() * 255
     psnr = float(20 * np.log10(255 / np.sqrt(np.mean((shown - expected) ** 2))))
     if psnr < GATE:

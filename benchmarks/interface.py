@@ -71,7 +71,7 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
     found = viewport.working()
     assert found is not None
     if everything:
-        panel.open_folds(["View", *(section.title for section in found[1].sections), "Details"])
+        panel.folds |= dict.fromkeys(["View", *(section.title for section in found[1].sections), "Details"], True)
     rect, moves = user.picture_rect(), 0
 
     def whole() -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from splatview_viewer.app.loop import App
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Caption, Screen, ScreenState
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""
@@ -174,15 +174,15 @@ class CountingScreen:
     def _do_state(self) -> dict[str, Any]:
         app, view = self.app, self._view()
         slot = app.user.shown if app is not None else None
-        fault = (slot.entry.fault or slot.entry.fault_of_source or getattr(view, "fault", "")) if slot else ""
-        orbit = getattr(view, "orbit", None)
+        fault = (slot.entry.fault or slot.entry.fault_of_source) if slot else ""
+        orbit = getattr(getattr(view, "view", None), "orbit", None)
         return {"shows": view is not None and not view.empty and not fault and bool(self._shown),
                 "fault": fault,
                 "panel": app is not None and app.user.layout.active.has_panel,
-                "path": [slot.source.path, *view.path] if slot is not None and view is not None else [],
-                "details": view.details if view is not None else [],
+                "path": [slot.source.path, *view.info.path] if slot is not None and view is not None else [],
+                "details": view.info.details if view is not None else [],
                 "distance": orbit.distance if orbit is not None else 0.0,
-                "notes": [*app.state.notices, *slot.source.notes, *view.extras]
+                "notes": [*app.state.notices, *slot.source.notes, *view.info.extras]
                 if app is not None and slot is not None and view is not None else []}
 
     def _do_hands(self, how: str) -> None:

@@ -62,9 +62,9 @@ def made(view: Any, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
 def true_picture(view: Any, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)) -> np.ndarray:
     """What the view itself draws from there."""
     other = view.beside()
-    other.change(background=background)
+    other.view.change(background=background)
     screen.resize(W, H)
-    other.look_with(short_film().path.at(i / 10, W, H))
+    other.view.look_with(short_film().path.at(i / 10, W, H))
     other.draw(screen.framebuffer, Rect(0, 0, W, H))
     other.close()
     return screen.pixels()[..., :3]

@@ -355,7 +355,7 @@ screen = OffscreenScreen(160, 120)
 view = scene_view(screen)
 view.update(random_scene(1, Chance(n=3000)))
 shown(view, screen)
-assert "gsplat renderer" in view.path, view.extras
+assert "gsplat renderer" in view.info.path, view.info.extras
 torch.cuda.synchronize()
 torch.cuda.empty_cache()
 total = torch.cuda.get_device_properties(0).total_memory
@@ -363,12 +363,12 @@ torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
 big = random_scene(1, Chance(n=2_000_000, sh_degree=3))
 view.update(big)
 got = shown(view, screen)
-assert "gl renderer" in view.path and "memory" in view.extras[-1], view.extras
+assert "gl renderer" in view.info.path and "memory" in view.info.extras[-1], view.info.extras
 other = scene_view(screen, GlRenderer(screen.ctx))
 other.update(big)
 other.like(view)
 assert psnr(got / 255, shown(other, screen) / 255) > 40
-print(view.extras[-1], flush=True)
+print(view.info.extras[-1], flush=True)
 """
 
 

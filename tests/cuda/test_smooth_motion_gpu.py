@@ -77,7 +77,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
     try:
         for v in (view, still):
             v.update(ball())
-            v.use_camera(FRONT)
+            v.view.use_camera(FRONT)
             shown(v, screen)
         governor.took(("scene", W, H), 5.0)
         view.handle(PointerPress(300, 200, "right"), RECT)
@@ -88,23 +88,23 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
             view.handle(PointerMove(x, 200), RECT)
             shown(view, screen)
             view.tick(now[0])
-            if view.picture.known:
+            if view.view.picture.known:
                 break
         for _ in range(40):
             governor.gives(("scene", W, H), "cuda")  # nothing is drawn for some time
         view.content.land(wait=True)
         seen = shown(view, screen)
-        of = view.picture.of
+        of = view.view.picture.of
         view.handle(PointerMove(x + 12, 200), RECT)
         moved = shown(view, screen)
-        assert view.picture.of == of
-        camera = view.camera()
+        assert view.view.picture.of == of
+        camera = view.view.camera()
         assert camera is not None
-        still.use_camera(camera)
+        still.view.use_camera(camera)
         true = shown(still, screen)
         assert psnr(moved, true) > 33
         assert psnr(moved, true) > psnr(seen, true) + 8
-        view.picture.motion.moved_at = -math.inf
+        view.view.picture.motion.moved_at = -math.inf
         assert view.tick(now[0])
         assert psnr(shown(view, screen), true) > 50
     finally:

@@ -21,8 +21,7 @@ from support.wait import PATIENCE, clock
 
 from splatview_viewer.app.loop import AppOptions, step
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.shown_view import ShownView
-from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS
+from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS, ShownView
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.render.gl.renderer import GlRenderer
@@ -146,7 +145,7 @@ def about(viewer: Viewer) -> str:
     view = slot.view
     return (f"{slot.entry.name}: {slot.source.path}, notes {slot.source.notes}, fault {slot.entry.fault!r} "
             f"{slot.entry.fault_of_source!r}, "
-            + (f"{view.details}, {view.path}, {view.extras}, stale {view.stale}" if view else "no view"))
+            + (f"{view.info}, stale {view.wants.stale}" if view else "no view"))
 
 
 def until(viewer: Viewer, trainer: Shown, fits: Callable[[], tuple[bool, str]]) -> None:
@@ -200,7 +199,7 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
     view = scene_view(screen, GlRenderer(screen.ctx), show=show)
     try:
         view.update(scene)
-        view.use_camera(CAMERA)
+        view.view.use_camera(CAMERA)
         view.draw(screen.framebuffer, Rect(0, 0, 320, 240))
         return screen.pixels()[..., :3].astype(int)
     finally:
@@ -219,8 +218,9 @@ def wait_for_scene(viewer: Viewer, trainer: Shown, want: np.ndarray, least: floa
         view = slot.view if slot is not None else None
         if not isinstance(view, ShownView) or view.empty:
             return False, "nothing"
-        if not view.fixed:
-            view.use_camera(CAMERA)
+        scene: Any = view.view
+        if not scene.fixed:
+            scene.use_camera(CAMERA)
             viewer.user.mark()
             return False, "another camera"
         decibels = psnr(viewer.pixels(), want)
@@ -248,7 +248,7 @@ for name in sys.argv[1:]:
             for _ in range(30):
                 step(app)
             pixels = app.screen.pixels()[..., :3]
-            seen[name] = {"path": slot.view.path, "way": slot.source.path, "notes": slot.source.notes,
+            seen[name] = {"path": slot.view.info.path, "way": slot.source.path, "notes": slot.source.notes,
                           "fault": slot.entry.fault, "pixels": pixels.reshape(-1, 3)[::97].tolist()}
 from cuda.bindings import driver
 error, device = driver.cuDeviceGet(0)
@@ -286,10 +286,10 @@ def test_images_are_exact(trainers: dict[str, Shown], open_viewer: Any, way: str
         assert any("direct" in note for note in slot.source.notes)
     else:
         assert slot.source.path == shared
-        assert slot.view.path == [BRIDGE_WORDS[bridge or ("direct" if direct else "import")]]
+        assert slot.view.info.path == [BRIDGE_WORDS[bridge or ("direct" if direct else "import")]]
     trainer.next()
     wait_for(viewer, trainer, expected_image(trainer.k, *FORMS[-1]))
-    viewer.until(lambda: f"step {trainer.k}" in slot.view.details)
+    viewer.until(lambda: f"step {trainer.k}" in slot.view.info.details)
 
 
 def test_images_alone_need_no_cuda(trainers: dict[str, Shown], programs: Programs) -> None:
@@ -322,11 +322,11 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], 
     viewer = open_viewer(trainer, OffscreenScreen(320, 240), bridge, renderer)
     select(viewer, trainer, "splats")
     view = wait_for_scene(viewer, trainer, want)
-    assert view.path[1] == f"{renderer} renderer"
+    assert view.info.path[1] == f"{renderer} renderer"
     if bridge:
-        assert view.path[2] == CANVAS_WORDS[bridge]
+        assert view.info.path[2] == CANVAS_WORDS[bridge]
     if renderer == "gsplat":
-        assert view.path[0] == "parameters read in place"
+        assert view.info.path[0] == "parameters read in place"
         slot = viewer.user.shown
         assert slot is not None
         assert slot.source.path == "in place (zero-copy)"
@@ -338,7 +338,7 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], 
         assert view.content.sight is not None
         sample = np.sort(view.content.sight.means[:, 0])
         assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)
-    assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.details
+    assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.info.details
 
 
 @pytest.mark.parametrize("show", ["depth", "alpha"])

@@ -28,7 +28,7 @@ from splatview.demo import DemoError, datasets
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import ClickCounter
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Memo
 from splatview_viewer.formats import silent
 from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
 from splatview_viewer.formats.checkpoint import read_tensors

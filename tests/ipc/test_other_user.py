@@ -17,7 +17,7 @@ from splatview.api import session as publishing
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.core.memo import Memo, memo_file
+from splatview_viewer.core.host import Memo, memo_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, store
 from splatview_viewer.recording.recording import StreamFolder
 

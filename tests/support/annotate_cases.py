@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.kinds.image.overlay import Result
     from splatview_viewer.screens.offscreen import OffscreenScreen
 

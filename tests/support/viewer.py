@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from splatview_viewer.app.loop import App
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.image.view import ImageView
 from support import widgets
 from support.wait import clock, turns

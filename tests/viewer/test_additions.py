@@ -73,7 +73,7 @@ def test_a_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         size = still.prepare(files.open_file(write_splat(tmp_path / "in.splat", truth(20))), Look((32, 24)))
         assert size is not None and still.view is not None
         still.draw(size)
-        assert "slow renderer" in still.view.path and screen.pixels()[..., :3].any()
+        assert "slow renderer" in still.view.info.path and screen.pixels()[..., :3].any()
 
 
 class Once(OffscreenScreen):
@@ -112,7 +112,7 @@ class Notes:
     def pull(self, user: Any) -> None:
         """Prepares nothing."""
 
-    def sections(self, slot: Any, view: Any) -> Sequence[Section]:
+    def sections(self, viewport: Any) -> Sequence[Section]:
         return [Section("Notes", lambda: False)]
 
     def compare(self, how: str, viewport: Any, key: str) -> None:

@@ -12,7 +12,7 @@ from support.view_cases import value
 
 from splatview.adapters.series import SCALARS
 from splatview_ipc.control.render_requests import RenderRequest
-from splatview_viewer.app.grabber import Grabber
+from splatview_viewer.app.grab import Grabber
 from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.errors import LateError
 from splatview_viewer.core.screen import Rect

@@ -188,7 +188,7 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
 
     def cameras() -> list[bytes]:
         h.app.do()
-        return [viewport.view.camera().viewmat.tobytes() for viewport in layout]  # type: ignore[union-attr]
+        return [viewport.view.view.camera().viewmat.tobytes() for viewport in layout]  # type: ignore[union-attr]
 
     assert len(set(cameras())) == 1
     for viewport in layout:
@@ -211,7 +211,7 @@ def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(house: Callable
     both, look = h.picture(), h.viewport.view
     source.parts[1].visible = False
     only = h.picture()
-    assert look.details[0] == "200 Gaussians"
+    assert look.info.details[0] == "200 Gaussians"
     source.parts[0].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
     assert (h.picture() != only).any()
     source.parts[0].placement = STAYS
@@ -228,16 +228,16 @@ def test_scenes_come_and_go(house: Callable[..., House]) -> None:
     source = h.together("a", "b")
     assert h.viewport.entry.name == "a.ply + b.ply"
     h.app.user.compare("together", h.keys["c"])
-    h.app.until(lambda: h.viewport.view.details[0] == "600 Gaussians")
+    h.app.until(lambda: h.viewport.view.info.details[0] == "600 Gaussians")
     assert h.viewport.entry.name == "a.ply + b.ply + c.ply"
     assert [e.group for e in h.app.state.entries].count("Compare") == 1
     h.app.catalogue.forget(h.keys["b"])
-    h.app.until(lambda: h.viewport.view.details[0] == "400 Gaussians")
+    h.app.until(lambda: h.viewport.view.info.details[0] == "400 Gaussians")
     source.remove(source.parts[0])
-    h.app.until(lambda: h.viewport.view.details[0] == "200 Gaussians")
+    h.app.until(lambda: h.viewport.view.info.details[0] == "200 Gaussians")
     h.app.catalogue.forget(h.keys["c"])
     h.app.until(lambda: len(h.app.state.entries) == 1)
-    assert h.show("a").details[0] == "200 Gaussians"
+    assert h.show("a").info.details[0] == "200 Gaussians"
 
 
 @pytest.mark.parametrize("how", ["together", "pair"])
@@ -253,7 +253,8 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Call
 
     def counts() -> list[str]:
         pair, view = h.app.shows(PairView), h.viewport.view
-        return [v.details[0] for v in (pair.views if pair is not None else [view]) if v is not None and not v.empty]
+        views = pair.views if pair is not None else [view]
+        return [v.info.details[0] for v in views if v is not None and not v.empty]
 
     h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
     splatview.publish(cloud(100), "splats")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Memo
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from PIL import Image
 from support import scene_files as w
 
 from splatview_viewer.core.errors import CameraError, FileError
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Memo
 from splatview_viewer.formats import load_scene, open_file, silent
 from splatview_viewer.formats.camera_paths import read_path
 from splatview_viewer.formats.splat import SPLAT

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from splatview_viewer.core.errors import CameraError
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Memo
 from splatview_viewer.geometry.bookmarks import Bookmarks
 from splatview_viewer.geometry.cameras import (
     FILE_LIMIT,

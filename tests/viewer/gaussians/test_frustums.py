@@ -60,7 +60,7 @@ def view(screen: OffscreenScreen, content: CamerasContent) -> Iterator[Any]:
 
 
 def frustums(view: Any) -> Frustums:
-    return view.tools["frustums"]  # type: ignore[return-value]
+    return view.view.tools["frustums"]  # type: ignore[return-value]
 
 
 def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, content: CamerasContent) -> None:
@@ -200,7 +200,7 @@ def test_the_psnr_is_that_of_the_same_pixels(view: Any, screen: OffscreenScreen,
     try:
         camera = content.cameras.camera(2)
         assert camera is not None
-        alone.use_camera(camera)
+        alone.view.use_camera(camera)
         screen.resize(*SIZE)
         pixels = shown(alone, screen, Rect(0, 0, *SIZE))
     finally:

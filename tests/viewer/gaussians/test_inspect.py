@@ -74,7 +74,7 @@ def panel(screen: OffscreenScreen) -> Iterator[Panel]:
 
 
 def tool_of(view: Any, cls: type[T]) -> T:
-    found = view.tools[cls.name]
+    found = view.view.tools[cls.name]
     assert isinstance(found, cls)
     return found
 
@@ -110,10 +110,10 @@ def until(view: Any, condition: Callable[[], object]) -> None:
 
 def test_every_tool_is_part_of_a_view(view: Any) -> None:
     ours = [cls for cls in Tool.__subclasses__() if cls.__module__.startswith("splatview_viewer.")]
-    assert {cls.name for cls in ours} == set(view.tools)
-    for tool in view.tools.values():
+    assert {cls.name for cls in ours} == set(view.view.tools)
+    for tool in view.view.tools.values():
         assert all(line.group and line.keys and line.does for line in tool.keys)
-    told = {line.group for line in view.keys}
+    told = {line.group for line in view.view.keys}
     assert "Camera" in told
     assert not told & {"Training cameras", "History"}  # there are none
 
@@ -124,10 +124,10 @@ def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen,
     if loaded:
         assert view.update(gaussian_frame())
         before = shown(view, screen)
-        for tool in view.tools.values():
+        for tool in view.view.tools.values():
             tool.draw(screen.framebuffer, RECT)
             np.testing.assert_array_equal(screen.pixels()[..., :3], before)
-    for tool in view.tools.values():
+    for tool in view.view.tools.values():
         for event in EVENTS:
             assert tool.handle(event, RECT) in (None, True, False)
             assert tool.tick(0.0) in (True, False)
@@ -141,7 +141,7 @@ def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen,
             panel.draw_over(screen.framebuffer, over, scale)
             assert all(isinstance(board, Rect) for board in tool.boards(rect))
         assert 0 <= tool.bar_height() < math.inf
-    for tool in view.tools.values():
+    for tool in view.view.tools.values():
         tool.close()
         tool.close()
     view.close()
@@ -151,9 +151,9 @@ def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen,
 
 
 def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
-    tool, camera = tool_of(view, Inspect), view.camera(RECT)
+    tool, camera = tool_of(view, Inspect), view.view.camera(RECT)
     assert camera is not None
-    wanted = pick(view.content.renderer.scene(), camera, *MIDDLE, view.options)
+    wanted = pick(view.content.renderer.scene(), camera, *MIDDLE, view.view.options)
     assert wanted is not None
     click(view, *MIDDLE, ALT)
     until(view, lambda: tool.values)
@@ -166,7 +166,7 @@ def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
 
 def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> None:
     tool, said = tool_of(view, Inspect), []
-    view.host = replace(view.host, say=said.append)
+    view.view.host = replace(view.view.host, say=said.append)
     tool.choose(7)
     until(view, lambda: len(tool.history) == 1)
     more = cloud()
@@ -214,7 +214,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(view: Any, panel: Panel, scre
 
 def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel,
                                                          screen: OffscreenScreen) -> None:
-    tool, camera = tool_of(view, Crop), view.camera(RECT)
+    tool, camera = tool_of(view, Crop), view.view.camera(RECT)
     assert camera is not None
     tool.set(Box(half=(0.6, 0.6, 0.6)))
     at = dict(tool.handles(camera))[0, 1]
@@ -225,7 +225,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel
     see(view, panel, screen, "Crop")
     assert view.handle(PointerMove(*at), RECT)
     assert tool.hovered == (0, 1)
-    orbit = view.orbit.rotation.copy()
+    orbit = view.view.orbit.rotation.copy()
     view.handle(PointerPress(*at), RECT)
     wanted = shapes.place(camera, [0.9, 0.0, 0.0])
     assert wanted is not None
@@ -235,7 +235,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel
     assert box is not None
     assert box.center[0] + box.half[0] == pytest.approx(0.9, abs=1e-5)
     assert box.center[0] - box.half[0] == pytest.approx(-0.6, abs=1e-5)
-    np.testing.assert_array_equal(view.orbit.rotation, orbit)  # the camera did not take it
+    np.testing.assert_array_equal(view.view.orbit.rotation, orbit)  # the camera did not take it
     assert tool.grabbed is None
 
 
@@ -245,7 +245,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel
 def test_it_is_saved_where_it_is_said(view: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tool, said = tool_of(view, Filter), []
-    view.host = replace(view.host, say=said.append, name="../my run: splats.ply")
+    view.view.host = replace(view.view.host, say=said.append, name="../my run: splats.ply")
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)
     tool.export.begin(True)

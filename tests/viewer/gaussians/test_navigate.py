@@ -49,10 +49,10 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(440, 330, 1.0)
     made = scene_view(screen)
     made.said = []  # type: ignore[attr-defined]
-    made.host = Host(made.said.append, name="scene")  # type: ignore[attr-defined]
+    made.view.host = Host(made.said.append, name="scene")  # type: ignore[attr-defined]
     made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
     shown(made, screen, RECT)
-    made.use_camera(FRONT)
+    made.view.use_camera(FRONT)
     shown(made, screen, RECT)
     yield made
     made.close()
@@ -60,11 +60,11 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[Any]:
 
 @pytest.fixture(name="navigate")
 def navigate_fixture(view: Any) -> Navigate:
-    return view.tools["navigate"]  # type: ignore[return-value]
+    return view.view.tools["navigate"]  # type: ignore[return-value]
 
 
 def viewmat(view: Any) -> np.ndarray:
-    camera = view.camera(RECT)
+    camera = view.view.camera(RECT)
     assert camera is not None
     return camera.viewmat
 
@@ -84,7 +84,7 @@ def said(view: Any) -> str:
 def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     off_center = replace(SIDE, K=SIDE.K + np.array([[0, 0, 31.0], [0, 0, -17], [0, 0, 0]]))
     before = viewmat(view)
-    view.fly_to(off_center)
+    view.view.fly_to(off_center)
     np.testing.assert_allclose(viewmat(view), before, atol=1e-9)
     assert view.tick(10.0)
     assert view.tick(10.2)
@@ -92,14 +92,14 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     assert np.abs(between - before).max() > 0.1
     assert np.abs(between - off_center.viewmat).max() > 0.1
     arrive(view, 10.25)
-    camera = view.camera(RECT)
+    camera = view.view.camera(RECT)
     assert camera is not None and camera.key == off_center.key
     assert not view.tick(20.0)
 
 
 @pytest.mark.parametrize("event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Key("w")])
 def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
-    view.fly_to(SIDE)
+    view.view.fly_to(SIDE)
     view.tick(10.0)
     view.tick(10.2)
     view.handle(event, RECT)
@@ -113,11 +113,11 @@ def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
 
 def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any, navigate: Navigate) -> None:
     assert view.handle(Key("o"), RECT)
-    position = view.orbit.position
+    position = view.view.orbit.position
     view.handle(PointerPress(200, 100), RECT)
     view.handle(PointerMove(250, 100), RECT)
     view.handle(PointerRelease(250, 100), RECT)
-    np.testing.assert_allclose(view.orbit.position, position, atol=1e-9)
+    np.testing.assert_allclose(view.view.orbit.position, position, atol=1e-9)
     assert np.abs(viewmat(view) - FRONT.viewmat).max() > 0.1
     before = viewmat(view)
     assert view.handle(Wheel(200, 100, 2.0), RECT)
@@ -144,9 +144,9 @@ def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
         view.handle(PointerRelease(RECT.x + x, RECT.y + y), RECT)
     wait_until(lambda: view.tick(50.0))  # the flight begins when the point is found
     arrive(view)
-    np.testing.assert_allclose(view.orbit.target, CENTERS[1], atol=0.1)
-    np.testing.assert_allclose(view.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9)
-    assert view.orbit.distance == pytest.approx(p[2], abs=0.1)
+    np.testing.assert_allclose(view.view.orbit.target, CENTERS[1], atol=0.1)
+    np.testing.assert_allclose(view.view.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9)
+    assert view.view.orbit.distance == pytest.approx(p[2], abs=0.1)
 
 
 # -- up ----------------------------------------------------------------------------------------------------------------
@@ -166,22 +166,22 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: Any, screen: Of
     fresh = scene_view(screen)
     fresh.update(gaussian_frame(ground(), color="rgb"))
     shown(fresh, screen, RECT)
-    np.testing.assert_array_equal(fresh.orbit.up, (1, 0, 0))
+    np.testing.assert_array_equal(fresh.view.orbit.up, (1, 0, 0))
     assert viewmat(fresh)[1, 0] < 0  # x is up in the picture
-    fresh.look_with(None)  # as `grab` does for each picture
+    fresh.view.look_with(None)  # as `grab` does for each picture
     shown(fresh, screen, RECT)
-    np.testing.assert_array_equal(fresh.orbit.up, (1, 0, 0))
-    tool: Navigate = fresh.tools["navigate"]  # type: ignore[assignment]
+    np.testing.assert_array_equal(fresh.view.orbit.up, (1, 0, 0))
+    tool: Navigate = fresh.view.tools["navigate"]  # type: ignore[assignment]
     tool.set_up(np.array([0.0, 0.0, 1.0]))
-    fresh.frame()
+    fresh.view.frame()
     shown(fresh, screen, RECT)
-    np.testing.assert_array_equal(fresh.orbit.up, (0, 0, 1))
+    np.testing.assert_array_equal(fresh.view.orbit.up, (0, 0, 1))
     beside = fresh.beside()
     beside.like(fresh)
-    np.testing.assert_array_equal(beside.orbit.up, (0, 0, 1))
+    np.testing.assert_array_equal(beside.view.orbit.up, (0, 0, 1))
     beside.close()
     fresh.close()
-    np.testing.assert_array_equal(view.orbit.up, (0, -1, 0))  # two balls stand on nothing
+    np.testing.assert_array_equal(view.view.orbit.up, (0, -1, 0))  # two balls stand on nothing
 
 
 @pytest.mark.parametrize("cameras_first", [True, False])
@@ -189,14 +189,14 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(cameras_first: bool, 
     means, quats, scales, opacities, sh0 = ground().values()
     scene = GaussianScene(means, quats, scales, opacities, sh0, torch.zeros(len(means), 0, 3), up=(0, 0, -1))
     fresh = scene_view(screen)
-    tool: Navigate = fresh.tools["navigate"]  # type: ignore[assignment]
+    tool: Navigate = fresh.view.tools["navigate"]  # type: ignore[assignment]
     if cameras_first:
         tool.cameras(np.eye(4)[None])
     fresh.update(scene)
     shown(fresh, screen, RECT)
     tool.cameras(np.eye(4)[None])
     shown(fresh, screen, RECT)
-    np.testing.assert_array_equal(fresh.orbit.up, (0, 0, -1))
+    np.testing.assert_array_equal(fresh.view.orbit.up, (0, 0, -1))
     fresh.close()
 
 
@@ -206,12 +206,12 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(cameras_first: bool, 
 def test_bookmarks_by_keys(view: Any) -> None:
     assert view.handle(Key("3", mods=CTRL), RECT)
     assert "bookmark 3" in said(view)
-    view.use_camera(SIDE)
+    view.view.use_camera(SIDE)
     assert view.handle(Key("4"), RECT) is False  # there is none
     assert view.handle(Key("3"), RECT)
     arrive(view)
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-    assert view.host.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
+    assert view.view.host.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
 
 
 def test_the_camera_goes_to_the_clipboard_and_back(view: Any, screen: OffscreenScreen) -> None:
@@ -224,12 +224,12 @@ def test_the_camera_goes_to_the_clipboard_and_back(view: Any, screen: OffscreenS
     finally:
         panel.close()
     assert json.loads(text)["viewmat"] == FRONT.viewmat.tolist()
-    view.host.pasted = lambda: text
-    view.use_camera(SIDE)
+    view.view.host.pasted = lambda: text
+    view.view.use_camera(SIDE)
     assert view.handle(Key("v", mods=CTRL), RECT)
     arrive(view)
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-    view.use_camera(SIDE)
+    view.view.use_camera(SIDE)
     assert view.handle(Text(text), RECT)  # how a page pastes
     arrive(view)
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
@@ -240,16 +240,16 @@ def test_the_camera_goes_to_the_clipboard_and_back(view: Any, screen: OffscreenS
 
 @pytest.mark.parametrize("axis", [0, 3, 5])
 def test_a_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
-    view.use_camera(SIDE)
-    view.orbit.orbit(0.4, 0.3)
-    view.moved()
+    view.view.use_camera(SIDE)
+    view.view.orbit.orbit(0.4, 0.3)
+    view.view.moved()
     end = np.eye(3)[axis // 2] * (1 if axis % 2 == 0 else -1)
-    right, down, _ = 34 * (view.orbit.rotation @ end)  # around a middle 56.5 points off the lower left corner
+    right, down, _ = 34 * (view.view.orbit.rotation @ end)  # around a middle 56.5 points off the lower left corner
     x, y = RECT.x + 56.5 + right, RECT.y + RECT.height - 56.5 + down
-    distance, target = view.orbit.distance, view.orbit.target.copy()
+    distance, target = view.view.orbit.distance, view.view.orbit.target.copy()
     assert view.handle(PointerMove(x, y), RECT)
     assert view.handle(PointerPress(x, y), RECT)
     view.handle(PointerRelease(x, y), RECT)
     arrive(view)
-    np.testing.assert_allclose(view.orbit.position, target + distance * end, atol=1e-6)
-    assert not view.orbit.dragging
+    np.testing.assert_allclose(view.view.orbit.position, target + distance * end, atol=1e-6)
+    assert not view.view.orbit.dragging

@@ -14,8 +14,7 @@ from support.wait import clock, turns
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.host import Host
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Host, Memo
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.camera_paths import FILE_LIMIT, Film, parse_path, read_path, write_path
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
@@ -148,8 +147,8 @@ class Rig:
         self.screen = screen
         self.said: list[str] = []
         self.view = scene_view(screen)
-        self.view.host = Host(say=self.said.append, memo=Memo(), name="scene.ply")
-        tool = self.view.tools["path"]
+        self.view.view.host = Host(say=self.said.append, memo=Memo(), name="scene.ply")
+        tool = self.view.view.tools["path"]
         assert isinstance(tool, PathTool)
         self.tool = tool
         self.panel = Panel()
@@ -157,7 +156,7 @@ class Rig:
         self.view.draw(screen.framebuffer, RECT)
 
     def key(self, x: float) -> None:
-        self.view.use_camera(side(x))
+        self.view.view.use_camera(side(x))
         assert self.view.handle(KeyEvent("k"), RECT)
 
     def draw(self) -> None:
@@ -167,7 +166,7 @@ class Rig:
     def point(self, *events: object) -> None:
         """On the timeline, as the user hands events to the panel; three pictures for each."""
         for event in events:
-            self.panel.handle(event, RECT, boards=self.view.boards(RECT))  # type: ignore[arg-type]
+            self.panel.handle(event, RECT, boards=self.view.view.wants.boards)  # type: ignore[arg-type]
             self.draw()
             self.draw()
 
@@ -202,7 +201,7 @@ def test_k_sets_keys_where_the_camera_is(rig: Rig) -> None:
     rig.tool.choose(0)
     rig.key(-0.5)  # behind the one that is chosen
     assert [round(float(k.position[0]), 6) for k in rig.tool.path.keys] == [-1.0, -0.5, 0.0, 1.0]
-    rig.view.use_camera(side(0.25))
+    rig.view.view.use_camera(side(0.25))
     rig.tool.replace()
     assert rig.tool.path.keys[1].position[0] == pytest.approx(0.25)
     assert rig.view.handle(KeyEvent("delete"), RECT)
@@ -216,7 +215,7 @@ def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
     rig.tool.chosen = None
     rig.draw()
     rig.draw()
-    board = rig.view.boards(RECT)[-1]
+    board = rig.view.view.wants.boards[-1]
     y = board.y + 16.0
     rig.point(PointerMove(rig.x(2.0), y), PointerPress(rig.x(2.0), y))
     assert rig.tool.chosen == 1
@@ -225,7 +224,7 @@ def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
     rig.tool.view.tools["navigate"].stop()  # type: ignore[attr-defined]
     rig.point(PointerMove(rig.x(1.0), y), PointerPress(rig.x(1.0), y))
     assert rig.tool.time == pytest.approx(1.0, abs=0.03)
-    seen = rig.view.camera(RECT)
+    seen = rig.view.view.camera(RECT)
     assert seen is not None
     np.testing.assert_allclose(seen.viewmat, rig.tool.path.at(rig.tool.time, W, H).viewmat, atol=1e-9)
     rig.point(PointerMove(rig.x(3.5), y), PointerRelease(rig.x(3.5), y))
@@ -243,7 +242,7 @@ def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     first = rig.tool.time
     rig.tool.tick(now + 1.0)
     assert rig.tool.time == pytest.approx(first + 1.0)
-    seen = rig.view.camera(RECT)
+    seen = rig.view.view.camera(RECT)
     assert seen is not None
     np.testing.assert_allclose(seen.viewmat, rig.tool.path.at(rig.tool.time, W, H).viewmat, atol=1e-9)
     rig.tool.tick(now + 5.0)

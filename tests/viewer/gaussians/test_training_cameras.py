@@ -192,7 +192,7 @@ def photos() -> torch.Tensor:
 
 def tool(viewer: Viewer) -> Frustums:
     view: Any = viewer.user.view
-    return view.tools["frustums"]
+    return view.view.tools["frustums"]
 
 
 def content(viewer: Viewer) -> CamerasContent:
@@ -222,7 +222,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     # A click looks through the camera, a key through the next, Escape goes back.
     view: Any = viewer.user.view
     viewer.do()
-    before, rect = view.camera(), view.rect
+    before, rect = view.view.camera(), view.rect
     assert before is not None
     cameras = content(viewer).cameras
     assert cameras is not None
@@ -249,7 +249,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     assert frustums.through.index == (number + 1) % COUNT
     viewer.do(Key("escape"))
     assert frustums.through.index is None
-    viewer.until(lambda: (now := view.camera()) is not None and np.allclose(now.viewmat, before.viewmat))
+    viewer.until(lambda: (now := view.view.camera()) is not None and np.allclose(now.viewmat, before.viewmat))
 
 
 def test_a_run_that_ends_leaves_its_cameras(viewer: Viewer) -> None:

@@ -38,29 +38,29 @@ def test_a_scene_is_seen_whole_at_first_sight(gaussians: Any, screen: OffscreenS
     tensors["scales"] -= 1.0
     tensors["means"][0] = torch.tensor([1e5, 0.0, 0.0])  # a floater
     tensors["means"][1, 0] = float("nan")
-    gaussians.change(show="alpha")
+    gaussians.view.change(show="alpha")
     gaussians.update(gaussian_frame(tensors))
     seen = np.argwhere(shown(gaussians, screen)[..., 0] > 40)
     (top, left), (bottom, right) = seen.min(axis=0), seen.max(axis=0)
     assert 0 < top < bottom < H - 1 and 0 < left < right < W - 1
     assert bottom - top > H * 0.6 and abs((top + bottom) / 2 - H / 2) < 5
-    assert "1 of 400 left out: 1 not finite" in gaussians.details
+    assert "1 of 400 left out: 1 not finite" in gaussians.info.details
 
 
 def test_updates_keep_the_camera_and_f_frames_again(gaussians: Any, screen: OffscreenScreen) -> None:
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     gaussians.handle(Wheel(20, 20, 3.0), RECT)
-    camera = gaussians.orbit.camera(W, H).viewmat
+    camera = gaussians.view.orbit.camera(W, H).viewmat
     tensors = cloud()
     tensors["means"] += 0.5
     gaussians.update(gaussian_frame(tensors, version=2))
     shown(gaussians, screen)
-    np.testing.assert_array_equal(gaussians.orbit.camera(W, H).viewmat, camera)
+    np.testing.assert_array_equal(gaussians.view.orbit.camera(W, H).viewmat, camera)
     assert gaussians.handle(Key("f"), RECT)
     assert gaussians.tick(10.0) and gaussians.tick(20.0)  # it flies there
     shown(gaussians, screen)
-    assert np.abs(gaussians.orbit.camera(W, H).viewmat - camera).max() > 0.1
+    assert np.abs(gaussians.view.orbit.camera(W, H).viewmat - camera).max() > 0.1
 
 
 def as_frame(variant: str) -> Frame:
@@ -83,7 +83,7 @@ def as_frame(variant: str) -> Frame:
 def test_every_form_of_a_scene_looks_the_same(gaussians: Any, screen: OffscreenScreen, variant: str,
                                               tolerance: int) -> None:
     gaussians.update(gaussian_frame())
-    gaussians.use_camera(FRONT)
+    gaussians.view.use_camera(FRONT)
     expected = shown(gaussians, screen)
     assert expected.max() > 100
     assert gaussians.update(as_frame(variant))
@@ -93,14 +93,14 @@ def test_every_form_of_a_scene_looks_the_same(gaussians: Any, screen: OffscreenS
 def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: Any, screen: OffscreenScreen) -> None:
     tensors, offset = cloud(), torch.tensor([500_000.0, 5_400_000.0, 120.0], dtype=torch.float64)
     gaussians.update(gaussian_frame(tensors))
-    expected, place = shown(gaussians, screen), gaussians.orbit.position
+    expected, place = shown(gaussians, screen), gaussians.view.orbit.position
     halves = [gaussian_frame({k: (v.double() + offset if k == "means" else v)[i::2] for k, v in tensors.items()})
               for i in range(2)]
     for frame in (gaussian_frame(tensors | {"means": tensors["means"].double() + offset}), join(halves, (0, 1), 2)):
         assert gaussians.update(frame)
-        gaussians.frame()
+        gaussians.view.frame()
         np.testing.assert_allclose(shown(gaussians, screen), expected, atol=2)
-        np.testing.assert_allclose(gaussians.orbit.position - offset.numpy(), place, atol=1e-5)
+        np.testing.assert_allclose(gaussians.view.orbit.position - offset.numpy(), place, atol=1e-5)
 
 
 def test_small_scenes_are_orbited_like_large_ones(gaussians: Any, screen: OffscreenScreen) -> None:
@@ -108,7 +108,7 @@ def test_small_scenes_are_orbited_like_large_ones(gaussians: Any, screen: Offscr
     for size in (1.0, 1e-3):
         t = cloud()
         gaussians.update(gaussian_frame(t | {"means": t["means"] * size, "scales": t["scales"] + math.log(size)}))
-        gaussians.use_camera(Camera(look_at((0, 0, -4 * size), (0, 0, 0)), intrinsics(50, W, H), W, H))
+        gaussians.view.use_camera(Camera(look_at((0, 0, -4 * size), (0, 0, 0)), intrinsics(50, W, H), W, H))
         seen.append([shown(gaussians, screen)])
         for event in (Wheel(30, 30, 8.0), Wheel(30, 30, 4.0), PointerPress(40, 30), PointerMove(50, 38)):
             gaussians.handle(event, RECT)
@@ -137,10 +137,10 @@ def test_the_background_shines_through(gaussians: Any, screen: OffscreenScreen) 
                "opacities": torch.zeros(1), "rgb": torch.ones(1, 3),  # half transparent
                "background": torch.tensor([0.0, 0.0, 1.0])}
     gaussians.update(gaussian_frame(tensors, color="rgb"))
-    gaussians.use_camera(FRONT)
+    gaussians.view.use_camera(FRONT)
     pixels = shown(gaussians, screen)
     assert pixels[0, 0].tolist() == [0, 0, 255]  # the stream's own
     assert pixels[H // 2, W // 2] == pytest.approx([127, 127, 255], abs=6)
-    gaussians.change(background=(1.0, 0.0, 0.0))
+    gaussians.view.change(background=(1.0, 0.0, 0.0))
     pixels = shown(gaussians, screen)
     assert pixels[0, 0].tolist() == [255, 0, 0]

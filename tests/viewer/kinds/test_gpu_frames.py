@@ -71,7 +71,7 @@ def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
     assert shared.show(image)
     assert (shown(image, screen) == 77).all()
     assert shared.released
-    assert image.path == ["texture upload"] and "import does not work here" in " ".join(image.extras)
+    assert image.info.path == ["texture upload"] and "import does not work here" in " ".join(image.info.extras)
 
 
 def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: Any, screen: OffscreenScreen) -> None:
@@ -88,7 +88,7 @@ def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: Any, screen: Offscr
     Shared("image", {"image": values}, layout="CHW").show(in_place)
     shown(in_place, screen)
     wait_until(lambda: in_place.tick(clock()))
-    assert "3 NaN or inf (magenta)" in in_place.details
+    assert "3 NaN or inf (magenta)" in in_place.info.details
     assert in_place.content.hints.hint is None
 
 
@@ -97,7 +97,7 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any
     first, second = picture(50), picture(90)
     first.show(a)
     assert (shown(a, screen) == 50).all()
-    assert (a.path, a.tick(clock()), first.released) == (["drawn in place"], False, False)
+    assert (a.info.path, a.tick(clock()), first.released) == (["drawn in place"], False, False)
     second.show(b)
     assert not first.released
     assert (shown(b, screen) == 90).all()
@@ -109,10 +109,10 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any
     shown(b, screen)
     second.whole = False  # overwritten while it is drawn
     b.tick(clock())
-    assert b.stale
+    assert b.wants.stale
     third = picture(70)
     assert third.show(b)
-    assert not b.stale
+    assert not b.wants.stale
     b.close()
     assert second.released and third.released
 
@@ -172,17 +172,17 @@ def two(gaussians: Any, screen: OffscreenScreen) -> Iterator[list[Any]]:
 
 def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_then(
         two: list[Any], reader: Reader, screen: OffscreenScreen) -> None:
-    assert all(view.path == ["parameters read in place", "gsplat renderer"] for view in two)
+    assert all(view.info.path == ["parameters read in place", "gsplat renderer"] for view in two)
     for k in range(4):
         loads, drawings = reader.loads, reader.drawings
         shared = scene(seed=k + 1)
         assert shared.show(two[k % 2])
-        assert not shared.released and not two[k % 2].busy
-        before = [view.picture.of for view in two]
+        assert not shared.released and not two[k % 2].wants.busy
+        before = [view.view.picture.of for view in two]
         for view in two:
             shown(view, screen)
             assert shared.released
-        assert all(view.picture.of != b for view, b in zip(two, before, strict=True))
+        assert all(view.view.picture.of != b for view, b in zip(two, before, strict=True))
         assert (reader.loads - loads, reader.drawings - drawings) == (1, 2)
         shown(two[0], screen)
         assert reader.drawings - drawings == 2  # the same picture again
@@ -200,9 +200,9 @@ def test_what_was_overwritten_while_it_was_read_is_never_seen(two: list[Any],
             two[i].handle(Wheel(20, 20, 1), RECT)  # has it want another picture, too
             np.testing.assert_array_equal(shown(two[i], screen), before[i])
         assert torn.released
-        assert all(view.stale for view in two)
+        assert all(view.wants.stale for view in two)
     assert scene(seed=9).show(two[0])
-    assert not any(view.stale for view in two)
+    assert not any(view.wants.stale for view in two)
     for view, pixels in zip(two, before, strict=True):
         assert (shown(view, screen) != pixels).any()
 

@@ -125,7 +125,7 @@ def test_nan_and_inf_stand_out(image: Any, screen: OffscreenScreen, dtype: torch
     magenta = (pixels == (255, 0, 255)).all(axis=-1)
     assert np.argwhere(magenta).tolist() == [[3, 5], [7, 9], [7, 10]]
     wait_until(lambda: image.tick(clock()))
-    assert "5 NaN or inf (magenta)" in image.details
+    assert "5 NaN or inf (magenta)" in image.info.details
 
 
 def test_alpha(image: Any, screen: OffscreenScreen) -> None:
@@ -150,12 +150,12 @@ def test_the_readout_names_the_original_value(image: Any) -> None:
     image.update(image_frame(values))
     see(image, exposure=-4.0)
     assert image.handle(PointerMove(3 * 8 + 4, 2 * 8 + 1), RECT)
-    assert image.readout == "(3, 2)   5.7  5.8  5.9"
+    assert image.info.readout == "(3, 2)   5.7  5.8  5.9"
     assert not image.handle(PointerMove(3 * 8 + 5, 2 * 8 + 2), RECT)  # the same pixel
     image.update(image_frame((values * 0).to(torch.uint8) + 9))
-    assert image.readout == "(3, 2)   9  9  9"
+    assert image.info.readout == "(3, 2)   9  9  9"
     assert image.handle(PointerLeave(), RECT)
-    assert image.readout == ""
+    assert image.info.readout == ""
 
 
 # -- several views ---------------------------------------------------------------------------------------------

@@ -152,13 +152,13 @@ def test_boxes_move_between_results(view: Any, screen: OffscreenScreen) -> None:
 def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
     seen(view, screen)
     view.handle(PointerMove(50, 50), Rect(0, 0, W, H))
-    assert view.readout == "(50, 50)   90  90  90"
+    assert view.info.readout == "(50, 50)   90  90  90"
     put(view, boxes=[[40, 20, 150, 110], [45, 45, 60, 60]], labels=["room", "cat"], scores=[0.9, 0.5])
-    assert view.readout == "(50, 50)   90  90  90   cat 0.50"
+    assert view.info.readout == "(50, 50)   90  90  90   cat 0.50"
     view.handle(PointerMove(100, 90), Rect(0, 0, W, H))
-    assert view.readout.endswith("room 0.90")
+    assert view.info.readout.endswith("room 0.90")
     view.handle(PointerMove(10, 10), Rect(0, 0, W, H))
-    assert view.readout == "(10, 10)   90  90  90"
+    assert view.info.readout == "(10, 10)   90  90  90"
 
 
 def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen, panel: Panel) -> None:
@@ -183,7 +183,7 @@ def test_whatever_comes_can_be_drawn(seed: int, view: Any, screen: OffscreenScre
         see(view, motion=bool(i % 2))
         zoom(view, 0.3 + i, Rect(0, 0, W, H))
         written(view, screen, panel)
-    assert view.readout == ""
+    assert view.info.readout == ""
 
 
 # -- the viewer ------------------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
     made = scene_view(screen)
     made.update(SCENE)
-    made.use_camera(CAMERA)
-    made.change(background=BACKGROUND)
+    made.view.use_camera(CAMERA)
+    made.view.change(background=BACKGROUND)
     yield made
     made.close()
 
@@ -60,40 +60,40 @@ def expected_depth(p: Pixels) -> np.ndarray:
 
 @pytest.mark.parametrize("show", ["color", "normals", "ellipsoids", "rings", "points"])
 def test_paints_lie_over_the_background(view: Any, screen: OffscreenScreen, show: Show) -> None:
-    view.change(show=show)
+    view.view.change(show=show)
     p = reference(paint=show)
     alike(shown(view, screen), over_background(p.color, p.alpha))
 
 
 def test_alpha_is_grey(view: Any, screen: OffscreenScreen) -> None:
-    view.change(show="alpha")
+    view.view.change(show="alpha")
     alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
 
 
 def test_depth_by_every_map_over_a_range_by_hand(view: Any, screen: OffscreenScreen) -> None:
     p = reference()
     for name in color_maps.NAMES:
-        view.change(show="depth", color_map=name, depth_range=(2.5, 5.5))
+        view.view.change(show="depth", color_map=name, depth_range=(2.5, 5.5))
         wanted = color_maps.colors(name, (expected_depth(p) - 2.5) / 3) * p.alpha[..., None]
         alike(shown(view, screen), over_background(wanted, p.alpha))
 
 
 def test_the_range_of_depth_by_itself(view: Any, screen: OffscreenScreen) -> None:
-    view.change(show="depth")
+    view.view.change(show="depth")
     automatic = shown(view, screen)
     p = reference()
     low, high = np.percentile(expected_depth(p)[p.alpha > 0.3], (1, 99))
-    assert view.picture.depth.range == pytest.approx((low, high), rel=0.02)
-    view.change(depth_range=view.picture.depth.range)
+    assert view.view.picture.depth.range == pytest.approx((low, high), rel=0.02)
+    view.view.change(depth_range=view.view.picture.depth.range)
     assert np.array_equal(shown(view, screen), automatic)
-    view.change(depth_range=(low, high / 2))
+    view.view.change(depth_range=(low, high / 2))
     assert not np.array_equal(shown(view, screen), automatic)
 
 
 def test_overdraw_by_a_map(view: Any, screen: OffscreenScreen) -> None:
-    view.change(show="overdraw", color_map="magma")
+    view.view.change(show="overdraw", color_map="magma")
     got = shown(view, screen)
-    p, (low, high) = reference(paint="overdraw"), view.picture.depth.range
+    p, (low, high) = reference(paint="overdraw"), view.view.picture.depth.range
     assert low == 0 and high == np.ceil(high) and 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
     wanted = color_maps.colors("magma", p.color[..., 0] / high) * p.alpha[..., None]
     alike(got, over_background(wanted, p.alpha), apart=0.01)
@@ -101,11 +101,11 @@ def test_overdraw_by_a_map(view: Any, screen: OffscreenScreen) -> None:
 
 def test_size_and_selection_reach_the_picture(view: Any, screen: OffscreenScreen) -> None:
     selection = Selection(opacity=(0.4, 1.0), marked=(7,))
-    view.change(show="ellipsoids", scale=0.5, selection=selection)
+    view.view.change(show="ellipsoids", scale=0.5, selection=selection)
     p = reference(paint="ellipsoids", scale=0.5, selection=selection)
     alike(shown(view, screen), over_background(p.color, p.alpha))
-    view.change(show="points", point_px=4.0)
-    view.host.scale = 2.0  # diameters are in points of the screen
+    view.view.change(show="points", point_px=4.0)
+    view.view.host.scale = 2.0  # diameters are in points of the screen
     p = reference(paint="points", point_px=8.0, selection=selection)
     alike(shown(view, screen), over_background(p.color, p.alpha))
 

@@ -18,7 +18,7 @@ from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds import KINDS
 from splatview_viewer.kinds import shown as shown_kinds
 
@@ -72,7 +72,7 @@ def objects() -> set[tuple[str, int]]:
 
 
 def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:
-    assert view.empty and (view.details, view.readout) == ([], "")
+    assert view.empty and (view.info.details, view.info.readout) == ([], "")
     pixels = shown(view, screen)
     assert (pixels == pixels[0, 0]).all() and not view.tick(clock())
 
@@ -80,8 +80,8 @@ def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:
 def test_it_shows_a_frame(view: ShownView, screen: OffscreenScreen) -> None:
     assert view.update(value(view.kind)) and not view.empty
     pixels = shown(view, screen)
-    assert pixels.std() > 10 and view.details and view.path
-    assert all(isinstance(ms, float) and ms >= 0 for ms in view.timings.values())
+    assert pixels.std() > 10 and view.info.details and view.info.path
+    assert all(isinstance(ms, float) and ms >= 0 for ms in view.info.timings.values())
     for rect in (Rect(0, 0, 1, 1), Rect(63, 47, 1, 1), Rect(0, 0, W, 1), Rect(5, 0, 1, H)):
         shown(view, screen, rect)
     np.testing.assert_array_equal(shown(view, screen), pixels)
@@ -99,7 +99,7 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(view: ShownView, screen:
     assert not (pixels[inside] == marker).all(axis=-1).any()
     screen.resize(30, 21)  # what the whole screen would show
     if view.kind == "gaussians":
-        view.frame()  # type: ignore[attr-defined]
+        view.view.frame()  # type: ignore[attr-defined]
     np.testing.assert_allclose(shown(view, screen), pixels[5:26, 11:41], atol=1)
 
 
@@ -115,14 +115,14 @@ def test_only_a_whole_frame_changes_pictures(kind: str, screen: OffscreenScreen)
     with opened(kind, screen) as views:
         frame = value(kind)
         views[0].update(frame)
-        before, details = [shown(view, screen) for view in views], views[0].details
+        before, details = [shown(view, screen) for view in views], views[0].info.details
         for tensor in frame.tensors.values():  # its memory may change after an update
             tensor.array[...] = 0
         for view in views:
             if kind == "gaussians":
                 see(view, sh_degree=0)  # so that it draws anew
             assert not view.update(value(kind, 1, intact=False))
-            assert view.details == details
+            assert view.info.details == details
             for v, pixels in zip(views, before, strict=True):
                 np.testing.assert_array_equal(shown(v, screen), pixels)
         assert views[1].update(value(kind, 1))
@@ -166,7 +166,7 @@ def test_one_update_is_seen_in_all(pair: list[ShownView], kind: str, screen: Off
         assert calls["taken"] == 1
         np.testing.assert_array_equal(shown(a, screen), shown(b, screen))
         assert shown(a, screen).std() > 5
-        assert a.details == b.details != [] and not (a.empty or b.empty)
+        assert a.info.details == b.info.details != [] and not (a.empty or b.empty)
         calls.clear()
     late = a.beside()
     assert shown(late, screen).std() > 5
@@ -239,8 +239,8 @@ def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[Shown
     assert (ours != theirs).any()
     if kind == "gaussians":
         assert textures() > before  # the renderer drew for the other: its first picture is a copy now
-    a.drop()
-    a.drop()
+    a.view.release("away")
+    a.view.release("away")
     assert len(textures()) <= len(before)
     np.testing.assert_array_equal(shown(b, screen), ours)
     np.testing.assert_array_equal(shown(a, screen), theirs)

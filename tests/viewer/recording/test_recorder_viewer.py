@@ -10,7 +10,7 @@ import torch
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.gaussians.history import History
 from splatview_viewer.recording.recording import RecordOptions, read_index, streams_in
 from splatview_viewer.workspace.sources import FileSource, StreamSource, entries_of
@@ -78,7 +78,7 @@ def seen(viewer: Viewer) -> int:
 
 def bar_at(viewer: Viewer, place: float) -> tuple[float, float]:
     """The point of the slider where a snapshot is."""
-    history = view(viewer).tools["history"]
+    history = view(viewer).view.tools["history"]
     assert isinstance(history, History)
     track = history.track
     assert track is not None
@@ -106,26 +106,26 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
     viewer.do()
     player = tape(viewer).player
-    view(viewer).orbit.target = np.array([0.5, 0, 0])
-    view(viewer).moved()
+    view(viewer).view.orbit.target = np.array([0.5, 0, 0])
+    view(viewer).view.moved()
     viewer.do()
-    camera = view(viewer).camera()
+    camera = view(viewer).view.camera()
     viewer.do(PointerMove(*bar_at(viewer, 2)))
     viewer.do(PointerPress(*bar_at(viewer, 2)))
     viewer.until(lambda: player.position is not None and seen(viewer) == player.position.count)
     assert player.position in player.recording.snapshots[1:3]
-    after = view(viewer).camera()
+    after = view(viewer).view.camera()
     assert camera is not None and after is not None and camera.key == after.key
     viewer.do(PointerMove(*bar_at(viewer, 0)))
     viewer.until(lambda: player.at == 0 and seen(viewer) == 100)
     viewer.do(PointerRelease(*bar_at(viewer, 0)))
-    assert any("recorded" in text for text in view(viewer).details)
+    assert any("recorded" in text for text in view(viewer).info.details)
     record(viewer, 4)  # the recording goes on meanwhile
     assert seen(viewer) == 100
     end = bar_at(viewer, len(player.recording))
     viewer.do(PointerPress(*end), PointerRelease(*end))
     viewer.until(lambda: player.position is None and seen(viewer) == 104)
-    places, history = [], view(viewer).tools["history"]
+    places, history = [], view(viewer).view.tools["history"]
     assert isinstance(history, History)
     for key in ("comma", "comma", "period", "t", "end"):
         viewer.do(Key(key))

@@ -78,7 +78,7 @@ def test_the_view_tells_what_is_left_out(screen: OffscreenScreen) -> None:
         view, odd = scene_view(screen), make()
         view.update(odd)
         view.draw(screen.framebuffer, Rect(0, 0, 64, 48))
-        told = [line for line in view.details if "left out" in line]
+        told = [line for line in view.info.details if "left out" in line]
         assert told == ([left_out.words(len(odd))] if left_out.total else [])
         view.close()
 

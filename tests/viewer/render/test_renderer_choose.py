@@ -97,10 +97,10 @@ def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -
 def test_opengl_draws_until_gsplat_is_ready(screen: OffscreenScreen, kernels: Promised) -> None:
     view = view_of(screen)
     before = shown(view, screen)
-    assert "gl renderer" in view.path and "building" in view.extras[-1] and not view.tick(0.0)
+    assert "gl renderer" in view.info.path and "building" in view.info.extras[-1] and not view.tick(0.0)
     kernels.ready, kernels.building = True, False
     assert view.tick(0.0) and not view.tick(0.0)
-    assert "gsplat renderer" in view.path and renderer_note(view.content.renderer) == ""
+    assert "gsplat renderer" in view.info.path and renderer_note(view.content.renderer) == ""
     assert psnr(shown(view, screen) / 255, before / 255) > 40
     view.close()
 
@@ -116,14 +116,14 @@ def test_opengl_takes_over_when_gsplat_fails(screen: OffscreenScreen, kernels: P
     kernels.ready = True
     view = view_of(screen)
     before = shown(view, screen)
-    assert ("gsplat renderer" if start else "gl renderer") in view.path
+    assert ("gsplat renderer" if start else "gl renderer") in view.info.path
     monkeypatch.setattr(Slow, "fails", "the GPU is lost")
-    view.orbit.orbit(0.5, 0.0)
-    view.moved()
+    view.view.orbit.orbit(0.5, 0.0)
+    view.view.moved()
     after = shown(view, screen)
-    assert "gl renderer" in view.path and view.extras[-1] == "gl: the GPU is lost"
+    assert "gl renderer" in view.info.path and view.info.extras[-1] == "gl: the GPU is lost"
     assert after.any() and not np.array_equal(before, after)
     assert not view.content.renderer.tick(), "it is not tried again"
     view.tick(0.0)
-    assert "gl renderer" in view.path
+    assert "gl renderer" in view.info.path
     view.close()

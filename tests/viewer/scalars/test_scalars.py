@@ -20,7 +20,7 @@ from splatview_viewer.kinds.scalars.curves import Curve, read_frame
 from splatview_viewer.kinds.scalars.plots import Axis, color_of, columns, smoothed
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.strips import Strips, strips_of
+from splatview_viewer.shell.stream_list import Strips, strips_of
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from support.view_cases import scene_view
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.shell.help import KEYS, draw_help
+from splatview_viewer.shell.overlay import KEYS, draw_help
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def lines(screen: OffscreenScreen) -> list[KeyHelp]:
     """What is said over a scene, which has the most keys."""
     view = scene_view(screen)
     try:
-        return [*(line for tool in view.tools.values() for line in tool.keys), *KEYS]
+        return [*(line for tool in view.view.tools.values() for line in tool.keys), *KEYS]
     finally:
         view.close()
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Memo
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.shell.layout import HEADER, grid

@@ -60,11 +60,11 @@ def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
     viewer.screen.push(Key("w"))
     step(viewer)
     step(viewer)
-    assert first.moving
+    assert first.wants.moving
     viewer.screen.push(Key("tab", mods=frozenset({"shift"})), Key("w", pressed=False))
     step(viewer)
     assert layout.active is layout.all[1]
-    viewer.until(lambda: not first.moving)
+    viewer.until(lambda: not first.wants.moving)
 
 
 def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
@@ -73,17 +73,17 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.do(Key("ctrl", pressed=False))
     assert viewer.user.panel.typing
     view: Any = viewer.user.view
-    before = view.camera()
+    before = view.view.camera()
     other = before.to_json().replace(str(before.width), str(before.width - 1))
     viewer.do(Text(other), Key("w"), Key("f"), Key("f", pressed=False))
-    assert not view.moving
-    assert not view.tools["navigate"].under_way
-    np.testing.assert_array_equal(view.camera().viewmat, before.viewmat)
+    assert not view.wants.moving
+    assert not view.view.tools["navigate"].under_way
+    np.testing.assert_array_equal(view.view.camera().viewmat, before.viewmat)
     viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
     assert not viewer.user.panel.typing
     viewer.screen.push(Text(other))  # a camera that was pasted
     step(viewer)
-    assert view.tools["navigate"].under_way
+    assert view.view.tools["navigate"].under_way
 
 
 def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
@@ -114,7 +114,7 @@ def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> Non
     viewer.do(Key("s", mods=CTRL))
     before = kept(tmp_path)
     seen = viewer.picture()
-    view(viewer).tools["inspect"].choose(3)
+    view(viewer).view.tools["inspect"].choose(3)
     viewer.user.mark()
     viewer.do()
     assert (viewer.picture() != seen).any()

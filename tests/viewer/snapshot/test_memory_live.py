@@ -25,7 +25,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.strips import Strips, strips_of
+from splatview_viewer.shell.stream_list import Strips, strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

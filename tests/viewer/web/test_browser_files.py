@@ -19,7 +19,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_clients import ask, kept
 
 from splatview_viewer import formats as files
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.formats import camera_paths, load_scene
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.path import PathTool
@@ -57,7 +57,7 @@ class FilePages(House):
         self.app.catalogue.open_file(scene, user.layout.active)
         self.until(lambda: isinstance(user.view, ShownView) and not user.view.empty)
         assert isinstance(user.view, ShownView)
-        tool = user.view.tools["path"]
+        tool = user.view.view.tools["path"]  # type: ignore[attr-defined]
         assert isinstance(tool, PathTool)
         tool.around()
         return user.view, tool
@@ -169,7 +169,7 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, 
     monkeypatch.chdir(there)
     page, other = pages.page(), pages.page()
     view, tool = pages.path_tool(page, scene)
-    filters = view.tools["filter"]
+    filters = view.view.tools["filter"]
     assert isinstance(filters, Filter)
     tool.save()
     assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)

@@ -106,7 +106,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
     viewer.until(lambda: sees(viewer, 77))
     publish_splats()
     viewer.until(lambda: viewer.loaded() and shown(viewer).entry.name == "splats")  # Gaussians before images
-    assert "step 7" in shown(viewer).view.details  # type: ignore[union-attr]
+    assert "step 7" in shown(viewer).view.info.details  # type: ignore[union-attr]
     assert viewer.picture().max() > 60
     streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
     viewer.until(lambda: streams["splats"].opened and not streams["render"].opened)

@@ -10,10 +10,8 @@ import torch
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.loop import step
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.recording.recording import RecordOptions
-from splatview_viewer.workspace import shards_panel
-from splatview_viewer.workspace.shards import ShardedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,12 +92,6 @@ def slot(viewer: Viewer) -> Any:
     return found
 
 
-def stream(viewer: Viewer) -> ShardedStream:
-    found = next(iter(viewer.catalogue.shards.streams))
-    assert isinstance(found, ShardedStream)
-    return found
-
-
 def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     step(viewer)
@@ -166,29 +158,6 @@ def test_trainings_that_cannot_be_told_apart_are_not_mixed(viewer: Viewer, train
     viewer.until(lambda: count(viewer) == 50)  # the other goes on in its place
     second.publish(0, 31)
     viewer.until(lambda: count(viewer) == 51)
-
-
-def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: Start) -> None:
-    ranks = training([300, 200])
-    viewer.until(lambda: count(viewer) == 500)
-    whole = slot(viewer).entry.key
-    first, second = (part.stream for part in stream(viewer).parts)
-    shards_panel.show(viewer.catalogue, second, viewer.user.layout.active)
-    viewer.until(lambda: count(viewer) == 200)
-    assert entries(viewer) == ["gaussians \u00b7 2 shards", "gaussians \u00b7 rank 1 of 2"]
-    viewer.until(lambda: second.opened and not first.opened)  # only what is shown is shared
-    viewer.user.layout.add(whole)  # both at once, from one rank's memory
-    viewer.until(lambda: count(viewer) == 500)
-    ranks.publish(0, 310)
-    ranks.publish(1, 210)
-    viewer.until(lambda: count(viewer) == 520)
-    viewer.until(lambda: {facts.count for s in viewer.catalogue.slots.values() if isinstance(s.view, ShownView)
-                          and (facts := s.view.content.facts) is not None} == {520, 210})
-    viewer.user.layout.remove(next(viewport for viewport in viewer.user.layout if viewport.key != whole))
-    ranks.end(0)  # the list is looked through again
-    viewer.until(lambda: entries(viewer) == ["gaussians \u00b7 2 shards"])
-    ranks.publish(1, 220)
-    viewer.until(lambda: count(viewer) == 530)  # its part is still open
 
 
 @pytest.mark.parametrize("record", [None, RecordOptions(every=1)])

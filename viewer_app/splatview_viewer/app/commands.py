@@ -16,7 +16,7 @@ from splatview_ipc.system import entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.app.restart import Restart
+    from splatview_viewer.app.loop import Restart
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -58,13 +58,12 @@ class _Viewer:
         if not files:
             _check_runs_can_be_found(run)
         from splatview_viewer.app import loop
-        from splatview_viewer.app.restart import Restart
-        from splatview_viewer.core.memo import Memo, memo_file
+        from splatview_viewer.core.host import Memo, memo_file
         from splatview_viewer.core.screen import parse_size
         from splatview_viewer.screens.offscreen import OffscreenScreen
         from splatview_viewer.workspace.sources import FileSource, check_files, entries_of
 
-        size, restart = parse_size(self.size), Restart()
+        size, restart = parse_size(self.size), loop.Restart.resumed()
         check_files(entries := entries_of(files))
         begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
         screen = self._open_screen(size)
@@ -78,7 +77,7 @@ class _Viewer:
                 options = loop.AppOptions(
                     files=begun, run=run, max_fps=self.max_fps, out=self.out,
                     watched=browsers is None or self.out is not None, gpu_budget=self.gpu_budget,
-                    memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart)
+                    memo=Memo(memo_file()), record=record, notice=restart.notice, lost=restart)
                 app = loop.App(screen, options, browsers=browsers)
                 opened.pop_all()
             if asked:

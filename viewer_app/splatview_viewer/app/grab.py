@@ -6,19 +6,36 @@ with its input. It sleeps in between, and releases streams that were not request
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import select
 import sys
 import traceback
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import moderngl
+import numpy as np
+import torch
 
 from splatview_ipc.control import render_requests
 from splatview_ipc.control.errors import IpcError
+from splatview_ipc.control.render_requests import GPU, HOST, RenderError, RenderRequest, RenderResult
+from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.system import entry
+from splatview_viewer.app.offscreen import Look, Still, Stills
 from splatview_viewer.core.errors import CameraError, LateError, NotFoundError, ViewerError
+from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
+from splatview_viewer.screens.target import Target
 
 if TYPE_CHECKING:
-    from splatview_viewer.app.grabber import Grabber
+    from collections.abc import Sequence
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.core.view import Value
+
+log = logging.getLogger("splatview")
 
 _REASON = 4000
 """Characters of a reason, of which a renderer's may be long."""
@@ -26,19 +43,124 @@ _KINDS: dict[type[Exception], Literal["lookup", "timeout", "value", "fault"]] = 
     NotFoundError: "lookup", LateError: "timeout", CameraError: "value", ValueError: "value", Exception: "fault"}
 _REST_MS = 250
 """Between two looks for runs and for streams that are not in use."""
+_LARGE = 1 << 26
+"""Bytes of a picture that is not kept after its stream was released."""
+
+
+@dataclass
+class _PictureLayout:
+    """The layout of pictures of one size on one device (`splatview_ipc.kinds.ValueLayout`)."""
+
+    shape: tuple[int, ...]
+    device: str
+    kind: str = "image"
+    dtype: str = "uint8"
+
+    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        return {"image": tensors[0]}
+
+
+class Grabber:
+    """Follows all runs, draws what is requested and publishes it in a hidden run of its own."""
+
+    def __init__(self, gpu_uuid: str | None = None) -> None:
+        """`gpu_uuid`: the GPU that is best drawn on, as `OffscreenScreen` takes it. Raises ViewerError, IpcError."""
+        self._stills = Stills("grab", "camera", gpu_uuid=gpu_uuid)
+        self._screen = self._stills.screen
+        self._publisher = Publisher("grab", lambda e: log.warning("grab: %s", e), hidden=True)
+        self.run_id = self._publisher.run_id
+        """The id of the hidden run."""
+        self._layouts: dict[str, _PictureLayout] = {}
+        self._pixels = np.empty(0, np.uint8)
+        self._shares: bool | None = None
+
+    def draw(self, request: RenderRequest) -> RenderResult:
+        """Draw and publish. Raises ViewerError, of which NotFoundError, LateError and those for what makes no sense;
+        SharingError."""
+        size = request.size
+        if size is not None and not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
+            raise ValueError(f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
+                             f"{MAX_SIZE} pixels")
+        look = Look(size, request.camera, request.background)
+
+        def publish(still: Still, value: Value | None, overlays: Sequence[Frame]) -> RenderResult | None:
+            size = still.prepare(value, look)
+            if size is None:
+                return None
+            picture = still.tensor(size)
+            flipped = picture is None
+            if picture is None:
+                still.draw(size, overlays, shared=request.gpu and self._can_share())
+                picture = self._drawn()
+            if not request.gpu and picture.is_cuda:
+                picture = picture.cpu()
+            return self._publish(picture, flipped) if still.whole() else None
+
+        return self._stills.draw(request, publish)
+
+    def _drawn(self) -> torch.Tensor:
+        """Return OpenGL's picture, (H, W, 3 or 4) uint8, the lowest row first: on the GPU where CUDA can read it there.
+        The drawing is complete then."""
+        screen = self._screen
+        picture = screen.tensor()
+        if picture is not None:
+            screen.ctx.finish()  # whether a frame stayed whole that OpenGL reads in place is asked next
+            return picture
+        width, height = screen.size
+        if self._pixels.shape != (height, width, 3):
+            self._pixels = np.empty((height, width, 3), np.uint8)
+        screen.framebuffer.read_into(self._pixels, components=3, alignment=1)
+        return torch.from_numpy(self._pixels)
+
+    def _can_share(self) -> bool:
+        """Return whether OpenGL's pictures come to CUDA without going through the host; tried once."""
+        if self._shares is None:
+            self._shares = torch.cuda.is_available()
+            try:
+                if self._shares:
+                    Target(self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True).release()
+            except (IpcError, moderngl.Error, RuntimeError) as e:
+                self._shares = False
+                log.warning("grab: what OpenGL draws goes through the host: %s", e)
+        return self._shares
+
+    def _publish(self, picture: torch.Tensor, flipped: bool) -> RenderResult:
+        name = GPU if picture.is_cuda else HOST
+        stream, layout = self._publisher.stream(name, "image"), _PictureLayout((*picture.shape,), str(picture.device))
+        if layout != self._layouts.get(name):
+            self._layouts[name] = layout
+            stream.describe(layout, copy=True if picture.is_cuda else None)
+        stream.publish(((picture,), {"layout": "HWC"}))
+        return RenderResult(name, stream.version, flipped)
+
+    def rest(self) -> None:
+        """Do what is due between requests; keep no picture that takes much memory after its stream was released."""
+        if not self._stills.rest():
+            return
+        self._screen.resize(MIN_SIZE, MIN_SIZE)
+        self._pixels = np.empty(0, np.uint8)
+        for name, layout in list(self._layouts.items()):
+            if math.prod(layout.shape) > _LARGE:
+                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=layout.device), False)
+                self._layouts.pop(name)
+
+    def close(self) -> None:
+        self._publisher.close()
+        self._stills.close()
+
+
+# -- the program ------------------------------------------------------------------------------------------------------
 
 
 def main(args: list[str]) -> int:
     """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
-    from splatview_viewer.app.grabber import Grabber
-
     with entry.ending(_end):
         try:
             grabber = Grabber(args[0] if args else None)
         except (ViewerError, IpcError) as e:
-            _answer(answers, render_requests.RenderError("fault", str(e)[:_REASON]))
+            _answer(answers, RenderError("fault", str(e)[:_REASON]))
             return 2
         try:
             _answer(answers, render_requests.Ready(grabber.run_id))
@@ -82,11 +204,10 @@ def _fulfil(grabber: Grabber, line: bytes) -> render_requests.Answer:
     try:
         return grabber.draw(request)
     except (ViewerError, IpcError, ValueError) as e:
-        error = next(error for error in _KINDS if isinstance(e, error))
-        return render_requests.RenderError(_KINDS[error], str(e)[:_REASON])
+        return RenderError(next(kind for error, kind in _KINDS.items() if isinstance(e, error)), str(e)[:_REASON])
     except Exception as e:
         traceback.print_exc()
-        return render_requests.RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
+        return RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
 
 
 def _answer(answers: int, answer: render_requests.Answer) -> None:

@@ -1,22 +1,26 @@
 """The viewer's loop: streams and events in, pictures out; asleep while nothing happens.
 
 `App.turn(now, events)` works and returns when it has to be called again; `run` and `step` alone read a clock and
-sleep.
+sleep. A viewer that has lost its GPU starts itself anew (`Restart`).
 """
 
 from __future__ import annotations
 
+import fcntl
+import gc
+import os
+import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import moderngl
+import msgspec
 
 from splatview_ipc.system.entry import ending
 from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.core.errors import FileError, GpuLostError, words_of
-from splatview_viewer.core.garbage import Garbage
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.gpu.governor import Governor
@@ -28,18 +32,18 @@ from splatview_viewer.workspace.catalogue import Catalogue
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.memo import Memo
+    from splatview_viewer.core.host import Memo
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.browsers import Browsers
+    from splatview_viewer.workspace.catalogue import Feature
     from splatview_viewer.workspace.sources import FileSource
-    from splatview_viewer.workspace.viewport import Feature
 
 FEATURES: tuple[Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...] = (Comparisons,)
 """Makers of what adds its parts to the panel for several entries."""
@@ -54,6 +58,15 @@ _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
 _MOST_AWAY, _AWAY_FOR = 16, 3600.0
 """Disconnected browsers whose views are kept, and seconds for which they are."""
+_REST_S = 0.5
+"""Without a picture, after which there is time for Python's garbage."""
+_RESTING_PERIOD_S, _DRAWING_PERIOD_S, _DEEPEST = 5.0, 10.0, 60
+"""Between two collections of garbage; while pictures are drawn each looks at few objects, and every 60th at all."""
+_SLOW_S = 0.02
+_RESUME = "SPLATVIEW_RESUME"
+"""Environment variable with the state for the viewer that follows. Not for users."""
+_MOST_RESTARTS, _WITHIN_S = 3, 60.0
+"""The last time without CUDA's renderer, which may be what fails."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +151,6 @@ class App:
 
     @property
     def state(self) -> State:
-        """The state of the screen's own panel."""
         return self.user.state
 
     # -- the loop ------------------------------------------------------------------------------------------
@@ -162,10 +174,14 @@ class App:
         Raises FileError when none of the files that were asked for can be read.
         """
         self.drew = False
-        looking = now < self._news_until and any(user.screen.state.visible for user in self.users)
+
+        def looks() -> bool:
+            return now < self._news_until and any(user.screen.state.visible for user in self.users)
+
+        looking = looks()
         if not looking or events or now >= self._full_at or self.ended or self.catalogue.has_news(now):
             self._turn(now, events)
-            looking = now < self._news_until and any(user.screen.state.visible for user in self.users)
+            looking = looks()
             period = _IDLE_PERIOD
             if self.catalogue.slots and now < self._active_until:
                 period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
@@ -281,6 +297,107 @@ class App:
         self.screen.close()
 
 
+# -- around the loop --------------------------------------------------------------------------------------------------
+
+
+class Restart(msgspec.Struct):
+    """Starts this program anew: the same process, the same arguments, the same port, and nothing of the lost GPU.
+
+    Pages in browsers come back by themselves, runs are found again, and what the memo holds is as it was.
+    """
+
+    why: str = ""
+    """Why it started anew; "" where it did not."""
+    at: tuple[float, ...] = ()
+    """When that happened of late, by the machine's monotonic clock."""
+    port: Annotated[int, msgspec.Meta(gt=0, lt=65536)] | None = None
+    token: str | None = None
+    """Port and token of the pages, to which they come back."""
+
+    @classmethod
+    def resumed(cls) -> Restart:
+        """Take the state of the viewer that became this one from the environment; an empty one if there was none, or if
+        it cannot be read."""
+        with suppress(msgspec.MsgspecError, RecursionError):
+            return msgspec.json.decode(os.environ.pop(_RESUME, "{}"), type=cls)
+        return cls()
+
+    @property
+    def notice(self) -> str:
+        """A message that is shown once; "" for none."""
+        plain = "; it draws with OpenGL now, to be safe" if len(self.at) >= _MOST_RESTARTS else ""
+        return f"The viewer started anew: {self.why}{plain}" if self.why else ""
+
+    def __call__(self, why: str, now: float) -> NoReturn:
+        """Nothing is given back before: a lost driver may never answer. Exits with 2 where it happened too often of
+        late, or is not possible."""
+        at = *(t for t in self.at if 0 <= now - t < _WITHIN_S), now
+        try:
+            if len(at) <= _MOST_RESTARTS:
+                after = msgspec.json.encode(Restart(why, at, self.port, self.token)).decode()
+                environment = {**os.environ, _RESUME: after}
+                if len(at) == _MOST_RESTARTS:
+                    environment["SPLATVIEW_RENDERER"] = "gl"
+                print(f"splatview: {why}; the viewer starts anew", file=sys.stderr, flush=True)
+                sys.stdout.flush()
+                for entry in os.listdir("/proc/self/fd"):  # whatever a driver keeps open is not for the next one
+                    with suppress(OSError):  # the listing's own
+                        if int(entry) > 2:
+                            fcntl.fcntl(int(entry), fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+                os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+            why += (f". The viewer started anew {_MOST_RESTARTS} times within a minute, and stays down now. Training "
+                    "goes on. What the driver says: nvidia-smi, dmesg; without a graphics card: "
+                    "CUDA_VISIBLE_DEVICES= splatview serve")
+        except OSError as e:
+            why += f", and the viewer cannot start anew ({e}): start it again"
+        print(f"splatview: {why}", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+class Garbage:
+    """Collects Python's garbage when no picture is waited for: it stops everything, for 10 to 100 ms beside torch.
+
+    What lives at the beginning, and after a collection that was slow because large modules came, is frozen: the next
+    collections do not look at it.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._drawn_at = self._collected_at = now
+        self._times = 0
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Nothing is collected by itself inside."""
+        was = gc.isenabled()
+        gc.disable()
+        self._freeze()
+        try:
+            yield
+        finally:
+            gc.unfreeze()
+            if was:
+                gc.enable()
+
+    def turn(self, now: float, drew: bool) -> None:
+        """After a turn of the loop, at whose end nothing waits to be drawn or something just was."""
+        if drew:
+            self._drawn_at = now
+        resting = now - self._drawn_at >= _REST_S
+        if now - self._collected_at < (_RESTING_PERIOD_S if resting else _DRAWING_PERIOD_S) or not gc.get_count()[0]:
+            return
+        self._collected_at = now
+        self._times += 1
+        begin = time.perf_counter()
+        gc.collect(2 if resting or self._times % _DEEPEST == 0 else 1)
+        if resting and time.perf_counter() - begin > _SLOW_S:
+            self._freeze()
+
+    def _freeze(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+
 def step(app: App) -> None:
     """Sleep until there is something to do, and do it."""
     before = app.turns
@@ -295,8 +412,8 @@ def run(app: App) -> None:
     Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is lost
     for this process.
     """
-    garbage = Garbage()
-    with ending(lambda *_: app.stop()), garbage.held_back(time.monotonic()):
+    garbage = Garbage(time.monotonic())
+    with ending(lambda *_: app.stop()), garbage.held_back():
         try:
             while not app.ended:
                 step(app)

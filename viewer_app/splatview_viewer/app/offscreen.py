@@ -21,7 +21,7 @@ from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, LateError, ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.formats.camera_paths import Film, check_film, make_writer, read_path
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
@@ -448,7 +448,7 @@ class Still:
         if self.view is None or self._plot:
             return True
         self.view.tick(time.monotonic())
-        return not self.view.stale
+        return not self.view.wants.stale
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

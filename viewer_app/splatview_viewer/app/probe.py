@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ def probe_window() -> str:
 def probe_interop() -> str:
     """Try the bridges that bring CUDA tensors to OpenGL (`splatview_ipc.gl`) with real pictures."""
     from splatview_ipc.control.errors import SharingError
+    from splatview_ipc.cuda import driver
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.gl.probe import BRIDGES, forced_bridge, probe
 
@@ -89,11 +89,20 @@ def probe_interop() -> str:
         forced_bridge()
     except SharingError as e:
         raise Broken(e) from None
-    ctx = _context()
-    same, mend = _same_gpu(gl_device_uuid(ctx))
+    ctx, mend = _context(), ""
+    if (drawn_on := gl_device_uuid(ctx)) is None:
+        same = "OpenGL does not say which GPU it draws on, so it is not NVIDIA's"
+        mend = ("let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
+                "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)")
+    else:
+        try:
+            index = driver.device_of(drawn_on)
+            same = f"OpenGL draws on CUDA's GPU {index}"
+            if index is None:
+                same, mend = f"OpenGL draws on GPU {drawn_on}, which CUDA does not see", "check CUDA_VISIBLE_DEVICES"
+        except SharingError as e:
+            same = f"CUDA cannot be asked ({e})"
     reasons = {name: probe(ctx, name) for name in BRIDGES}
-    if not reasons["direct"]:
-        reasons["direct"] = _draw_anothers_memory(ctx)
     works = [name for name, why in reasons.items() if not why]
     words = [same, f"{', '.join(works)} {'work' if len(works) > 1 else 'works'}"]
     words += [f"{name} does not: {why}" for name, why in reasons.items() if why]
@@ -102,96 +111,17 @@ def probe_interop() -> str:
     return "; ".join(words)
 
 
-def _same_gpu(drawn_on: str | None) -> tuple[str, str]:
-    """Return in words which of CUDA's GPUs OpenGL draws on, and what to do if it is none."""
-    from splatview_ipc.control.errors import SharingError
-    from splatview_ipc.cuda import driver
-
-    if drawn_on is None:
-        return "OpenGL does not say which GPU it draws on, so it is not NVIDIA's", (
-            "let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
-            "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)")
-    try:
-        index = driver.device_of(drawn_on)
-    except SharingError as e:
-        return f"CUDA cannot be asked ({e})", ""
-    if index is None:
-        return f"OpenGL draws on GPU {drawn_on}, which CUDA does not see", "check CUDA_VISIBLE_DEVICES"
-    return f"OpenGL draws on CUDA's GPU {index}", ""
-
-
-_OTHER = """
-import socket, sys
-from splatview_ipc.cuda.driver import here
-from splatview_ipc.cuda.memory import Allocation
-import torch
-end = socket.socket(fileno=int(sys.argv[1]))
-memory = Allocation(1 << 21, here(sys.argv[2]))
-picture = memory.tensor("uint8", (24, 32, 4), 0)
-picture.copy_(torch.arange(24 * 32 * 4).remainder(251).to(torch.uint8).view(24, 32, 4))
-torch.cuda.synchronize()
-socket.send_fds(end, [str(memory.size).encode()], [memory.fd()])
-end.recv(1)
-"""
-
-
-def _draw_anothers_memory(ctx: moderngl.Context) -> str:
-    """Have another process fill GPU memory and draw that in place: "" when it is right, or what went wrong."""
-    import socket
-    import subprocess
-
-    import numpy as np
-
-    from splatview_ipc.control.errors import SharingError
-    from splatview_ipc.control.frame import DeviceTensor
-    from splatview_ipc.control.messages import FdMemory
-    from splatview_ipc.cuda.memory import open_memory
-    from splatview_ipc.gl.direct import DirectBridge
-    from splatview_ipc.gl.glapi import gl_device_uuid
-    from splatview_ipc.gl.sources import read_source
-    from splatview_ipc.system import child_program
-
-    uuid = gl_device_uuid(ctx) or ""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, ExitStack() as stack:
-        ours.settimeout(50)
-        with theirs:
-            other = subprocess.Popen([sys.executable, "-P", "-c", _OTHER, str(theirs.fileno()), uuid],
-                                     env=child_program.environment(), pass_fds=[theirs.fileno()],
-                                     stderr=subprocess.PIPE, text=True)
-        stack.enter_context(other)  # which waits
-        stack.callback(other.kill)
-        try:
-            size, fds, _, _ = socket.recv_fds(ours, 64, 1)
-            if not fds:
-                assert other.stderr is not None
-                words = other.stderr.read().strip().splitlines() or [f"exit code {other.wait()}"]
-                return f"another process could not make memory to share: {words[-1]}"
-            memory = open_memory(FdMemory("probe", (int(size),), uuid), fds)
-            stack.callback(memory.close)
-            bridge = DirectBridge(ctx)
-            stack.callback(bridge.close)
-            tensor = DeviceTensor("uint8", (24, 32, 4), (128, 4, 1), memory, 0)
-            seen = np.rint(read_source(ctx, bridge.put(tensor, "HWC")) * 255).astype(int)
-            expected = (np.arange(24 * 32 * 4) % 251).reshape(24, 32, 4)
-            return "" if np.array_equal(seen, expected) else "another process's picture came out different"
-        except (SharingError, OSError) as e:
-            return str(e)
-
-
 def probe_web() -> str:
     """Encode a picture for browsers with the encoder that is used here, and read it back."""
-    try:
-        import io
+    import io
 
-        import aiohttp
-        import numpy as np
-        from PIL import Image
+    import aiohttp
+    import numpy as np
+    from PIL import Image
 
-        from splatview_viewer.core.errors import ViewerError
-        from splatview_viewer.web.encoders import choose
-    except ImportError as e:
-        raise Broken(f"{e.name} cannot be imported ({e})", f"pip install {e.name}") from None
+    from splatview_viewer.core.errors import ViewerError
+    from splatview_viewer.web.encoders import choose
+
     ctx = _context()
     picture = np.full((48, 64, 4), 255, np.uint8)
     picture[..., :3] = np.stack(np.broadcast_arrays(np.linspace(0, 255, 48)[:, None], np.linspace(255, 0, 64), 90), -1)

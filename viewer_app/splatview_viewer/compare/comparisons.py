@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from splatview_viewer.compare.controls import sections_of
+from imgui_bundle import ImVec2, imgui
+
 from splatview_viewer.compare.merged import MergedSource, name_of
-from splatview_viewer.compare.pair import PairSource, PairState, PairView, follow
+from splatview_viewer.compare.pair import PairSource, PairState, PairView, follow, told_apart
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import Section, ShownView
 from splatview_viewer.kinds import about
+from splatview_viewer.scene.turning import STAYS
+from splatview_viewer.ui import widgets as ui
 from splatview_viewer.workspace.catalogue import Slot
 
 if TYPE_CHECKING:
@@ -19,30 +24,31 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.core.view import Section
+    from splatview_viewer.compare.merged import Part
     from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.scene.turning import Triple
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue
 
-GROUP = "Compare"
+_SCALES = (0.01, 100.0)
+_LOGARITHMIC = imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp
+_FOLD = (imgui.TreeNodeFlags_.span_avail_width | imgui.TreeNodeFlags_.frame_padding
+         | imgui.TreeNodeFlags_.no_tree_push_on_open)  # its content has the whole width
 
 
 class Comparisons:
     """Makes comparisons, and ties viewports."""
 
     def __init__(self, catalogue: Catalogue, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None]) -> None:
-        self.chosen: WeakKeyDictionary[Viewport, str] = WeakKeyDictionary()
+        self._catalogue, self._ctx, self._work, self._wake = catalogue, ctx, work, wake
+        self._chosen: WeakKeyDictionary[Viewport, str] = WeakKeyDictionary()
         """The entry to compare with, as the panel shows it: its key."""
-        self._catalogue = catalogue
-        self._ctx = ctx
-        self._work = work
-        self._wake = wake
-        self.ties: WeakKeyDictionary[User, dict[ShownView, object]] = WeakKeyDictionary()
+        self._ties: WeakKeyDictionary[User, dict[ShownView, object]] = WeakKeyDictionary()
         """Users whose viewports are tied: the place of each view when all were last alike."""
         self._made = 0
 
-    def candidates(self, slot: Slot) -> list[Entry]:
+    def _candidates(self, slot: Slot) -> list[Entry]:
         """Return the entries that one can be compared with."""
         return [] if not about(slot.entry.kind).compared else [
             other.entry for other in self._catalogue.slots.values()
@@ -57,7 +63,7 @@ class Comparisons:
         shown, other = self._catalogue.shown(viewport), self._catalogue.slots.get(key)
         if shown is None or other is None or shown is other:
             return
-        if other.entry not in self.candidates(shown) or (how == "together" and not about(shown.entry.kind).scene):
+        if other.entry not in self._candidates(shown) or (how == "together" and not about(shown.entry.kind).scene):
             viewport.host.say("Only scenes can be put together" if how == "together" else
                               f"{shown.entry.name} and {other.entry.name} are not of one kind: nothing to compare")
         elif how == "together":
@@ -91,13 +97,13 @@ class Comparisons:
             return
         source = PairSource(self._catalogue, keys, self._ctx, self._work)
         slot = self._add(name_of([shown.entry, other.entry], " vs "), "pair", source, viewport)
-        view: Any = ShownView(PairView(source, PairState()))
+        view = ShownView(PairView(source, PairState()))
         view.update(None)
         slot.views[None], slot.view_kind = view, "pair"
 
     def _add(self, name: str, kind: str, source: MergedSource | PairSource, viewport: Viewport) -> Slot:
         self._made += 1
-        slot = Slot(Entry(f"comparison {self._made}", GROUP, name, kind, is_file=True), source)
+        slot = Slot(Entry(f"comparison {self._made}", "Compare", name, kind, is_file=True), source)
         self._catalogue.add(slot)
         viewport.user.unfollow()
         viewport.select(slot.entry.key)
@@ -107,15 +113,15 @@ class Comparisons:
 
     def tie(self, user: User, tied: bool) -> None:
         """Have the cameras of a user's viewports move together from now on, or no longer."""
-        known = self.ties.pop(user, {})
+        known = self._ties.pop(user, {})
         if tied:
-            self.ties[user] = known
+            self._ties[user] = known
         user.mark()
 
     def pull(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved. New ones follow the others; if all
         are new, the active one leads."""
-        if (known := self.ties.get(user)) is None:
+        if (known := self._ties.get(user)) is None:
             return
         active = user.layout.active
         seen: list[Any] = [p.view for p in sorted(user.layout.seen, key=lambda p: p is not active)]
@@ -129,11 +135,83 @@ class Comparisons:
             for view in alike:
                 if view is not leader and (moved or view not in known):
                     follow(view, leader, leader.rect)
-        self.ties[user] = {view: view.view.state.place for view in views}
+        self._ties[user] = {view: view.view.state.place for view in views}
 
     # -- the panel ---------------------------------------------------------------------------------------------------
 
-    def sections(self, slot: Slot, view: ShownView) -> list[Section]:
-        """Return the part of the panel for comparing what a viewport shows."""
-        viewport: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.viewports), None)
-        return [] if viewport is None or not about(slot.entry.kind).compared else sections_of(self, slot, viewport)
+    def sections(self, viewport: Viewport) -> list[Section]:
+        """Return the parts of the panel for comparing what a viewport shows."""
+        slot = self._catalogue.shown(viewport)
+        if slot is None or not about(slot.entry.kind).compared:
+            return []
+        out, source = [], slot.source
+        if isinstance(source, MergedSource):
+            out.append(Section("Scenes", partial(self._scenes, source), True,
+                               "Which scenes are seen in this picture, and where"))
+        if self._candidates(slot) or len(viewport.user.layout) > 1:
+            out.append(Section("Compare", partial(self._compare, slot, viewport), False,
+                               "Another stream or file in the same picture, or beside it"))
+        return out
+
+    def _compare(self, slot: Slot, viewport: Viewport) -> None:
+        user, do, found = viewport.user, self._catalogue.do, self._candidates(slot)
+        if found:
+            options = dict(zip([entry.key for entry in found], told_apart(found), strict=True))
+            key = self._chosen.get(viewport, "")
+            self._chosen[viewport] = key = ui.choice("With", key if key in options else found[0].key, options)
+            pressed = ui.buttons("Show", ["Split", "Beside"], [
+                "Both in one picture, with a line between them that can be dragged; or their difference",
+                "In a pane beside this one; what is moved in one moves in both",
+            ])
+            if about(slot.entry.kind).scene and ui.buttons("", ["Together"], [
+                    "Both scenes in one space, each where you like"]) == 0:
+                pressed = 2
+            if pressed is not None:
+                do(self.compare, ("pair", "beside", "together")[pressed], viewport, key)
+        if len(user.layout) > 1:
+            tied = ui.check("Tied panes", user in self._ties)
+            imgui.set_item_tooltip("What is moved in one pane moves in all that show the same kind")
+            if tied != (user in self._ties):
+                do(self.tie, user, tied)
+
+    def _scenes(self, source: MergedSource) -> None:
+        for i, part in enumerate(source.parts):
+            if (slot := self._catalogue.slots.get(part.key)) is not None:
+                imgui.push_id(i)
+                if _draw_part(part, slot.entry):
+                    self._catalogue.do(source.remove, part)
+                imgui.pop_id()
+
+
+def _draw_part(part: Part, entry: Entry) -> bool:
+    """Draw a box that shows a scene, and a fold with its placement. Returns True to take it out."""
+    part.visible = imgui.checkbox("##visible", part.visible)[1]
+    imgui.set_item_tooltip("Whether this scene is seen")
+    imgui.same_line()
+    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, imgui.get_style().frame_padding.y))
+    opened = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
+    imgui.pop_style_var()
+    imgui.set_item_tooltip(f"{entry.name}, {entry.group}: where it is put")
+    if not opened:
+        return False
+    p = part.placement
+    move = _triple("Move", p.move, part.radius / 300, "%.4g", "World units along x, y and z")
+    turn = _triple("Turn", p.turn, 0.5, "%.1f", "Degrees around x, then y, then z, about its own middle")
+    ui.row("Scale")
+    scale = imgui.slider_float("##Scale", p.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC)[1]
+    if all(abs(v) < 1e9 for v in (*move, *turn)) and _SCALES[0] <= scale <= _SCALES[1]:  # numbers can be typed
+        part.placement = replace(p, move=move, turn=turn, scale=scale)
+    pressed = ui.buttons("", ["Reset", "Remove"], ["Back to where it came from",
+                                                   "Out of this picture; its entry stays in the list"])
+    if pressed == 0:
+        part.placement = STAYS
+    imgui.dummy(ImVec2(0, 0.2 * imgui.get_font_size()))
+    return pressed == 1
+
+
+def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Triple:
+    """Three numbers to drag, or to type with Ctrl + click."""
+    ui.row(label)
+    edited, new = imgui.drag_float3(f"##{label}", list(value), speed, 0.0, 0.0, fmt)
+    imgui.set_item_tooltip(f"{tip}. Drag, or Ctrl + click to type a number.")
+    return (float(new[0]), float(new[1]), float(new[2])) if edited else value

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.scene.scene import GaussianScene
     from splatview_viewer.workspace.catalogue import Catalogue
 
@@ -109,7 +109,7 @@ class MergedSource(Source):
                     and (slot.view is None or slot.view.empty)]
             if any(entry.alive and not (entry.fault or entry.fault_of_source) for entry in late):
                 return None
-        if any(view.busy or view.stale for _, view in loaded):
+        if any(view.wants.busy or view.wants.stale for _, view in loaded):
             return None
         return tuple((part, part.placement, view.content, view.content.loads) for part, view in loaded)
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.shown_view import ShownView
-    from splatview_viewer.core.view import Value
-    from splatview_viewer.formats.camera_paths import Film
+    from splatview_viewer.core.view import ShownView, Value
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
 
@@ -135,7 +133,7 @@ class PairView(View[PairSource, PairState]):
             slot, side.host = catalogue.slots.get(side.key), self.host
             view = None if slot is None or slot.entry.fault else catalogue.view(side)  # type: ignore[arg-type]
             if view is not None:
-                view.host = replace(self.host, name=view.host.name, again=view.host.again)
+                view.view.host = replace(self.host, name=view.view.host.name, again=view.view.host.again)
             out.append(None if view is None or view.empty else view)
         return out
 
@@ -152,7 +150,7 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def lead(self) -> ShownView | None:
-        """The view of that side."""
+        """The view that the other one follows."""
         return self._both()[self._leading]
 
     def _use(self, what: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)) -> list[T]:
@@ -172,8 +170,7 @@ class PairView(View[PairSource, PairState]):
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        s = self._state
-        self._size, self._rect = framebuffer.size, rect
+        s, self._size, self._rect = self._state, framebuffer.size, rect
         if self._draw_sides():
             at = (self.divider.x(rect) - rect.x) / max(rect.width, 1) if s.how == "split" else s.at
             self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)
@@ -249,11 +246,11 @@ class PairView(View[PairSource, PairState]):
         return (now >= self._measure_at and self._measure()) or again
 
     @property
-    def takes_films(self) -> bool:
-        return self.lead is not None and self.lead.takes_films
+    def takes_films(self) -> bool:  # type: ignore[override]
+        return self.lead is not None and self.lead.view.takes_films
 
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        return self.lead is not None and self.lead.dropped(file, film)
+    def dropped(self, file: Path, film: Any = None) -> bool:
+        return self.lead is not None and self.lead.view.dropped(file, film)
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         data = self.data
@@ -262,7 +259,7 @@ class PairView(View[PairSource, PairState]):
                 compositor.drop()
         elif how == "away":
             self._compositor.drop()
-            self._use(lambda view: view.drop())
+            self._use(lambda view: view.view.release("away"))
         elif self._compositor in data.compositors:
             data.compositors.remove(self._compositor)
             self._compositor.close()
@@ -273,12 +270,12 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
-        return [_KEY, *(self.lead.keys if self.lead is not None else ())]
+        return [_KEY, *(self.lead.view.keys if self.lead is not None else ())]
 
     def panel(self) -> Sequence[Section]:
         """Return its own controls, and those of the side that was pressed last."""
         lead, own = self.lead, Section("", self._controls)
-        return [own] if lead is None else [own, Section("", lead.panel), *lead.sections]
+        return [own, *(() if lead is None else lead.sections)]
 
     def _controls(self) -> None:
         from imgui_bundle import imgui
@@ -309,8 +306,8 @@ class PairView(View[PairSource, PairState]):
     @property
     def wants(self) -> Wants:
         views, lead = self.views, self.lead
-        return Wants(cuda=any(view.cuda for view in views), moving=any(view.moving for view in views),
-                     boards=() if lead is None else lead.boards(self._rect))
+        return Wants(cuda=any(view.wants.cuda for view in views), moving=any(view.wants.moving for view in views),
+                     boards=() if lead is None else lead.wants.boards)
 
 
 def _words(psnr: float | None) -> list[str]:

@@ -1,28 +1,99 @@
-"""The requests of a view to the program that shows it: a word to the user, a file to open, the clipboard."""
+"""The requests of a view to the program that shows it, and the viewer's memory between sessions."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from splatview_viewer.core.memo import Memo
+from splatview_ipc.system.files import make_private, write_output
+from splatview_viewer.core.regular import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+log = logging.getLogger("splatview")
+
+MOST_BYTES = 1 << 20
+"""Size of the memo's file; a larger one is not ours."""
+MOST_KEYS = 1000
+"""Values of a memo; the oldest is forgotten first."""
 
 
-def _nothing(_: object) -> None:
-    """The default: no effect."""
+def memo_file() -> Path:
+    """Return the file in the user's folder for such things (XDG_STATE_HOME, else ~/.local/state)."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "splatview" / "viewer.json"
+
+
+class Memo:
+    """Bookmarks, viewports, light or dark: values that JSON knows, by name, in one small file.
+
+    Several viewers share the file: the last value that was put counts. Faults of the file are logged once: then nothing
+    is remembered beyond this viewer.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        """`file`: None: nothing is kept beyond this object's life."""
+        self._file = file
+        self._held: dict[str, Any] = {}
+        self._said = False
+        self._read()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of this name. The caller checks it: the file may hold anything."""
+        return self._held.get(key, default)
+
+    def put(self, key: str, value: Any) -> None:
+        """Remember a value that JSON knows; None: forget it."""
+        if self._held.get(key) == value:
+            return
+        self._read()
+        self._held.pop(key, None)
+        if value is not None:
+            self._held[key] = value
+        for old in list(self._held)[: max(len(self._held) - MOST_KEYS, 0)]:
+            del self._held[old]
+        if self._file is None:
+            return
+        try:
+            text = json.dumps(self._held, indent=1)
+            if len(text) > MOST_BYTES:
+                raise ValueError("more than fits")
+            make_private(self._file.parent)
+            write_output(self._file, text.encode(), private=True)
+        except (OSError, ValueError, RecursionError) as e:  # a file may hold more levels than can be written
+            self._trouble(e)
+
+    def _read(self) -> None:
+        if self._file is None:
+            return
+        try:
+            with open_regular(self._file) as f:
+                found = json.loads(f.read(MOST_BYTES))
+            if isinstance(found, dict):
+                self._held = found
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, RecursionError) as e:
+            self._trouble(e)
+
+    def _trouble(self, e: Exception) -> None:
+        if not self._said:
+            self._said = True
+            log.warning("%s cannot be used, so nothing is remembered for the next time: %s", self._file, e)
 
 
 @dataclass
 class Host:
     """The user and the loop around a view. Defaults are no-ops."""
 
-    say: Callable[[str], None] = _nothing
+    say: Callable[[str], None] = lambda _: None
     """Tell the user something in one line, for a few seconds: that a file was written, and where."""
-    open: Callable[[Path], None] = _nothing
+    open: Callable[[Path], None] = lambda _: None
     """Show a file in the place of what is shown."""
     pasted: Callable[[], str] = str
     """The text on the user's clipboard. (What imgui copies gets there by itself.)"""
@@ -34,7 +105,7 @@ class Host:
     """Pixels per point."""
     exact: Literal["", "picture", "scene"] = ""
     """Something to keep is drawn: the picture, or the scene alone. Nothing may stand in for it. "": for the screen."""
-    hand_over: Callable[[Path], None] = _nothing
+    hand_over: Callable[[Path], None] = lambda _: None
     """Give the user a file that was written: a browser downloads it. Elsewhere it has no effect: say where it is."""
     again: Callable[[], None] = lambda: None
     """Send the newest value of what is shown once more."""

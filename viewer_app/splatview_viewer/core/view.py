@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Host
+from splatview_viewer.core.settings import BACKDROP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     import moderngl
 
@@ -120,6 +123,8 @@ class View(Generic[Data, State]):
     """The kind of stream it shows."""
     keys: Sequence[KeyHelp] = ()
     """The keys and gestures over its picture."""
+    takes_films: bool = False
+    """True if camera paths may be `dropped` on it."""
 
     def __init__(self, data: Data, state: State) -> None:
         """data: shared by all views of a stream or file. state: a frozen dataclass of plain values, in the picture's
@@ -152,6 +157,11 @@ class View(Generic[Data, State]):
         """Do what could wait: a sharper picture after a drag, a count of NaNs. Quick when idle."""
         return False
 
+    def dropped(self, file: Path, film: Any = None) -> bool:
+        """Take a camera path that was dropped over the picture, `film` if it was read already. False for a file that is
+        to be opened by itself."""
+        return False
+
     def handle(self, event: Event, rect: Rect) -> bool:
         """Take a user's event over `rect`, where the picture was drawn."""
         return False
@@ -172,6 +182,96 @@ class View(Generic[Data, State]):
     def wants(self) -> Wants:
         """What the view needs of its caller."""
         return Wants()
+
+
+@dataclass
+class _Shared:
+    """The state of the data that views beside each other share."""
+
+    views: int = 0
+    taken: bool = False
+
+
+class ShownView:
+    """A view as the workspace, a viewport, a still picture holds it.
+
+    It draws the backdrop until data came, passes events and imgui on from then, tells of changes of the state, follows
+    other views of its kind, and ends the data with the last view of it.
+    """
+
+    def __init__(self, view: View[Any, Any], shared: _Shared | None = None) -> None:
+        self.view = view
+        self.kind, self.content = view.kind, view.data
+        self._shared = shared or _Shared()
+        self._shared.views += 1
+        self.rect: Rect | None = None
+        """The rectangle that it was used in last."""
+        self._closed = False
+
+    @property
+    def wants(self) -> Wants:
+        return self.view.wants
+
+    @property
+    def info(self) -> Info:
+        return Info() if self.empty else self.view.info()
+
+    @property
+    def empty(self) -> bool:
+        return not self._shared.taken
+
+    def beside(self) -> ShownView:
+        """Make another view of the same data, which sees all of the picture at first."""
+        state = self.view.state
+        if hasattr(state, "place"):
+            state = replace(state, place=type(state.place)())
+        return ShownView(type(self.view)(self.view.data, state), self._shared)
+
+    def like(self, other: ShownView) -> None:
+        """Copy the state of another view of the same kind."""
+        state = other.view.state
+        if other.rect is not None and hasattr(state, "place"):
+            state = replace(state, place=state.place.seen_from(other.rect))
+        self.view.state = state
+
+    def update(self, value: Value) -> bool:
+        taken = self.view.take("", value)
+        self._shared.taken |= taken
+        return taken
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        self.rect = rect
+        if not self.empty:
+            self.view.draw(framebuffer, rect)
+            return
+        framebuffer.use()
+        framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        return not self.empty and self._draws_again(partial(self.view.ui, rect, scale))
+
+    def handle(self, event: Event, rect: Rect) -> bool:
+        self.rect = rect
+        return not self.empty and self._draws_again(partial(self.view.handle, event, rect))
+
+    def tick(self, now: float) -> bool:
+        return self._draws_again(partial(self.view.tick, now))
+
+    def _draws_again(self, call: Callable[[], bool | None]) -> bool:
+        """Call a method that may change the state."""
+        before = self.view.state
+        return bool(call()) or self.view.state != before
+
+    @property
+    def sections(self) -> list[Section]:
+        """Its parts of the panel; those without a title are its own controls."""
+        return [replace(s, draw=partial(self._draws_again, s.draw)) for s in self.view.panel()]
+
+    def close(self) -> None:
+        """End the view, and the data with the last one of it. Idempotent."""
+        self._shared.views -= not self._closed
+        self._closed = True
+        self.view.release("closed" if self._shared.views else "last")
 
 
 def frame_of(kind: str, value: Value) -> Frame:

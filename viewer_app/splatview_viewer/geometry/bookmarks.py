@@ -12,7 +12,7 @@ from splatview_viewer.core.errors import CameraError
 from splatview_viewer.geometry.cameras import Camera, camera_from_json
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.memo import Memo
+    from splatview_viewer.core.host import Memo
 
 MOST = 50
 """Bookmarks of one thing; the keys reach the first nine."""

@@ -11,7 +11,7 @@ from splatview_viewer.recording.recording import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.recording.recording import Recording
     from splatview_viewer.scene.scene import GaussianScene
 

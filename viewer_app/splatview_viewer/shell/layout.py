@@ -4,11 +4,12 @@ strips above them, and the tabs: names, and a button to close each."""
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.events import Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.viewport import Viewport
 from splatview_viewer.ui import theme
@@ -68,7 +69,6 @@ class Layout:
         self._settle()
 
     def activate(self, viewport: Viewport) -> None:
-        """Have the panel tell of this one."""
         if viewport is not self.active:
             self.active = viewport
             self._changed()
@@ -113,7 +113,7 @@ class Layout:
         self.keep()
 
     def step(self, by: int) -> None:
-        """The next viewport, or the one before."""
+        """Activate the next viewport, or the one before."""
         self.active = self.all[(self.all.index(self.active) + by) % len(self.all)]
         self._changed()
 
@@ -137,10 +137,9 @@ class Layout:
 
     def _settle(self) -> None:
         """Have those look that are seen, and no others."""
-        catalogue = self._user.catalogue
-        seen = self.seen if self._there else []
+        catalogue, seen = self._user.catalogue, self.seen if self._there else []
         for viewport in self.all:
-            if viewport in catalogue.viewports and viewport not in seen:
+            if viewport not in seen:
                 catalogue.part(viewport)
         for viewport in seen:
             if viewport not in catalogue.viewports:
@@ -169,14 +168,14 @@ class Layout:
         seen = self.seen
         if (held := next((viewport for viewport in seen if viewport.captured), None)) is not None:
             return held
-        if isinstance(event, (PointerMove, PointerPress, PointerRelease, Wheel, Pinch)):
+        if isinstance(event, (ev.PointerMove, ev.PointerPress, ev.PointerRelease, ev.Wheel, ev.Pinch)):
             for viewport in seen:
                 if viewport.rect.contains(event.x, event.y):
                     if self._over is not None and self._over is not viewport and self._over in seen:
-                        self._over.take(PointerLeave(), False)
+                        self._over.take(ev.PointerLeave(), False)
                     self._over = viewport
                     return viewport
-        if isinstance(event, PointerLeave) and self._over is not None and self._over in seen:
+        if isinstance(event, ev.PointerLeave) and self._over is not None and self._over in seen:
             return self._over
         return self.active
 
@@ -204,8 +203,7 @@ class Layout:
         if there == self._tried or len(self.all) > 1 or not self.active.by_itself or not self._there:
             return False
         self._tried = there
-        fits = [a for a in _arrangements(self._user.host.memo.get("panes"))
-                if there.issuperset(a["names"])]
+        fits = [a for a in _arrangements(self._user.host.memo.get("panes")) if there.issuperset(a["names"])]
         if not fits or len((wanted := fits[-1])["names"]) < 2:
             return False
         self.active.select(entries[wanted["names"][0]])
@@ -217,7 +215,7 @@ class Layout:
 
 
 def grid(count: int, width: int, height: int) -> tuple[int, int]:
-    """Columns and rows for so many viewports, each as near as can be to a shape that one likes to look at."""
+    """Return columns and rows for `count` viewports, each as near as can be to a shape that one likes to look at."""
     def badness(columns: int) -> float:
         rows = -(-count // columns)
         shape = (width / columns) / max(height / rows, 1e-9)
@@ -254,9 +252,9 @@ def draw_heads(user: User, scale: float) -> None:
 
 def _head(viewport: Viewport, place: Rect, user: User, scale: float) -> None:
     x, y, width, height = place.x, place.y, place.width, place.height
-    entry, active, number = viewport.entry, viewport is user.layout.active, user.layout.all.index(viewport)
+    entry, layout = viewport.entry, user.layout
+    active, number, cross = viewport is layout.active, layout.all.index(viewport), min(height, width / 2)
     name, group = ("Empty", "") if entry is None else (entry.name, entry.group)
-    cross = min(height, width / 2)
     imgui.set_cursor_screen_pos(ImVec2(x, y))
     pressed = imgui.invisible_button(f"name {number}", ImVec2(max(width - cross, 1), height))
     over = imgui.is_item_hovered()
@@ -266,7 +264,15 @@ def _head(viewport: Viewport, place: Rect, user: User, scale: float) -> None:
         user.do(user.on_viewport, Layout.activate, viewport)
     imgui.set_item_tooltip(f"{name}, {group}\n{_TIP}" if group else _TIP)
     if imgui.begin_popup_context_item(f"arrange {number}"):
-        _menu(viewport, user)
+        tabs = layout.mode == "tabs"
+        for label, key, selected, command in (
+                ("All panes" if layout.maximised else "This one alone", "Double click", False,
+                 partial(user.on_viewport, Layout.maximise, viewport)),
+                ("Side by side", "", not tabs, partial(layout.arrange, "grid")),
+                ("Tabs", "", tabs, partial(layout.arrange, "tabs")),
+                ("Close", "", False, partial(user.on_viewport, Layout.remove, viewport))):
+            if imgui.menu_item(label, key, selected)[0]:
+                user.do(command)
         imgui.end_popup()
     imgui.set_cursor_screen_pos(ImVec2(x + width - cross, y))
     if imgui.invisible_button(f"close {number}", ImVec2(max(cross, 1), height)):
@@ -287,17 +293,5 @@ def _head(viewport: Viewport, place: Rect, user: User, scale: float) -> None:
         draw.add_text(ImVec2(round(x + pad + at), text_y), theme.u32(theme.GONE), group)
     r, cx, cy = 3.5 * scale, x + width - cross / 2, y + height / 2
     ink = theme.u32(theme.TEXT if closing else theme.DIM)
-    draw.add_line(ImVec2(cx - r, cy - r), ImVec2(cx + r, cy + r), ink, 1.3 * scale)
-    draw.add_line(ImVec2(cx - r, cy + r), ImVec2(cx + r, cy - r), ink, 1.3 * scale)
-
-
-def _menu(viewport: Viewport, user: User) -> None:
-    layout = user.layout
-    if imgui.menu_item("All panes" if layout.maximised else "This one alone", "Double click", False)[0]:
-        user.do(user.on_viewport, Layout.maximise, viewport)
-    if imgui.menu_item("Side by side", "", layout.mode != "tabs")[0]:
-        user.do(layout.arrange, "grid")
-    if imgui.menu_item("Tabs", "", layout.mode == "tabs")[0]:
-        user.do(layout.arrange, "tabs")
-    if imgui.menu_item("Close", "", False)[0]:
-        user.do(user.on_viewport, Layout.remove, viewport)
+    for up in (-r, r):
+        draw.add_line(ImVec2(cx - r, cy + up), ImVec2(cx + r, cy - up), ink, 1.3 * scale)

@@ -10,29 +10,26 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui, implot
 
-from splatview_viewer.core.events import (
-    Key,
-    Pinch,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Text,
-    Wheel,
-)
+from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info
 from splatview_viewer.geometry.controls import ZOOM_STEP
-from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.layout import draw_heads
-from splatview_viewer.shell.overlay import draw_overlay, draw_status, draw_toasts, latency_phrases, status_phrases
-from splatview_viewer.shell.stream_list import draw_list, draw_run_controls
-from splatview_viewer.shell.strips import strips_of
+from splatview_viewer.shell.overlay import (
+    KEYS,
+    draw_help,
+    draw_overlay,
+    draw_status,
+    draw_toasts,
+    latency_phrases,
+    status_phrases,
+)
+from splatview_viewer.shell.stream_list import draw_list, draw_run_controls, strips_of
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import moderngl
@@ -70,43 +67,30 @@ class Panel:
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
         io.config_input_text_cursor_blink = False  # nothing is drawn while nothing happens
-        self._light = False
+        self._scale, self._light = scale, False
         self._styled: tuple[float, bool] | None = None
-        self._set_scale(scale)
         imgui.backends.opengl3_init("#version 330")
         self._ready = True
         self._last_time = time.perf_counter()
-        self._inside = False
+        self._inside = self._popup = False
         self._held: set[str] = set()
         self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
         """For each of imgui's buttons, `PointerPress.clicks` of the presses that no frame has shown yet."""
         self._finger = Finger()
-        self._popup = False
         self._open = True
         self._boards: Sequence[Rect] = ()
         self._copied = ""
         """The text of imgui's clipboard that the user's own has as well."""
-        self._folds: dict[str, bool] = {}
+        self.folds: dict[str, bool] = {}
+        """The parts that were opened or closed, by their titles."""
         self._spaced = False
         """True where the part above the next fold is open."""
         self.size = (1, 1)
-
-    def _set_scale(self, scale: float) -> None:
-        self._scale = scale
-        theme.use(self._light)
-        if self._styled != (scale, self._light):
-            self._styled = scale, self._light
-            theme.apply(scale)
-            plots.apply(scale)
 
     def _use(self) -> None:
         """Have imgui and ImPlot draw for this user."""
         imgui.set_current_context(self._imgui)
         implot.set_current_context(self._implot)
-
-    def open_folds(self, titles: Iterable[str]) -> None:
-        """Have these parts open, by their titles."""
-        self._folds |= dict.fromkeys(titles, True)
 
     def layout(self, size: tuple[int, int], scale: float, panel_open: bool) -> Rect:
         """The part of the screen that is left for the picture."""
@@ -135,11 +119,12 @@ class Panel:
         """
         self._boards = boards
         imgui.set_current_context(self._imgui)
-        on_panel = isinstance(event, PointerPress) and not (self._popup or picture.contains(event.x, event.y))
+        on_panel = isinstance(event, ev.PointerPress) and not (self._popup or picture.contains(event.x, event.y))
         if self._finger.handle(event, self._held, self._scale, on_panel and self._open):
             return True, True
-        was = self._popup or (self._inside and isinstance(event, (PointerMove, PointerLeave)))
-        ours = self._pointed(event, picture) if not isinstance(event, (Key, Text)) else self._typed(event, clipboard)
+        was = self._popup or (self._inside and isinstance(event, (ev.PointerMove, ev.PointerLeave)))
+        keys = isinstance(event, (ev.Key, ev.Text))
+        ours = self._typed(event, clipboard) if keys else self._pointed(event, picture)
         return ours, ours or was
 
     def _pointed(self, event: Event, picture: Rect) -> bool:
@@ -147,14 +132,14 @@ class Panel:
         io = imgui.get_io()
         typing = io.want_text_input
         match event:
-            case PointerMove():
+            case ev.PointerMove():
                 io.add_mouse_pos_event(event.x, event.y)
                 self._inside = self._over(event.x, event.y, picture)
                 return bool(self._held) or (self._inside and not typing) or self._popup
-            case PointerLeave():
+            case ev.PointerLeave():
                 io.add_mouse_pos_event(-math.inf, -math.inf)
                 self._inside = False
-            case PointerPress():
+            case ev.PointerPress():
                 io.add_mouse_pos_event(event.x, event.y)
                 if (io.mouse_pos.x, io.mouse_pos.y) != (event.x, event.y):  # a finger, which does not hover before:
                     io.add_mouse_wheel_event(1e-30, 0.0)  # imgui takes a press behind a wheel in the next frame
@@ -166,28 +151,28 @@ class Panel:
                     self._held.add(event.button)
                     io.add_mouse_button_event(button, True)
                     return True
-            case PointerRelease():
+            case ev.PointerRelease():
                 ours = event.button in self._held
                 self._held.discard(event.button)
                 io.add_mouse_pos_event(event.x, event.y)
                 io.add_mouse_button_event(_BUTTONS[event.button], False)
                 return ours
-            case Wheel() | Pinch():
+            case ev.Wheel() | ev.Pinch():
                 if self._popup or self._over(event.x, event.y, picture):
                     io.add_mouse_pos_event(event.x, event.y)
                     dx, dy = -event.dx, event.dy  # imgui: left is positive, as in GLFW
-                    if isinstance(event, Pinch):  # a plot zooms by the wheel, a list scrolls
+                    if isinstance(event, ev.Pinch):  # a plot zooms by the wheel, a list scrolls
                         dx, dy = event.dx / (40 * self._scale), event.dy / (40 * self._scale)
                         dy += math.log(max(event.factor, 1e-3), ZOOM_STEP)
                     io.add_mouse_wheel_event(dx, dy)
                     return True
         return False
 
-    def _typed(self, event: Key | Text, clipboard: Callable[[], str]) -> bool:
+    def _typed(self, event: ev.Key | ev.Text, clipboard: Callable[[], str]) -> bool:
         """Give imgui an event of the keyboard; return whether a text field has the focus."""
         io = imgui.get_io()
         typing = bool(io.want_text_input)
-        if isinstance(event, Key):
+        if isinstance(event, ev.Key):
             if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
                 self._copied = clipboard()
                 imgui.set_clipboard_text(self._copied)
@@ -211,20 +196,24 @@ class Panel:
         """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
         `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
         setting changed: the picture has to be drawn again."""
-        changed = False
-        state, layout, scale = user.state, user.layout, user.screen.state.scale
+        changed, state, layout, scale = False, user.state, user.layout, user.screen.state.scale
         sections, info = layout.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)
+            lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
             for viewport in layout.seen:
-                with _clipped(viewport.rect, len(layout.seen) > 1):
-                    changed |= viewport.draw_over(scale)
+                r = viewport.rect if len(layout.seen) > 1 else Rect(0, 0, *self.size)
+                for draw in lists:
+                    draw.push_clip_rect(ImVec2(r.x, r.y), ImVec2(r.x + r.width, r.y + r.height), True)
+                changed |= viewport.draw_over(scale)
+                for draw in lists:
+                    draw.pop_clip_rect()
                 draw_overlay(state, viewport, scale)
             draw_heads(user, scale)
             if state.help:
                 view = user.view
-                draw_help(picture, scale, [*(view.keys if view is not None else ()), *KEYS])
+                draw_help(picture, scale, [*(view.view.keys if view is not None else ()), *KEYS])
             draw_toasts(state, picture, scale, [board for viewport in layout.seen for board in viewport.boards()])
             if state.panel_open:
                 changed |= self._left(user, sections, info, picture)
@@ -248,7 +237,12 @@ class Panel:
                work: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
         """One frame of imgui's, over what is in the framebuffer."""
         self._use()
-        self._set_scale(scale)
+        self._scale = scale
+        theme.use(self._light)
+        if self._styled != (scale, self._light):
+            self._styled = scale, self._light
+            theme.apply(scale)
+            plots.apply(scale)
         io = imgui.get_io()
         self.size = framebuffer.width, framebuffer.height
         io.display_size = ImVec2(*self.size)
@@ -330,8 +324,8 @@ class Panel:
         if tip:
             imgui.set_item_tooltip(tip)
         if pressed:
-            self._folds[label] = not self._folds.get(label, opened)
-        self._spaced = opened = self._folds.get(label, opened)
+            self.folds[label] = not self.folds.get(label, opened)
+        self._spaced = opened = self.folds.get(label, opened)
         draw = imgui.get_window_draw_list()
         y, r = left.y + line / 2 + 3 * self._scale, 3.5 * self._scale
         x = left.x + width - 12 * self._scale
@@ -365,42 +359,36 @@ class Finger:
 
     def handle(self, event: Event, held: set[str], scale: float, on_panel: bool) -> bool:
         """Give imgui what an event of a finger means, True if it is one. `held`: the buttons that the panel has."""
-        if isinstance(event, PointerPress) and event.touch and on_panel:
+        io = imgui.get_io()
+        if isinstance(event, ev.PointerPress) and event.touch and on_panel:
             self._from, self._y, self._scrolls = (event.x, event.y), event.y, False
-            imgui.get_io().add_mouse_pos_event(event.x, event.y)
+            io.add_mouse_pos_event(event.x, event.y)
             held.add("left")
             return True
-        if self._from is None:
+        if self._from is None or not isinstance(event, (ev.PointerMove, ev.PointerRelease)):
             return False
-        if isinstance(event, PointerMove):
-            self._move(event, self._from, scale)
-            return True
-        if isinstance(event, PointerRelease) and event.button == "left":
+        x, y = self._from
+        if isinstance(event, ev.PointerRelease):
+            if event.button != "left":
+                return False
             if not self._scrolls:
-                self._press(self._from)
-                imgui.get_io().add_mouse_button_event(0, False)
+                io.add_mouse_pos_event(x, y)
+                io.add_mouse_button_event(0, True)
+                io.add_mouse_button_event(0, False)
             self._from = None
             held.discard("left")
             return True
-        return False
-
-    def _move(self, event: PointerMove, start: tuple[float, float], scale: float) -> None:
-        dx, dy = abs(event.x - start[0]), abs(event.y - start[1])
-        if not self._scrolls:
-            if max(dx, dy) < REACH * scale:
-                return
-            if dx > dy:  # a slider
-                self._press(start)
-                imgui.get_io().add_mouse_pos_event(event.x, event.y)
-                self._from = None
-                return
+        dx, dy = abs(event.x - x), abs(event.y - y)
+        if self._scrolls or dy >= max(REACH * scale, dx):
             self._scrolls = True
-        imgui.get_io().add_mouse_wheel_event(0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale))
-        self._y = event.y
-
-    def _press(self, at: tuple[float, float]) -> None:
-        imgui.get_io().add_mouse_pos_event(*at)
-        imgui.get_io().add_mouse_button_event(0, True)
+            io.add_mouse_wheel_event(0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale))
+            self._y = event.y
+        elif dx >= REACH * scale:  # a slider
+            io.add_mouse_pos_event(x, y)
+            io.add_mouse_button_event(0, True)
+            io.add_mouse_pos_event(event.x, event.y)
+            self._from = None
+        return True
 
 
 def _last_line(user: User) -> None:
@@ -415,20 +403,3 @@ def _last_line(user: User) -> None:
     color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
     imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
     imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
-
-
-@contextmanager
-def _clipped(rect: Rect, several: bool) -> Iterator[None]:
-    """Clip what is drawn over one of several pictures to it."""
-    if not several:
-        yield
-        return
-    corners = ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height)
-    lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
-    for draw in lists:
-        draw.push_clip_rect(*corners, True)
-    try:
-        yield
-    finally:
-        for draw in lists:
-            draw.pop_clip_rect()

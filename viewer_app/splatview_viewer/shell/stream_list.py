@@ -1,7 +1,8 @@
-"""The list of streams and files in the panel, the menu of each, and the buttons that pause a run."""
+"""The list of streams and files in the panel, the menu of each, the buttons that pause a run, and small plots of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,28 @@ from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.core.settings import ENDED
+from splatview_viewer.kinds.memory import plot as memory
+from splatview_viewer.kinds.memory.view import MemoryData
+from splatview_viewer.kinds.scalars import plots as scalars
+from splatview_viewer.kinds.scalars.view import ScalarsData
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.core.settings import Entry
+    from splatview_viewer.kinds.memory.live import History
+    from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.shell.user import User
+    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+
+_MOST_SCALARS = 2
+"""Of a run without a loss, plotted in the panel."""
 
 
 def draw_list(user: User) -> None:
-    """Everything that there is, run by run."""
+    """Draw all entries, run by run."""
     state, scale = user.state, user.screen.state.scale
     if not state.entries:
         ui.colored("splatview", theme.TEXT)
@@ -34,20 +47,29 @@ def draw_list(user: User) -> None:
 
 
 def _entry(entry: Entry, user: User) -> None:
-    """A line of the list: dot, name, and on the right its rate."""
+    """A line of the list: dot, name, and on the right its rate; and its menu."""
     fault = entry.fault or entry.fault_of_source
     dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
-    if ui.entry(entry.key, entry.name, beside(entry), dot, entry.key == user.state.selected, dim_name=not entry.alive):
+    if entry.progress is not None:
+        beside = f"{entry.progress:.0%}"
+    elif entry.is_file or not entry.alive:
+        beside = entry.kind if entry.is_file else "ended"
+    else:
+        beside = f"{entry.rate_hz:.3g} Hz" if entry.rate_hz >= 0.05 else f"v{entry.version}"
+    if ui.entry(entry.key, entry.name, beside, dot, entry.key == user.state.selected, dim_name=not entry.alive):
         held = imgui.get_io()
         user.do(user.show_beside if held.key_ctrl or held.key_shift else user.choose, entry.key)
-    imgui.set_item_tooltip(about(entry))
+    state = "publishing" if entry.alive else "its run has ended"
+    about = f"{entry.kind}, version {entry.version:,}, {state}"
+    if entry.is_file:
+        about = f"{entry.key}\n{entry.kind}. Right click to close it."
+    imgui.set_item_tooltip(fault or about)
     if imgui.begin_popup_context_item(f"menu##{entry.key}"):
         _menu(entry, user)
         imgui.end_popup()
 
 
 def _menu(entry: Entry, user: User) -> None:
-    """Draw the menu of an entry."""
     if imgui.menu_item("Show", "", False)[0]:
         user.do(user.choose, entry.key)
     if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
@@ -83,32 +105,64 @@ def draw_run_controls(entry: Entry, user: User) -> None:
                theme.DIM)
 
 
-def beside(entry: Entry) -> str:
-    """Return the words beside an entry's name: its rate."""
-    if entry.progress is not None:
-        return f"{entry.progress:.0%}"
-    if entry.is_file:
-        return entry.kind
-    if not entry.alive:
-        return "ended"
-    if entry.rate_hz >= 0.05:
-        return f"{entry.rate_hz:.3g} Hz"
-    return f"v{entry.version}"
-
-
-def about(entry: Entry) -> str:
-    """Return the tooltip of an entry."""
-    if fault := entry.fault or entry.fault_of_source:
-        return fault
-    if entry.is_file:
-        return f"{entry.key}\n{entry.kind}. Right click to close it."
-    state = "publishing" if entry.alive else "its run has ended"
-    return f"{entry.kind}, version {entry.version:,}, {state}"
-
-
 def caption_of(entry: Entry | None, typing: bool) -> Caption:
     """Return the title of the window or tab that shows this entry."""
     if entry is None:
         return Caption(typing=typing)
     title = f"{printable(entry.name)} \u00b7 {printable(entry.group)} \u2013 splatview"
     return Caption(title, "" if entry.alive else ENDED, typing)
+
+
+# -- small plots ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Strips:
+    """The plots of one run. Keys are those of the entries that show more, "" where there is none."""
+
+    head: str = ""
+    """A line over the curves."""
+    curves: Sequence[tuple[str, Curve]] = ()
+    """With their titles."""
+    key: str = ""
+    memory: History | None = None
+    memory_key: str = ""
+
+    def draw(self, scale: float) -> str:
+        """Draw them one under the other into the window that is open; return the key of the one that was clicked."""
+        clicked = ""
+        if self.head:
+            ui.dim(self.head)
+        for title, curve in self.curves:
+            if scalars.draw_strip(curve, title, self.key):
+                clicked = self.key
+        if self.memory is not None:
+            ui.gap(4 * scale)
+            if memory.draw_strip(self.memory, self.memory_key):
+                clicked = self.memory_key
+        return clicked
+
+
+def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
+    """The strips beside an entry: its run's losses, otherwise what was logged first; the number of Gaussians where it
+    changes; memory."""
+    head, key, curves = "", "", list[tuple[str, "Curve"]]()
+    history, memory_key = None, ""
+    for beside in catalogue.links.plots(slot):
+        if beside.view is None or beside.view.empty or beside.entry.fault:
+            continue
+        content = beside.view.content
+        if isinstance(content, MemoryData):
+            history, memory_key = content.history, beside.entry.key
+        if isinstance(content, ScalarsData):
+            key = beside.entry.key
+            logged = content.curves
+            if logged.all:
+                rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
+                head = f"Step {logged.step:,.12g}{rate}"
+            losses = [c for c in logged.all if "loss" in c.name.lower()][:1]
+            curves = [(c.name, c) for c in losses or [c for c in logged.all if len(c) > 1][:_MOST_SCALARS]]
+    count = catalogue.counts.curves.get(id(slot.source.stream))
+    if count is not None:
+        curves.append(("Gaussians", count))
+    return Strips(head, curves, key, history, memory_key)

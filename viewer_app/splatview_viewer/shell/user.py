@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import words_of
-from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Cancelled, Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
@@ -26,10 +26,10 @@ from splatview_viewer.workspace.sources import FileSource, entries_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
-    from splatview_viewer.core.shown_view import ShownView
-    from splatview_viewer.formats.camera_paths import Film
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
@@ -100,15 +100,13 @@ class User:
                  max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
         """panel: False for pictures alone. name: what other users call it. far: its pictures go to another program,
         which takes a while."""
-        self.screen = screen
+        self.screen, self.catalogue = screen, catalogue
         self.leader: User | None = None
         """The user that this one follows."""
         self.followers: list[User] = []
-        self.catalogue = catalogue
         self.name, self.who = name, ""
         """`who`: the same for a browser that comes back."""
         self.layout = Layout(self)
-        """The parts of its picture; the panel tells of the active one."""
         small = screen.state.size[0] < SMALL * screen.state.scale
         self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT,
                            panel_open=panel and not small)
@@ -119,17 +117,11 @@ class User:
                          screen.wake, catalogue.memo, screen.state.scale,
                          hand_over=lambda path: self.screen.desktop.hand_over(path))
         self.state.light = self.host.memo.get("light") is True
-        self.panel = Panel(screen.state.scale)
-        self._with_panel = panel
-        self._work = work
-        self.pace = Pace(work, max_fps)
-        self._far = far
-        self._rate_shown = False
-        self._rates_seen = 0
-        self._say_at = 0.0
-        self._hover_at = math.inf
-        self._seen = True
-        self._reading: set[Jobs] = set()
+        self.panel, self.pace = Panel(screen.state.scale), Pace(work, max_fps)
+        self._with_panel, self._work, self._far = panel, work, far
+        self._rate_shown, self._rates_seen, self._seen = False, 0, True
+        self._say_at, self._hover_at = 0.0, math.inf
+        self._reading: list[Jobs] = []
         """One for each camera path that a page has sent."""
         self.sit(screen)
 
@@ -146,8 +138,8 @@ class User:
         """Leave the screen. What was chosen, cameras included, is kept."""
         for user in [self, *self.followers]:
             user.unfollow()
-        for reading in self._reading:
-            reading.close()
+        while self._reading:
+            self._reading.pop().close()
         self.layout.look(False)
 
     def close(self) -> None:
@@ -168,7 +160,6 @@ class User:
         return self.layout.active.view
 
     def select(self, key: str | None) -> None:
-        """Show this entry in the active viewport because the user chose it."""
         self.layout.active.select(key)
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -211,45 +202,40 @@ class User:
         return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
 
     def may_draw(self, now: float) -> float:
-        """Return the time of the next picture at the earliest."""
         return self.pace.next(now)
 
     # -- events ----------------------------------------------------------------------------------------------
 
     def take(self, event: Event, now: float) -> None:
-        """Take in what the user did."""
         match event:
-            case Resize() | Expose() | Close():
-                self.mark(SETTLE)
-                return
-            case FileDrop():
-                self.do(self.drop, event.paths, event.done)
-                return
-            case Screenshot():
-                self.do(self.layout.active.keep_picture)
-                return
+            case ev.Resize() | ev.Expose() | ev.Close():
+                return self.mark(SETTLE)
+            case ev.FileDrop():
+                return self.do(self.drop, event.paths, event.done)
+            case ev.Screenshot():
+                return self.do(self.layout.active.keep_picture)
         self.layout.place(area := self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
         ours, changed = self.panel.handle(event, area, self.screen.desktop.pasted, self.layout.boards())
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-        if not ours and isinstance(event, Key) and event.pressed and (command := self._command(event)):
+        if not ours and isinstance(event, ev.Key) and event.pressed and (command := self._command(event)):
             if not event.repeat:
                 self.do(*command)
             return
         if (self.state.help or not ours) and self._help(event) and not ours:
             return
-        if isinstance(event, Key) and not event.pressed:
+        if isinstance(event, ev.Key) and not event.pressed:
             for other in self.layout:  # it was pressed when another one was the active one
                 if other is not viewport:
                     other.take(event, ours)
-        if isinstance(event, PointerPress) and not ours:
+        if isinstance(event, ev.PointerPress) and not ours:
             self.layout.activate(viewport)
         if viewport.take(event, ours) and self.leader is not None:
             self.unfollow()
 
-    def _command(self, key: Key) -> tuple[Any, ...]:
+    def _command(self, key: ev.Key) -> tuple[Any, ...]:
         """Return the command of a key, with its values; () for a key of the view's."""
         mods = key.mods
         match key.name:
@@ -265,77 +251,69 @@ class User:
 
     def _help(self, event: Event) -> bool:
         """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
-        asked = isinstance(event, Text) and event.text == "?"
-        gone = self.state.help and (isinstance(event, PointerPress) or (
-            isinstance(event, Key) and event.pressed and event.name == "escape"))
+        asked = isinstance(event, ev.Text) and event.text == "?"
+        gone = self.state.help and (isinstance(event, ev.PointerPress) or (
+            isinstance(event, ev.Key) and event.pressed and event.name == "escape"))
         if asked or gone:
             self.state.help = not self.state.help
             self.mark(SETTLE)
         return asked or gone
 
     def open(self, path: Path) -> None:
-        """Show a file that a view has found."""
         if str(path) in self.catalogue.slots:
             self.select(str(path))
         else:
             self.drop([str(path)])
 
     def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
-        """Open files, and show the last of them; some are for what is shown. `done`: the files come from a page;
-        called with each that is not needed any more."""
-        if done is not None:
-            for path in map(Path, paths):
-                self._take_in(path, done)
-            return
-        for path in entries_of(map(Path, paths)):
-            found = self.layout.active.working()
-            if found is not None and found[1].dropped(path):
+        """Open files, and show the last of them; camera paths are for what is shown. `done`: the files come from a
+        page, and are not decoded in this process; called with each that is not needed any more."""
+        found, files = self.layout.active.working(), [Path(path) for path in paths]
+        view = None if found is None else found[1]
+        for path in entries_of(files) if done is None else ():
+            if view is not None and view.view.dropped(path):
                 self.mark(SETTLE)
             else:
                 self.catalogue.open_file(path, self.layout.active)
-
-    def _take_in(self, path: Path, done: Callable[[Path], None]) -> None:
-        """Open a file that a page has sent: nothing of it is decoded in this process."""
-        found = self.layout.active.working()
-        if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
-            from splatview_viewer.formats.untrusted import read_untrusted_film
-
-            view, reading = found[1], Jobs("read camera path")
-
-            def read(job: Job[None]) -> None:
-                film: Film | str = ""
-                try:
-                    film = read_untrusted_film(path, job.report)
-                except Cancelled:
-                    pass
-                except Exception as e:
-                    film = words_of(e)
-                self.do(self._reading.discard, reading)
-                self.do(done, path)
-                self.do(self._take_film, view, path, film)
-
-            self._reading.add(reading)
-            reading.submit(read)
+        if done is None:
             return
-        source = FileSource(path, apart=True)
-        source.done = done
-        self.catalogue.open_file(source, self.layout.active)
+        for path in files:
+            if view is not None and view.view.takes_films and path.suffix.lower() == ".json":
+                self._reading.append(Jobs("read camera path"))
+                self._reading[-1].submit(partial(self._read_film, view, path, done))
+            else:
+                source = FileSource(path, apart=True)
+                source.done = done
+                self.catalogue.open_file(source, self.layout.active)
 
-    def _take_film(self, view: ShownView, path: Path, film: Film | str) -> None:
-        """Give a view the camera path that a page has sent for it, or the user the fault."""
-        if isinstance(film, str):
-            if film:
-                self.say(film)
-        elif any(viewport.view is view for viewport in self.layout):
-            view.dropped(path, film)
-            self.mark(SETTLE)
+    def _read_film(self, view: ShownView, path: Path, done: Callable[[Path], None], job: Job[None]) -> None:
+        """Give a view the camera path that a page has sent for it, or the user the fault. Runs in a job."""
+        from splatview_viewer.formats.untrusted import read_untrusted_film
+
+        film, fault = None, ""
+        try:
+            film = read_untrusted_film(path, job.report)
+        except Cancelled:
+            pass
+        except Exception as e:
+            fault = words_of(e)
+
+        def take() -> None:
+            done(path)
+            if fault:
+                self.say(fault)
+            if film is not None and any(viewport.view is view for viewport in self.layout):
+                view.view.dropped(path, film)
+                self.mark(SETTLE)
+
+        self.do(take)
 
     def area(self) -> Rect:
-        """The part of the screen that the pictures have."""
+        """Return the part of the screen that the pictures have."""
         return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
 
     def picture_rect(self) -> Rect:
-        """The part of the screen that the active viewport's picture has."""
+        """Return the part of the screen that the active viewport's picture has."""
         self.layout.place(self.area(), self.screen.state.scale)
         return self.layout.active.rect
 
@@ -347,7 +325,6 @@ class User:
     # -- commands: executed by the workspace, before the next picture ------------------------------------------------
 
     def do(self, command: Callable[..., object], *values: Any) -> None:
-        """Queue one of the commands below, or of the viewports, with these values."""
         self.catalogue.do(command, *values)
 
     def choose(self, key: str) -> None:
@@ -401,11 +378,10 @@ class User:
         self.mark(SETTLE)
 
     def toggle_panel(self) -> None:
-        """Show or hide the panel."""
         self.state.panel_open = not self.state.panel_open
         self.mark(SETTLE)
 
-    # -- following: showing what another user shows, until the own user moves something --------------------------------
+    # -- following another user, until this one moves something --------------------------------------------------------
 
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures, also in the users that follow this one."""
@@ -485,11 +461,11 @@ class User:
         self.screen.present(caption_of(self.state.shown, self.panel.typing))
         self.pace.present()
         view, t, governor = self.view, self.state.timings, self._work.governor
-        t.stages = {**(view.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
+        t.stages = {**(view.info.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
         t.gpu_share = governor.used if governor.limited else None
         t.gpu_budget = governor.share
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
-        waited_for = {"load", "scene"} if view is not None and view.cuda else set()
+        waited_for = {"load", "scene"} if view is not None and view.wants.cuda else set()
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
         if (ms := self.layout.active.latency_ms(0.0 if self._work.software else behind)) is not None:
             t.latency_ms = ms

@@ -5,25 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import (
-    Key,
-    Pinch,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Text,
-    Wheel,
-)
 from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
 from splatview_viewer.kinds.gaussians.film import see_through
 from splatview_viewer.kinds.gaussians.tool import in_order
-from splatview_viewer.workspace.shards_panel import sections as shard_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +24,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.settings import Color, Entry
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import ShownView
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.catalogue import Slot
 
@@ -62,7 +52,6 @@ class Viewport:
 
     @property
     def slot(self) -> Slot | None:
-        """The entry with what belongs to it."""
         return self.user.catalogue.shown(self)
 
     @property
@@ -103,38 +92,33 @@ class Viewport:
     # -- time, events, pictures --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Have the view do what is due, once in each turn of the loop."""
         if self._ask(lambda view: view.tick(now), False):
             self.user.mark()
 
     def boards(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
-        return self._ask(lambda view: view.boards(self.rect), ())
+        return self._ask(lambda view: () if view.empty else view.wants.boards, ())
 
     def take(self, event: Event, ours: bool) -> bool:
         """Take what the user did over it. `ours`: it was meant for the panel. True when the picture has changed by what
         was moved, and not only by what is said of the pointer's place."""
         if self.working() is None:
             return False
-        if isinstance(event, (PointerPress, Wheel, Pinch)) and ours:
-            return False
-        if isinstance(event, PointerPress):
-            self.captured = True
-        if isinstance(event, PointerMove) and ours and not self.captured:
-            event = PointerLeave()
-        if isinstance(event, PointerRelease):
-            self.captured = False
-        if ours and (isinstance(event, Text) or (isinstance(event, Key) and event.pressed)):
-            return False  # a key that goes up may have gone down before a field was opened
+        match event:
+            case ev.PointerPress() | ev.Wheel() | ev.Pinch() | ev.Text() | ev.Key(pressed=True) if ours:
+                return False  # a key that goes up may have gone down before a field was opened
+            case ev.PointerPress() | ev.PointerRelease():
+                self.captured = isinstance(event, ev.PointerPress)
+            case ev.PointerMove() if ours and not self.captured:
+                event = ev.PointerLeave()
         if not self._ask(lambda view: view.handle(event, self.rect), False):
             return False
         self.user.mark()
-        return not isinstance(event, (PointerMove, PointerLeave)) or self.captured
+        return not isinstance(event, (ev.PointerMove, ev.PointerLeave)) or self.captured
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
-        """Draw its picture."""
         def draw(view: ShownView) -> bool:
-            view.host.scale = self.user.screen.state.scale  # which changes with the monitor, and with a page's zoom
+            view.view.host.scale = self.user.screen.state.scale  # changes with the monitor, and with a page's zoom
             view.draw(framebuffer, self.rect)
             return True
 
@@ -151,10 +135,11 @@ class Viewport:
         if (found := self.working()) is None:
             return (), Info()
         slot, view = found
-        catalogue = self.user.catalogue
-        sections = [] if view.empty else [Section("View", view.panel, True), *in_order([
-            *view.sections, *shard_sections(catalogue, slot, view),
-            *(section for feature in catalogue.features for section in feature.sections(slot, view))])]
+        own = view.sections
+        first = Section("View", lambda: any([section.draw() for section in own if not section.title]), True)
+        sections = [] if view.empty else [first, *in_order([
+            *(section for section in own if section.title),
+            *(section for feature in self.user.catalogue.features for section in feature.sections(self))])]
 
         def guarded(section: Section) -> Section:
             return replace(section, draw=lambda: self._ask(lambda _: bool(section.draw()), False))
@@ -164,8 +149,8 @@ class Viewport:
         return [guarded(section) for section in sections], info
 
     def latency_ms(self, behind: float) -> float | None:
-        """Since what it shows was published, if that is told for the first time. `behind`: what the GPU has to do yet,
-        beside loading."""
+        """Return the time since what it shows was published, once for each version. `behind`: milliseconds of the GPU's
+        work that waits, beside loading."""
         slot = self.slot
         if slot is None or slot.source.time_ns in (0, self._latency_of):
             return None
@@ -185,13 +170,13 @@ class Viewport:
             self.user.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
 
         with self.user.catalogue.guard(slot):
-            view.host.exact = "scene" if transparent else "picture"
+            view.view.host.exact = "scene" if transparent else "picture"
             try:
                 pixels = transparent_picture(view, screen.ctx, screen.state.size) if transparent else None
                 if pixels is None:
                     pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
             finally:
-                view.host.exact = ""
+                view.view.host.exact = ""
             entry = slot.entry
             name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
             try:
@@ -204,17 +189,16 @@ class Viewport:
 def transparent_picture(view: ShownView, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:
     """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
     for what covers all of its background."""
-    adapted: Any = view
-    kept = adapted.view.state
+    kept = view.view.state
     if not hasattr(kept, "background"):
         return None
     alpha = {"alpha": "background"} if hasattr(kept, "alpha") else {}
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        adapted.view.state = replace(kept, background=background, **alpha)
+        view.view.state = replace(kept, background=background, **alpha)
         view.draw(framebuffer, Rect(0, 0, *size))
 
     try:
         return see_through(ctx, size, draw)
     finally:
-        adapted.view.state = kept
+        view.view.state = kept

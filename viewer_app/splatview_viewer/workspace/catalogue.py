@@ -1,4 +1,4 @@
-"""The list of streams and files: what comes and goes, who looks at what, and each one's views."""
+"""The list of streams and files: entries, the viewports that show them, and each entry's views."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from splatview_ipc.control.memory_snapshots import newest_oom_snapshot
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import words_of
-from splatview_viewer.core.memo import Memo
+from splatview_viewer.core.host import Memo
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.gpu.health import GpuMemory
 from splatview_viewer.kinds import about, make_view
 from splatview_viewer.workspace.links import PLOT_PERIOD_S, Counts, Links
 from splatview_viewer.workspace.names import meant
-from splatview_viewer.workspace.shards import Shards, group_of, key_of, runs_of, title_of
+from splatview_viewer.workspace.shards import Shards, key_of, runs_of, title_of
 from splatview_viewer.workspace.sources import FileSource, StreamSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import moderngl
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.host import Host
+    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.view import Section, ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recorder import Recorder
     from splatview_viewer.workspace.sources import Source
-    from splatview_viewer.workspace.viewport import Feature, Viewport
 
 log = logging.getLogger("splatview")
 
@@ -43,6 +44,63 @@ _NEEDED_FOR = 2.0
 """Seconds for which a run still counts as needing its GPU after it was last seen to publish."""
 _DYING = 60.0
 """Seconds before a run's end within which it ran out of memory because of which it ended."""
+
+
+class User(Protocol):
+    """Draws the pictures of one screen."""
+
+    screen: Screen
+
+    def mark(self, pictures: int = 1) -> None:
+        """Draw again, so many pictures."""
+
+    def takes(self, now: float) -> bool:
+        """Return whether a new version would soon be seen."""
+        ...
+
+    def may_draw(self, now: float) -> float:
+        """Return the clock time of the next picture at the earliest."""
+        ...
+
+    def unfollow(self) -> None:
+        """Stop following another user."""
+
+
+class Viewport(Protocol):
+    """A part of a user's picture that shows one entry."""
+
+    key: str | None
+    """The entry's key."""
+    by_itself: bool
+    """True while the user has not chosen the entry."""
+
+    @property
+    def user(self) -> User: ...
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def has_panel(self) -> bool:
+        """True while the panel describes it."""
+        ...
+
+    def select(self, key: str | None) -> None:
+        """Show this entry because the user chose it."""
+
+
+class Feature(Protocol):
+    """An addition to the catalogue that shows several entries in one picture: comparisons."""
+
+    def pull(self, user: Any) -> None:
+        """Prepare the viewports of a user, before they are drawn."""
+
+    def sections(self, viewport: Any) -> Sequence[Section]:
+        """Return its parts of the panel for a viewport."""
+        ...
+
+    def compare(self, how: str, viewport: Any, key: str) -> None:
+        """Show the entry `key` with what a viewport shows: in a "pair", "together" or "beside"."""
 
 
 class Slot:
@@ -81,11 +139,10 @@ class Catalogue:
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
         self.viewports: list[Viewport] = []
-        """The viewports that are seen."""
+        """Those that are seen."""
         self.recorder: Recorder | None = None
         """Takes snapshots of scenes. To be set before there are streams."""
         self.memo = Memo()
-        """Settings that are kept between sessions."""
         self.gpu_memory = GpuMemory(ctx)
         self.rate_changes = 0
         """Counts changes of the streams' rates, and of the plots in the panel."""
@@ -99,18 +156,15 @@ class Catalogue:
         self._commands: deque[Callable[[], object]] = deque()
         self._first: str | None = None
         """The entry that a new viewport shows: the first file, if files were opened before there were viewports."""
-        self._ctx = ctx
-        self._work = work
+        self._ctx, self._work, self._wake = ctx, work, wake
+        self._gpu = gl_device_uuid(ctx)
         self._needed_until = 0.0
         self._ended: set[str] = set()
         """Runs whose last snapshot was looked for."""
-        self._gpu = gl_device_uuid(ctx)
-        self._wake = wake
 
     # -- who shows what ------------------------------------------------------------------------------------
 
     def join(self, viewport: Viewport) -> None:
-        """Add a viewport."""
         self.viewports.append(viewport)
         if viewport.key not in self.slots:
             viewport.key = self._first if self._first in self.slots else None
@@ -127,7 +181,7 @@ class Catalogue:
         for slot in self.slots.values():
             if (view := slot.views.get(viewport)) is not None:
                 with self.guard(slot):
-                    view.drop()
+                    view.view.release("away")
 
     def leave(self, viewport: Viewport) -> None:
         """Give back what belongs to a viewport alone, for good. Idempotent."""
@@ -154,13 +208,9 @@ class Catalogue:
             return None
         view = slot.views.get(viewport)
         if view is None:
-            view = slot.views.pop(None, None)
-            if view is None:
-                other = slot.view
-                assert other is not None
-                view = other.beside()
+            view = slot.views.pop(None, None) or next(iter(slot.views.values())).beside()
             slot.views[viewport] = view
-            view.host = replace(viewport.host, name=slot.entry.name, again=slot.source.again)
+            view.view.host = replace(viewport.host, name=slot.entry.name, again=slot.source.again)
         return view
 
     def show(self, viewport: Viewport, key: str | None) -> None:
@@ -172,21 +222,17 @@ class Catalogue:
     def let_go(self, slot: Slot) -> None:
         """Release an entry that is not seen any more."""
         if slot.view is not None:
-            if not slot.entry.alive and not slot.view.busy and slot.source.has_news():
+            if not slot.entry.alive and not slot.view.wants.busy and slot.source.has_news():
                 self._feed(slot, slot.next_feed)  # what an ended run published last can be had now, or never
             with self.guard(slot):
-                slot.view.leave()
+                slot.view.view.release("idle")
         slot.source.release()
 
-    def _mark(self, slot: Slot, pictures: int = 1) -> None:
-        """Have the viewports that show an entry drawn."""
+    def _mark(self, slot: Slot | None = None, pictures: int = 1) -> None:
+        """Have the viewports that show an entry drawn; without one, all."""
         for viewport in self.viewports:
-            if self.links.seen_by(viewport, slot):
+            if slot is None or self.links.seen_by(viewport, slot):
                 viewport.user.mark(pictures)
-
-    def _mark_all(self, pictures: int = 1) -> None:
-        for viewport in self.viewports:
-            viewport.user.mark(pictures)
 
     # -- what there is -------------------------------------------------------------------------------------
 
@@ -211,20 +257,18 @@ class Catalogue:
         return source
 
     def do(self, command: Callable[..., object], *values: Any) -> None:
-        """Queue a command of a user, of a page or of a script, from any thread. Commands are executed in `poll`, before
-        the next picture is drawn and not in the middle of one."""
+        """Queue a command, from any thread. Commands are executed in `poll`, not in the middle of a picture."""
         self._commands.append(partial(command, *values))
         self._wake()
 
     def notice(self, text: str) -> None:
-        """Show all users a fault of the surroundings, once."""
+        """Show all users a fault, once."""
         if text not in self.notices:
             self.notices.append(text)
             log.warning("%s", text)
-            self._mark_all()
+            self._mark()
 
     def add(self, slot: Slot) -> None:
-        """Put an entry on the list."""
         self.slots[slot.entry.key] = slot
         self.list_changed()
 
@@ -244,7 +288,7 @@ class Catalogue:
         entries = [slot.entry for slot in self.slots.values()]
         first = {e.group: i for i, e in reversed(list(enumerate(entries)))}  # streams of one run stay together
         self.entries[:] = sorted(entries, key=lambda e: (e.is_file, not e.alive, first[e.group]))
-        self._mark_all(SETTLE)
+        self._mark(None, SETTLE)
 
     def poll(self, now: float) -> bool:
         """Take in what runs and files brought. True when there is something new for a picture."""
@@ -253,15 +297,21 @@ class Catalogue:
             self._match_streams(now)
         if self.subscriber.fault:
             self.notice(self.subscriber.fault)
+
+        def told(entry: Entry) -> tuple[object, ...]:
+            """Return what the list shows of an entry, beside its rate and progress."""
+            return (entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits,
+                    entry.progress is None)
+
         news = False
         for slot in list(self.slots.values()):
             entry = slot.entry
-            before, rate, progress = _told(entry), entry.rate_hz, entry.progress
+            before, rate, progress = told(entry), entry.rate_hz, entry.progress
             slot.source.refresh(entry, now)
-            news |= _told(entry) != before
+            news |= told(entry) != before
             self.rate_changes += entry.rate_hz != rate
             if entry.progress != progress:
-                self._mark_all()
+                self._mark()
         if news:
             self.list_changed()
         for viewport in list(self.viewports):
@@ -286,11 +336,9 @@ class Catalogue:
             self.notice(f"{name}: two trainings of {world} shards look like one. Set SPLATVIEW_GROUP to a word of its "
                         "own for each of them")
         for stream in there:
-            if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
+            if id(stream) in followed or not stream.run.alive or stream.info.over:  # ended ones are shown or continued
                 continue
-            if stream.info.over:
-                continue
-            group = group_of(stream)
+            group = f"{stream.run.name} \u00b7 {stream.run.pid}"
             fits = [slot for slot in self.slots.values() if (ended := slot.source.stream) is not None
                     and (not ended.run.alive or id(ended) not in present)
                     and (slot.entry.name, ended.kind) == (title_of(stream), stream.kind)]
@@ -313,28 +361,30 @@ class Catalogue:
             stream = slot.source.stream
             if stream is None or not about(slot.entry.kind).snapshots:
                 continue
-            if (view := cast("Any", slot.view)) is not None:
-                view.content.ask = stream.request_snapshot
+            if slot.view is not None:
+                slot.view.content.ask = stream.request_snapshot
             if not stream.run.alive and stream.run.id not in self._ended:
                 self._ended.add(stream.run.id)
                 path = newest_oom_snapshot(stream.run.id, stream.run.ended_at - _DYING)
+                if path is None:
+                    continue
                 viewports = [viewport for viewport in self.viewports if viewport.key == slot.entry.key]
-                if path is not None and str(path) not in self.slots:
+                if str(path) not in self.slots:
                     self.open_file(path, viewports[0] if viewports else None)
-                for viewport in viewports if path is not None else ():
+                for viewport in viewports:
                     viewport.select(str(path))
 
     def settled(self) -> bool:
         """Return whether no source reads or has news for a viewport, and no command waits."""
-        working = any(slot.source.reading or (slot.view is not None and slot.view.busy) for slot in self.slots.values())
-        return not (working or self._commands or any(slot.source.has_news() for slot in self.watched()))
+        busy = any(s.source.reading or (s.view is not None and s.view.wants.busy) for s in self.slots.values())
+        return not (busy or self._commands or any(slot.source.has_news() for slot in self.watched()))
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
         view = slot.view
-        if view is not None and view.stale and slot.entry.alive:
+        if view is not None and slot.entry.alive and view.wants.stale:
             slot.source.again()
-        if view is not None and view.busy and slot.entry.fault:  # the viewport does not while a fault is shown
+        if view is not None and slot.entry.fault and view.wants.busy:  # the viewport does not while a fault is shown
             with self.guard(slot):
                 view.tick(now)
         ready = self._ready(slot, now)
@@ -352,10 +402,10 @@ class Catalogue:
     def _ready(self, slot: Slot, now: float) -> bool:
         """Return whether an entry may take another value, which would soon be seen."""
         view = slot.view
-        if now < slot.next_feed or (view is not None and view.busy):
+        if now < slot.next_feed or (view is not None and view.wants.busy):
             return False
         if view is not None and about(view.kind).scene:  # for the GPU's sake; an image costs no more than its drawing
-            moving = any(v.moving for v in slot.views.values())
+            moving = any(v.wants.moving for v in slot.views.values())
             if now < self._work.governor.next_version(slot.entry.rate_hz, moving):
                 return False
         return any(viewport.user.takes(now) for viewport in self.viewports if self.links.seen_by(viewport, slot))
@@ -368,15 +418,14 @@ class Catalogue:
         for slot in self.watched():
             if slot.source.stream is None:
                 continue
-            cuda = slot.view is not None and slot.view.cuda
+            cuda = slot.view is not None and slot.view.wants.cuda
             if any(run.alive and s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
                    for run in runs_of(slot.source.stream) for s in run.streams.values()):
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
     def _choose(self, viewport: Viewport) -> None:
-        """Show what is meant where the user chose nothing. What was found first gives way to better of its run, which
-        often comes a little later."""
+        """Show what is meant by no name. What was found first gives way to better of its run, which comes later."""
         entries = [slot.entry for slot in self.slots.values()]
         if (shown := self.shown(viewport)) is not None:
             rank = about(shown.entry.kind).rank
@@ -422,17 +471,9 @@ class Catalogue:
         """Give back everything. Idempotent."""
         slots = list(self.slots.values())
         self.slots.clear()
-        closers: list[Callable[[], None]] = [slot.source.close for slot in slots]
-        closers += [slot.close_views for slot in slots]
-        recorder = [self.recorder.close] if self.recorder is not None else []
-        for close in [*closers, *recorder, self.subscriber.close]:
+        closers = [*(slot.source.close for slot in slots), *(slot.close_views for slot in slots)]
+        for close in [*closers, *([self.recorder.close] if self.recorder else []), self.subscriber.close]:
             try:
                 close()
             except Exception:
                 log.exception("while closing")
-
-
-def _told(entry: Entry) -> tuple[object, ...]:
-    """Return what the list tells of an entry, beside its rate and progress."""
-    return (entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits,
-            entry.progress is None)

@@ -26,14 +26,14 @@ from splatview_viewer.kinds.scalars.curves import Curve
 from splatview_viewer.workspace.shards import runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.kind import Link
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot
-    from splatview_viewer.workspace.viewport import Viewport
+    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.workspace.catalogue import Catalogue, Slot, Viewport
 
 PLOT_PERIOD_S = 0.5
 """Between two values of what is seen in the panel alone."""
@@ -53,20 +53,19 @@ def linked_to(stream: RemoteStream, streams: Iterable[RemoteStream]) -> list[tup
         return []
     known = list(streams)
     over = [s for s in known if s.kind in links and s.info.over == stream.name]
-    found = [s for s in over if _base(s, stream.kind, known) is stream]
+    bases = [s for s in known if s.name == stream.name and not s.info.over]
+
+    def base(fed: RemoteStream) -> RemoteStream:
+        """The stream of the run that is named; otherwise of its own run, or the newest."""
+        if run := fed.info.over_run:
+            return next((s for s in bases if s.run.id == run), fed)
+        own = [s for s in bases if s.run is fed.run]
+        live = [s for s in bases if s.run.alive and s.kind == stream.kind]
+        return (own or live[-1:] or bases[-1:] or [fed])[0]
+
+    found = [s for s in over if base(s) is stream]
     live = {s.name for s in found if s.run.alive}
     return [(links[s.kind], s) for s in found if s.run.alive or s.name not in live]
-
-
-def _base(fed: RemoteStream, kind: str, streams: Sequence[RemoteStream]) -> RemoteStream | None:
-    """The stream that another one was published over: that of the run it names; otherwise its own run's, or the newest.
-    """
-    found = [s for s in streams if s.name == fed.info.over and not s.info.over]
-    if run := fed.info.over_run:
-        return next((s for s in found if s.run.id == run), None)
-    own = [s for s in found if s.run is fed.run]
-    live = [s for s in found if s.run.alive and s.kind == kind]
-    return (own or live[-1:] or found[-1:] or [None])[0]
 
 
 def _open(stream: RemoteStream) -> None:
@@ -117,7 +116,7 @@ def release_linked(subscriber: Subscriber, stream: RemoteStream) -> None:
 
 
 class _Feed:
-    """A stream that is read because an entry is shown which it was published over."""
+    """A stream over an entry that is shown."""
 
     def __init__(self, link: Link, slot: Slot, stream: RemoteStream) -> None:
         self.link, self.slot, self.stream = link, slot, stream
@@ -129,7 +128,6 @@ class _Feed:
         """The reason why its newest frame cannot be shown."""
 
     def tend(self, now: float) -> None:
-        """Do what is due with the stream, once a turn."""
         _open(self.stream)
         content = getattr(self.slot.view, "content", None)
         if content is not self.content:  # other views than before
@@ -174,9 +172,8 @@ class Links:
         self._seen: dict[Viewport, list[Slot]] = {}
         """The entries that are seen in each viewport, and in the panel beside it."""
         self._opened: dict[int, RemoteStream] = {}
-        """By id()."""
         self._feeds: dict[int, _Feed] = {}
-        """By the stream's id()."""
+        """Both by the stream's id()."""
 
     # -- which entries ---------------------------------------------------------------------------------------------
 
@@ -230,7 +227,7 @@ class Links:
                 if not (link.over or link.plotted):
                     content = getattr(linked[link].view, "content", None) if link in linked else None
                     for view in slot.views.values():
-                        link.use(view, content)
+                        link.use(view.view, content)
         self._share()
 
     def _share(self) -> None:
@@ -252,7 +249,7 @@ class Links:
         self._feeds = {key: self._feeds.get(key) or _Feed(*found) for key, found in over.items()}
 
     def read(self, now: float) -> bool:
-        """Read what is new of the streams over those that are seen. True when there is something new for a picture."""
+        """Read the streams over those that are seen. True when there is something new for a picture."""
         news = False
         for feed in self._feeds.values():
             feed.tend(now)
@@ -262,7 +259,6 @@ class Links:
         return news
 
     def has_news(self, now: float) -> bool:
-        """Return whether `read` would read something."""
         return any(self._ready(feed, now) for feed in self._feeds.values())
 
     def _ready(self, feed: _Feed, now: float) -> bool:
@@ -291,40 +287,36 @@ class Counts:
     def __init__(self) -> None:
         self.curves: dict[int, Curve] = {}
         """By the id() of the stream: of scenes whose number has changed. Steps are versions."""
-        self._series: dict[int, Any] = {}
-        self._last: dict[int, tuple[int, int]] = {}
-        """The number, and the version that had it."""
+        self._seen: dict[int, tuple[Any, int, int]] = {}
+        """The series of each scene, its last number and the version that had it."""
         self._next_at = 0.0
 
     def update(self, catalogue: Catalogue, now: float) -> None:
         """Take down the number of Gaussians of all scenes; opens none, as shapes are known anyway."""
         if now < self._next_at:
             return
-        self._next_at = now + _COUNT_PERIOD_S
+        self._next_at, changed = now + _COUNT_PERIOD_S, False
         streams = [*catalogue.subscriber.streams, *catalogue.shards.streams]
         scenes = {id(stream): stream for stream in streams if about(stream.kind).scene}
-        for kept in (self.curves, self._series, self._last):
-            for gone in kept.keys() - scenes.keys():
-                del kept[gone]
-        if any([self._look(key, scene) for key, scene in scenes.items() if scene.run.alive]):
+        self.curves = {key: curve for key, curve in self.curves.items() if key in scenes}
+        self._seen = {key: seen for key, seen in self._seen.items() if key in scenes}
+        for key, scene in scenes.items():
+            series, number, last = self._seen.get(key) or (scalar_series(_COUNTS), -1, -1)
+            shape, version = scene.shape, scene.version
+            if not (scene.run.alive and shape and version) or (shape[0], version) == (number, last):
+                continue
+            series.extend(scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64)))
+            self._seen[key] = series, shape[0], version
+            if key in self.curves or 0 <= number != shape[0]:
+                self.curves[key] = Curve.of(scene.name, series.rows)
+            changed |= number != shape[0]
+        if changed:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
                 if about(slot.entry.kind).counts and slot.view is not None and slot.source.stream is not None:
                     self._show(slot.view, slot.source.stream.run.streams.values())
 
-    def _look(self, key: int, scene: Any) -> bool:
-        """Return whether a scene has more or less Gaussians than before."""
-        shape, version, before = scene.shape, scene.version, self._last.get(key, (-1, -1))
-        if not shape or not version or (shape[0], version) == before:
-            return False
-        series = self._series.setdefault(key, scalar_series(_COUNTS))
-        series.extend(scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64)))
-        self._last[key] = shape[0], version
-        if key in self.curves or 0 <= before[0] != shape[0]:
-            self.curves[key] = Curve.of(scene.name, series.rows)
-        return before[0] != shape[0]
-
-    def _show(self, view: Any, streams: Iterable[RemoteStream]) -> None:
+    def _show(self, view: ShownView, streams: Iterable[RemoteStream]) -> None:
         """Plot the numbers of a run's scenes beside what it logs, by its steps instead of versions."""
         logged, beside = view.content.curves, []
         for curve in (self.curves.get(id(stream)) for stream in streams) if logged.all else ():

@@ -33,8 +33,7 @@ class Part:
     """One rank's stream."""
 
     def __init__(self, rank: int, stream: RemoteStream) -> None:
-        self.rank = rank
-        self.stream = stream
+        self.rank, self.stream = rank, stream
         self.taken = 0
         """The version that was read last."""
         self.counted = 0
@@ -76,18 +75,15 @@ class ShardedStream:
         """Make a stream without parts; `put` is to be called next, with at least one."""
         self.now = now
         """The time of the last turn."""
-        self.name = name
-        self.group = group
-        self.world = world
+        self.name, self.group, self.world = name, group, world
         self.parts: list[Part] = []
         """By rank; some may have ended."""
         self.lead: Any = None
         """The stream of the first rank that lives, or of the first one."""
         self.shown: tuple[tuple[int, int, int], ...] = ()
         """Ranks, their numbers of Gaussians and versions, as they were read last."""
-        self._gathers = True
-        """True while the first version is awaited, so that all of it is framed."""
-        self._began = now
+        self._gathers, self._began = True, now
+        """True while the first version is awaited, so that all of it is framed; and since when."""
         self._version = 0
         self._state: tuple[tuple[Any, ...], ...] = ()
         """Which parts there were, lived and were left out when a version was counted last."""
@@ -107,10 +103,6 @@ class ShardedStream:
             self.lead = next((stream for _, stream in parts if stream.run.alive), parts[0][1])
 
     @property
-    def title(self) -> str:
-        return f"{self.name} \u00b7 {self.world} shards" if self.world > 1 else self.name
-
-    @property
     def trouble(self) -> str:
         """The ranks that are missing, for people; "" where none is."""
         ended = {part.rank for part in self.parts if not part.alive}
@@ -128,11 +120,11 @@ class ShardedStream:
         """Lines for Details."""
         if not self.shown:
             return []
-        versions = [version for *_, version in self.shown]
+        ranks, _, versions = zip(*self.shown, strict=True)
         low, high = min(versions), max(versions)
         told = f"version {low:,}" if low == high else f"versions {low:,} to {high:,}"
         counts = ", ".join(f"{count:,}" for _, count, _ in self.shown)
-        return [f"shards {ranks_of([r for r, *_ in self.shown])}: {told}", f"Gaussians by rank: {counts}"]
+        return [f"shards {ranks_of(ranks)}: {told}", f"Gaussians by rank: {counts}"]
 
     # -- as a stream -------------------------------------------------------------------------------------------------
 
@@ -218,8 +210,8 @@ class ShardedStream:
 class Shards:
     """The scenes in parts that are published now or were lately. Each is one object for as long as it has parts."""
 
-    def __init__(self, run: str | None = None) -> None:
-        self.run = run
+    def __init__(self) -> None:
+        self.run: str | None = None
         """The run's id, beginning of an id, name or process id that was asked for; None: any. A process that was asked
         for by its own is shown alone."""
         self._known: dict[_Key, ShardedStream] = {}
@@ -261,8 +253,8 @@ class Shards:
 
     def _key(self, stream: RemoteStream) -> _Key | None:
         """None: it is a scene of its own, or is to be seen alone."""
-        info, run = stream.info, self.run
-        if info.shard is None or not about(stream.kind).scene or (run is not None and run != stream.run.name):
+        info = stream.info
+        if info.shard is None or not about(stream.kind).scene or self.run not in (None, stream.run.name):
             return None
         return info.group, info.name, info.shard[1]
 
@@ -285,7 +277,7 @@ def _chosen(members: Sequence[RemoteStream], before: Sequence[Part]) -> list[tup
 
 
 def streams_of(stream: Any) -> list[RemoteStream]:
-    """Return the streams of the processes that publish a stream."""
+    """Return the processes' streams of a stream."""
     return [part.stream for part in stream.parts] if isinstance(stream, ShardedStream) else [stream]
 
 
@@ -295,36 +287,30 @@ def runs_of(stream: Any) -> list[RemoteRun]:
 
 
 def key_of(stream: Any) -> str:
-    """Return the key of a stream's entry."""
+    """Return the key of the entry."""
     if isinstance(stream, ShardedStream):
         return f"shards {stream.group}/{stream.name}/{stream.world}"
     return f"{stream.run.id}/{stream.name}"
 
 
 def title_of(stream: Any) -> str:
-    """Return the name of a stream in the list."""
+    """Return the name of the entry."""
     if isinstance(stream, ShardedStream):
-        return stream.title
+        return f"{stream.name} \u00b7 {stream.world} shards" if stream.world > 1 else stream.name
     shard = stream.info.shard
     return str(stream.name) if shard is None else f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
-
-
-def group_of(stream: Any) -> str:
-    """Return the words over the streams of a run in the list."""
-    return f"{stream.run.name} \u00b7 {stream.run.pid}"
 
 
 def ranks_of(ranks: Iterable[int]) -> str:
     """Return ranks in words, such as "rank 2" or "ranks 0 to 3, 5"."""
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
+        if spans and rank == spans[-1][-1] + 1:
+            spans[-1].append(rank)
         else:
-            spans.append([rank, rank])
-    texts = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a} to {b}" for a, b in spans]
-    one = len(spans) == 1 and spans[0][0] == spans[0][1]
-    return f"rank{'' if one else 's'} {', '.join(texts)}"
+            spans.append([rank])
+    texts = [", ".join(map(str, s)) if len(s) < 3 else f"{s[0]} to {s[-1]}" for s in spans]
+    return f"rank{'' if sum(map(len, spans)) == 1 else 's'} {', '.join(texts)}"
 
 
 def join(frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: str = "") -> JoinedFrame:

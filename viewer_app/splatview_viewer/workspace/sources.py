@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.cuda.driver import device_of, torch_with_cuda
 from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Job, Jobs
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.settings import Entry, Wish
-    from splatview_viewer.core.shown_view import ShownView
-    from splatview_viewer.core.view import Value
+    from splatview_viewer.core.view import ShownView, Value
     from splatview_viewer.recording.recorder import Recorder, Tape
 
 LIVE_PERIOD = 1 / 30
@@ -108,10 +108,9 @@ class StreamSource(Source):
         self.tape: Tape | None = None
         """The recording of it."""
         self._recorder = recorder if about(stream.kind).scene else None
-        self._is_seen = False
+        self._is_seen, self._confirmed = False, True
         self._seen = 0
         """The version that was handed out last; 0: none, or something recorded."""
-        self._confirmed = True
         self._live_at = 0.0
 
     def follow(self, stream: Any) -> None:
@@ -171,7 +170,7 @@ class StreamSource(Source):
 
     def feed(self, view: ShownView) -> bool:
         if self.tape is not None:
-            view.content.player = self.tape.player  # type: ignore[attr-defined]
+            view.content.player = self.tape.player
         if (player := self._player) is not None:
             self._seen = 0  # what comes is new again afterwards
             return player.feed(view)
@@ -185,21 +184,20 @@ class StreamSource(Source):
                     self.tape.player.end()
             return False
         with frame:
-            version, time_ns, on_gpu, trouble = frame.version, frame.time_ns, frame.on_gpu, frame.meta.get("trouble")
-            confirmed = frame.confirmed
             try:
                 taken = view.update(frame)
             except SharingError as e:
-                if not on_gpu:
+                if not frame.on_gpu:
                     raise
                 stream.refuse(str(e))  # the same data may be shown when it comes in another way
                 return False
             except Exception:
-                self._seen = version  # the same frame would fail again; the next one may not
+                self._seen = frame.version  # the same frame would fail again; the next one may not
                 raise
         if taken:
             self._live_at = time.monotonic() + LIVE_PERIOD
-            self._seen, self.time_ns, self._confirmed = version, time_ns, confirmed
+            self._seen, self.time_ns, self._confirmed = frame.version, frame.time_ns, frame.confirmed
+            trouble = frame.meta.get("trouble")
             self.trouble = trouble if isinstance(trouble, str) else ""
         return taken
 
@@ -223,26 +221,15 @@ class StreamSource(Source):
             out.append("copied while nothing was published: the script may have been writing into it")
         if not stream.gpu:
             return out
-        return [*out, f"tensors on {stream.device}" + (f", {name}" if (name := _gpu_name(stream.gpu)) else "")]
+        words, torch = f"tensors on {stream.device}", torch_with_cuda()  # CUDA is not begun for a name
+        index = None if torch is None else device_of(stream.gpu)
+        return [*out, words if torch is None or index is None else f"{words}, {torch.cuda.get_device_name(index)}"]
 
     def close(self) -> None:
         self._is_seen = False
         if self.tape is not None:
             self.tape.close()
         self.tape = self._recorder = None
-
-
-_names: dict[str, str] = {}
-
-
-def _gpu_name(uuid: str) -> str:
-    """Return the name of a GPU; "" while CUDA is not in use here, which is not begun for a name."""
-    from splatview_ipc.cuda.driver import device_of, torch_with_cuda
-
-    if uuid not in _names and (torch := torch_with_cuda()) is not None:
-        index = device_of(uuid)
-        _names[uuid] = "" if index is None else str(torch.cuda.get_device_name(index))
-    return _names.get(uuid, "")
 
 
 class FileSource(Source):
@@ -255,8 +242,7 @@ class FileSource(Source):
     def __init__(self, path: Path, wake: Callable[[], None] = lambda: None, *, apart: bool = False) -> None:
         """`wake` ends the loop's sleep; it may be given later. `apart`: have the file decoded by a bounded program, as
         every file that the user of this machine did not name."""
-        self.file = path
-        self.wake = wake
+        self.file, self.wake = path, wake
         self.value: Value | None = None
         self.player: Player | None = None
         """Brings a recording's snapshots, at first the newest."""
@@ -275,7 +261,6 @@ class FileSource(Source):
 
     @property
     def reading(self) -> bool:  # type: ignore[override]
-        """It is being read, or was just read and not taken in."""
         return self._job is not None
 
     def refresh(self, entry: Entry, now: float) -> None:
@@ -302,7 +287,7 @@ class FileSource(Source):
 
     def feed(self, view: ShownView) -> bool:
         if self.player is not None:
-            view.content.player = self.player  # type: ignore[attr-defined]
+            view.content.player = self.player
             return self.player.feed(view)
         value, self.value = self.value, None  # the view holds it from here on
         return value is not None and view.update(value)
