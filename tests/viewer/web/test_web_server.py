@@ -14,11 +14,11 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from support import hostile
 from support.other_users import OTHER, ask_as, needs_root
 from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import HELLO, Page, Visitor, ask, raw
 
-from benchmarks.browser import hostile
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Caption
