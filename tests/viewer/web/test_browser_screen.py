@@ -17,10 +17,10 @@ from support.web_clients import ask
 from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.web import browser, pacing, sender
+from splatview_viewer.web import browser, sender
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.encoders import TurboEncoder
-from splatview_viewer.web.pacing import IN_FLIGHT, Level
+from splatview_viewer.web.sender import IN_FLIGHT, Level
 
 if TYPE_CHECKING:
     from support.web_clients import Page
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from splatview_viewer.web.browser import BrowserScreen
 
 
-@pytest.mark.parametrize("level", [pacing.LEVELS[0], pacing.LEVELS[len(pacing.LEVELS) // 2], pacing.LEVELS[-1]])
+@pytest.mark.parametrize("level", [sender.LEVELS[0], sender.LEVELS[len(sender.LEVELS) // 2], sender.LEVELS[-1]])
 def test_the_page_sees_what_was_drawn_and_once(rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every level the whole picture, and without loss once it rests."""
-    monkeypatch.setattr(pacing.Pacer, "level", level)  # however busy this machine is
+    monkeypatch.setattr(sender.Pacer, "level", level)  # however busy this machine is
     screen = rig.open(211, 133)
     page = rig.pages[screen]
     number = settle(screen, page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from splatview_viewer.web.pacing import IN_FLIGHT, LEVELS, Level, Pacer
+from splatview_viewer.web.sender import IN_FLIGHT, LEVELS, Level, Pacer
 
 FULL = 600_000
 """Bytes of a picture at the best level."""
