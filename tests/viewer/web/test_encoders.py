@@ -94,9 +94,6 @@ def test_what_it_does_not_take(encoder: Encoder) -> None:
                    given(encoder, np.zeros((1, MAX_SIDE + 1, 4), np.uint8))):
         with pytest.raises(ValueError, match=r"^pixels: .*\(H, W, 4\)"):
             encoder.encode(pixels, 80)
-    for quality, size in ((0, None), (101, None), (80, (0, 10)), (80, (W + 1, H)), (80, (W, -1))):
-        with pytest.raises(ValueError, match=f"quality {quality}"):
-            encoder.encode(good, quality, size=size)
     assert len(encoder.encode(good, 80)) > 100  # it still works
 
 

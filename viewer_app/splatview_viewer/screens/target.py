@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import threading
-import weakref
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     Pixels = np.ndarray | torch.Tensor
-
-_KEPT = 2
-"""Buffers kept for use again beside those in use."""
 
 
 class Target:
@@ -86,49 +80,20 @@ class Copy:
         return self.pixels.shape[1], self.pixels.shape[0]
 
 
-class Copies:
-    """Makes copies of what was drawn. Those on a GPU stay there, and nothing waits; others wait for the drawing.
+def copied(target: Target, at: float, device: int | None) -> Copy:
+    """Copy what has been drawn, in the thread of the context.
 
-    Memory on the host is used again once nothing refers to its copy: malloc would keep it, and clear new pages.
+    Copies on a GPU stay there, and nothing waits; others wait for the drawing. `device`: CUDA's ordinal of the GPU that
+    OpenGL draws on, for targets that are shared with it.
     """
-
-    def __init__(self, device: int | None = None) -> None:
-        """`device`: CUDA's ordinal of the GPU that OpenGL draws on, for targets that are shared with it."""
-        self._device = device
-        self._size = (0, 0)
-        self._free: list[np.ndarray] = []
-        self._lock = threading.Lock()
-
-    def take(self, target: Target, at: float) -> Copy:
-        """Copy what has been drawn. Call it in the thread of the context."""
-        if target.shared is not None:
-            import torch
-
-            with torch.cuda.device(self._device):
-                pixels, arrived = target.tensor().clone(), torch.cuda.Event(blocking=True)  # a thread that waits sleeps
-                arrived.record()
-            return Copy(pixels, at, arrived)
-        size = target.size
-        with self._lock:
-            if size != self._size:
-                self._size = size
-                self._free.clear()
-            pixels = self._free.pop() if self._free else None
-        if pixels is None:
-            memory = mmap.mmap(-1, size[0] * size[1] * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            pixels = np.frombuffer(memory, np.uint8).reshape(size[1], size[0], 4)
-        copy = Copy(pixels, at)
-        weakref.finalize(copy, self._give_back, pixels).atexit = False
+    if target.shared is None:
+        width, height = target.size
+        pixels = np.empty((height, width, 4), np.uint8)
         target.framebuffer.read_into(pixels, components=4, alignment=1)
-        return copy
+        return Copy(pixels, at)
+    import torch
 
-    def _give_back(self, pixels: np.ndarray) -> None:
-        with self._lock:
-            if (pixels.shape[1], pixels.shape[0]) == self._size and len(self._free) < _KEPT:
-                self._free.append(pixels)
-
-    def clear(self) -> None:
-        """Release what is kept."""
-        with self._lock:
-            self._size = (0, 0)
-            self._free.clear()
+    with torch.cuda.device(device):
+        tensor, arrived = target.tensor().clone(), torch.cuda.Event(blocking=True)  # a thread that waits sleeps
+        arrived.record()
+    return Copy(tensor, at, arrived)

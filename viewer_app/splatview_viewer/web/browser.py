@@ -17,7 +17,7 @@ from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.screen import MIN_SIZE, ScreenState
 from splatview_viewer.formats.pictures import safe_name
-from splatview_viewer.screens.target import Copies, Target
+from splatview_viewer.screens.target import Target, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
 from splatview_viewer.web.encoders import MAX_SIDE, choose, forced_encoder
@@ -67,8 +67,8 @@ class BrowserScreen:
         self._at = 0.0
         """The newest event since the last picture, by the page's clock; 0: none."""
         self._caption: Caption | None = None
-        self._shared = encoder.device is not None
-        self._copies = Copies(encoder.device)
+        self._device = encoder.device
+        self._shared = self._device is not None
         self._sender = Sender(connection, encoder)
         self._target: Target | None = None
         """None while the page is hidden."""
@@ -126,7 +126,8 @@ class BrowserScreen:
         if isinstance(message, m.Visible):
             self._visible, self._missed = message.on, False
             if not message.on:
-                self._forget_pictures()
+                self._sender.clear()
+                self._release_target()
                 return None
             self._resize(self._size)
             return Expose()
@@ -138,12 +139,6 @@ class BrowserScreen:
             self._resize(size)
             return Resize(*self._size, self._scale)
         return event
-
-    def _forget_pictures(self) -> None:
-        """Release the memory for pictures."""
-        self._sender.clear()
-        self._copies.clear()
-        self._release_target()
 
     def _resize(self, size: tuple[int, int]) -> None:
         if not self._visible:
@@ -172,7 +167,7 @@ class BrowserScreen:
             self._work.governor.gives(("encode", *scaled(self._size, self._sender.level.scale)), "cuda")
         at, self._at = self._at, 0.0
         try:
-            self._sender.put(self._copies.take(self._target, at))
+            self._sender.put(copied(self._target, at, self._device))
         except _FAILURES as e:
             log.warning("the browser at %s gets no picture: %s", self._connection.peer, e)
             self._connection.close("no picture can be read")
@@ -182,7 +177,8 @@ class BrowserScreen:
             return
         self._closed = True
         self._connection.close()
-        self._forget_pictures()
+        self._sender.clear()
+        self._release_target()
         self.wake()
 
 

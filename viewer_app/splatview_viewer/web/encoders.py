@@ -51,7 +51,7 @@ class Encoder(Protocol):
         `pixels`: (H, W, 4) uint8, contiguous, sides 1 to MAX_SIDE; on the GPU it must be there for what this thread's
         current CUDA stream does next, and is read no more when the call returns. `quality`: 1 to 100. `bottom_up`:
         the first row is the lowest, as OpenGL has it. `size`: width and height to shrink the picture to. Raises
-        ValueError for other pixels, quality or size, ViewerError when encoding fails.
+        ValueError for other pixels, ViewerError when encoding fails.
         """
         ...
 
@@ -108,7 +108,7 @@ class TurboEncoder:
         self.took: deque[tuple[Size, float]] = deque()
 
     def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
-        check(pixels, quality, size)
+        check(pixels)
         array = host_pixels(pixels)
         height, width = array.shape[:2]
         if size is not None and size != (width, height):
@@ -148,18 +148,14 @@ def lossless(pixels: Pixels, *, bottom_up: bool = False) -> bytes:
     return file.getvalue()
 
 
-def check(pixels: Pixels, quality: int, size: Size | None) -> None:
-    """Raise ValueError for what no encoder takes."""
+def check(pixels: Pixels) -> None:
+    """Raise ValueError for pixels that no encoder takes."""
     shape, kind = tuple(pixels.shape), str(pixels.dtype).removeprefix("torch.")
     contiguous = pixels.flags.c_contiguous if isinstance(pixels, np.ndarray) else pixels.is_contiguous()
     right = len(shape) == 3 and shape[2] == 4 and all(1 <= n <= MAX_SIDE for n in shape)
     if not right or kind != "uint8" or not contiguous:
         raise ValueError(f"pixels: {kind} {shape}{'' if contiguous else ', not contiguous'}; an encoder takes "
                          f"contiguous uint8 (H, W, 4), sides 1 to {MAX_SIDE}")
-    width, height = size or (shape[1], shape[0])
-    if not (1 <= quality <= 100 and 1 <= width <= shape[1] and 1 <= height <= shape[0]):
-        raise ValueError(f"quality {quality}, size {width} x {height}: a picture of {shape[1]} x {shape[0]} can be "
-                         "shrunk only, and quality is 1 to 100")
 
 
 def host_pixels(pixels: Pixels) -> np.ndarray:

@@ -116,7 +116,7 @@ class NvJpegEncoder:
         self._give(self._take())  # what does not work is to be known now
 
     def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
-        check(pixels, quality, size)
+        check(pixels)
         import torch
 
         if not isinstance(pixels, torch.Tensor) or pixels.device != torch.device("cuda", self.device):
