@@ -21,11 +21,10 @@ from support.programs import children
 
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.jobs import Cancelled
-from splatview_viewer.formats import open_file, sandbox
-from splatview_viewer.formats.camera_paths import read_path, write_path
+from splatview_viewer.formats import PictureAnswer, open_file, sandbox, value_of
+from splatview_viewer.formats.camera_paths import FilmAnswer, film_of, read_path, read_untrusted_film, write_path
 from splatview_viewer.formats.common import SceneFacts, fields_of
 from splatview_viewer.formats.sandbox import Column, ReadingProgram
-from splatview_viewer.formats.untrusted import FilmAnswer, PictureAnswer, film_of, read_untrusted_film, value_of
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.scene.scene import FIELDS, GaussianScene

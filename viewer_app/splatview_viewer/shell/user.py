@@ -298,7 +298,7 @@ class User:
         """Open a file that a page has sent: nothing of it is decoded in this process."""
         found = self.layout.active.working()
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
-            from splatview_viewer.formats.untrusted import read_untrusted_film
+            from splatview_viewer.formats.camera_paths import read_untrusted_film
 
             view, reading = found[1], Jobs("read camera path")
 
