@@ -124,7 +124,7 @@ BAD = [
     ("a.ply", _header("element vertex 1", *FLOATS, "property list uchar int vertex_indices") + bytes(200),
      "list property 'vertex_indices'"),
     ("a.ply", _header("element face 99999999999999", "property list uchar int i", "element vertex 1", *FLOATS)
-     + bytes(200), "ends in element 'face'"),
+     + bytes(200), "element 'face' has the list property 'i'"),
     ("a.ply", _header("element vertex 1", *FLOATS, "property float x") + bytes(200), "'x' twice"),
     ("a.ply", _header("element vertex 1", "property quad x"), "type 'quad'; legal are char"),
     ("a.ply", b"ply\nformat binary_middle_endian 1.0\nend_header\n", "is not ascii, binary"),
