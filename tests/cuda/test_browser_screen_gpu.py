@@ -9,7 +9,7 @@ from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, p
 from support.gpu_memory import used
 
 from splatview_ipc.control.errors import SharingError
-from splatview_viewer.screens import target as targets
+from splatview_viewer.screens import offscreen as targets
 from splatview_viewer.web import encoders, sender
 
 pytestmark = pytest.mark.cuda

@@ -13,8 +13,7 @@ from PIL import Image
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.web import encoders
-from splatview_viewer.web.encoders import TurboEncoder
-from splatview_viewer.web.nvjpeg import NvJpegEncoder
+from splatview_viewer.web.encoders import NvJpegEncoder, TurboEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from PIL import Image
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import encoders
-from splatview_viewer.web.encoders import MAX_SIDE, Encoder, TurboEncoder, lossless
+from splatview_viewer.web.encoders import MAX_SIDE, Encoder, NvJpegEncoder, TurboEncoder, lossless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,6 @@ W, H = 320, 200
 
 
 def nvjpeg() -> Encoder:
-    from splatview_viewer.web.nvjpeg import NvJpegEncoder
-
     return NvJpegEncoder(0)
 
 

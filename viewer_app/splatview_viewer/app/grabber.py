@@ -13,7 +13,7 @@ from splatview_ipc.control.render_requests import GPU, HOST, RenderRequest, Rend
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.offscreen import Look, Still, Stills
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
-from splatview_viewer.screens.target import Target
+from splatview_viewer.screens.offscreen import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
-from splatview_viewer.core.errors import GraphicsError
+from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.screen import MIN_SIZE, ScreenState
 from splatview_viewer.formats.pictures import safe_name
-from splatview_viewer.screens.target import Target, copied
+from splatview_viewer.screens.offscreen import Target, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
-from splatview_viewer.web.encoders import MAX_SIDE, choose, forced_encoder
+from splatview_viewer.web.encoders import MAX_SIDE, choose, forced_encoder, nvjpeg_library
 from splatview_viewer.web.sender import Sender, scaled
 from splatview_viewer.web.server import WebServer
 
@@ -282,9 +282,6 @@ class Browsers:
 
 def _prepare() -> None:
     """Load libraries that the first browser would wait for. No CUDA context is made."""
-    from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.web.nvjpeg import library
-
     with suppress(ViewerError, ImportError):
-        library()
+        nvjpeg_library()
         import torch  # noqa: F401

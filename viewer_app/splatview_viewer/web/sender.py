@@ -24,7 +24,7 @@ from splatview_viewer.web.messages import Picture
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.screens.target import Copy
+    from splatview_viewer.screens.offscreen import Copy
     from splatview_viewer.web.connection import Connection
     from splatview_viewer.web.encoders import Encoder
 
