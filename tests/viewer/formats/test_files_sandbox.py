@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import sys
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -138,18 +137,6 @@ def test_a_cancel_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_untrusted_film(path_file(tmp_path), progress)
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
-
-
-def test_a_file_that_waits_for_its_turn_can_be_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many programs at a time."""
-    monkeypatch.setattr(sandbox, "_turns", threading.Semaphore(0))
-
-    def progress(what: str, fraction: float) -> None:
-        assert what == "waiting for other files"
-        raise Cancelled
-
-    with pytest.raises(Cancelled):
-        read_untrusted(w.write_splat(tmp_path / "a.splat", T), progress)
 
 
 def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from PIL import Image
 from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
-import splatview_viewer
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
@@ -34,6 +31,7 @@ from splatview_viewer.web.browser import BrowserScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.screens.window import WindowScreen
@@ -78,13 +76,6 @@ def resize(screen: Screen, width: int, height: int, request: pytest.FixtureReque
         import glfw
 
         glfw.set_window_size(screen._window, width, height)  # type: ignore[attr-defined]
-
-
-def test_no_screen_was_missed() -> None:
-    folder = Path(splatview_viewer.__file__).parent
-    found = [name for path in folder.rglob("*.py")
-             for name in re.findall(r"^class (\w+)Screen\b", path.read_text(), re.MULTILINE)]
-    assert sorted(found) == ["Browser", "Offscreen", "Window"]
 
 
 def test_what_it_says_about_itself(screen: Screen) -> None:
