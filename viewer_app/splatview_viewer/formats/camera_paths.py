@@ -4,7 +4,7 @@ Format: nerfstudio/viewer/render_panel.py (`_write_json`) and nerfstudio/cameras
 version 1.1. Matrices are camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view are
 vertical, in degrees. The older viewer wrote the matrices of key frames as text, column by column (three.js).
 
-Those that come from browser pages are read in the sandbox. A film is written as a folder of PNGs, or an mp4.
+A film is written as a folder of PNGs, or an mp4.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 import numpy as np
-from msgspec import Meta
 
 from splatview_ipc.system.files import output_error, output_file, take_free_name
 from splatview_ipc.system.optional_packages import needed, require
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.common import check_json, silent
+from splatview_viewer.formats.common import check_json
 from splatview_viewer.formats.pictures import check_writable, make_output_folder, save_picture
-from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view
 from splatview_viewer.geometry.path import MOST_KEYS, SECONDS, CameraPath, Key
@@ -34,13 +31,8 @@ from splatview_viewer.geometry.path import MOST_KEYS, SECONDS, CameraPath, Key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.formats.common import Progress
-    from splatview_viewer.formats.sandbox import File
-
 FILE_LIMIT = 64 << 20
 """Bytes of a file; two hours of pictures take 60 MB."""
-MOST_CAMERAS = 20_000
-"""Cameras of a path from a page: each costs the loop that draws some time."""
 _FAR = 1e30
 """No camera is so far from the middle of the world: positions between two of them could not be worked out."""
 _MODELS = {"perspective": "pinhole", "fisheye": "fisheye"}
@@ -176,62 +168,6 @@ def _number(d: dict[str, Any], name: str, default: float, low: float, high: floa
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise CameraError(f'path: "{name}" is {value!r:.40}, not a number from {low:g} to {high:g}')
     return float(value)
-
-
-# -- from browser pages ----------------------------------------------------------------------------------------------
-
-
-class FilmAnswer(msgspec.Struct, frozen=True, tag="film"):
-    """A camera path; its array (N, 9): of each key frame position, rotation, field of view and seconds."""
-
-    loop: bool
-    smooth: bool
-    model: Literal["pinhole", "fisheye"]
-    held: bool
-    width: Annotated[int, Meta(ge=1, le=16384)]
-    height: Annotated[int, Meta(ge=1, le=16384)]
-    fps: Annotated[float, Meta(ge=0.01, le=1000)]
-
-
-def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
-    """Return the camera path in a file; for a thread that may wait.
-
-    Raises CameraError, which names the file, when it holds none.
-    """
-    try:
-        return film_of(*run(read_film, [path], limits_for(path.stat().st_size), FilmAnswer, progress=progress))
-    except FileError as e:
-        raise CameraError(str(e) if str(e).startswith((str(path), "path: ")) else f"{path}: {e}") from None
-    except OSError as e:
-        raise CameraError(f"path: {path} cannot be read: {e.strerror or e}") from None
-
-
-def film_of(answer: FilmAnswer, arrays: list[np.ndarray]) -> Film:
-    """Return a camera path from the sandbox. Raises FileError where it is none."""
-    keys: np.ndarray = arrays[0] if len(arrays) == 1 else np.zeros(0)
-    if keys.ndim != 2 or keys.shape[1] != 9 or not 0 < len(keys) <= MOST_CAMERAS or keys.dtype != np.float64 or not (
-            np.isfinite(keys).all() and (keys[:, 7:] > 0).all() and (keys[:, 7] < 180).all()
-            and np.allclose(np.linalg.norm(keys[:, 3:7], axis=1), 1, atol=1e-3)):
-        raise FileError(f"the program that read it described something that is no camera path, {keys.shape}")
-    path = CameraPath([Key(k[:3].copy(), k[3:7].copy(), *k[7:].tolist()) for k in keys], answer.loop, answer.smooth,
-                      answer.model, answer.held)
-    return Film(path, answer.width, answer.height, answer.fps)
-
-
-def read_film(files: list[File], progress: Progress) -> tuple[FilmAnswer, list[np.ndarray]]:
-    """Read a camera path. Raises CameraError."""
-    file, name = files[0]
-    try:
-        film = read_path(file)
-    except CameraError as e:
-        raise CameraError(str(e).replace(str(file), name)) from None
-    path = film.path
-    if len(path.keys) > MOST_CAMERAS:
-        raise CameraError(f"path: {len(path.keys):,} cameras; a page can send 1 to {MOST_CAMERAS:,}; open it "
-                          "on the machine of the viewer")
-    keys = np.array([[*k.position, *k.rotation, k.fov, k.seconds] for k in path.keys], np.float64)
-    return FilmAnswer(path.loop, path.smooth, path.model, path.held,  # type: ignore[arg-type]
-                      film.width, film.height, film.fps), [keys]
 
 
 # -- the pictures of a film --------------------------------------------------------------------------------------------

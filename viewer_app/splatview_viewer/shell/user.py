@@ -295,17 +295,17 @@ class User:
                 self.catalogue.open_file(path, self.layout.active)
 
     def _take_in(self, path: Path, done: Callable[[Path], None]) -> None:
-        """Open a file that a page has sent: nothing of it is decoded in this process."""
+        """Open a file that a page has sent: no scene and no picture is decoded in this process."""
         found = self.layout.active.working()
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
-            from splatview_viewer.formats.camera_paths import read_untrusted_film
+            from splatview_viewer.formats.camera_paths import read_path
 
             view, reading = found[1], Jobs("read camera path")
 
             def read(job: Job[None]) -> None:
                 film: Film | str = ""
                 try:
-                    film = read_untrusted_film(path, job.report)
+                    film = read_path(path)
                 except Cancelled:
                     pass
                 except Exception as e:
