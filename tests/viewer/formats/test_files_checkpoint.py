@@ -6,7 +6,6 @@ Most tests read them in this process, which saves the start of a program with to
 from __future__ import annotations
 
 import os
-import struct
 import tarfile
 import zipfile
 from argparse import Namespace
@@ -159,38 +158,16 @@ def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
     with zipfile.ZipFile(path) as archive:
         files = {i.filename: archive.read(i) for i in archive.infolist()}
     pickled = files["checkpoint/data.pkl"]
-    for old, new, message in [
-        # BININT2 65535 for the 20 rows of every tensor: torch may not enlarge a storage that came from a file.
-        (b"K\x14", b"M\xff\xff", "Trying to resize storage"),
-        # The storage of means, 60 floats, said to have 20 of them.
-        (b"K<t", b"K\x14t", "damaged"),
-        # Both strides of means 0: a million rows out of one float.
-        (b"K\x14K\x03\x86q\x0bK\x03K\x01\x86", b"J\x40\x42\x0f\x00K\x03\x86q\x0bK\x00K\x00\x86",
-         r"of shape \(1000000, 3\) claims more than the 240 bytes"),
-    ]:
-        assert old in pickled
-        w.write_zip(path, files | {"checkpoint/data.pkl": pickled.replace(old, new)})
-        with pytest.raises(FileError, match=message):
-            read(path)
+    old = b"K\x14K\x03\x86q\x0bK\x03K\x01\x86"  # both strides of means 0: a million rows out of one float
+    assert old in pickled
+    new = pickled.replace(old, b"J\x40\x42\x0f\x00K\x03\x86q\x0bK\x00K\x00\x86")
+    w.write_zip(path, files | {"checkpoint/data.pkl": new})
+    with pytest.raises(FileError, match=r"of shape \(1000000, 3\) claims more than the 240 bytes"):
+        read(path)
 
 
-def test_checkpoints_made_to_exhaust_memory(tmp_path):
-    path = _checkpoint(tmp_path)
-    whole = path.read_bytes()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+def test_compressed_checkpoints_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(1 << 20))
     with pytest.raises(FileError, match=r"'x/data\.pkl' is compressed"):
-        read(path)
-    for name in ("checkpoint/data/0", "checkpoint/data.pkl"):
-        at = whole.rindex(name.encode()) - 46  # the entry in the directory at the end
-        assert whole[at:at + 4] == b"PK\x01\x02"
-        path.write_bytes(whole[:at + 20] + struct.pack("<II", 60 << 20, 60 << 20) + whole[at + 28:])
-        with pytest.raises(FileError, match="damaged"):
-            read(path)
-    # What torch itself can be asked to build: a tensor of a given size, without any data.
-    # And an object that is filled with zeros, which takes the memory at once.
-    for name in (b"torch\nFloatTensor", b"__builtin__\nbytearray"):
-        made = b"\x80\x02c" + name + b"\n(\x8a\x05\x00\x00\x00\x00\x10tR."
-        w.write_zip(path, {"a/data.pkl": made, "a/version": b"3\n"})
-        with pytest.raises(MemoryError):
-            read(path)
+        read(tmp_path / "a.pt")
