@@ -9,8 +9,8 @@ from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, p
 from support.gpu_memory import used
 
 from splatview_ipc.control.errors import SharingError
-from splatview_viewer.screens import target as targets
-from splatview_viewer.web import encoders, pacing
+from splatview_viewer.screens import offscreen as targets
+from splatview_viewer.web import encoders, sender
 
 pytestmark = pytest.mark.cuda
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cuda
 @pytest.fixture(params=["nvjpeg", "turbo"])
 def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv(encoders.VARIABLE, request.param)
-    monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])
+    monkeypatch.setattr(sender.Pacer, "level", sender.LEVELS[0])
     return request.param
 
 

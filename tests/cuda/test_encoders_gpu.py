@@ -12,7 +12,7 @@ from PIL import Image
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import encoders
-from splatview_viewer.web.nvjpeg import NvJpegEncoder
+from splatview_viewer.web.encoders import NvJpegEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

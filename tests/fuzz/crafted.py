@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import pickle
 import struct
 import zipfile
 import zlib
@@ -125,7 +124,7 @@ def sogs(seed: bytes) -> dict[str, bytes]:
     return {**made, **dict(_odd_zips("meta.json"))}
 
 
-# -- checkpoints -------------------------------------------------------------------------------------------------------
+# -- pickles -----------------------------------------------------------------------------------------------------------
 
 
 def tower(levels: int, kind: str) -> bytes:
@@ -136,51 +135,8 @@ def tower(levels: int, kind: str) -> bytes:
     return b"]q\x00" + b"".join(b"](h" + bytes([i]) + b"h" + bytes([i]) + b"eq" + bytes([i + 1]) for i in range(levels))
 
 
-TOWERS = {
-    "a key that is hashed without end": b"\x80\x02](" + tower(60, "tuple") + b"}h\x3cK\x01se.",
-    "a name that is printed without end": b"\x80\x02](" + tower(60, "list") + b")Re.",
-    "an argument that is printed without end": b"\x80\x02](" + tower(60, "list") + b"h\x3c\x85Qe.",
-    "a list in itself": b"\x80\x02]q\x00(h\x00h\x00e.",
-    "numbers whose hashes are all 0": b"\x80\x02}(" + b"".join(
-        b"\x8a\x0c" + ((i << 61) - i).to_bytes(12, "little") + b"N" for i in range(1, MANY)) + b"u.",
-}
-"""Pickles that are small and take a time or memory without bound to use."""
-
-
-def checkpoints(seed: bytes) -> dict[str, bytes]:
-    import torch
-
-    def saved(value: Any) -> bytes:
-        out = io.BytesIO()
-        torch.save(value, out)
-        return out.getvalue()
-
-    def pickled(data: bytes) -> bytes:
-        return zip_of({"a/data.pkl": data, "a/version": b"3\n", "a/byteorder": b"little"})
-
-    made = {"30,000 keys": saved({f"k{i:05}.means": 0 for i in range(MANY)}),
-            "3,000 tensors": saved({f"k{i}.means": torch.zeros(1) for i in range(3000)}),
-            "4 million mappings": pickled(b"\x80\x02](" + b"}" * 4_000_000 + b"e."),
-            "a pickle of 5 MB": pickled(b"\x80\x02](" + b"N" * 5_000_000 + b"e."),
-            "a float of strides 0": saved({name: torch.zeros(1).expand(4_000_000, 3) for name in ("means", "scales")}),
-            "10^4300": pickled(b"\x80\x02\x8b" + struct.pack("<i", 1800) + b"\x7f" * 1800 + b".")}
-    # Values without end are not in it: their reader is ended by its own limit (test_files_checkpoint).
-    return {**made, **dict(_odd_zips("a/data.pkl"))}
-
-
-def snapshots(seed: bytes) -> dict[str, bytes]:
-    # Values without end as keys are not in it: their reader is ended by its own limit (test_memory_hostile).
-    made = {name: data for name, data in TOWERS.items() if "hash" not in name}
-    made["30,000 keys"] = pickle.dumps({"segments": [], "device_traces": [], **_keys()}, 4)
-    made["30,000 settings"] = pickle.dumps({"segments": [], "device_traces": [], "allocator_settings": _keys()}, 4)
-    for levels in (30, 60):
-        inner = b"\x80\x02}X\x0d\x00\x00\x00device_traces](" + tower(levels, "list") + b"es."
-        made[f"{levels} levels in the traces"] = inner
-        made[f"{levels} levels in the settings"] = inner.replace(b"\x0d\x00\x00\x00device_traces",
-                                                                 b"\x12\x00\x00\x00allocator_settings")
-    made["a gzip of 200 MB"] = gzip.compress(b"\x80\x04" + b"N0" * (100 << 20) + b"N.", 1)
-    made["a million lists"] = b"\x80\x02](" + b"]" * 1_000_000 + b"e."
-    return made
+ENDLESS = b"\x80\x02](" + tower(60, "tuple") + b"}h\x3cK\x01se."
+"""A small pickle with a key that is hashed without end."""
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The table of targets: readers of files, of camera texts, of what a page sends, of messages between processes.
 
 A target refuses bytes only with errors of our own, whose words can be shown: short, and text that can be encoded.
+Checkpoints and snapshots have no crafted inputs: what takes time and memory there is ended by the sandbox.
 """
 
 from __future__ import annotations
@@ -28,12 +29,10 @@ from splatview.demo import DemoError, datasets
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import ClickCounter
-from splatview_viewer.core.host import Memo
 from splatview_viewer.formats import silent
 from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
 from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.geometry.bookmarks import Bookmarks
 from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.files import open_file
@@ -100,7 +99,7 @@ def refused(error: type[Exception] = ViewerError) -> Iterator[None]:
 T = w.truth(6, degree=1)
 
 
-def of_format(kind: str, name: str, crafted: Crafted, *writers: Callable[[Path], object],
+def of_format(kind: str, name: str, crafted: Crafted | None, *writers: Callable[[Path], object],
               read: Callable[[Path], Any] = open_file) -> Target:
     """Return the target of a file format; the name of the file is part of what it is."""
 
@@ -121,7 +120,7 @@ def of_format(kind: str, name: str, crafted: Crafted, *writers: Callable[[Path],
             elif isinstance(value, np.ndarray):
                 assert value.ndim == 3 and 1 <= value.shape[2] <= 4
 
-    return Target(run, seeds, crafted, format=kind)
+    return Target(run, seeds, crafted or (lambda seed: {}), format=kind)
 
 
 def _picture(path: Path, form: str) -> None:
@@ -172,7 +171,7 @@ def _column_file(data: bytes) -> None:
         store.read(f.fileno(), "x")
 
 
-# -- recordings, cameras, preferences, data sets -----------------------------------------------------------------------
+# -- recordings, cameras, data sets ------------------------------------------------------------------------------------
 
 
 def _packed() -> list[bytes]:
@@ -232,23 +231,6 @@ def _camera_path(data: bytes) -> None:
         film.path.at(0.1, film.width, film.height)
 
 
-def _memo_document() -> Any:
-    memo = Memo()
-    Bookmarks(memo, "x").put(camera_from_json(json.dumps(CAMERAS[0]), 64, 48), np.zeros(3))
-    return {"bookmarks/x": memo.get("bookmarks/x"), "theme": "light"}
-
-
-def _memo(data: bytes) -> None:
-    marks = Bookmarks(Memo(put("viewer.json", data)), "x")
-    for number in marks.numbers:
-        marks.get(number, 64, 48)
-    marks.put(camera_from_json(json.dumps(CAMERAS[1]), 64, 48), np.ones(3))
-    again = Bookmarks(Memo(folder() / "viewer.json"), "x")
-    for number in again.numbers:
-        again.get(number, 64, 48)
-        again.delete(number)
-
-
 SIDE, VIEWS = 10, 3
 TRANSFORMS = {"fl_x": 9.0, "w": SIDE, "h": SIDE, "frames": [
     {"file_path": f"images/{i}.png", "transform_matrix": np.eye(4).tolist()} for i in range(VIEWS)]}
@@ -302,21 +284,20 @@ def _page_message(data: bytes) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "ply": of_format("ply", "s.ply", lambda seed: {}, lambda p: w.write_ply(p, w.ply_columns(T)),
+    "ply": of_format("ply", "s.ply", None, lambda p: w.write_ply(p, w.ply_columns(T)),
                      lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
                      lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
                      lambda p: w.write_compressed_ply(p, T)),
-    "splat": of_format("splat", "s.splat", lambda seed: {}, lambda p: w.write_splat(p, T)),
+    "splat": of_format("splat", "s.splat", None, lambda p: w.write_splat(p, T)),
     "spz": of_format("spz", "s.spz", crafted.spzs, lambda p: w.write_spz(p, T),
                      lambda p: w.write_spz_4(p, T, lambda data: data)),
     "sog": of_format("sog", "s.sog", crafted.sogs, lambda p: w.write_zip(p, w.sog_files(T))),
     "sog_meta": of_json(_sog_meta, [json.loads(w.sog_files(T)["meta.json"])]),
-    "checkpoint": of_format("checkpoint", "s.pt", crafted.checkpoints, lambda p: w.write_checkpoint(p, T),
-                            read=_tensors),
+    "checkpoint": of_format("checkpoint", "s.pt", None, lambda p: w.write_checkpoint(p, T), read=_tensors),
     "picture": of_format("picture", "s.png", crafted.pictures,
                          *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP"))),
     "npy": of_format("npy", "s.npy", crafted.npys, lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))),
-    "snapshot": of_format("snapshot", "s.pickle", crafted.snapshots,
+    "snapshot": of_format("snapshot", "s.pickle", None,
                           *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
                           read=lambda p: read_pickle([File(p, "s.pickle")], silent)),
     "snapshot_values": of_json(_snapshot_values, [_memory()]),
@@ -325,7 +306,6 @@ TARGETS: dict[str, Target] = {
     "recording": of_json(_recording, [INDEX_OF]),
     "camera": of_json(_camera, CAMERAS),
     "camera_path": of_json(_camera_path, _path_documents()),
-    "memo": of_json(_memo, [_memo_document()]),
     **{f"colmap_{name[:-4]}": Target(partial(_data_set, name=name), lambda whole=whole: [whole],
                                      lambda seed, name=name: crafted.counts_at(seed, *COUNTS[name]))
        for name, whole in colmap_files().items()},

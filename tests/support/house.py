@@ -11,7 +11,7 @@ import PIL.Image
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.web.browsers import Browsers
+from splatview_viewer.web.browser import Browsers
 from support.wait import turns
 from support.web_clients import Image, Page
 

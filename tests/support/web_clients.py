@@ -18,10 +18,10 @@ import msgspec
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from benchmarks.browser import hostile
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
+from support import hostile
 from support.wait import PATIENCE, clock, wait_until
 
 if TYPE_CHECKING:

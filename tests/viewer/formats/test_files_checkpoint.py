@@ -6,7 +6,6 @@ Most tests read them in this process, which saves the start of a program with to
 from __future__ import annotations
 
 import os
-import struct
 import tarfile
 import zipfile
 from argparse import Namespace
@@ -15,11 +14,11 @@ from collections import OrderedDict, defaultdict
 import numpy as np
 import pytest
 import torch
-from fuzz.crafted import TOWERS, zip_of
+from fuzz.crafted import ENDLESS, zip_of
 from support import scene_files as w
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats import checkpoint, load_scene, sandbox, silent
+from splatview_viewer.formats import load_scene, sandbox, silent
 from splatview_viewer.formats.checkpoint import read_tensors
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
@@ -102,8 +101,7 @@ def test_a_pickle_with_code_is_refused_and_not_run(wrap, protocol, message, tmp_
 @pytest.mark.programs
 def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
-    (tmp_path / "a.pt").write_bytes(zip_of({"a/data.pkl": TOWERS["a key that is hashed without end"],
-                                            "a/version": b"3\n"}))
+    (tmp_path / "a.pt").write_bytes(zip_of({"a/data.pkl": ENDLESS, "a/version": b"3\n"}))
     with pytest.raises(FileError, match=r"a\.pt: reading it took more of the processor's time"):
         load_scene(tmp_path / "a.pt")
 
@@ -123,18 +121,18 @@ def test_names_that_lead_to_code_are_refused(name, tmp_path):
 
 def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypatch):
     """TorchScript and tar files got past weights_only before torch 2.6 (CVE-2025-32434)."""
-    monkeypatch.setattr(checkpoint, "run", lambda *args, **options: pytest.fail("a program was started"))
+    monkeypatch.setattr(torch, "load", None)
     for name in ("a/constants.pkl", "b/c/constants.pkl"):
         w.write_zip(tmp_path / "a.pt", {"a/data.pkl": b"\x80\x02}.", name: b"\x80\x02).", "a/code/a.py": b""})
         with pytest.raises(FileError, match="TorchScript archive, which is a program"):
-            load_scene(tmp_path / "a.pt")
+            read(tmp_path / "a.pt")
     with tarfile.open(tmp_path / "a.pt", "w") as archive:
         archive.addfile(tarfile.TarInfo("storages"))
     with pytest.raises(FileError, match="not a zip file of torch"):
-        load_scene(tmp_path / "a.pt")
+        read(tmp_path / "a.pt")
     torch.save({"means": torch.zeros(3)}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(FileError, match=r"not a zip file of torch\.save .*torch older than 1\.6"):
-        load_scene(tmp_path / "a.pt")
+        read(tmp_path / "a.pt")
 
 
 def test_checkpoints_that_hold_something_else(tmp_path):
@@ -160,38 +158,16 @@ def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
     with zipfile.ZipFile(path) as archive:
         files = {i.filename: archive.read(i) for i in archive.infolist()}
     pickled = files["checkpoint/data.pkl"]
-    for old, new, message in [
-        # BININT2 65535 for the 20 rows of every tensor: torch may not enlarge a storage that came from a file.
-        (b"K\x14", b"M\xff\xff", "Trying to resize storage"),
-        # The storage of means, 60 floats, said to have 20 of them.
-        (b"K<t", b"K\x14t", "damaged"),
-        # Both strides of means 0: a million rows out of one float.
-        (b"K\x14K\x03\x86q\x0bK\x03K\x01\x86", b"J\x40\x42\x0f\x00K\x03\x86q\x0bK\x00K\x00\x86",
-         r"of shape \(1000000, 3\) claims more than the 240 bytes"),
-    ]:
-        assert old in pickled
-        w.write_zip(path, files | {"checkpoint/data.pkl": pickled.replace(old, new)})
-        with pytest.raises(FileError, match=message):
-            read(path)
+    old = b"K\x14K\x03\x86q\x0bK\x03K\x01\x86"  # both strides of means 0: a million rows out of one float
+    assert old in pickled
+    new = pickled.replace(old, b"J\x40\x42\x0f\x00K\x03\x86q\x0bK\x00K\x00\x86")
+    w.write_zip(path, files | {"checkpoint/data.pkl": new})
+    with pytest.raises(FileError, match=r"of shape \(1000000, 3\) claims more than the 240 bytes"):
+        read(path)
 
 
-def test_checkpoints_made_to_exhaust_memory(tmp_path):
-    path = _checkpoint(tmp_path)
-    whole = path.read_bytes()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+def test_compressed_checkpoints_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(1 << 20))
     with pytest.raises(FileError, match=r"'x/data\.pkl' is compressed"):
-        read(path)
-    for name in ("checkpoint/data/0", "checkpoint/data.pkl"):
-        at = whole.rindex(name.encode()) - 46  # the entry in the directory at the end
-        assert whole[at:at + 4] == b"PK\x01\x02"
-        path.write_bytes(whole[:at + 20] + struct.pack("<II", 60 << 20, 60 << 20) + whole[at + 28:])
-        with pytest.raises(FileError, match="damaged"):
-            read(path)
-    # What torch itself can be asked to build: a tensor of a given size, without any data.
-    # And an object that is filled with zeros, which takes the memory at once.
-    for name in (b"torch\nFloatTensor", b"__builtin__\nbytearray"):
-        made = b"\x80\x02c" + name + b"\n(\x8a\x05\x00\x00\x00\x00\x10tR."
-        w.write_zip(path, {"a/data.pkl": made, "a/version": b"3\n"})
-        with pytest.raises(MemoryError):
-            read(path)
+        read(tmp_path / "a.pt")

@@ -22,7 +22,7 @@ from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.host import Memo
 from splatview_viewer.formats import load_scene, open_file, silent
 from splatview_viewer.formats.camera_paths import read_path
-from splatview_viewer.formats.splat import SPLAT
+from splatview_viewer.formats.spz import SPLAT
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.recording.packed import read_packed
 from splatview_viewer.recording.recording import INDEX, read_index
@@ -124,7 +124,7 @@ BAD = [
     ("a.ply", _header("element vertex 1", *FLOATS, "property list uchar int vertex_indices") + bytes(200),
      "list property 'vertex_indices'"),
     ("a.ply", _header("element face 99999999999999", "property list uchar int i", "element vertex 1", *FLOATS)
-     + bytes(200), "ends in element 'face'"),
+     + bytes(200), "element 'face' has the list property 'i'"),
     ("a.ply", _header("element vertex 1", *FLOATS, "property float x") + bytes(200), "'x' twice"),
     ("a.ply", _header("element vertex 1", "property quad x"), "type 'quad'; legal are char"),
     ("a.ply", b"ply\nformat binary_middle_endian 1.0\nend_header\n", "is not ascii, binary"),
@@ -151,13 +151,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("suffix", ["ply", "other"])
-def test_what_is_wrong_is_said(suffix: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     for name, data, message in BAD:
-        if name.endswith(".ply") == (suffix == "ply"):
-            with pytest.raises(FileError, match=f"(?s){name}: .*{message}") as caught:
-                open_file(put(tmp_path / name, data))
-            assert str(caught.value).startswith(f"{tmp_path / name}: "), message
+        with pytest.raises(FileError, match=f"(?s){name}: .*{message}") as caught:
+            open_file(put(tmp_path / name, data))
+        assert str(caught.value).startswith(f"{tmp_path / name}: "), message
 
 
 def test_sog_of_some_hundred_bytes_is_not_a_scene_of_millions(tmp_path: Path) -> None:
@@ -181,7 +179,7 @@ def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -
             open_file(path)
 
 
-def test_zips_with_a_large_or_damaged_directory_are_errors(tmp_path: Path) -> None:
+def test_zips_with_a_large_directory_are_errors(tmp_path: Path) -> None:
     small = zip_of({"data.pkl": b"{}"})
     start, end = small.index(b"PK\1\2"), small.rindex(b"PK\5\6")
     entries = small[start:end] * 100_000
@@ -189,11 +187,6 @@ def test_zips_with_a_large_or_damaged_directory_are_errors(tmp_path: Path) -> No
     path = put(tmp_path / "a.zip", small[:start] + entries + tail)
     with pytest.raises(FileError, match=r"a directory of [\d,]+ bytes; at most 4,194,304"):
         open_file(path)
-    whole = bytearray(zip_of(w.sog_files(T)))
-    whole[27] = 8  # the length of a name, which then takes in what follows it
-    with pytest.raises(FileError) as caught:
-        open_file(put(path, bytes(whole)))
-    assert len(str(caught.value)) < 2000
 
 
 def test_names_in_a_sog_lead_to_no_other_folder(tmp_path: Path) -> None:

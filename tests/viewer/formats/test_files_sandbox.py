@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
 import sys
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +17,11 @@ from support import scene_files as w
 from support.memory_data import event, snapshot
 from support.programs import children
 
-from splatview_viewer.core.errors import CameraError, FileError
+from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Cancelled
-from splatview_viewer.formats import open_file, sandbox
-from splatview_viewer.formats.camera_paths import read_path, write_path
+from splatview_viewer.formats import PictureAnswer, open_file, sandbox, value_of
 from splatview_viewer.formats.common import SceneFacts, fields_of
 from splatview_viewer.formats.sandbox import Column, ReadingProgram
-from splatview_viewer.formats.untrusted import FilmAnswer, PictureAnswer, film_of, read_untrusted_film, value_of
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
@@ -84,20 +80,6 @@ def test_read_untrusted_returns_snapshots(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(got, Snapshot) and len(got.traces[0].events) == 2
 
 
-def path_file(folder: Path, frames: int = 30) -> Path:
-    frame = json.dumps({"camera_to_world": np.eye(4).ravel().tolist(), "fov": 40.0})
-    (folder / "path.json").write_text(f'{{"camera_path": [{", ".join([frame] * frames)}]}}')
-    return folder / "path.json"
-
-
-def test_read_untrusted_film_returns_what_read_path_does(tmp_path: Path) -> None:
-    path = path_file(tmp_path)
-    assert write_path(read_untrusted_film(path)) == write_path(read_path(path))
-    path.unlink()
-    with pytest.raises(CameraError, match="No such file"):
-        read_untrusted_film(path)
-
-
 # -- hostile files -----------------------------------------------------------------------------------------------------
 
 
@@ -108,23 +90,14 @@ def test_a_file_that_takes_too_much_memory_is_an_error(tmp_path: Path, monkeypat
         read_untrusted(path)
 
 
-def test_a_file_that_takes_endless_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of the processor's time than one second, however fast the machine: half a million frames of a path."""
-    monkeypatch.setattr(sandbox, "CPU_BASE", 0)
-    monkeypatch.setattr(sandbox, "CPU_PER_BYTE", 0)
-    path = path_file(tmp_path, 400_000)
-    with pytest.raises(CameraError, match=r"path\.json: reading it took more of the processor's time than any file"):
-        read_untrusted_film(path)
-
-
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGSEGV, r"crashed \(SIGSEGV\)"),
                                                (signal.SIGKILL, "not enough memory"),
                                                (signal.SIGXCPU, "processor's time")])
 def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, tmp_path: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     when_started(monkeypatch, lambda pid: os.kill(pid, number))
-    with pytest.raises(CameraError, match=words):
-        read_untrusted_film(path_file(tmp_path))
+    with pytest.raises(FileError, match=words):
+        read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
 def test_a_cancel_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,21 +109,9 @@ def test_a_cancel_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        read_untrusted_film(path_file(tmp_path), progress)
+        read_untrusted(w.write_splat(tmp_path / "a.splat", T), progress)
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
-
-
-def test_a_file_that_waits_for_its_turn_can_be_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many programs at a time."""
-    monkeypatch.setattr(sandbox, "_turns", threading.Semaphore(0))
-
-    def progress(what: str, fraction: float) -> None:
-        assert what == "waiting for other files"
-        raise Cancelled
-
-    with pytest.raises(Cancelled):
-        read_untrusted(w.write_splat(tmp_path / "a.splat", T), progress)
 
 
 def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
@@ -195,9 +156,6 @@ def test_an_array_that_lies_outside_the_result_is_refused(column: Column, result
     (lambda given: fields_of(SceneFacts(0, False, (), (0.0, 0.0, 0.0)), given), FIT),
     (lambda given: fields_of(SceneFacts(), given), arrays(*[()] * 6)),
     (lambda given: fields_of(SceneFacts(), given), FIT[:5]),
-    (lambda given: film_of(FilmAnswer(False, False, "pinhole", False, 10, 10, 30.0), given),
-     arrays((2, 9), kind="f8")),
-    (lambda given: film_of(FilmAnswer(False, False, "pinhole", False, 10, 10, 30.0), given), arrays((2, 8), kind="f8")),
 ])
 def test_arrays_that_do_not_fit_the_answer_are_refused(read: Any, given: list[np.ndarray]) -> None:
     with pytest.raises(FileError, match=r"the program that read it described|is needed with|legal are"):

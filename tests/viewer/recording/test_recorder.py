@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from support.frames import NAMES, scene
 
-from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.recording.packed import pack, packed_bytes, unpack
+from splatview_viewer.core.errors import FileError, ViewerError
+from splatview_viewer.recording.packed import layout, pack, packed_bytes, read_packed, unpack, write_packed
 from splatview_viewer.recording.player import Player
-from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.recording.recording import (
+    INDEX,
+    Recording,
+    RecordOptions,
+    Snapshot,
+    StreamFolder,
+    is_recording,
+    read_index,
+    streams_in,
+)
 from splatview_viewer.render.activation import activate
+from splatview_viewer.workspace.sources import check_files, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from splatview_viewer.scene.scene import GaussianScene
-
 
 @pytest.mark.parametrize(("degree", "activated"), [(0, True), (1, False), (3, False), (3, True)])
 def test_what_is_unpacked_is_as_near_as_is_said(degree: int, activated: bool) -> None:
@@ -143,3 +155,136 @@ def test_it_plays_all_of_them_and_comes_back_to_live(player: Player, wait_until:
     assert player.at == 0
     player.play(False)
     assert not player.playing
+
+
+# -- on disk -----------------------------------------------------------------------------------------------------------
+
+def record(root: Path, count: int = 5, begin: int = 1, run: str = "a run") -> Path:
+    """Have `count` snapshots in a folder; the stream's."""
+    folder = StreamFolder(root, run, "splats")
+    try:
+        recording = Recording(100.0, limit=10**9, folder=folder)
+        for number in range(begin, begin + count):
+            file = recording.next_file
+            size = write_packed(folder.path / file, pack(scene(20, seed=number), (0.25, 0.5, 1.0)))
+            recording.add(Snapshot(file, number * 10, number, 1, 20, size))
+        folder.write_index(recording.every, recording.snapshots)
+        return folder.path
+    finally:
+        folder.close()
+
+
+def header(**change: Any) -> bytes:
+    values = {"count": 3, "coefficients": 0, "sh_degree": 0, "activated": False, "antialiased": False} | change
+    text = json.dumps(values).encode()
+    return b"SVSCENE1" + struct.pack("<I", len(text)) + text
+
+
+@pytest.mark.parametrize(("degree", "activated"), [(0, False), (3, True)])
+def test_a_snapshot_comes_back_as_it_was(tmp_path: Path, degree: int, activated: bool) -> None:
+    path = tmp_path / "000000001.gaussians"
+    for background in ((0.25, 0.5, 1.0), (0.0, 0.0, 0.25), (0.125, 0.0, 0.25)):  # arrays begin at odd bytes as well
+        before = pack(scene(33, degree, activated=activated), background)
+        assert write_packed(path, before) == path.stat().st_size
+        after = read_packed(path)
+        assert after.header == before.header
+        for name in layout(33, 0, activated):
+            np.testing.assert_array_equal(after.arrays[name], before.arrays[name])
+        np.testing.assert_array_equal(unpack(after).means, scene(33, degree, activated=activated).means)
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    (b"hello, this is text", "no snapshot"), (b"SVSCENE1" + struct.pack("<I", 2**32 - 1), "a header of 4,294,967,295"),
+    (b"SVSCENE1" + struct.pack("<I", 4) + b"\xff\xfe\x00{", "damaged"), (header() + b"x" * 101, "3 Gaussians take"),
+    (header() + b"x" * 103, "3 Gaussians take"), (header(count=2**40) + b"x", "1,099,511,627,776 Gaussians take"),
+    (header(count=-1), "damaged"), (header(coefficients=5), "5 coefficients"), (header(sh_degree=9), "degree 9"),
+])
+def test_what_is_no_snapshot_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "000000001.gaussians"
+    path.write_bytes(data)
+    with pytest.raises(FileError) as caught:
+        read_packed(path)
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_what_was_recorded_is_found_again_and_gone_on_with(tmp_path: Path) -> None:
+    folder = record(tmp_path, 3)
+    assert is_recording(folder) and not is_recording(tmp_path)
+    assert streams_in(tmp_path) == streams_in(folder) == [folder]
+    assert streams_in(tmp_path / "none") == []
+    (folder / "000000009.gaussians").write_bytes(b"not in the index")
+    (folder / "000000004.gaussians.part").write_bytes(b"half")
+    (folder / "notes.txt").write_text("the user's own")
+    assert record(tmp_path, 2, begin=4) == folder
+    assert sorted(p.name for p in folder.iterdir()) == [*(f"{n:09}.gaussians" for n in range(1, 6)), "notes.txt", INDEX]
+    recording = Recording.opened(folder)
+    assert [s.step for s in recording.snapshots] == [10, 20, 30, 40, 50]
+    shown = recording.scene(recording.snapshots[2])
+    np.testing.assert_array_equal(shown.means, scene(20, seed=3).means)
+    assert shown.background == (0.25, 0.5, 1.0)
+    assert recording.nbytes == sum(p.stat().st_size for p in folder.glob("*.gaussians"))
+
+
+def test_folders_are_of_one_stream_and_one_writer(tmp_path: Path) -> None:
+    one, other = record(tmp_path, run="a run"), record(tmp_path, run="a/run")
+    assert one != other
+    assert record(tmp_path, run="a/run") == other
+    assert read_index(one).run == "a run"
+    assert record(tmp_path, run="../../..").parent == tmp_path
+    assert streams_in(tmp_path) == sorted(tmp_path.iterdir())
+    writer = StreamFolder(tmp_path, "a run", "splats")
+    try:
+        assert writer.path == one
+        assert record(tmp_path) not in (one, other)
+    finally:
+        writer.close()
+        writer.close()
+    assert record(tmp_path) == one
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"format": 2}, "format 2"), ({"every": -5.0}, "every -5"), ({"every": 1e300}, "1e"),
+    ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged"),
+])
+def test_an_index_that_is_none_is_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    folder = record(tmp_path)
+    index = json.loads((folder / INDEX).read_text()) | change
+    (folder / INDEX).write_text(json.dumps(index))
+    with pytest.raises(FileError) as caught:
+        read_index(folder)
+    assert words in str(caught.value)
+    for text in ("", "[" * 100_000, "\x00\xff"):
+        (folder / INDEX).write_text(text, encoding="latin-1")
+        with pytest.raises(FileError, match=r"recording\.json"):
+            read_index(folder)
+
+
+def test_an_index_names_only_what_is_there_and_its_own(tmp_path: Path) -> None:
+    folder = record(tmp_path / "kept", 4)
+    (tmp_path / "secret").write_bytes(b"x" * 10)
+    index = json.loads((folder / INDEX).read_text())
+    lines = index["snapshots"]
+    lines += [lines[0], lines[0] | {"file": "../../secret", "bytes": 10}, lines[0] | {"file": "/etc/passwd"},
+              lines[0] | {"file": "000000077.gaussians"}]
+    (folder / "000000002.gaussians").write_bytes(b"cut off")
+    (folder / INDEX).write_text(json.dumps(index))
+    assert [line.file for line in read_index(folder).snapshots] == [f"{n:09}.gaussians" for n in (1, 3, 4)]
+
+
+def test_a_folder_is_an_entry_for_each_stream(tmp_path: Path) -> None:
+    record(tmp_path, run="one")
+    record(tmp_path, run="two")
+    (tmp_path / "file.txt").write_text("")
+    found = entries_of([tmp_path, tmp_path / "file.txt"])
+    check_files(found)  # one of them can be opened
+    with pytest.raises(FileError, match=r"file\.txt: the file is empty"):
+        check_files(found[-1:])
+    assert [p.name for p in found] == ["one-splats", "two-splats", "file.txt"]
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    for options, words in ((RecordOptions(every=0), "every is 0"), (RecordOptions(memory_mb=-1), "memory is -1"),
+                           (RecordOptions(disk_mb=0), "disk is 0")):
+        with pytest.raises(ViewerError, match=f"--record-{words}"):
+            options.check("serve")

@@ -240,8 +240,7 @@ import sys
 import splatview_viewer.app.loop, splatview_viewer.kinds.gaussians.view
 from pathlib import Path
 from splatview_viewer.formats.common import silent
-from splatview_viewer.formats import find_format
-from splatview_viewer.formats.untrusted import read_as
+from splatview_viewer.formats import find_format, read_as
 path = Path({str(path)!r})
 answer, arrays = read_as(find_format(path), path, silent)
 print(len(arrays[0]), "torch" in sys.modules)"""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from PIL import Image
 from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
-import splatview_viewer
+from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
@@ -29,11 +27,12 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Caption, parse_size, read_pixels
-from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen, create_context, current_context, devices, let_go
 from splatview_viewer.web.browser import BrowserScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.screens.window import WindowScreen
@@ -78,13 +77,6 @@ def resize(screen: Screen, width: int, height: int, request: pytest.FixtureReque
         import glfw
 
         glfw.set_window_size(screen._window, width, height)  # type: ignore[attr-defined]
-
-
-def test_no_screen_was_missed() -> None:
-    folder = Path(splatview_viewer.__file__).parent
-    found = [name for path in folder.rglob("*.py")
-             for name in re.findall(r"^class (\w+)Screen\b", path.read_text(), re.MULTILINE)]
-    assert sorted(found) == ["Browser", "Offscreen", "Window"]
 
 
 def test_what_it_says_about_itself(screen: Screen) -> None:
@@ -241,3 +233,31 @@ def test_sizes() -> None:
     for bad in ("", "12", "12x", "axb", "-5x40", "0x0", "8x800", "99999x20", "1e3x20", "\u0661\u0662x20"):
         with pytest.raises(ViewerError, match="size: "):
             parse_size(bad)
+
+
+# -- which GPU the offscreen screen draws on ---------------------------------------------------------------------------
+
+A, B = "a" * 32, "b" * 32
+
+
+def test_a_gpu_that_is_not_there_is_no_fault() -> None:
+    ctx = create_context(A)
+    held = current_context()
+    assert ctx.error == "GL_NO_ERROR"
+    ctx.release()
+    let_go(held)
+
+
+@pytest.mark.cuda
+def test_every_gpu_of_cuda_can_be_drawn_on() -> None:
+    import torch
+
+    from splatview_ipc.cuda.driver import gpu_uuid
+
+    assert any(device.nvidia for device in devices()), devices()
+    for index in range(torch.cuda.device_count()):
+        screen = OffscreenScreen(64, 48, gpu_uuid=gpu_uuid(index))
+        assert gl_device_uuid(screen.ctx) == gpu_uuid(index), devices()
+        screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
+        assert (screen.pixels() == (0, 255, 0, 255)).all()
+        screen.close()

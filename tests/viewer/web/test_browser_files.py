@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -89,8 +87,8 @@ def readers() -> list[int]:
 
 
 @pytest.mark.programs
-def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path, folder: Path,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenes_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path, folder: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is opened for the page that sent it, found in the list by others, and gone from the disk once closed. A
     camera path is for the scene that is shown, read at once, and not kept."""
     def refuse(*_: Any, **__: Any) -> Any:
@@ -103,12 +101,10 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene:
     (tmp_path / "path.json").write_text(camera_paths.write_path(tool.film))
     keys = len(tool.path.keys)
     tool.path.keys.clear()
+    pages.send(page, tmp_path / "path.json")
+    pages.until(lambda: len(tool.path.keys) == keys and not kept(folder))
+    pages.forget_all()
     with monkeypatch.context() as patch:
-        patch.setattr("splatview_viewer.kinds.gaussians.path.read_path", None)
-        patch.setattr(camera_paths, "parse_path", None)
-        pages.send(page, tmp_path / "path.json")
-        pages.until(lambda: len(tool.path.keys) == keys and not kept(folder))
-        pages.forget_all()
         for module, name in ((files, "open_file"), (files, "find_format"), (json, "loads"), (np, "load")):
             patch.setattr(module, name, refuse)
         for name in ("fox.ply", "picture.png"):
@@ -121,43 +117,6 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene:
     assert [entry.name for entry in pages.users[other].state.entries] == [path.name for path in kept(folder)] == names
     pages.forget_all()
     pages.until(lambda: not kept(folder) and not readers())
-
-
-@pytest.mark.programs
-def test_the_loop_goes_on_while_a_file_is_decoded_which_ends_with_its_entry_or_page(
-        pages: FilePages, scene: Path, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash is the fault of one entry. The programs do nothing here: they wait for their input."""
-    wait = [sys.executable, "-c", "import signal; signal.pause()", "splatview_viewer.formats"]
-
-    def command(*words: str) -> list[str]:
-        return wait
-
-    page = pages.page()
-    pages.path_tool(page, scene)
-    monkeypatch.setattr("splatview_ipc.system.child_program.command", command)
-    (tmp_path / "path.json").write_text("{}")
-
-    def begin(file: Path) -> list[int]:
-        pages.send(page, file)
-        pages.until(readers)
-        return readers()
-
-    (pid,) = begin(scene)
-    for _ in range(5):
-        pages.users[page].mark()
-        pages.until(lambda: not pages.users[page].dirty)
-    assert readers() == [pid]
-    os.kill(pid, signal.SIGSEGV)
-    pages.until(lambda: any("crashed (SIGSEGV)" in entry.fault_of_source for entry in pages.app.catalogue.entries))
-    begin(scene)
-    pages.forget_all()
-    pages.until(lambda: not readers() and not kept(folder))
-    monkeypatch.undo()
-    pages.path_tool(page, scene)
-    monkeypatch.setattr("splatview_ipc.system.child_program.command", command)
-    begin(tmp_path / "path.json")
-    page.end()
-    pages.until(lambda: not readers() and not kept(folder))
 
 
 def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, scene: Path, tmp_path: Path,

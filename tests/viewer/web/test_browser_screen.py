@@ -6,7 +6,6 @@ import io
 import os
 from typing import TYPE_CHECKING, Any
 
-import moderngl
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,13 +13,13 @@ from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, h
 from support.wait import wait_until
 from support.web_clients import ask
 
-from splatview_viewer.core.errors import GraphicsError, ViewerError
-from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.web import browser, pacing, sender
 from splatview_viewer.web import messages as m
+from splatview_viewer.web import sender
 from splatview_viewer.web.encoders import TurboEncoder
-from splatview_viewer.web.pacing import IN_FLIGHT, Level
+from splatview_viewer.web.sender import IN_FLIGHT, Level
 
 if TYPE_CHECKING:
     from support.web_clients import Page
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from splatview_viewer.web.browser import BrowserScreen
 
 
-@pytest.mark.parametrize("level", [pacing.LEVELS[0], pacing.LEVELS[len(pacing.LEVELS) // 2], pacing.LEVELS[-1]])
+@pytest.mark.parametrize("level", [sender.LEVELS[0], sender.LEVELS[len(sender.LEVELS) // 2], sender.LEVELS[-1]])
 def test_the_page_sees_what_was_drawn_and_once(rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every level the whole picture, and without loss once it rests."""
-    monkeypatch.setattr(pacing.Pacer, "level", level)  # however busy this machine is
+    monkeypatch.setattr(sender.Pacer, "level", level)  # however busy this machine is
     screen = rig.open(211, 133)
     page = rig.pages[screen]
     number = settle(screen, page)
@@ -86,24 +85,6 @@ def test_a_hidden_page_is_not_drawn_for(screen: BrowserScreen, page: Page) -> No
     assert any(isinstance(e, Expose) for e in heard(screen, Expose)) and screen.state.visible
     drawn = draw(screen, BLUE)  # the same again: while it was hidden, no picture of it was kept
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
-
-
-def test_no_memory_for_a_size_ends_one_page_and_not_the_viewer(
-        rig: Rig, screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = rig.open(64, 64)
-
-    def no_memory(*_: Any, **__: Any) -> None:
-        raise moderngl.Error("cannot create texture")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(browser, "Target", no_memory)
-        page.send(Resize(4000, 4000, 1.0))
-        poll(screen, lambda: screen.state.closed)
-        assert str(page.ended()) == "no picture of this size can be drawn"
-        with pytest.raises(GraphicsError, match="no picture of 96 x 64"):
-            rig.open(96, 64)
-    draw(other, RED)
-    assert rig.pages[other].picture()
 
 
 def test_events_come_in_order_and_moves_in_a_row_are_one(rig: Rig, screen: BrowserScreen, page: Page) -> None:

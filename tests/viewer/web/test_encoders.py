@@ -13,7 +13,7 @@ from PIL import Image
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import encoders
-from splatview_viewer.web.encoders import MAX_SIDE, Encoder, TurboEncoder, lossless
+from splatview_viewer.web.encoders import MAX_SIDE, Encoder, NvJpegEncoder, TurboEncoder, lossless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,6 @@ W, H = 320, 200
 
 
 def nvjpeg() -> Encoder:
-    from splatview_viewer.web.nvjpeg import NvJpegEncoder
-
     return NvJpegEncoder(0)
 
 
@@ -94,9 +92,6 @@ def test_what_it_does_not_take(encoder: Encoder) -> None:
                    given(encoder, np.zeros((1, MAX_SIDE + 1, 4), np.uint8))):
         with pytest.raises(ValueError, match=r"^pixels: .*\(H, W, 4\)"):
             encoder.encode(pixels, 80)
-    for quality, size in ((0, None), (101, None), (80, (0, 10)), (80, (W + 1, H)), (80, (W, -1))):
-        with pytest.raises(ValueError, match=f"quality {quality}"):
-            encoder.encode(good, quality, size=size)
     assert len(encoder.encode(good, 80)) > 100  # it still works
 
 

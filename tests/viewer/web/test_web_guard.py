@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from support.web_clients import asking
 
-from splatview_viewer.web.address import lines
-from splatview_viewer.web.guard import Guard
+from splatview_viewer.web.address import Guard, lines
 
 HOME, OPEN = Guard("127.0.0.1", "secret"), Guard("0.0.0.0", "secret")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from splatview_viewer.web.pacing import IN_FLIGHT, LEVELS, Level, Pacer
+from splatview_viewer.web.sender import IN_FLIGHT, LEVELS, Level, Pacer
 
 FULL = 600_000
 """Bytes of a picture at the best level."""
@@ -92,12 +92,3 @@ def test_line_that_becomes_slow_is_noticed_and_recovers_and_a_long_way_is_none()
     page.run(5)
     seen = page.run(10)
     assert sharp(seen) == 1.0 and worst(seen) < 0.3
-
-
-def test_unknown_answers_change_nothing() -> None:
-    pacer = Pacer()
-    pacer.acked(7, 0.01, 1.0)
-    pacer.sent(8, 1000)
-    before = pacer.level
-    pacer.acked(3, 9.0, 2.0)
-    assert pacer.in_flight == 1 and pacer.level == before

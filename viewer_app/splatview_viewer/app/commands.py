@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.web.browsers import Browsers
+    from splatview_viewer.web.browser import Browsers
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class _Viewer:
 
     def _serve_browsers(self, screen: OffscreenScreen, run: str | None, restart: Restart) -> Browsers:
         """Serve pages, where the viewer served them before if it was restarted."""
-        from splatview_viewer.web.browsers import Browsers
+        from splatview_viewer.web.browser import Browsers
 
         if not (self.web or self.host):
             print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)

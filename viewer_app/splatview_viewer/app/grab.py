@@ -27,7 +27,7 @@ from splatview_ipc.system import entry
 from splatview_viewer.app.offscreen import Look, Still, Stills
 from splatview_viewer.core.errors import CameraError, LateError, NotFoundError, ViewerError
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
-from splatview_viewer.screens.target import Target
+from splatview_viewer.screens.offscreen import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.recording import RecordOptions
-    from splatview_viewer.web.browsers import Browsers
+    from splatview_viewer.web.browser import Browsers
     from splatview_viewer.workspace.catalogue import Feature
     from splatview_viewer.workspace.sources import FileSource
 

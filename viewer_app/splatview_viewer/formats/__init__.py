@@ -11,34 +11,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Cancelled
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.checkpoint import CHECKPOINT
+from splatview_viewer.formats.checkpoint import CHECKPOINT, read_tensors
 from splatview_viewer.formats.common import (
     BOMB_BYTES,
     ZIP_MAGIC,
     Fields,
     Format,
     Progress,
+    SceneFacts,
     Start,
     check_json,
     check_memory,
     fault_text,
+    fields_of,
     scene_bytes,
     silent,
 )
 from splatview_viewer.formats.pictures import NPY, PICTURE
 from splatview_viewer.formats.ply import PLY
 from splatview_viewer.formats.sog import SOG
-from splatview_viewer.formats.splat import SPLAT
-from splatview_viewer.formats.spz import SPZ
+from splatview_viewer.formats.spz import SPLAT, SPZ
 from splatview_viewer.scene.scene import GaussianScene
 
-__all__ = ["BOMB_BYTES", "FORMATS", "Format", "Progress", "check_json", "check_memory", "fault_text", "find_format",
-           "load_scene", "open_file", "scene_bytes", "silent"]
+__all__ = ["BOMB_BYTES", "FORMATS", "Format", "PictureAnswer", "Progress", "check_json", "check_memory", "fault_text",
+           "find_format", "load_scene", "open_file", "read_as", "scene_bytes", "silent", "value_of"]
 
 FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
 """Formats of scenes and pictures, in the order in which a file's content is tried; `kinds.files` has all formats."""
@@ -111,3 +113,33 @@ def load_scene(path: str | Path, progress: Progress = silent) -> GaussianScene:
     if not isinstance(value, GaussianScene):
         raise FileError(f"{path}: a picture, not a scene of Gaussians")
     return value
+
+
+# -- in the sandbox: files of browser pages ---------------------------------------------------------------------------
+
+
+class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
+    """A picture (H, W, C), one array."""
+
+
+def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneFacts | PictureAnswer, list[np.ndarray]]:
+    """Read a scene or a picture. Raises FileError."""
+    with open(path, "rb") as f:
+        if found is SOG and f.read(2) != b"PK":
+            raise FileError("SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
+                            ".sog file, or open the folder on the machine of the viewer")
+    value = read_tensors([path], progress) if found is CHECKPOINT else found.read(path, progress)
+    if isinstance(value, Fields):
+        return value.facts, value.arrays
+    kind = f"{value.dtype.kind}{value.dtype.itemsize}"
+    return PictureAnswer(), [value if kind in ("u1", "u2", "f4") else value.astype(np.float32)]
+
+
+def value_of(answer: SceneFacts | PictureAnswer, arrays: list[np.ndarray]) -> GaussianScene | np.ndarray:
+    """Return a scene or a picture from the sandbox. Raises FileError where it is none."""
+    if isinstance(answer, SceneFacts):
+        return fields_of(answer, arrays).scene()
+    picture = arrays[0] if len(arrays) == 1 else np.zeros((0, 0, 0))
+    if picture.ndim != 3 or picture.dtype == np.float64 or not 1 <= picture.shape[2] <= 4 or not picture.size:
+        raise FileError(f"the program that read it described a picture of shape {picture.shape}, {picture.dtype}")
+    return picture

@@ -22,7 +22,7 @@ from msgspec import Meta
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_ipc.system.free_memory import available_bytes
 from splatview_viewer.core.errors import FileError, ViewerError
-from splatview_viewer.scene.scene import FIELDS, UPS, GaussianScene, sh0_of_rgb
+from splatview_viewer.scene.scene import FIELDS, UPS, GaussianScene
 
 if TYPE_CHECKING:
     import zipfile
@@ -60,8 +60,6 @@ MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
 _level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
 LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
 """Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every entry is finite."""
-SH0_OF_BYTE = sh0_of_rgb(np.arange(256) / 255).astype(np.float32)
-"""Degree 0 coefficient of an 8-bit colour."""
 
 
 @dataclass

@@ -43,7 +43,7 @@ from splatview_viewer.formats.common import (
 from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import torch
@@ -88,8 +88,6 @@ class Element:
     """The numpy type of each property of a fixed size, byte order included, in their order."""
     list_property: str = ""
     """The first property of variable length, if there is one: its size is not known from the header."""
-    steps: list[tuple[str, str]] = field(default_factory=list)
-    """All properties in their order: the numpy type of a list's length, or "", and that of its items."""
 
     def add(self, words: list[str], order: str) -> None:
         """Add the property of a header's line. Raises FileError."""
@@ -101,16 +99,14 @@ class Element:
                             f"{', '.join(TYPES)} and list")
         if key in self.types:
             raise FileError(f"PLY: element {element!r} has property {name!r} twice")
-        if len(self.steps) == MOST_PROPERTIES:
+        if len(self.types) == MOST_PROPERTIES:
             raise FileError(f"PLY: element {element!r} has more than {MOST_PROPERTIES:,} properties")
-        *length, item = (order + TYPES[t] for t in types)
-        if len(length) != (words[1] == "list") or "f" in "".join(length):
+        if len(types) != (2 if words[1] == "list" else 1):
             raise FileError(f"PLY: header line {' '.join(words)[:60]!r} is not understood")
-        self.steps.append((length[0] if length else "", item))
-        if length:
+        if words[1] == "list":
             self.list_property = self.list_property or name
         else:
-            self.types[key] = item
+            self.types[key] = order + TYPES[types[0]]
 
     def need(self, names: tuple[str, ...], kind: str) -> None:
         """Raise FileError unless these properties of a compressed PLY are there, of this type."""
@@ -124,22 +120,6 @@ class Element:
         header.seek(f, self.name)
         dtype = np.dtype([*self.types.items()])
         return np.frombuffer(read_exact(f, self.count * dtype.itemsize, f"PLY: element {self.name!r}"), dtype)
-
-    def reach(self, end: int, size: Callable[[str], int], number: Callable[[int, str], int]) -> int:
-        """Return how far the element reaches from its begin, in bytes, or numbers of a text, as `end` and `size`, that
-        of a numpy type. `number`: the value of a type at an offset, 0 beyond the end."""
-        if not self.list_property:
-            return self.count * sum(size(item) for _, item in self.steps)
-        at = 0
-        for _ in range(self.count):
-            for length, item in self.steps:
-                count = number(at, length) if length else 1
-                if count < 0:
-                    raise FileError(f"PLY: damaged: a list of {count} in element {clipped(self.name)!r}")
-                at += count * size(item) + (size(length) if length else 0)
-            if at > end:
-                raise FileError(f"PLY: truncated: the file ends in element {clipped(self.name)!r}")
-        return at
 
 
 @dataclass
@@ -155,11 +135,11 @@ class Header:
         return next((e for e in self.elements if e.name == name), None)
 
     def before(self, name: str) -> list[Element]:
-        """Return the elements before one whose records have a fixed size. Raises FileError if there is no such one."""
+        """Return the elements before one. Raises FileError where records up to it have no fixed size."""
         at = next(i for i, e in enumerate(self.elements) if e.name == name)
-        if wrong := self.elements[at].list_property:
-            raise FileError(f"PLY: element {name!r} has the list property {wrong!r}; lists in the Gaussians cannot be "
-                            "read. Save the Gaussians alone.")
+        if wrong := next((e for e in self.elements[:at + 1] if e.list_property), None):
+            raise FileError(f"PLY: element {clipped(wrong.name)!r} has the list property {wrong.list_property!r}; "
+                            "lists in or before the Gaussians cannot be read. Save the Gaussians alone.")
         return self.elements[:at]
 
     def seek(self, f: BinaryIO, name: str) -> None:
@@ -169,14 +149,8 @@ class Header:
             FileError: the elements before them are larger than the file.
         """
         f.seek(self.size)
-        at, size = self.size, self.size + remaining(f)
-
-        def number(offset: int, kind: str) -> int:
-            f.seek(at + offset)
-            return int.from_bytes(f.read(int(kind[-1])), "big" if kind[0] == ">" else "little", signed=kind[1] == "i")
-
-        for e in self.before(name):
-            at += e.reach(size - at, lambda kind: int(kind[-1]), number)
+        size = self.size + remaining(f)
+        at = self.size + sum(e.count * np.dtype([*e.types.items()]).itemsize for e in self.before(name))
         if at > size:
             raise FileError(f"PLY: truncated: element {name!r} starts at byte {at:,}, the file has {size:,}")
         f.seek(at)
@@ -298,8 +272,8 @@ def _binary_blocks(f: BinaryIO, header: Header, vertex: Element) -> Iterator[Map
 
 def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element) -> Iterator[Mapping[str, np.ndarray]]:
     """Yield the whole text as one block. A number takes two bytes at least, which bounds what a count may claim."""
-    others, need = header.before("vertex"), vertex.count * len(vertex.types)
-    wanted = need + sum(e.count * len(e.steps) for e in others)  # at least: a list may be long
+    begin = sum(e.count * len(e.types) for e in header.before("vertex"))
+    wanted = begin + vertex.count * len(vertex.types)
     f.seek(header.size)
     left = remaining(f)
     if wanted > (left + 1) // 2:
@@ -313,12 +287,9 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element) -> Iterator[Mapp
             values = np.fromstring(f.read(left), _precision(vertex), sep=" ")
     except (ValueError, DeprecationWarning) as e:
         raise FileError(f"PLY: the text holds something that is not a number ({e})") from None
-    for e in others:
-        values = values[e.reach(len(values), lambda kind: 1,
-                                lambda at, kind, v=values: int(v[at]) if at < len(v) else 0):]
-    if len(values) < need:
-        raise FileError(f"PLY: truncated: {need:,} numbers are needed, the text has {len(values):,}")
-    yield dict(zip(vertex.types, values[:need].reshape(vertex.count, len(vertex.types)).T, strict=True))
+    if len(values) < wanted:
+        raise FileError(f"PLY: truncated: {wanted:,} numbers are needed, the text has {len(values):,}")
+    yield dict(zip(vertex.types, values[begin:wanted].reshape(vertex.count, len(vertex.types)).T, strict=True))
 
 
 # -- SuperSplat's compressed form --------------------------------------------------------------------------------------

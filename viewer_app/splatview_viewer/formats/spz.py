@@ -1,7 +1,10 @@
 """Niantic's .spz: planes of quantised attributes, gzipped (versions 1 to 3) or in zstd streams (version 4).
 
-Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. SPZ stores right-up-back axes
-unless an extension names others.
+Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes are right-up-back.
+
+And antimatter15's .splat: 32 bytes per Gaussian and no header. Position 3 float32, linear scale 3 float32, RGBA 4
+bytes, quaternion w x y z 4 bytes as q*128+128; colour and alpha are final (no spherical harmonics). Layout of
+antimatter15/splat, `convert.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from splatview_viewer.formats.common import (
     read_exact,
     remaining,
 )
+from splatview_viewer.scene.scene import sh0_of_rgb
 from splatview_viewer.scene.turning import turns
 
 if TYPE_CHECKING:
@@ -33,13 +37,12 @@ MAGIC = b"NGSP"
 ANTIALIASED, EXTENSIONS = 1, 2
 """Bits of the header's flags."""
 
-COORDINATE_SYSTEM = 0xADBE0003
-"""The extension whose content is a number into `SYSTEMS`."""
+COORDINATE_SYSTEM, RUB = 0xADBE0003, (0, 5)
+"""The extension that names the axes, `CoordinateSystem` in `splat-types.h`, and its numbers of right-up-back."""
 EXTENSIONS_LIMIT = 1 << 20
 """Bytes of extensions that are read behind the attributes."""
-SYSTEMS = "RUB LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
-"""Where x, y and z point, `CoordinateSystem` in `splat-types.h`: left or right, down or up, back or forward."""
-DIRECTIONS = {"L": (-1, 0, 0), "R": (1, 0, 0), "U": (0, -1, 0), "D": (0, 1, 0), "B": (0, 0, -1), "F": (0, 0, 1)}
+FLIP = np.diag([1.0, -1.0, -1.0])
+"""From right-up-back to right-down-forward."""
 
 SCALE_OF_BYTE = (np.arange(256) / 16 - 10).astype(np.float32)
 SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
@@ -135,26 +138,18 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
     return head, parts, raw[32:at]
 
 
-def _axes(extensions: bytes, notes: list[str]) -> np.ndarray:
-    """Return what makes the positions right-down-forward (3, 3); add to `notes` what is ignored."""
-    system, ignored, at = None, set(), 0
-    while at < len(extensions):
-        kind, size = struct.unpack_from("<II", extensions.ljust(at + 8, b"\0"), at)
-        at += 8
-        if at + size > len(extensions):
-            raise FileError(f"SPZ: extension {kind:#010x} is truncated: it ends at byte {at + size:,} of "
-                            f"{len(extensions):,}")
+def _notes(extensions: bytes) -> tuple[str, ...]:
+    """Return which extensions are ignored. Raises FileError for axes that are not SPZ's own."""
+    ignored, at = set(), 0
+    while at + 8 <= len(extensions):
+        kind, size = struct.unpack_from("<II", extensions, at)
+        system = int.from_bytes(extensions[at + 8: at + 8 + min(size, 4)], "little")
         if kind != COORDINATE_SYSTEM:
             ignored.add(f"{kind:#010x}")
-        elif system is None:
-            system = int.from_bytes(extensions[at:at + min(size, 4)], "little")
-        at += size
-    if ignored:
-        notes.append(f"SPZ extensions in this file are ignored: {', '.join(sorted(ignored)[:8])}")
-    if system is not None and not 0 < system < len(SYSTEMS):
-        notes.append(f"SPZ: coordinate system {system} is unknown; legal are 1 to {len(SYSTEMS) - 1}: read as RUB")
-        system = None
-    return np.array([DIRECTIONS[letter] for letter in SYSTEMS[system or 0]], np.float64).T
+        elif system not in RUB:
+            raise FileError(f"SPZ: coordinate system {system}; only right-up-back, 0 or 5, is read: save it so")
+        at += 8 + size
+    return (f"SPZ extensions in this file are ignored: {', '.join(sorted(ignored)[:8])}",) if ignored else ()
 
 
 def _decode(head: _Head, parts: dict[str, np.ndarray], extensions: bytes) -> Fields:
@@ -165,15 +160,13 @@ def _decode(head: _Head, parts: dict[str, np.ndarray], extensions: bytes) -> Fie
         wide = np.zeros((3 * n, 4), np.uint8)
         wide[:, 1:] = parts["positions"].reshape(-1, 3)
         means = ((wide.view("<i4") >> 8) / np.float32(1 << head.bits)).astype(np.float32).reshape(n, 3)
-    notes: list[str] = []
-    axes = _axes(extensions, notes)
-    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(axes, head.degree))
+    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(FLIP, head.degree))
     quats = _rotations(parts["rotations"], n, head.version)
-    fields = Fields(means=means @ axes.T.astype(np.float32), quats=quats @ turn,
+    fields = Fields(means=means @ FLIP.astype(np.float32), quats=quats @ turn,
                     scales=SCALE_OF_BYTE[parts["scales"]].reshape(n, 3), opacities=LOGIT_OF_BYTE[parts["alphas"]],
                     sh0=SH0_OF_BYTE[parts["colors"]].reshape(n, 3),
                     shN=(SH_OF_BYTE[parts["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3))
-    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=tuple(notes))
+    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=_notes(extensions))
 
 
 def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:
@@ -192,3 +185,31 @@ def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:
 
 
 SPZ = Format("spz", (".spz",), "Niantic SPZ", lambda start: start.head.startswith((MAGIC, b"\x1f\x8b")), read)
+
+
+# -- .splat -----------------------------------------------------------------------------------------------------------
+
+RECORD = np.dtype([("position", "<f4", 3), ("scale", "<f4", 3), ("rgba", "u1", 4), ("rotation", "u1", 4)])
+
+
+def read_splat(path: Path, progress: Progress) -> Fields:
+    """Return the Gaussians of a .splat file."""
+    with open(path, "rb") as f:
+        size = remaining(f)
+        if size == 0 or size % RECORD.itemsize:
+            raise FileError(f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, which a Gaussian takes")
+        check_scene(size // RECORD.itemsize, 0, size)
+        records = np.frombuffer(read_exact(f, size, "the Gaussians"), RECORD)
+    progress("unpacking Gaussians", 0.5)
+    # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its logarithm finite.
+    scales = records["scale"]
+    scales = np.log(np.where(scales == 0, np.finfo(np.float32).tiny, scales))
+    fields = Fields(
+        means=records["position"], quats=(records["rotation"].astype(np.float32) - 128) / 128, scales=scales,
+        opacities=LOGIT_OF_BYTE[records["rgba"][:, 3]], sh0=sh0_of_rgb(records["rgba"][:, :3] / np.float32(255)),
+        shN=np.zeros((len(records), 0, 3), np.float32))
+    progress("unpacking Gaussians", 1.0)
+    return fields.checked()
+
+
+SPLAT = Format("splat", (".splat",), "antimatter15's 32-byte records", lambda start: False, read_splat, by_suffix=True)

@@ -12,10 +12,10 @@ import msgspec
 
 from splatview_viewer import formats
 from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats import PictureAnswer, read_as, value_of
 from splatview_viewer.formats.checkpoint import import_torch
 from splatview_viewer.formats.common import SceneFacts, silent
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.formats.untrusted import PictureAnswer, read_as, value_of
 from splatview_viewer.kinds.snapshot import loading as snapshot
 
 if TYPE_CHECKING:

@@ -111,16 +111,6 @@ def packed_bytes(count: int, coefficients: int, activated: bool, wide: bool = Fa
     return sum(_size(*each) for each in layout(count, coefficients, activated, wide).values())
 
 
-def _empty(header: Header) -> Packed:
-    """Make a packed scene whose arrays are to be filled."""
-    text = msgspec.json.encode(header)
-    start = _MAGIC + struct.pack("<I", len(text)) + text
-    size = packed_bytes(header.count, header.coefficients, header.activated, header.wide)
-    data = np.empty(len(start) + size, np.uint8)
-    data[:len(start)] = np.frombuffer(start, np.uint8)
-    return Packed(header, data)
-
-
 def write_packed(path: Path, packed: Packed) -> int:
     """Write a scene into a file; return its size in bytes. Raises OSError."""
     write_output(path, packed.data)
@@ -169,20 +159,25 @@ def pack(scene: GaussianScene, background: Color | None = None, stream: torch.cu
     """
     import torch
 
-    made = _empty(Header(len(scene), scene.shN.shape[1], min(scene.sh_degree, scene.stored_sh_degree), scene.activated,
-                         scene.antialiased, background, scene.means.dtype.itemsize == 8))
-    arrays, gpu_ms = made.arrays.values(), 0.0
+    header = Header(len(scene), scene.shN.shape[1], min(scene.sh_degree, scene.stored_sh_degree), scene.activated,
+                    scene.antialiased, background, scene.means.dtype.itemsize == 8)
+    text = msgspec.json.encode(header)
+    start = _MAGIC + struct.pack("<I", len(text)) + text
+    size = len(start) + packed_bytes(header.count, header.coefficients, header.activated, header.wide)
+    data = np.empty(size, np.uint8)
+    data[:len(start)] = np.frombuffer(start, np.uint8)
+    arrays, gpu_ms = Packed(header, data).arrays.values(), 0.0
     with torch.cuda.stream(stream):
         if scene.on_gpu:  # CUDA loads kernels at their first use: not in the time that is measured
             HostCopy(scene, lambda: pack_rows(scene[:1]))
         step = _CHUNK_GPU if scene.on_gpu else _CHUNK
-        for start in range(0, len(scene), step):
+        for first in range(0, len(scene), step):
             marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if scene.on_gpu else []
-            copy = HostCopy(scene, functools.partial(_pack_between, scene[start: start + step], marks))
+            copy = HostCopy(scene, functools.partial(_pack_between, scene[first: first + step], marks))
             for array, part in zip(arrays, copy.arrays(), strict=True):
-                array[start: start + len(part)] = part
+                array[first: first + len(part)] = part
             gpu_ms += marks[0].elapsed_time(marks[1]) if marks else 0.0
-    return Packed(made.header, made.data, gpu_ms)
+    return Packed(header, data, gpu_ms)
 
 
 def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> GaussianScene:

@@ -153,8 +153,10 @@ class StreamFolder:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = read_index(self.path) if is_recording(self.path) else self.before
                 if (found.run, found.name) == (self.run, self.name):
-                    self.before = found
-                    self._tidy()
+                    self.before, named = found, {line.file for line in found.snapshots}
+                    for path in self.path.iterdir():  # what a recording that ended while it was written has left
+                        if (_NAME.fullmatch(path.name) and path.name not in named) or path.name.endswith(_PART):
+                            path.unlink(missing_ok=True)
                     return
             except BlockingIOError:
                 pass
@@ -163,13 +165,6 @@ class StreamFolder:
                 raise
             self.close()
         raise FileError(f"{root / base}: it and 98 like it are being written by others; record into another folder")
-
-    def _tidy(self) -> None:
-        """Remove what a recording that ended in the middle of writing has left."""
-        named = {line.file for line in self.before.snapshots}
-        for path in self.path.iterdir():
-            if (_NAME.fullmatch(path.name) and path.name not in named) or path.name.endswith(_PART):
-                path.unlink(missing_ok=True)
 
     def write_index(self, every: float, snapshots: list[Snapshot], dropped: Iterable[Snapshot] = ()) -> None:
         """Write what there is, and then remove what has been dropped. Raises OSError."""

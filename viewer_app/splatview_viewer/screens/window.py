@@ -155,7 +155,9 @@ class WindowScreen:
                 self._events.append(Key(name, action != glfw.RELEASE, self._mods, action == glfw.REPEAT))
 
         def move(_: Any, x: float, y: float) -> None:
-            self._add_move(PointerMove(*pixels(x, y), self._mods))
+            if self._events and isinstance(self._events[-1], PointerMove):  # a fast mouse sends a thousand a second
+                self._events.pop()
+            self._events.append(PointerMove(*pixels(x, y), self._mods))
 
         def resize(_: Any, width: int, height: int) -> None:
             if width > 0 and height > 0:  # a minimised window has neither
@@ -175,13 +177,6 @@ class WindowScreen:
         }
         for name, callback in on.items():
             getattr(glfw, f"set_{name}_callback")(self._window, callback)
-
-    def _add_move(self, event: PointerMove) -> None:
-        """Only the newest of several moves in a row matters: a fast mouse sends a thousand a second."""
-        if self._events and isinstance(self._events[-1], PointerMove):
-            self._events[-1] = event
-        else:
-            self._events.append(event)
 
     @property
     def _size(self) -> tuple[int, int]:

@@ -288,11 +288,11 @@ class User:
 
     def _read_film(self, view: ShownView, path: Path, done: Callable[[Path], None], job: Job[None]) -> None:
         """Give a view the camera path that a page has sent for it, or the user the fault. Runs in a job."""
-        from splatview_viewer.formats.untrusted import read_untrusted_film
+        from splatview_viewer.formats.camera_paths import read_path
 
         film, fault = None, ""
         try:
-            film = read_untrusted_film(path, job.report)
+            film = read_path(path)
         except Cancelled:
             pass
         except Exception as e:

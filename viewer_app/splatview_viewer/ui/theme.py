@@ -86,16 +86,13 @@ def apply(scale: float) -> None:
     style.scale_all_sizes(scale)
     style.font_size_base, style.font_scale_dpi = FONT_SIZE, scale
     _load_font()
-    _assign(imgui.get_style(), style)
-
-
-def _assign(target: imgui.Style, source: imgui.Style) -> None:
-    for name in dir(source):
-        value = getattr(source, name)
+    target = imgui.get_style()
+    for name in dir(style):
+        value = getattr(style, name)
         if not name.startswith("_") and not callable(value):
             setattr(target, name, value)
     for i in range(imgui.Col_.count):
-        target.set_color_(i, source.color_(i))
+        target.set_color_(i, style.color_(i))
 
 
 def _load_font() -> None:

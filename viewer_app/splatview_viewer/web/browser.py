@@ -1,30 +1,37 @@
-"""A browser tab as a screen: what is drawn goes out as encoded pictures, what its user does comes back."""
+"""Browser tabs as screens: what is drawn goes out as encoded pictures, what a user does comes back."""
 
 from __future__ import annotations
 
 import io
 import logging
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
-from splatview_viewer.core.errors import GraphicsError
+from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.screen import MIN_SIZE, ScreenState
 from splatview_viewer.formats.pictures import safe_name
-from splatview_viewer.screens.target import Copies, Target
+from splatview_viewer.screens.offscreen import Target, copied
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.encoders import MAX_SIDE
+from splatview_viewer.web.address import lines, local_url
+from splatview_viewer.web.encoders import MAX_SIDE, choose, forced_encoder, nvjpeg_library
 from splatview_viewer.web.sender import Sender, scaled
+from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Caption
+    from splatview_viewer.core.screen import Caption, Screen
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.connection import Connection
     from splatview_viewer.web.encoders import Encoder
@@ -60,8 +67,8 @@ class BrowserScreen:
         self._at = 0.0
         """The newest event since the last picture, by the page's clock; 0: none."""
         self._caption: Caption | None = None
-        self._shared = encoder.device is not None
-        self._copies = Copies(encoder.device)
+        self._device = encoder.device
+        self._shared = self._device is not None
         self._sender = Sender(connection, encoder)
         self._target: Target | None = None
         """None while the page is hidden."""
@@ -119,7 +126,8 @@ class BrowserScreen:
         if isinstance(message, m.Visible):
             self._visible, self._missed = message.on, False
             if not message.on:
-                self._forget_pictures()
+                self._sender.clear()
+                self._release_target()
                 return None
             self._resize(self._size)
             return Expose()
@@ -131,12 +139,6 @@ class BrowserScreen:
             self._resize(size)
             return Resize(*self._size, self._scale)
         return event
-
-    def _forget_pictures(self) -> None:
-        """Release the memory for pictures."""
-        self._sender.clear()
-        self._copies.clear()
-        self._release_target()
 
     def _resize(self, size: tuple[int, int]) -> None:
         if not self._visible:
@@ -165,7 +167,7 @@ class BrowserScreen:
             self._work.governor.gives(("encode", *scaled(self._size, self._sender.level.scale)), "cuda")
         at, self._at = self._at, 0.0
         try:
-            self._sender.put(self._copies.take(self._target, at))
+            self._sender.put(copied(self._target, at, self._device))
         except _FAILURES as e:
             log.warning("the browser at %s gets no picture: %s", self._connection.peer, e)
             self._connection.close("no picture can be read")
@@ -175,7 +177,8 @@ class BrowserScreen:
             return
         self._closed = True
         self._connection.close()
-        self._forget_pictures()
+        self._sender.clear()
+        self._release_target()
         self.wake()
 
 
@@ -208,3 +211,77 @@ class _PageDesktop:
         png = io.BytesIO()
         Image.fromarray(picture).save(png, "PNG", compress_level=4)
         self._connection.offer(f"{safe_name(name)}.png", png.getvalue(), png.tell())
+
+
+@dataclass(frozen=True)
+class Browser:
+    """A connected browser."""
+
+    who: str
+    """The same for one that comes back."""
+    name: str
+    """The name that others see."""
+    screen: Screen
+
+
+class Browsers:
+    """Serves the page, and makes a screen for each browser that connects."""
+
+    def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
+                 run: str | None = None, token: str | None = None) -> None:
+        """Serves from now on, only to this machine if `host` is None. `token`: the one that pages at `port` have
+        already; by default a new one. `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any
+        thread; `run`: what other programs are told.
+
+        Raises ViewerError when there is no such address, or no free port.
+        """
+        from splatview_ipc.control.registry import Announcement
+
+        self._ctx = ctx
+        self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
+        self._count = 0
+        Thread(target=_prepare, name="prepare", daemon=True).start()
+        with ExitStack() as opened:
+            self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
+            opened.callback(self.server.close)
+            self._entry = opened.enter_context(Announcement(local_url(self.server), host=self.server.host,
+                                                            port=self.server.port, run=run))
+            self._opened = opened.pop_all()
+
+    def say(self, environ: dict[str, str]) -> None:
+        """Print the page's address."""
+        for line in lines(self.server, environ):
+            print(line, file=sys.stderr, flush=True)
+
+    def arrivals(self, now: float, work: GpuWork) -> list[Browser]:
+        """Return the browsers that connected since the last call. Call it at each turn."""
+        self._entry.refresh(now)
+        while self._encoder is not None and self._encoder.took:
+            size, ms = self._encoder.took.popleft()
+            work.took(("encode", *size), ms)
+        browsers = []
+        for connection in self.server.arrivals():
+            if self._encoder is None:  # made late: on a GPU it takes some hundred MB
+                self._encoder = choose(self._ctx)
+            try:
+                screen = BrowserScreen(self._ctx, connection, self._encoder, work)
+            except Exception as e:  # must not end the viewer
+                log.warning("a browser at %s cannot be served: %s", connection.peer, e)
+                connection.close("no picture can be drawn for it")
+                continue
+            self._count += 1
+            browsers.append(Browser(connection.hello.id, f"Browser {self._count}", screen))
+        return browsers
+
+    def close(self) -> None:
+        """Stop serving and end the connections. Idempotent."""
+        self._opened.close()
+        if self._encoder is not None:
+            self._encoder.close()
+
+
+def _prepare() -> None:
+    """Load libraries that the first browser would wait for. No CUDA context is made."""
+    with suppress(ViewerError, ImportError):
+        nvjpeg_library()
+        import torch  # noqa: F401

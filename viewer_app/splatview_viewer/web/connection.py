@@ -1,4 +1,4 @@
-"""A page's WebSocket: received messages wait for the thread that draws, sent ones wait here in bounds."""
+"""A page's WebSocket: received messages wait for the thread that draws, sent ones wait here."""
 
 from __future__ import annotations
 
@@ -23,14 +23,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.web.sender import Sender
 
-MAX_WAITING = 64 * 1024**2
-"""Bytes of messages that may wait for a page."""
 MAX_OFFERS = 8
 """Files that wait to be fetched; a further one replaces the oldest."""
-MAX_RATE = 1000
-"""Sustained rate of a page's messages, per second."""
-PATIENCE = 2.0
-"""Seconds of MAX_RATE that may come in one burst."""
 _LAST_WORDS = 0.3
 """Seconds within which messages that wait are still sent when the connection ends."""
 
@@ -41,8 +35,7 @@ class Connection:
     """One page. Made by the server after the page's hello; usable from any thread.
 
     `inbox` has what the page sends, with the time at which it came. All times are those of the web thread's loop. What
-    is sent after the connection is over is dropped. A page for which more than MAX_WAITING bytes of messages wait is
-    closed.
+    is sent after the connection is over is dropped.
     """
 
     def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, wake: Callable[[], None]) -> None:
@@ -58,8 +51,6 @@ class Connection:
         self._socket = socket
         self._loop = asyncio.get_running_loop()
         self._texts: deque[str] = deque()
-        self._waiting = 0
-        """Bytes of messages that wait."""
         self._work = asyncio.Event()  # something to send, or to end
         self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
         self._ended: tuple[int, str] | None = None
@@ -113,9 +104,6 @@ class Connection:
 
     def _queue(self, text: str) -> None:
         self._texts.append(text)
-        self._waiting += len(text)
-        if self._waiting > MAX_WAITING:
-            self.close(f"more than {MAX_WAITING >> 20} MB wait to be sent already", 1008)
         self._work.set()
 
     async def run(self) -> tuple[int, str]:
@@ -145,7 +133,6 @@ class Connection:
         return self._ended or (1000, "")
 
     async def _read(self) -> None:
-        before, credit = self._loop.time(), MAX_RATE * PATIENCE
         while not self.closed:
             received = await self._socket.receive()
             now = self._loop.time()
@@ -153,10 +140,6 @@ class Connection:
                 return self.close("a page sends text, not bytes", 1008)
             if received.type is not WSMsgType.TEXT:
                 return None  # closed, silent for too long, or not a WebSocket any more
-            credit = min(credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE) - 1
-            before = now
-            if credit < 0:
-                return self.close(f"more than {MAX_RATE} messages a second", 1008)
             try:
                 message = m.parse(received.data)
             except m.MessageError as e:
@@ -175,9 +158,7 @@ class Connection:
             await self._work.wait()
             self._work.clear()
             while self._texts:
-                text = self._texts.popleft()
-                self._waiting -= len(text)
-                await self._socket.send_str(text)
+                await self._socket.send_str(self._texts.popleft())
             if self._stop.is_set():  # behind the messages sent before `close`, which `closed` is not
                 return None
             try:

@@ -33,9 +33,6 @@ MAX_FILE = 4 * 1024**3
 """Bytes of one file."""
 MAX_KEPT = 8 * 1024**3
 """Bytes of all that are kept."""
-MAX_COUNT = 256
-AT_ONCE = 2
-"""Uploads at a time."""
 SPARE = 512 * 1024**2
 """Bytes of the disk that stay free."""
 STALL = 20.0
@@ -64,7 +61,6 @@ class Files:
         self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._connections = connections
-        self._at_once = asyncio.Semaphore(AT_ONCE)
         self._lock = Lock()
         self._kept: dict[Path, int] = {}
         """Bytes of each upload, those to come included."""
@@ -82,31 +78,30 @@ class Files:
             raise web.HTTPRequestEntityTooLarge(MAX_FILE, size, text=(
                 f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most that a page can send. Open it where "
                 "the viewer runs"))
-        async with self._at_once:
-            with self._lock:
-                room = min(MAX_KEPT - sum(self._kept.values()), shutil.disk_usage(self._folder).free - SPARE)
-                if size > room or len(self._kept) >= MAX_COUNT:
-                    raise web.HTTPInsufficientStorage(text=(
-                        f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
-                        f"{size_text(max(room, 0))} and {MAX_COUNT} files are the most. Close some in the list"))
-                self._count += 1
-                path = self._folder / str(self._count) / name  # in a folder of its own: names may be the same
-                self._kept[path] = size
-            try:
-                path.parent.mkdir(mode=0o700)
-                with path.open("xb") as file:
-                    while chunk := await asyncio.wait_for(request.content.readany(), STALL):
-                        await asyncio.to_thread(file.write, chunk)
-                taken = connection.put(FileDrop((str(path),), self.remove), asyncio.get_running_loop().time())
-            except (TimeoutError, ConnectionError):
-                raise web.HTTPRequestTimeout(text=f"{name} did not come as a whole") from None
-            except OSError as e:
-                _log.warning("%s: cannot be written: %s", path, e.strerror or e)
-                raise web.HTTPInsufficientStorage(
-                    text=f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
-            finally:
-                if not taken:
-                    self.remove(path)
+        with self._lock:
+            room = min(MAX_KEPT - sum(self._kept.values()), shutil.disk_usage(self._folder).free - SPARE)
+            if size > room:
+                raise web.HTTPInsufficientStorage(text=(
+                    f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
+                    f"{size_text(max(room, 0))} are the most. Close some in the list"))
+            self._count += 1
+            path = self._folder / str(self._count) / name  # in a folder of its own: names may be the same
+            self._kept[path] = size
+        try:
+            path.parent.mkdir(mode=0o700)
+            with path.open("xb") as file:
+                while chunk := await asyncio.wait_for(request.content.readany(), STALL):
+                    await asyncio.to_thread(file.write, chunk)
+            taken = connection.put(FileDrop((str(path),), self.remove), asyncio.get_running_loop().time())
+        except (TimeoutError, ConnectionError):
+            raise web.HTTPRequestTimeout(text=f"{name} did not come as a whole") from None
+        except OSError as e:
+            _log.warning("%s: cannot be written: %s", path, e.strerror or e)
+            raise web.HTTPInsufficientStorage(
+                text=f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
+        finally:
+            if not taken:
+                self.remove(path)
         if not taken:
             raise web.HTTPGone(text=f"The connection to the viewer was lost while {name} was sent")
         return web.Response(text="Taken.")

@@ -22,10 +22,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from splatview_ipc.control.limits import VERSION
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.address import listen
+from splatview_viewer.web.address import SUBPROTOCOL, Guard, listen, subprotocols
 from splatview_viewer.web.connection import Connection
 from splatview_viewer.web.files import MAX_FILE, Files
-from splatview_viewer.web.guard import SUBPROTOCOL, Guard, subprotocols
 
 if TYPE_CHECKING:
     from collections.abc import Callable
