@@ -15,7 +15,7 @@ from splatview_ipc.control.frame import Frame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT, scaled
-from splatview_viewer.kinds.gaussians.frames import Facts, Sight, SightLater, hint_of
+from splatview_viewer.kinds.gaussians.frames import Facts, Sight, hint_of
 from splatview_viewer.kinds.gaussians.picture import Composer, Picture
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import better, choose, instead
@@ -42,8 +42,6 @@ _LARGE = 400_000
 """Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
 _REPLACED = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
-_LOOK_PERIOD = 5.0
-"""Seconds between looks at where the Gaussians of a scene on a GPU are."""
 _PATIENCE = 0.5
 """Seconds for which a frame that is read in place must have arrived; then it is waited for."""
 _BACKGROUND_PERIOD = 1.0
@@ -100,8 +98,7 @@ class SceneCache:
         self.facts: Facts | None = None
         """Facts of the scene; None while there is none."""
         self.sight: Sight | None = None
-        self.looked_at = -math.inf
-        """Time at which `sight` was read, or began to be read."""
+        """Of the first version, or of the one at the last `look`, of a scene on a GPU; otherwise of the newest."""
         self.now = 0.0
         """Time of the last turn of the loop."""
         self.hints = Hints()
@@ -127,9 +124,8 @@ class SceneCache:
         """Held: the renderer reads it when it draws next, or is reading it."""
         self._expected: tuple[Frame, float] | None = None
         """The first frame that had not arrived when it came, and when that was."""
-        self._look: SightLater | None = None
         self._sight_of = 0
-        """The scene (`loads`) of `sight`, or of the one being read."""
+        """The scene (`loads`) of `sight`."""
         self._torn = False
         """The last scene turned out to be overwritten."""
         self._timed: tuple[tuple[object, ...], ...] = (), ()
@@ -158,10 +154,8 @@ class SceneCache:
                 return False
         sight = self.sight
         if sight is None or not scene.on_gpu:
-            sight, self.looked_at, self._sight_of = Sight.of(scene, ready), self.now, self.loads + 1
+            sight, self._sight_of = Sight.of(scene, ready), self.loads + 1
             self.hints.hint = None if frame is None else hint_of(scene, ready)
-        elif ready is not None and self.now - self.looked_at > _LOOK_PERIOD:
-            self._look, self.looked_at, self._sight_of = SightLater(scene, ready), self.now, self.loads + 1
         with self.stopwatch("load"):
             try:
                 self.renderer.load(scene, ready)
@@ -170,7 +164,6 @@ class SceneCache:
                 self.renderer.load(scene, ready)
         before, self._frame = self._frame, None
         if before is not None:  # it was never drawn
-            self._go_on_looking(wait=True)
             before.close()
         if frame is not None and self.renderer.reading:
             frame.hold()
@@ -205,18 +198,12 @@ class SceneCache:
         """As `Wants.busy`."""
         return self._frame is not None and not self.renderer.pending
 
-    def newest_sight(self) -> Sight | None:
+    def look(self) -> Sight | None:
         """Return where the Gaussians of the loaded version are. Waits for the GPU if that was not read yet."""
-        self._go_on_looking(wait=True)
         if self._sight_of != self.loads and self.renderer.wants_gpu:
             with suppress(RendererError):  # the picture says so
                 self.sight, self._sight_of = Sight.of(self.renderer.scene()), self.loads
         return self.sight
-
-    def _go_on_looking(self, *, wait: bool = False) -> None:
-        """Go on with reading where the Gaussians are, to its end if `wait`."""
-        if self._look is not None and (sight := self._look.get(wait=wait)) is not None:
-            self.sight, self._look = sight, None
 
     def _let_go(self) -> bool:
         """Release the frame that was read with a picture, once that is done. False if it was overwritten meanwhile: the
@@ -225,7 +212,6 @@ class SceneCache:
         if frame is None:
             return True
         self.renderer.wait()
-        self._go_on_looking(wait=True)
         self._frame = None
         self.stale, self._stale_at = not frame.intact(), self.now
         self._torn = self.stale
@@ -285,7 +271,6 @@ class SceneCache:
         with watch("wait"):
             if self.renderer.wants_gpu:
                 self._account()
-            self._go_on_looking()  # only begins to look, while CUDA draws
             counts = options.paint == "overdraw"
             mapped = options.depth or counts
             source = (place.depth.source(rendered, self.now, counts=counts) if mapped else rendered.source())
@@ -355,7 +340,6 @@ class SceneCache:
         place.become()
         rendered = self._render(place, camera, options)
         self._account()
-        self._go_on_looking()  # only begins to look, while CUDA draws
         over = getattr(rendered, "over", None)
         drawn = None if over is None else over(background)
         self._let_go()
@@ -413,7 +397,6 @@ class SceneCache:
                 self.begun = Begun(rendered, place, camera, wanted, reads)
                 self.work.flush()
                 self._account()
-                self._go_on_looking()  # only begins to look
                 return
         if self._let_go():
             place.become(rendered.source(), camera, wanted, lent=True)
@@ -481,8 +464,6 @@ class SceneCache:
             self.loads += 1
         if self.busy and not self.renderer.reading:  # a fault came between
             self._let_go()
-        if not self.renderer.pending:  # the picture comes first
-            self._go_on_looking()
 
     def _draw_with(self, renderer: Renderer) -> None:
         """Have another renderer draw, which has the scene; the one before has taken its pictures along."""

@@ -151,7 +151,7 @@ class Navigate(Tool):
         if self._file_up is not None:
             return np.array(self._file_up, np.float64)
         up = None if self._viewmats is None else up_of_cameras(self._viewmats)
-        sight = self.view.data.sight
+        sight = self.view.data.look()
         if up is None and sight is not None:
             up = up_of_scene(sight.means, sight.weights)
         return None if up is None else snapped(up)
@@ -175,7 +175,7 @@ class Navigate(Tool):
 
     def frame(self) -> None:
         """See the whole scene in the direction in which one looks."""
-        view, sight = self.view, self.view.data.sight
+        view, sight = self.view, self.view.data.look()
         if not view.framed or sight is None or not len(sight.means):
             view.frame()
             return
@@ -188,7 +188,7 @@ class Navigate(Tool):
 
     def reset(self) -> None:
         """Upright; if it is that already, as at first sight."""
-        view, sight = self.view, self.view.data.sight
+        view, sight = self.view, self.view.data.look()
         if not view.framed or sight is None or not len(sight.means):
             view.frame()
             return

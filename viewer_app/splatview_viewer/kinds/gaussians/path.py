@@ -121,7 +121,7 @@ class PathTool(Tool):
 
     def around(self) -> None:
         """A path once around the middle of the scene, from where the camera is."""
-        camera, sight = self.view.camera(), self.view.data.sight
+        camera, sight = self.view.camera(), self.view.data.look()
         if camera is not None and sight is not None:
             self.film = replace(self.film, path=turntable(camera, sight.middle, self.view.orbit.up))
             self._edited(None)

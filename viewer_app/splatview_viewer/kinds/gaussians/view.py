@@ -163,7 +163,7 @@ class GaussianView(View[SceneCache, GaussianState]):
     def _current_camera(self, rect: Rect) -> Camera:
         size, facts = (rect.width, rect.height), self.data.facts
         assert facts is not None
-        if not self.framed and facts.count and (sight := self.data.newest_sight()) is not None:
+        if not self.framed and facts.count and (sight := self.data.look()) is not None:
             camera, model = sight.camera(*size, self.navigate.first_up()), self.orbit.model
             self.orbit.take(camera, sight.middle)
             self.orbit.model = model
