@@ -37,7 +37,7 @@ SIZE = 320, 240
 @pytest.fixture(name="screen")
 def screen_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffscreenScreen]:
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gsplat")
-    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view.COARSE_MS", math.inf)
+    monkeypatch.setattr("splatview_viewer.gpu.governor.ALONE", math.inf)
     screen = OffscreenScreen(*SIZE)
     yield screen
     error = screen.ctx.error

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
-_LARGE = 400_000
-"""Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
 _REPLACED = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
 _PATIENCE = 0.5
@@ -52,18 +50,6 @@ _FAR = 0.7
 """Cosine of the turn from which on a picture shows too little of what is seen now."""
 _KEPT = 10.0
 """Seconds without motion after which the memory for moving pictures is given back."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """The freedom of a picture while the camera moves."""
-
-    moving: bool = False
-    """The camera moves: a picture of lower resolution will do."""
-    smooth: bool = False
-    """The picture before, moved to the camera, will do."""
-    coarse_ms: float = math.inf
-    """Milliseconds that a picture may take while the camera moves."""
 
 
 @dataclass
@@ -226,11 +212,12 @@ class SceneCache:
 
     # -- pictures ----------------------------------------------------------------------------------------------
 
-    def picture(self, place: Picture, camera: Camera, options: RenderOptions, pace: Pace) -> None:
-        """Have a viewport's picture be what `camera` sees, as it is, moved there, or rendered anew."""
+    def picture(self, place: Picture, camera: Camera, options: RenderOptions, moving: bool, smooth: bool) -> None:
+        """Have a viewport's picture be what `camera` sees, as it is, moved there, or rendered anew. moving: one of
+        lower resolution will do. smooth: the one before, moved to the camera, will do."""
         size, wanted = (camera.width, camera.height), (camera.key, options, self.loads)
         place.motion.towards = None
-        if self._can_move(place, camera, options, pace):
+        if smooth and (moving or self._awaited) and self._can_move(place, camera, options):
             self._move_along(place, camera, options)
             if place.source is not None:
                 return
@@ -238,37 +225,23 @@ class SceneCache:
             self.land(wait=True)
         if self._awaited:
             return
-        if not place.of and pace.coarse_ms < math.inf and (first := self._first_scale) < 1.0:
-            place.coarse, place.scale = first, first
-        elif pace.moving:
-            place.scale = min(place.coarse, self.work.governor.scale("scene", size))
-        else:
-            place.scale = 1.0
+        place.scale = self.work.governor.scale("scene", size) if moving else 1.0
         if place.scale < 1.0:
             camera = camera.resized(*scaled(size, place.scale))
             wanted = camera.key, *wanted[1:]
         if place.source is None or wanted != place.of:
-            self._render_into(place, camera, options, wanted, pace.coarse_ms)
+            self._render_into(place, camera, options, wanted)
 
-    @property
-    def _first_scale(self) -> float:
-        """The resolution, up to 1, of the first picture of the scene."""
-        count = 0 if self.facts is None else self.facts.count
-        slow = count > _LARGE and not self.renderer.wants_gpu
-        return max(math.sqrt(_LARGE / count), 0.25) if slow else 1.0
-
-    def _render_into(self, place: Picture, camera: Camera, options: RenderOptions, wanted: tuple[object, ...],
-                     coarse_ms: float) -> None:
+    def _render_into(self, place: Picture, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
         """Have a picture be what is `wanted`, which the others describe; it stays as it is if the scene was
         overwritten."""
         several = len(self.pictures) > 1
         if several and (twin := next((p for p in self.pictures if p.lent and p.of == wanted), None)) is not None:
             place.become(twin.source, camera, wanted, lent=True, kept=twin.kept)
             return
-        watch = self.stopwatch
-        with watch("render"):
+        with self.stopwatch("render"):
             rendered = self._render(place, camera, options)
-        with watch("wait"):
+        with self.stopwatch("wait"):
             if self.renderer.wants_gpu:
                 self._account()
             counts = options.paint == "overdraw"
@@ -281,7 +254,6 @@ class SceneCache:
         place.become(source, camera, wanted, lent=not mapped, kept=None if mapped else getattr(rendered, "kept", None))
         if not several:
             place.drop_copy()
-        place.adapt(watch.ms["render"] + self._gpu_ms(camera), coarse_ms)
 
     def _render(self, place: Picture, camera: Camera, options: RenderOptions, *words: str) -> Rendered:
         """Render the scene, to be shown in `place` only if `_let_go` returns True when it is done.
@@ -318,14 +290,6 @@ class SceneCache:
             if self._frame is not None or (picture is not place and picture.of[-1] == self.loads):
                 picture.keep(self.composer)
 
-    def _gpu_ms(self, camera: Camera) -> float:
-        """Return what OpenGL's GPU takes for such a picture, as far as that is known; 0 for a software rasteriser."""
-        if self.work.software:
-            return 0.0
-        if len(self.pictures) > 1:  # the last one may have been of another size
-            return self.work.governor.cost(("scene", camera.width, camera.height)) or 0.0
-        return self.work.ms.get("scene", 0.0)
-
     def _account(self) -> None:
         """Tell the governor what CUDA took for what it did last. Takes a while, so when it is at work again."""
         if (ms := self.renderer.load_gpu_ms) is not None:
@@ -347,10 +311,9 @@ class SceneCache:
 
     # -- pictures that are moved along -------------------------------------------------------------------------
 
-    def _can_move(self, place: Picture, camera: Camera, options: RenderOptions, pace: Pace) -> bool:
+    def _can_move(self, place: Picture, camera: Camera, options: RenderOptions) -> bool:
         """Return True if the picture, moved to `camera`, is to be shown until a new one is done."""
-        # What was moved stays there until a true picture can be had.
-        if not (pace.smooth and (pace.moving or self._awaited)) or place.kept is None or place.camera is None:
+        if place.kept is None or place.camera is None:
             return False
         before, seen = place.of[1], place.camera
         if not isinstance(before, RenderOptions) or (before.paint, before.depth) != (options.paint, options.depth):

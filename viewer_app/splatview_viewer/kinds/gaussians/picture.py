@@ -69,8 +69,8 @@ class Picture:
         """It lies where the renderer draws next."""
         self.kept: Kept | None = None
         """It as CUDA can move it to another camera; None where it cannot be moved."""
-        self.scale = self.coarse = 1.0
-        """Its resolution, and that of the next one while the camera moves."""
+        self.scale = 1.0
+        """Its resolution: less than 1 while the camera moves, where all of it takes too long."""
         self.motion = Motion()
         self.depth = DepthPicture(ctx)
         self._ctx = ctx
@@ -99,15 +99,6 @@ class Picture:
         self.source, self.lent = copy[1], False
         if not self.known:  # then it was no copy
             self.kept = None
-
-    def adapt(self, ms: float, budget_ms: float) -> None:
-        """Choose the resolution of pictures while the camera moves, from the time that rendering this one took."""
-        if ms > budget_ms:
-            self.coarse = max(self.scale * max(math.sqrt(budget_ms / ms), 0.5), 0.2)
-        elif self.scale < 1.0 and ms < budget_ms / 2:
-            self.coarse = min(self.scale * 1.25, 1.0)
-        elif self.scale == 1.0:
-            self.coarse = 1.0
 
     def drop_copy(self) -> None:
         """Give back the memory of copies. Idempotent."""
