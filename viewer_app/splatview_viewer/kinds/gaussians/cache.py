@@ -48,8 +48,6 @@ _AT_ONCE = 10.0
 """Milliseconds up to which a scene is drawn for each picture where no other process needs the GPU."""
 _FAR = 0.7
 """Cosine of the turn from which on a picture shows too little of what is seen now."""
-_KEPT = 10.0
-"""Seconds without motion after which the memory for moving pictures is given back."""
 
 
 @dataclass
@@ -382,11 +380,7 @@ class SceneCache:
         motion = place.motion
         landed, motion.landed = motion.landed, False
         if motion.towards is None:
-            if motion.used_at is not None and self.now - motion.used_at > _KEPT and not moving:
-                motion.used_at = None
-                place.stay()
             return landed
-        motion.used_at = self.now
         size = motion.towards.width, motion.towards.height
         return landed or not moving or self._next_scale(size) is not None
 
