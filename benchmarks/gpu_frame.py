@@ -21,8 +21,8 @@ from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intri
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.gpu import governor
 from splatview_viewer.kinds import make_view
-from splatview_viewer.kinds.gaussians import view as gaussians
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -83,7 +83,7 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     raw = ball(n)
     scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
     rect = Rect(0, 0, *SIZE)
-    gaussians.COARSE_MS = math.inf
+    governor.ALONE = math.inf
     view: Any = make_view("gaussians", screen.ctx)
     view.view.change(smooth=False)
     assert view.update(scene)

@@ -45,7 +45,7 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever moves the camera rests when the test says so."""
     monkeypatch.setattr("splatview_viewer.kinds.gaussians.view._REST", 1e6)
-    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view.COARSE_MS", math.inf)
+    monkeypatch.setattr("splatview_viewer.gpu.governor.ALONE", math.inf)
 
 
 def ball(n: int = 20_000) -> GaussianScene:

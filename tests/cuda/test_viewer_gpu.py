@@ -332,11 +332,10 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], 
         assert slot.source.path == "in place (zero-copy)"
     trainer.next()
     wait_for_scene(viewer, trainer, after)
-    if renderer == "gsplat":  # where the Gaussians are is looked at anew now and then, without waiting
-        view.content.looked_at, before = -1e9, view.content.sight
-        viewer.until(lambda: view.content.sight is not before)
-        assert view.content.sight is not None
-        sample = np.sort(view.content.sight.means[:, 0])
+    if renderer == "gsplat":  # where the Gaussians are is looked at anew on demand
+        sight = view.content.look()
+        assert sight is not None
+        sample = np.sort(sight.means[:, 0])
         assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)
     assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.info.details
 

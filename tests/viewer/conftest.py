@@ -35,7 +35,7 @@ def open_viewer(runtime_dir: object) -> Iterator[Callable[..., Viewer]]:
 @pytest.fixture
 def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenes are drawn in full resolution while the camera moves, however slow the machine is."""
-    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view.COARSE_MS", math.inf)
+    monkeypatch.setattr("splatview_viewer.gpu.governor.ALONE", math.inf)
 
 
 @pytest.fixture

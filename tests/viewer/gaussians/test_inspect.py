@@ -248,7 +248,7 @@ def test_it_is_saved_where_it_is_said(view: Any, tmp_path: Path, monkeypatch: py
     view.view.host = replace(view.view.host, say=said.append, name="../my run: splats.ply")
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)
-    tool.export.begin(True)
+    tool.save(chosen=True)
     until(view, lambda: said)
     path, = tmp_path.iterdir()
     assert str(path) in said[0]

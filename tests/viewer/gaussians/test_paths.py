@@ -19,7 +19,6 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.camera_paths import FILE_LIMIT, Film, parse_path, read_path, write_path
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
-from splatview_viewer.kinds.gaussians.path import PathTool
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
@@ -106,14 +105,11 @@ def test_frames_are_as_ns_render_reads_them() -> None:
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"keyframes": 7, "camera_path": None}, "neither"),
-    ({"keyframes": [7]}, "no key frame"),
-    ({"keyframes": [{"matrix": [1, 2]}]}, "16 numbers"),
-    ({"keyframes": [{"matrix": [float("nan")] * 16}]}, "no rotation"),
+    ({"keyframes": 7, "camera_path": None}, "neither"), ({"keyframes": [7]}, "no key frame"),
+    ({"keyframes": [{"matrix": [1, 2]}]}, "16 numbers"), ({"keyframes": [{}] * 1001}, "1000 are the most"),
+    ({"keyframes": [{"matrix": [float("nan")] * 16}]}, "no rotation"), ({"render_width": 1e9}, '"render_width"'),
     ({"keyframes": [{"matrix": np.eye(4).ravel().tolist(), "fov": 0}]}, '"fov" is 0'),
-    ({"keyframes": [{}] * 1001}, "1000 are the most"),
     ({"camera_type": "equirectangular"}, "perspective, fisheye"),
-    ({"render_width": 1e9}, '"render_width"'),
 ])
 def test_what_is_no_path_is_told(change: dict[str, Any], words: str) -> None:
     d = json.loads(write_path(Film(path()))) | change
@@ -122,18 +118,13 @@ def test_what_is_no_path_is_told(change: dict[str, Any], words: str) -> None:
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    for text, words in ((b"no", "no JSON"), (b"[" * 100_000, "no JSON"), (b"{}", "neither")):
-        file = tmp_path / "p.json"
-        file.write_bytes(text)
+    for name, text in (("no", b"no"), ("deep", b"[" * 100_000), ("empty", b"{}"), ("large", b" " * (FILE_LIMIT + 1))):
+        (tmp_path / name).write_bytes(text)
+    for name, words in (("no", "no JSON"), ("deep", "no JSON"), ("empty", "neither"), ("none", "cannot be read"),
+                        ("large", "MB")):
         with pytest.raises(CameraError, match=words) as e:
-            read_path(file)
-        assert str(file) in str(e.value)
-    with pytest.raises(CameraError, match="cannot be read"):
-        read_path(tmp_path / "none.json")
-    with (tmp_path / "large").open("wb") as f:
-        f.truncate(FILE_LIMIT + 1)
-    with pytest.raises(CameraError, match="MB"):
-        read_path(tmp_path / "large")
+            read_path(tmp_path / name)
+        assert str(tmp_path / name) in str(e.value)
 
 
 # -- the tool of a view ------------------------------------------------------------------------------------------------
@@ -144,40 +135,41 @@ class Rig:
 
     def __init__(self, screen: OffscreenScreen) -> None:
         screen.resize(W, H)
-        self.screen = screen
+        self.screen, self.panel = screen, Panel()
         self.said: list[str] = []
         self.view = scene_view(screen)
         self.view.view.host = Host(say=self.said.append, memo=Memo(), name="scene.ply")
-        tool = self.view.view.tools["path"]
-        assert isinstance(tool, PathTool)
-        self.tool = tool
-        self.panel = Panel()
+        self.tool = self.view.view.tools["path"]
         self.view.update(gaussian_frame(cloud(100, seed=5)))
-        self.view.draw(screen.framebuffer, RECT)
+        self.draw()
 
-    def key(self, x: float) -> None:
-        self.view.view.use_camera(side(x))
-        assert self.view.handle(KeyEvent("k"), RECT)
+    def key(self, *places: float) -> None:
+        for x in places:
+            self.view.view.use_camera(side(x))
+            assert self.view.handle(KeyEvent("k"), RECT)
+
+    @property
+    def places(self) -> list[float]:
+        return [round(float(k.position[0]), 6) for k in self.tool.path.keys]
 
     def draw(self) -> None:
         self.view.draw(self.screen.framebuffer, RECT)
         self.panel.draw_over(self.screen.framebuffer, self.view.over, 1.0)
 
-    def point(self, *events: object) -> None:
-        """On the timeline, as the user hands events to the panel; three pictures for each."""
-        for event in events:
-            self.panel.handle(event, RECT, boards=self.view.view.wants.boards)  # type: ignore[arg-type]
+    def point(self, kind: type, *times: float) -> None:
+        """Events at these times of the timeline: it lies between its buttons and the right edge."""
+        board, begin, end = self.view.wants.boards[-1], 146.0, 616.0
+        for seconds in times:
+            event = kind(begin + (end - begin) * seconds / self.tool.path.duration, board.y + 16.0)
+            self.panel.handle(event, RECT, boards=self.view.wants.boards)
             self.draw()
             self.draw()
 
-    def x(self, seconds: float) -> float:
-        """Where on the screen a time lies on the timeline: between its buttons and the right edge."""
-        begin, end = 146.0, 616.0
-        return begin + (end - begin) * seconds / self.tool.path.duration
-
-    def close(self) -> None:
-        self.view.close()
-        self.panel.close()
+    def check_camera(self) -> None:
+        """The view looks from where the playhead is."""
+        seen = self.view.view.camera(RECT)
+        assert seen is not None
+        np.testing.assert_allclose(seen.viewmat, self.tool.path.at(self.tool.time, W, H).viewmat, atol=1e-9)
 
 
 def side(x: float) -> Camera:
@@ -188,64 +180,71 @@ def side(x: float) -> Camera:
 def rig(screen: OffscreenScreen) -> Iterator[Rig]:
     made = Rig(screen)
     yield made
-    made.close()
+    made.view.close()
+    made.panel.close()
 
 
 def test_k_sets_keys_where_the_camera_is(rig: Rig) -> None:
     assert rig.tool.bar_height() == 0
-    for x in (-1.0, 0.0, 1.0):
-        rig.key(x)
-    assert [round(float(k.position[0]), 6) for k in rig.tool.path.keys] == [-1.0, 0.0, 1.0]
+    rig.key(-1.0, 0.0, 1.0)
+    assert rig.places == [-1.0, 0.0, 1.0]
     assert rig.tool.path.times == [0.0, 2.0, 4.0]
     assert rig.tool.bar_height() > 0
     rig.tool.choose(0)
     rig.key(-0.5)  # behind the one that is chosen
-    assert [round(float(k.position[0]), 6) for k in rig.tool.path.keys] == [-1.0, -0.5, 0.0, 1.0]
+    assert rig.places == [-1.0, -0.5, 0.0, 1.0]
     rig.view.view.use_camera(side(0.25))
     rig.tool.replace()
-    assert rig.tool.path.keys[1].position[0] == pytest.approx(0.25)
+    assert rig.places == [-1.0, 0.25, 0.0, 1.0]
     assert rig.view.handle(KeyEvent("delete"), RECT)
-    assert len(rig.tool.path.keys) == 3
     assert rig.tool.path.times == [0.0, 4.0, 6.0]  # its time went to the one before
 
 
+def test_a_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
+    rig.view.tick(0.0)
+    rig.key(-1.0, 1.0)
+    rig.view.tick(1.0)
+    other = rig.view.beside()
+    other.view.host = Host(memo=rig.view.view.host.memo, name="scene.ply")
+    other.tick(2.0)
+    for time in (0.0, 1.0, 2.0):
+        np.testing.assert_allclose(other.view.tools["path"].path.at(time, W, H).viewmat,
+                                   rig.tool.path.at(time, W, H).viewmat, atol=1e-9)
+    other.close()
+
+
 def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
-    for x in (-1.0, 0.0, 1.0):
-        rig.key(x)
+    rig.key(-1.0, 0.0, 1.0)
     rig.tool.chosen = None
     rig.draw()
     rig.draw()
-    board = rig.view.view.wants.boards[-1]
-    y = board.y + 16.0
-    rig.point(PointerMove(rig.x(2.0), y), PointerPress(rig.x(2.0), y))
+    rig.point(PointerMove, 2.0)
+    rig.point(PointerPress, 2.0)
     assert rig.tool.chosen == 1
-    rig.point(PointerMove(rig.x(2.5), y), PointerMove(rig.x(3.0), y), PointerRelease(rig.x(3.0), y))
+    rig.point(PointerMove, 2.5, 3.0)
+    rig.point(PointerRelease, 3.0)
     assert rig.tool.path.times == pytest.approx([0.0, 3.0, 4.0], abs=0.05)
-    rig.tool.view.tools["navigate"].stop()  # type: ignore[attr-defined]
-    rig.point(PointerMove(rig.x(1.0), y), PointerPress(rig.x(1.0), y))
+    rig.view.view.tools["navigate"].stop()
+    rig.point(PointerMove, 1.0)
+    rig.point(PointerPress, 1.0)
     assert rig.tool.time == pytest.approx(1.0, abs=0.03)
-    seen = rig.view.view.camera(RECT)
-    assert seen is not None
-    np.testing.assert_allclose(seen.viewmat, rig.tool.path.at(rig.tool.time, W, H).viewmat, atol=1e-9)
-    rig.point(PointerMove(rig.x(3.5), y), PointerRelease(rig.x(3.5), y))
+    rig.check_camera()
+    rig.point(PointerMove, 3.5)
+    rig.point(PointerRelease, 3.5)
     assert rig.tool.time == pytest.approx(3.5, abs=0.03)
 
 
 def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     assert rig.view.handle(KeyEvent("p"), RECT)
     assert "two key frames" in rig.said[-1]
-    for x in (-1.0, 1.0):
-        rig.key(x)
+    rig.key(-1.0, 1.0)
     rig.tool.play()
-    now = clock()
-    rig.tool.tick(now)
+    rig.tool.tick(100.0)
     first = rig.tool.time
-    rig.tool.tick(now + 1.0)
+    rig.tool.tick(101.0)
     assert rig.tool.time == pytest.approx(first + 1.0)
-    seen = rig.view.view.camera(RECT)
-    assert seen is not None
-    np.testing.assert_allclose(seen.viewmat, rig.tool.path.at(rig.tool.time, W, H).viewmat, atol=1e-9)
-    rig.tool.tick(now + 5.0)
+    rig.check_camera()
+    rig.tool.tick(105.0)
     assert not rig.tool.playing
     assert rig.tool.time == rig.tool.path.duration
 
@@ -254,8 +253,8 @@ def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     frames = json.loads(write_path(Film(path())))["camera_path"][:4]
     (tmp_path / "path.json").write_text(json.dumps({"camera_path": frames, "fps": 10}))
-    assert rig.tool.load(tmp_path / "path.json")
-    rig.tool.film = type(rig.tool.film)(rig.tool.path, 64, 48, 10.0)
+    assert rig.view.view.dropped(tmp_path / "path.json")
+    rig.tool.film = Film(rig.tool.path, 64, 48, 10.0)
     rig.tool.as_frames = True
     rig.tool.record()
     assert rig.tool.filming is not None

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
-    # However slow the machine is, a trainer lives, and what would need CUDA is not done a second time.
-    for name in ("_REPLACED", "_LOOK_PERIOD", "_PATIENCE"):
+    # However slow the machine is, a trainer lives.
+    for name in ("_REPLACED", "_PATIENCE"):
         monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.cache.{name}", 1e6)
 
 

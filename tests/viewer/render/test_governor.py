@@ -107,6 +107,19 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, cl
         assert fixed + (full - fixed) * SCALES[max(rung - 2, 0)] ** 2 > 100 / 60
 
 
+@pytest.mark.parametrize(("full", "least"), [(40.0, 1.0), (170.0, 0.5), (5000.0, SCALES[-1])])
+def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_shared(clock: Clock, full: float,
+                                                                                  least: float) -> None:
+    governor, scales = Governor(0.1, clock=clock), Counter[float]()
+    for _ in range(100):
+        scale = governor.scale("scene", SIZE)
+        took = full * scale**2
+        governor.took(("scene", *scaled(SIZE, scale)), took)
+        clock.now += took / 1e3
+        scales[scale] += 1
+    assert scales.most_common(1)[0][0] == least
+
+
 def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(governor: Governor, clock: Clock) -> None:
     governor.took(("scene", *SIZE), 5.0)
     governor.took(("load",), 0.0)

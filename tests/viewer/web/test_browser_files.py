@@ -132,7 +132,7 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, 
     assert isinstance(filters, Filter)
     tool.save()
     assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
-    filters.export.begin(False)
+    filters.save(chosen=False)
     back = load_scene(pages.fetch(page, here))
     np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(load_scene(scene).means[:, 0]), rtol=1e-6)
     tool.film = replace(tool.film, width=64, height=48, fps=1.0)

@@ -56,6 +56,11 @@ class Film:
 
 def write_path(film: Film) -> str:
     """Return the JSON text."""
+    return json.dumps(path_values(film))
+
+
+def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
+    """Return what the JSON text holds. frames: one for each picture of the film as well."""
     path = film.path
 
     def pose(rotation: np.ndarray, position: np.ndarray) -> list[float]:
@@ -64,13 +69,13 @@ def write_path(film: Film) -> str:
         return matrix.ravel().tolist()
 
     aspect = film.width / film.height
-    frames = []
-    for i in range(path.frames(film.fps)):
+    pictures = []
+    for i in range(path.frames(film.fps) if frames else 0):
         camera = path.at(i / film.fps, film.width, film.height)
         fov = field_of_view(float(camera.K[1, 1]), film.height, path.model)
-        frames.append({"camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position), "fov": fov,
-                       "aspect": aspect})
-    return json.dumps({
+        pictures.append({"camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position), "fov": fov,
+                         "aspect": aspect})
+    return {
         "default_fov": path.keys[0].fov if path.keys else 50.0,
         "default_transition_sec": SECONDS,
         "keyframes": [{"matrix": pose(rotations.matrix(key.rotation), key.position), "fov": key.fov, "aspect": aspect,
@@ -79,8 +84,8 @@ def write_path(film: Film) -> str:
         "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
         "render_height": film.height, "render_width": film.width, "fps": film.fps, "seconds": path.duration,
         "is_cycle": path.loop, "smoothness_value": 0.0 if path.smooth else 1.0,
-        "camera_path": frames,
-    })
+        "camera_path": pictures,
+    }
 
 
 def read_path(file: Path) -> Film:

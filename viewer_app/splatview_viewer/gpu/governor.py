@@ -20,6 +20,8 @@ SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
 """Resolutions of pictures while the camera moves: a few, so that each is measured often."""
 SMOOTH, FLUENT = 60.0, 52.0
 """Pictures a second to aim for while the camera moves, and with how few a resolution is kept once it was chosen."""
+ALONE = 60.0
+"""Milliseconds that a picture may take at most while the camera moves and nothing else needs the GPU."""
 SWITCH = 0.4
 """Milliseconds that another process loses whenever the GPU turns to the viewer's CUDA, and again for its OpenGL, beside
 what is done then. (On an H200 a turn to CUDA and on to OpenGL takes 0.34 ms however little is done, and a training at
@@ -217,13 +219,12 @@ class Governor:
         return self._later_scale, _estimate(known, self._later_scale)
 
     def scale(self, name: str, size: tuple[int, int]) -> float:
-        """Return the resolution at which to draw the works `(name, width, height)` while the camera moves, of SCALES.
+        """Return the resolution at which to draw the works `(name, width, height)` while the camera moves, of SCALES:
+        as the share allows it or, where nothing is limited, so that a picture takes at most ALONE.
 
         Costs that are not known are taken from those that are: a part stays, a part goes with the number of pixels.
         Since what is measured beside another process is often too much, a higher one is tried now and then.
         """
-        if not self.limited:
-            return 1.0
         now = self._clock()
         if now - self._scaled_at > _PAUSE:
             self._scale, self._tried_at = 1.0, now
@@ -231,7 +232,10 @@ class Governor:
         known = self._known(name, size)
         if not known:
             return 1.0
-        self._scale = self._fluent(known, self._beside(name), self._scale)
+        if self.limited:
+            self._scale = self._fluent(known, self._beside(name), self._scale)
+        else:
+            self._scale = _allowed(known, ALONE / 1.3, self._scale, ALONE)
         if self._scale < 1.0 and now - self._tried_at > _TRY:
             self._tried_at = now
             return SCALES[SCALES.index(self._scale) - 1]

@@ -37,7 +37,7 @@ class GpuWork:
     A work is timed by two timestamps in the stream of commands (OpenGL 3.3), not every time once it is known well.
     Works do not lie in each other.
     A software rasteriser's timestamps say little, and its drawing is the processor's work: there the end is waited for,
-    and the governor hears nothing of it.
+    and nothing is paid for it.
     Belongs to the thread that holds the context.
     """
 
@@ -66,7 +66,7 @@ class GpuWork:
             yield
             self._ctx.finish()
             self.submitted = self.finished = self.submitted + 1
-            self.ms[work[0]] = (time.perf_counter() - since) * 1e3
+            self.took(work, (time.perf_counter() - since) * 1e3)
             return
         self.governor.gives(work, "opengl")
         begin = self._stamp(self._gl) if self._is_timed(work) else 0

@@ -100,10 +100,12 @@ def dim(text: str) -> None:
     imgui.text_disabled(text)
 
 
-def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None) -> float:
-    """The value after this turn; a right click sets it to `reset`."""
+def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None,
+           log: bool = False) -> float:
+    """The value after this turn; a right click sets it to `reset`. log: on a scale of powers of ten."""
     row(label)
-    edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, imgui.SliderFlags_.always_clamp)
+    flags = imgui.SliderFlags_.always_clamp.value | log * imgui.SliderFlags_.logarithmic.value
+    edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, flags)
     value = new if edited else value
     if reset is not None:
         imgui.set_item_tooltip("Right click: back to the default. Ctrl + click: type a number.")

@@ -15,7 +15,7 @@ from splatview_ipc.control.frame import Frame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT, scaled
-from splatview_viewer.kinds.gaussians.frames import Facts, Sight, SightLater, hint_of
+from splatview_viewer.kinds.gaussians.frames import Facts, Sight, hint_of
 from splatview_viewer.kinds.gaussians.picture import Composer, Picture
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import better, choose, instead
@@ -38,12 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
-_LARGE = 400_000
-"""Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
 _REPLACED = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
-_LOOK_PERIOD = 5.0
-"""Seconds between looks at where the Gaussians of a scene on a GPU are."""
 _PATIENCE = 0.5
 """Seconds for which a frame that is read in place must have arrived; then it is waited for."""
 _BACKGROUND_PERIOD = 1.0
@@ -52,20 +48,6 @@ _AT_ONCE = 10.0
 """Milliseconds up to which a scene is drawn for each picture where no other process needs the GPU."""
 _FAR = 0.7
 """Cosine of the turn from which on a picture shows too little of what is seen now."""
-_KEPT = 10.0
-"""Seconds without motion after which the memory for moving pictures is given back."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """The freedom of a picture while the camera moves."""
-
-    moving: bool = False
-    """The camera moves: a picture of lower resolution will do."""
-    smooth: bool = False
-    """The picture before, moved to the camera, will do."""
-    coarse_ms: float = math.inf
-    """Milliseconds that a picture may take while the camera moves."""
 
 
 @dataclass
@@ -100,8 +82,7 @@ class SceneCache:
         self.facts: Facts | None = None
         """Facts of the scene; None while there is none."""
         self.sight: Sight | None = None
-        self.looked_at = -math.inf
-        """Time at which `sight` was read, or began to be read."""
+        """Of the first version, or of the one at the last `look`, of a scene on a GPU; otherwise of the newest."""
         self.now = 0.0
         """Time of the last turn of the loop."""
         self.hints = Hints()
@@ -127,9 +108,8 @@ class SceneCache:
         """Held: the renderer reads it when it draws next, or is reading it."""
         self._expected: tuple[Frame, float] | None = None
         """The first frame that had not arrived when it came, and when that was."""
-        self._look: SightLater | None = None
         self._sight_of = 0
-        """The scene (`loads`) of `sight`, or of the one being read."""
+        """The scene (`loads`) of `sight`."""
         self._torn = False
         """The last scene turned out to be overwritten."""
         self._timed: tuple[tuple[object, ...], ...] = (), ()
@@ -158,10 +138,8 @@ class SceneCache:
                 return False
         sight = self.sight
         if sight is None or not scene.on_gpu:
-            sight, self.looked_at, self._sight_of = Sight.of(scene, ready), self.now, self.loads + 1
+            sight, self._sight_of = Sight.of(scene, ready), self.loads + 1
             self.hints.hint = None if frame is None else hint_of(scene, ready)
-        elif ready is not None and self.now - self.looked_at > _LOOK_PERIOD:
-            self._look, self.looked_at, self._sight_of = SightLater(scene, ready), self.now, self.loads + 1
         with self.stopwatch("load"):
             try:
                 self.renderer.load(scene, ready)
@@ -170,7 +148,6 @@ class SceneCache:
                 self.renderer.load(scene, ready)
         before, self._frame = self._frame, None
         if before is not None:  # it was never drawn
-            self._go_on_looking(wait=True)
             before.close()
         if frame is not None and self.renderer.reading:
             frame.hold()
@@ -205,18 +182,12 @@ class SceneCache:
         """As `Wants.busy`."""
         return self._frame is not None and not self.renderer.pending
 
-    def newest_sight(self) -> Sight | None:
+    def look(self) -> Sight | None:
         """Return where the Gaussians of the loaded version are. Waits for the GPU if that was not read yet."""
-        self._go_on_looking(wait=True)
         if self._sight_of != self.loads and self.renderer.wants_gpu:
             with suppress(RendererError):  # the picture says so
                 self.sight, self._sight_of = Sight.of(self.renderer.scene()), self.loads
         return self.sight
-
-    def _go_on_looking(self, *, wait: bool = False) -> None:
-        """Go on with reading where the Gaussians are, to its end if `wait`."""
-        if self._look is not None and (sight := self._look.get(wait=wait)) is not None:
-            self.sight, self._look = sight, None
 
     def _let_go(self) -> bool:
         """Release the frame that was read with a picture, once that is done. False if it was overwritten meanwhile: the
@@ -225,7 +196,6 @@ class SceneCache:
         if frame is None:
             return True
         self.renderer.wait()
-        self._go_on_looking(wait=True)
         self._frame = None
         self.stale, self._stale_at = not frame.intact(), self.now
         self._torn = self.stale
@@ -240,11 +210,12 @@ class SceneCache:
 
     # -- pictures ----------------------------------------------------------------------------------------------
 
-    def picture(self, place: Picture, camera: Camera, options: RenderOptions, pace: Pace) -> None:
-        """Have a viewport's picture be what `camera` sees, as it is, moved there, or rendered anew."""
+    def picture(self, place: Picture, camera: Camera, options: RenderOptions, moving: bool, smooth: bool) -> None:
+        """Have a viewport's picture be what `camera` sees, as it is, moved there, or rendered anew. moving: one of
+        lower resolution will do. smooth: the one before, moved to the camera, will do."""
         size, wanted = (camera.width, camera.height), (camera.key, options, self.loads)
         place.motion.towards = None
-        if self._can_move(place, camera, options, pace):
+        if smooth and (moving or self._awaited) and self._can_move(place, camera, options):
             self._move_along(place, camera, options)
             if place.source is not None:
                 return
@@ -252,40 +223,25 @@ class SceneCache:
             self.land(wait=True)
         if self._awaited:
             return
-        if not place.of and pace.coarse_ms < math.inf and (first := self._first_scale) < 1.0:
-            place.coarse, place.scale = first, first
-        elif pace.moving:
-            place.scale = min(place.coarse, self.work.governor.scale("scene", size))
-        else:
-            place.scale = 1.0
+        place.scale = self.work.governor.scale("scene", size) if moving else 1.0
         if place.scale < 1.0:
             camera = camera.resized(*scaled(size, place.scale))
             wanted = camera.key, *wanted[1:]
         if place.source is None or wanted != place.of:
-            self._render_into(place, camera, options, wanted, pace.coarse_ms)
+            self._render_into(place, camera, options, wanted)
 
-    @property
-    def _first_scale(self) -> float:
-        """The resolution, up to 1, of the first picture of the scene."""
-        count = 0 if self.facts is None else self.facts.count
-        slow = count > _LARGE and not self.renderer.wants_gpu
-        return max(math.sqrt(_LARGE / count), 0.25) if slow else 1.0
-
-    def _render_into(self, place: Picture, camera: Camera, options: RenderOptions, wanted: tuple[object, ...],
-                     coarse_ms: float) -> None:
+    def _render_into(self, place: Picture, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
         """Have a picture be what is `wanted`, which the others describe; it stays as it is if the scene was
         overwritten."""
         several = len(self.pictures) > 1
         if several and (twin := next((p for p in self.pictures if p.lent and p.of == wanted), None)) is not None:
             place.become(twin.source, camera, wanted, lent=True, kept=twin.kept)
             return
-        watch = self.stopwatch
-        with watch("render"):
+        with self.stopwatch("render"):
             rendered = self._render(place, camera, options)
-        with watch("wait"):
+        with self.stopwatch("wait"):
             if self.renderer.wants_gpu:
                 self._account()
-            self._go_on_looking()  # only begins to look, while CUDA draws
             counts = options.paint == "overdraw"
             mapped = options.depth or counts
             source = (place.depth.source(rendered, self.now, counts=counts) if mapped else rendered.source())
@@ -296,7 +252,6 @@ class SceneCache:
         place.become(source, camera, wanted, lent=not mapped, kept=None if mapped else getattr(rendered, "kept", None))
         if not several:
             place.drop_copy()
-        place.adapt(watch.ms["render"] + self._gpu_ms(camera), coarse_ms)
 
     def _render(self, place: Picture, camera: Camera, options: RenderOptions, *words: str) -> Rendered:
         """Render the scene, to be shown in `place` only if `_let_go` returns True when it is done.
@@ -333,14 +288,6 @@ class SceneCache:
             if self._frame is not None or (picture is not place and picture.of[-1] == self.loads):
                 picture.keep(self.composer)
 
-    def _gpu_ms(self, camera: Camera) -> float:
-        """Return what OpenGL's GPU takes for such a picture, as far as that is known; 0 for a software rasteriser."""
-        if self.work.software:
-            return 0.0
-        if len(self.pictures) > 1:  # the last one may have been of another size
-            return self.work.governor.cost(("scene", camera.width, camera.height)) or 0.0
-        return self.work.ms.get("scene", 0.0)
-
     def _account(self) -> None:
         """Tell the governor what CUDA took for what it did last. Takes a while, so when it is at work again."""
         if (ms := self.renderer.load_gpu_ms) is not None:
@@ -355,7 +302,6 @@ class SceneCache:
         place.become()
         rendered = self._render(place, camera, options)
         self._account()
-        self._go_on_looking()  # only begins to look, while CUDA draws
         over = getattr(rendered, "over", None)
         drawn = None if over is None else over(background)
         self._let_go()
@@ -363,10 +309,9 @@ class SceneCache:
 
     # -- pictures that are moved along -------------------------------------------------------------------------
 
-    def _can_move(self, place: Picture, camera: Camera, options: RenderOptions, pace: Pace) -> bool:
+    def _can_move(self, place: Picture, camera: Camera, options: RenderOptions) -> bool:
         """Return True if the picture, moved to `camera`, is to be shown until a new one is done."""
-        # What was moved stays there until a true picture can be had.
-        if not (pace.smooth and (pace.moving or self._awaited)) or place.kept is None or place.camera is None:
+        if place.kept is None or place.camera is None:
             return False
         before, seen = place.of[1], place.camera
         if not isinstance(before, RenderOptions) or (before.paint, before.depth) != (options.paint, options.depth):
@@ -413,7 +358,6 @@ class SceneCache:
                 self.begun = Begun(rendered, place, camera, wanted, reads)
                 self.work.flush()
                 self._account()
-                self._go_on_looking()  # only begins to look
                 return
         if self._let_go():
             place.become(rendered.source(), camera, wanted, lent=True)
@@ -436,11 +380,7 @@ class SceneCache:
         motion = place.motion
         landed, motion.landed = motion.landed, False
         if motion.towards is None:
-            if motion.used_at is not None and self.now - motion.used_at > _KEPT and not moving:
-                motion.used_at = None
-                place.stay()
             return landed
-        motion.used_at = self.now
         size = motion.towards.width, motion.towards.height
         return landed or not moving or self._next_scale(size) is not None
 
@@ -481,8 +421,6 @@ class SceneCache:
             self.loads += 1
         if self.busy and not self.renderer.reading:  # a fault came between
             self._let_go()
-        if not self.renderer.pending:  # the picture comes first
-            self._go_on_looking()
 
     def _draw_with(self, renderer: Renderer) -> None:
         """Have another renderer draw, which has the scene; the one before has taken its pictures along."""

@@ -84,7 +84,7 @@ class Crop(Tool):
 
     def fitted(self) -> tuple[Box, Sphere]:
         """Around what can be seen of the scene."""
-        sight = self.view.data.sight
+        sight = self.view.data.look()
         return (Box(), Sphere()) if sight is None else shapes.fitted(sight.means, sight.weights)
 
     # -- handles -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.formats.camera_paths import Film, Writer
     from splatview_viewer.kinds.gaussians.view import GaussianView
+
+    Draw = Callable[[moderngl.Framebuffer, Color], None]
 
 _AHEAD = 5
 """Pictures that wait to be written, with the one that is being written."""
@@ -42,59 +44,50 @@ class Camerawork:
         self._background = view.background
         self.size = width, height
         self._ctx = ctx
-        self._target: tuple[moderngl.Framebuffer, moderngl.Texture] | None = None
 
     def picture(self, film: Film, seconds: float, transparent: bool = False) -> np.ndarray:
         """(H, W, 3) uint8, top row first; transparent: (H, W, 4), colours not multiplied by alpha."""
-        view, (width, height) = self._view, self.size
-        view.look_with(film.path.at(seconds, width, height))
+        self._view.look_with(film.path.at(seconds, *self.size))
         if transparent:
-            return see_through(self._ctx, self.size, self._drawn)
-        before = self._ctx.fbo
-        if self._target is None:
-            texture = self._ctx.texture(self.size, 4)
-            self._target = self._ctx.framebuffer([texture]), texture
-        framebuffer = self._target[0]
-        self._drawn(framebuffer, self._background)
-        data = framebuffer.read(components=3, alignment=1)
-        before.use()
-        return np.frombuffer(data, np.uint8).reshape(height, width, 3)[::-1]
+            return see_through(self._ctx, self.size, self._draw)
+        return _drawn(self._ctx, self.size, self._draw, self._background)[0]
 
-    def _drawn(self, framebuffer: moderngl.Framebuffer, background: Color) -> None:
+    def _draw(self, framebuffer: moderngl.Framebuffer, background: Color) -> None:
         self._view.change(background=background)
         self._view.draw(framebuffer, Rect(0, 0, *self.size))
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
         self._view.release("closed")
-        if self._target is not None:
-            for held in self._target:
-                held.release()
-            self._target = None
 
 
-def see_through(ctx: moderngl.Context, size: tuple[int, int],
-                draw: Callable[[moderngl.Framebuffer, Color], None]) -> np.ndarray:
+def see_through(ctx: moderngl.Context, size: tuple[int, int], draw: Draw) -> np.ndarray:
     """(H, W, 4) uint8, top row first, colours not multiplied by alpha: what `draw` lays over any background.
 
     Drawn over black and over white: what the second shows more is what is seen through.
     """
-    texture, before = ctx.texture(size, 4, dtype="f4"), ctx.fbo
-    framebuffer = ctx.framebuffer([texture])
+    black, white = _drawn(ctx, size, draw, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), dtype="f4")
+    alpha = np.clip(1 - (white - black).mean(axis=2, keepdims=True), 0, 1)
+    color = np.divide(black, alpha, out=np.zeros_like(black), where=alpha > 1e-6)
+    return (np.concatenate([np.clip(color, 0, 1), alpha], axis=2) * 255 + 0.5).astype(np.uint8)
+
+
+def _drawn(ctx: moderngl.Context, size: tuple[int, int], draw: Draw, *backgrounds: Color,
+           dtype: Literal["f1", "f4"] = "f1") -> list[np.ndarray]:
+    """(H, W, 3) uint8, or float32 of "f4", top row first: what `draw` lays over each of the backgrounds."""
+    texture, before = ctx.texture(size, 4, dtype=dtype), ctx.fbo
+    framebuffer, out = ctx.framebuffer([texture]), []
     try:
-        over = []
-        for background in ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)):
+        for background in backgrounds:
             draw(framebuffer, background)
-            data = np.frombuffer(framebuffer.read(components=3, alignment=1, dtype="f4"), np.float32)
-            over.append(data.reshape(size[1], size[0], 3)[::-1])
+            data = framebuffer.read(components=3, alignment=1, dtype=dtype)
+            values = np.frombuffer(data, {"f1": np.uint8, "f4": np.float32}[dtype])
+            out.append(values.reshape(size[1], size[0], 3)[::-1])
+        return out
     finally:
         before.use()
         framebuffer.release()
         texture.release()
-    black, white = over
-    alpha = np.clip(1 - (white - black).mean(axis=2, keepdims=True), 0, 1)
-    color = np.divide(black, alpha, out=np.zeros_like(black), where=alpha > 1e-6)
-    return (np.concatenate([np.clip(color, 0, 1), alpha], axis=2) * 255 + 0.5).astype(np.uint8)
 
 
 class Filming:
@@ -124,11 +117,6 @@ class Filming:
     def out(self) -> Path:
         """The film's file or folder; its number is known at the end."""
         return self._writer.out
-
-    @property
-    def share(self) -> float:
-        """Share of the pictures that are drawn, 0 to 1."""
-        return self.drawn / self.total if self.total else 1.0
 
     def turn(self, seconds: float = _TURN) -> None:
         """Draw a picture, and more as long as there is time; nothing while the jobs are behind."""

@@ -50,7 +50,9 @@ class Filter(Tool):
         """The newest that are known."""
         self.chosen_by: Selection | None = None
         """The selection by which they were counted."""
-        self.export = Export(view)
+        self._jobs = Jobs("export", lambda: view.host.wake())
+        self._job: Job[tuple[Path, int]] | None = None
+        """Writes a file."""
         self.drag: tuple[str, float] | None = None
         """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
         self._reader = SceneReader(view, "statistics")
@@ -81,13 +83,62 @@ class Filter(Tool):
         return replace(self.view.state.selection, marked=()) != EVERYTHING
 
     def tick(self, now: float) -> bool:
-        again = self.export.tick()
+        again = self._saved()
         if (come := self._reader.take()) is not None:
             (self.chosen_by, self.statistics), again = come, again or self.shown
         if self.shown and self.view.data.facts is not None:
             selection = replace(self.view.state.selection, marked=())
             self._reader.read(now, selection, lambda scene: count_later(scene, selection))
         return again
+
+    # -- saving ------------------------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> float | None:
+        """0 to 1 while a file is written."""
+        return None if self._job is None else self._job.progress
+
+    def save(self, *, chosen: bool) -> None:
+        """Save what the selection does not hide, or all that can be drawn, as a .ply in the folder where the viewer
+        runs. A scene on a GPU is copied to the host at once, which takes a tenth of a second per million."""
+        view, facts = self.view, self.view.data.facts
+        if facts is None or self._job is not None:
+            return
+        name = re.sub(r"[^\w.-]+", "-", Path(view.host.name).name.split(".")[0]).strip("-.") or "scene"
+        step = next((n[5:].replace(",", "") for n in facts.notes if re.fullmatch(r"step [\d,]+", n)), "")
+        try:
+            scene = view.data.renderer.scene()
+            path = output_path(f"{name[:80]}{f'-step{step}' if step else ''}", ".ply")
+        except (RendererError, FileError) as e:
+            view.host.say(str(e))
+            return
+        selection, antialiased = view.state.selection, facts.antialiased
+        scene = scene.to_host()
+
+        def work(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
+            from splatview_viewer.formats.ply import write_ply
+
+            keep = (flags(scene, selection) & HIDDEN) == 0 if chosen else None
+            return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=job.report)
+
+        self._job = self._jobs.submit(work)
+
+    def _saved(self) -> bool:
+        """True when a picture has to say how far a file is."""
+        job, host = self._job, self.view.host
+        if job is None or not job.done:
+            return job is not None
+        self._job = None
+        try:
+            path, count = job.result()
+        except (FileError, MemoryError) as e:
+            host.say(f"Not saved: {str(e) or 'not enough memory'}")
+        else:
+            host.say(f"Saved {count:,} Gaussians to {path}")
+            host.hand_over(path)
+        return True
+
+    # -- what is seen ------------------------------------------------------------------------------------------
 
     def over(self, rect: Rect, scale: float) -> bool:
         self.shown = False
@@ -106,7 +157,7 @@ class Filter(Tool):
 
     def close(self) -> None:
         self._reader.forget()
-        self.export.close()
+        self._job = None  # a file that is being written is finished
 
 
 def panel(tool: Filter) -> None:
@@ -123,22 +174,25 @@ def panel(tool: Filter) -> None:
     if tool.filters and ui.buttons("", ["Show all"], [
             "Nothing is hidden any more, be it by its numbers or by where it lies"]) == 0:
         tool.reset()
-    if tool.export.progress is not None:
+    if tool.progress is not None:
         ui.row("Saving")
-        imgui.progress_bar(tool.export.progress, ImVec2(-1, 0))
+        imgui.progress_bar(tool.progress, ImVec2(-1, 0))
         return
     pressed = ui.buttons("Save as .ply", ["Shown", "All"], [
         "Write the Gaussians that are shown to a file\nin the folder where the viewer runs",
         "Write all Gaussians of this scene to a file\nin the folder where the viewer runs"])
     if pressed is not None:
-        tool.export.begin(chosen=pressed == 0)
+        tool.save(chosen=pressed == 0)
 
 
 def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> None:
     """One histogram with the numbers of its range."""
     label, fmt, tip = _WORDS[quantity.name]
     first, last = (0, quantity.bins) if statistics is None else statistics.used(quantity)
-    _numbers(tool, quantity, (first, last), (label, fmt, tip))
+    imgui.align_text_to_frame_padding()
+    ui.dim(label)
+    imgui.set_item_tooltip(tip)
+    _numbers(tool, quantity, (first, last), fmt)
     scale = theme.scale()
     corner, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, _HEIGHT * scale
     if width < 8 * scale:
@@ -164,35 +218,34 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
     imgui.dummy(ImVec2(0, 2 * scale))
 
 
-def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], words: tuple[str, str, str]) -> None:
+def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], fmt: str) -> None:
     """The least and the most in two fields to drag or to type into."""
-    label, fmt, tip = words
-    before = tool.limits(quantity)
-    ends = (quantity.edge(used[0]), quantity.edge(used[1])) if quantity.log else (0.0, 1.0)
-    imgui.align_text_to_frame_padding()
-    ui.dim(label)
-    imgui.set_item_tooltip(tip)
+    low, high = before = tool.limits(quantity)
+    first, last = (quantity.edge(used[0]), quantity.edge(used[1])) if quantity.log else (0.0, 1.0)
+    flags = imgui.SliderFlags_.always_clamp.value | quantity.log * imgui.SliderFlags_.logarithmic.value
     imgui.same_line(ui.LABEL_WIDTH * imgui.get_font_size())
-    flags = imgui.SliderFlags_.always_clamp.value | (imgui.SliderFlags_.logarithmic.value if quantity.log else 0)
-    gap = imgui.get_style().item_inner_spacing.x
+    gap, speed = imgui.get_style().item_inner_spacing.x, (last - first) / 300
     width = (imgui.get_content_region_avail().x - gap) / 2
-    shown = before[0], min(before[1], ends[1]) if quantity.log else before[1]
-    low, high = before
-    for i, which in enumerate(("least", "most")):
-        if i:
-            imgui.same_line(0, gap)
-        imgui.set_next_item_width(width)
-        edited, new = imgui.drag_float(f"##{which} {quantity.name}", shown[i], (ends[1] - ends[0]) / 300,
-                                       0.0 if i == 0 else ends[0], ends[1], fmt, flags)
-        imgui.set_item_tooltip(f"The {which} that is shown. Drag, or Ctrl + click to type")
-        if edited and i == 0:
-            low = 0.0 if new <= ends[0] else new
-        elif edited:
-            high = (math.inf if quantity.log else 1.0) if new >= ends[1] else new
-    if low > high:  # the one that is moved pushes the other
-        low, high = (low, low) if high == before[1] else (high, high)
+    imgui.set_next_item_width(width)
+    edited, new = imgui.drag_float(f"##least {quantity.name}", low, speed, 0.0, last, fmt, flags)
+    imgui.set_item_tooltip("The least that is shown. Drag, or Ctrl + click to type")
+    if edited:
+        low = 0.0 if new <= first else new
+        high = max(low, high)  # the one that is moved pushes the other
+    imgui.same_line(0, gap)
+    imgui.set_next_item_width(width)
+    edited, new = imgui.drag_float(f"##most {quantity.name}", min(high, last), speed, first, last, fmt, flags)
+    imgui.set_item_tooltip("The most that is shown. Drag, or Ctrl + click to type")
+    if edited:
+        high = _most(quantity) if new >= last else new
+        low = min(low, high)
     if (low, high) != before:
         tool.limit(quantity, low, high)
+
+
+def _most(quantity: Quantity) -> float:
+    """The limit that leaves out none."""
+    return math.inf if quantity.log else 1.0
 
 
 def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int], scale: float) -> None:
@@ -217,8 +270,7 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     if abs(at - start) * width / (last - first) < 3 * scale:  # so far it is a click
         return
     least, most = min(at, start), max(at, start)
-    limits = (0.0 if least <= first else quantity.edge(least),
-              (math.inf if quantity.log else 1.0) if most >= last else quantity.edge(most))
+    limits = 0.0 if least <= first else quantity.edge(least), _most(quantity) if most >= last else quantity.edge(most)
     if limits != tool.limits(quantity):
         tool.limit(quantity, *limits)
 
@@ -238,66 +290,3 @@ def _about(statistics: Statistics, quantity: Quantity, at: float, width: float) 
     count = int(statistics.counts[quantity.name][0][bins].sum())
     return (f"{count:,} from {low:.3g} to {high:.3g}\nDrag to choose a range. Right click: all\n"
             "Heights are square roots")
-
-
-class Export:
-    """One file at a time."""
-
-    def __init__(self, view: GaussianView) -> None:
-        self._view = view
-        self._jobs = Jobs("export", lambda: view.host.wake())
-        self._job: Job[tuple[Path, int]] | None = None
-
-    @property
-    def progress(self) -> float | None:
-        """0 to 1 while a file is written."""
-        return None if self._job is None else self._job.progress
-
-    def begin(self, chosen: bool) -> None:
-        """Save what the selection does not hide, or all that can be drawn, as a .ply in the folder where the viewer
-        runs. A scene on a GPU is copied to the host at once, which takes a tenth of a second per million."""
-        view, facts = self._view, self._view.data.facts
-        if facts is None or self._job is not None:
-            return
-        try:
-            scene, path = view.data.renderer.scene(), self._path()
-        except (RendererError, FileError) as e:
-            view.host.say(str(e))
-            return
-        selection, antialiased = view.state.selection, facts.antialiased
-        scene = scene.to_host()
-
-        def work(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
-            from splatview_viewer.formats.ply import write_ply
-
-            keep = (flags(scene, selection) & HIDDEN) == 0 if chosen else None
-            return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=job.report)
-
-        self._job = self._jobs.submit(work)
-
-    def tick(self) -> bool:
-        """True when a picture has to say how far it is."""
-        job, host = self._job, self._view.host
-        if job is None or not job.done:
-            return job is not None
-        self._job = None
-        try:
-            path, count = job.result()
-        except (FileError, MemoryError) as e:
-            host.say(f"Not saved: {str(e) or 'not enough memory'}")
-            return True
-        host.say(f"Saved {count:,} Gaussians to {path}")
-        host.hand_over(path)
-        return True
-
-    def _path(self) -> Path:
-        """Return a path named after what is shown, and its step if that is published."""
-        facts = self._view.data.facts
-        name = re.sub(r"[^\w.-]+", "-", Path(self._view.host.name).name.split(".")[0]).strip("-.") or "scene"
-        step = next((n[5:].replace(",", "") for n in (facts.notes if facts else ()) if re.fullmatch(r"step [\d,]+", n)),
-                    "")
-        return output_path(f"{name[:80]}{f'-step{step}' if step else ''}", ".ply")
-
-    def close(self) -> None:
-        """Drop the result; a file that is being written is finished."""
-        self._job = None

@@ -21,8 +21,6 @@ _VISIBLE = 0.05
 """Gaussians of at most this opacity do not count when a scene is framed."""
 _SAMPLE = 200_000
 """Gaussians that are looked at to frame a scene."""
-_SAMPLE_LATER = 50_000
-"""The same, of later versions on a GPU."""
 
 
 def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint | None:
@@ -86,8 +84,6 @@ class Sight:
     @classmethod
     def of(cls, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> Sight:
         """`ready` as for `GaussianScene.to_host`. Waits for the GPU where the scene lies on one."""
-        if scene.on_gpu:
-            _prepare_pinned(len(scene))
         scene.wait(ready)
         return cls(*map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays()))
 
@@ -162,31 +158,3 @@ class Sight:
             viewmat = viewmat.copy()
             viewmat[:3, 3] -= shift
         return replace(camera, viewmat=viewmat)
-
-
-class SightLater:
-    """The sight of a scene on a GPU, read on torch's current stream from the first `get` on."""
-
-    def __init__(self, scene: GaussianScene, ready: Callable[[int], None]) -> None:
-        self._scene = scene
-        self._ready = ready
-        self._copy: HostCopy | None = None
-
-    def get(self, *, wait: bool = False) -> Sight | None:
-        """Return it if it has come; `wait`: once it has."""
-        copy = self._copy
-        if copy is None:
-            self._scene.wait(self._ready)
-            copy = self._copy = HostCopy(self._scene, lambda: self._scene.sample(_SAMPLE_LATER))
-            if not wait:
-                return None
-        return Sight(*map(np.copy, copy.arrays())) if wait or copy.done else None
-
-
-def _prepare_pinned(count: int) -> None:
-    """Have torch keep the pinned memory that `SightLater` takes: to get it from the driver takes milliseconds."""
-    import torch
-
-    if torch.cuda.is_initialized():
-        for width in (3, 1):
-            torch.empty(min(count, _SAMPLE_LATER) * width, pin_memory=True)

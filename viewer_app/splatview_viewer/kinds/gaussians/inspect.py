@@ -76,25 +76,17 @@ class Inspect(Tool):
         if index is not None and (facts is None or not 0 <= index < facts.count):
             return
         self.view.change(selection=replace(self.view.state.selection, marked=() if index is None else (index,)))
-        self._begin(hit)
+        self.hit = hit
 
     @property
     def index(self) -> int | None:
         """Index of the Gaussian that is chosen, in the published scene."""
         return next(iter(self.view.state.selection.marked), None)
 
-    def _begin(self, hit: Hit | None = None) -> None:
-        """Collect the values of the one that is chosen now."""
-        if self.index != self._of:
-            self.history.clear()
-            self._reader.forget()
-        facts = self.view.data.facts
-        self._of, self.hit, self._count = self.index, hit, 0 if facts is None else facts.count
-
     @property
     def values(self) -> Values | None:
         """The newest that are known."""
-        return self.history[-1] if self.history else None
+        return self.history[-1] if self.history and self._of == self.index else None
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         match event:
@@ -131,16 +123,19 @@ class Inspect(Tool):
         if picked is not None:
             self.choose(picked[0].index if picked else None, picked[0] if picked else None)
             again = True
-        if self.index != self._of:  # another view was followed
-            self._begin()
-        if self.index is None:
+        index, data, facts = self.index, self.view.data, self.view.data.facts
+        count = 0 if facts is None else facts.count
+        if index != self._of:
+            self._of, self._count = index, count
+            self.history.clear()
+            self._reader.forget()
+        if index is None:
             return again
-        content = self.view.data
-        if content.facts is None or content.facts.count != self._count:
+        if count != self._count:
             self.view.host.say("The scene has another number of Gaussians now: none is chosen")
             self.choose(None)
             return True
-        index, loads = self.index, content.loads
+        loads = data.loads
         self._reader.read(now, index, lambda scene: (
             values_later(scene, index, loads) if index < len(scene) else None))
         if (come := self._reader.take()) is not None and come[0] == index:
@@ -159,21 +154,32 @@ class Inspect(Tool):
             corners = self.values.outline(camera, self.view.state.scale)
             if corners is not None and np.abs(corners).max() <= 1e5:
                 draw_line(corners, rect, scale, theme.INK, 0.95, closed=True)
-        if self._card and (place := self._board(rect)) is not None and card(self, place, scale):
-            self.choose(None)
+        for place in self.boards(rect):
+            self._draw_card(place, scale)
         return False
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
-        place = self._board(rect) if self._card else None
-        return [] if place is None else [place]
-
-    def _board(self, rect: Rect) -> Rect | None:
-        """Return the place of the card: the upper left corner, if there is room."""
         scale = self.view.host.scale
         width, height, pad = round(_CARD_WIDTH * scale), round((22 * _CARD_LINES + 20) * scale), round(12 * scale)
-        if rect.width < width + 2 * pad or rect.height < height + 2 * pad:
-            return None
-        return Rect(rect.x + pad, rect.y + pad, width, height)
+        if not self._card or rect.width < width + 2 * pad or rect.height < height + 2 * pad:
+            return []
+        return [Rect(rect.x + pad, rect.y + pad, width, height)]
+
+    def _draw_card(self, place: Rect, scale: float) -> None:
+        """The most important numbers over the picture."""
+        imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
+        pad = imgui.get_style().window_padding
+        with ui.board(f"inspected {id(self)}", place, (pad.x, pad.y)):
+            ui.colored(f"Gaussian {self.index:,}", theme.TEXT)
+            side = imgui.get_frame_height()
+            imgui.same_line(imgui.get_window_width() - side - imgui.get_style().window_padding.x / 2)
+            closed = imgui.button("\u00d7##close", ImVec2(side, side))
+            imgui.set_item_tooltip("Choose none (Escape)")
+            if self.values is not None:
+                _rows(self, self.values, 3.6)
+        imgui.pop_style_var()
+        if closed:
+            self.choose(None)
 
     def sections(self) -> Sequence[Section]:
         return [Section("Inspect", lambda: panel(self), tip="The numbers of one Gaussian. Click it while this is open")]
@@ -193,23 +199,6 @@ class Inspect(Tool):
     def close(self) -> None:
         self._picker.forget()
         self._reader.forget()
-
-
-def card(tool: Inspect, place: Rect, scale: float) -> bool:
-    """The most important numbers over the picture. True when it was closed."""
-    imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
-    pad, closed = imgui.get_style().window_padding, False
-    with ui.board(f"inspected {id(tool)}", place, (pad.x, pad.y)):
-        ui.colored(f"Gaussian {tool.index:,}", theme.TEXT)
-        side = imgui.get_frame_height()
-        imgui.same_line(imgui.get_window_width() - side - imgui.get_style().window_padding.x / 2)
-        closed = imgui.button("\u00d7##close", ImVec2(side, side))
-        imgui.set_item_tooltip("Choose none (Escape)")
-        values = tool.values
-        if values is not None:
-            _rows(tool, values, 3.6)
-    imgui.pop_style_var()
-    return bool(closed)
 
 
 def panel(tool: Inspect) -> None:

@@ -6,17 +6,25 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.errors import CameraError
-from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerPress, Text, Wheel
+from splatview_viewer.core.events import (
+    Key,
+    Pinch,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+    Wheel,
+)
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.bookmarks import Bookmarks
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text, look_at
 from splatview_viewer.geometry.controls import Flying
 from splatview_viewer.geometry.orbit import SECONDS, Flight
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
-from splatview_viewer.kinds.gaussians.navigate_gizmo import Gizmo
 from splatview_viewer.kinds.gaussians.tool import Picker, Tool
 from splatview_viewer.scene.scene import UPS
 from splatview_viewer.ui import theme
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.geometry.orbit import Orbit
+    from splatview_viewer.kinds.gaussians.frustums import Frustums
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _LEVEL = 1e-3
@@ -38,9 +47,18 @@ _SETTLED = 0.15
 _SAME = 0.9976
 """Cosine of an angle, 4 degrees, by which two directions upward may differ."""
 _MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
-_TIP = "Right click: back to the default. Ctrl + click: type a number."
 _LIMITS = 1e-3, 1e4
 """Limits of near and far on their sliders, world units; less beside a small scene."""
+_RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
+"""Points: from the middle to the dots, of a dot, and to the picture's edges."""
+_LEAST = 260.0
+"""Points of the picture's shorter side below which it is left out."""
+_COLORS = ImVec4(0.90, 0.36, 0.38, 1), ImVec4(0.45, 0.72, 0.30, 1), ImVec4(0.30, 0.56, 0.93, 1)
+"""Colours of x, y and z; over pictures, so the same in dark and light."""
+_AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
+_ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
+_DARK, _WHITE = ImVec4(0.05, 0.05, 0.06, 1), ImVec4(1, 1, 1, 1)
+"""Colours of the letters on them, and of the ring around the one under the pointer."""
 
 
 class Navigate(Tool):
@@ -90,18 +108,20 @@ class Navigate(Tool):
         """As `GaussianView.fly_to`."""
         view = self.view
         pivot = view.orbit.target if pivot is None else pivot
-        self.stop()
         if seconds <= 0 or not view.framed or view.data.facts is None:
+            self.stop()
             view.use_camera(camera, pivot)
             return
         end = view.orbit.copy()
         end.take(camera, pivot)
-        self._go(end, seconds, camera)
+        self.go(end, seconds, camera)
 
-    def go(self, end: Orbit, seconds: float = SECONDS) -> None:
-        """Fly to where another orbit looks from."""
-        self.stop()
-        self._go(end, seconds, None)
+    def go(self, end: Orbit, seconds: float = SECONDS, camera: Camera | None = None) -> None:
+        """Fly to where another orbit looks from, to exactly `camera` if there is one."""
+        self.begin()
+        self._flight = Flight(self.view.orbit.copy(), end, seconds), camera
+        self._there = self.view.orbit.rotation
+        self.view.moved()
 
     def stop(self) -> None:
         """Stay here, whatever was under way: the user takes the camera."""
@@ -124,26 +144,25 @@ class Navigate(Tool):
         """Take the published cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
         or the scene's file has said so. A scene that is seen as at first is turned upright."""
         before, self._viewmats = self._viewmats, viewmats
-        view = self.view
-        up = up_of_cameras(viewmats) if before is None and view.state.place.up_by != "user" else None
-        if up is None or self._file_up is not None:
+        view, place = self.view, self.view.state.place
+        if before is not None or place.up_by == "user" or self._file_up is not None or (
+                up := up_of_cameras(viewmats)) is None:
             return
-        up, turned = snapped(up), False
-        if float(up @ view.orbit.up) < _SAME:
-            view.orbit.up, turned = up, True
-        view.place(up_by="cameras")
-        if turned and not (view.state.place.by_hand or view.fixed):
+        turned = float(snapped(up) @ view.orbit.up) < _SAME
+        if turned:
+            view.orbit.up = snapped(up)
+        view.place(up_by="found")
+        if turned and not (place.by_hand or view.fixed):
             view.frame()
 
     def first_up(self) -> np.ndarray:
         """(3,) what is up when the scene is seen for the first time: as its file says, or cameras, or the ground it
         stands on, else as it was."""
-        view = self.view
-        by = view.state.place.up_by
-        undecided = not by or (by == "cameras" and self._file_up is not None)
+        view, by = self.view, self.view.state.place.up_by
+        undecided = not by or (by == "found" and self._file_up is not None)
         if undecided and (up := self.detected_up()) is not None:
             view.orbit.up = up
-            view.place(up_by="scene")
+            view.place(up_by="found")
         return view.orbit.up
 
     def detected_up(self) -> np.ndarray | None:
@@ -151,7 +170,7 @@ class Navigate(Tool):
         if self._file_up is not None:
             return np.array(self._file_up, np.float64)
         up = None if self._viewmats is None else up_of_cameras(self._viewmats)
-        sight = self.view.data.sight
+        sight = self.view.data.look()
         if up is None and sight is not None:
             up = up_of_scene(sight.means, sight.weights)
         return None if up is None else snapped(up)
@@ -173,31 +192,21 @@ class Navigate(Tool):
 
     # -- what buttons and keys do --------------------------------------------------------------------------------
 
-    def frame(self) -> None:
-        """See the whole scene in the direction in which one looks."""
-        view, sight = self.view, self.view.data.sight
+    def frame(self, *, anew: bool = False) -> None:
+        """See the whole scene in the direction in which one looks. anew: upright; if it is that already, as at first
+        sight."""
+        view, sight = self.view, self.view.data.look()
         if not view.framed or sight is None or not len(sight.means):
             view.frame()
             return
-        end = self._here()
-        size = view.rect.width, view.rect.height
-        model = end.model
-        end.take(sight.seen_along(end.rotation, min(end.fov, 150.0), *size), sight.middle)
-        end.model = model
-        self.go(end)
-
-    def reset(self) -> None:
-        """Upright; if it is that already, as at first sight."""
-        view, sight = self.view, self.view.data.sight
-        if not view.framed or sight is None or not len(sight.means):
-            view.frame()
-            return
-        end = self._here()
-        if abs(end.tilt) > _LEVEL:
+        end, size = self._here(), (view.rect.width, view.rect.height)
+        if anew and abs(end.tilt) > _LEVEL:
             end.level()
         else:
-            end.take(sight.camera(view.rect.width, view.rect.height, end.up), sight.middle)
-            end.model = view.orbit.model
+            model = end.model
+            camera = sight.camera(*size, end.up) if anew else sight.seen_along(end.rotation, min(end.fov, 150.0), *size)
+            end.take(camera, sight.middle)
+            end.model = model
         self.go(end)
 
     def look_along(self, forward: np.ndarray) -> None:
@@ -250,12 +259,11 @@ class Navigate(Tool):
                 self.paste(event.text)
                 return True
             return None
-        if isinstance(event, PointerLeave):
-            if not self._outside:  # what is held from now on may be let go unheard; repeats say it is not
+        outside, self._outside = self._outside, isinstance(event, PointerLeave)
+        if self._outside:
+            if not outside:  # what is held from now on may be let go unheard; repeats say it is not
                 self.flying.let_go()
-            self._outside = True
             return None
-        self._outside = False
         if (taken := self.gizmo.handle(event, rect)) is not None:
             return taken
         if isinstance(event, (PointerPress, Wheel, Pinch)):
@@ -297,10 +305,8 @@ class Navigate(Tool):
             return (self.visit(int(event.name)) or None) if not event.mods else None
         if event.mods:
             return None
-        if event.name == "f":
-            self.frame()
-        elif event.name == "r":
-            self.reset()
+        if event.name in ("f", "r"):
+            self.frame(anew=event.name == "r")
         elif event.name == "o":
             self.looks = not self.looks
             view.host.say("Fly: drag looks around" if self.looks else "Orbit: drag turns the scene")
@@ -348,13 +354,6 @@ class Navigate(Tool):
         self.view.go_on_from_here()
         return self.view.orbit.copy()
 
-    def _go(self, end: Orbit, seconds: float, camera: Camera | None) -> None:
-        view = self.view
-        view.go_on_from_here()
-        self._flight = Flight(view.orbit.copy(), end, seconds), camera
-        self._there = view.orbit.rotation
-        view.moved()
-
     def _fly(self, now: float) -> bool:
         if self._flight is None:
             return False
@@ -391,10 +390,120 @@ class Navigate(Tool):
         return True
 
 
+class Gizmo:
+    """The axes of the world in the lower left corner of the picture; a click looks along one."""
+
+    def __init__(self, navigate: Navigate) -> None:
+        self._navigate = navigate
+        self._over: int | None = None
+        """The index in `_AXES` of the one under the pointer."""
+        self._pressed = False
+
+    @property
+    def shown(self) -> bool:
+        """True if the user wants it; remembered for the next time."""
+        return self._navigate.view.host.memo.get("axes") is not False
+
+    @shown.setter
+    def shown(self, shown: bool) -> None:
+        self._navigate.view.host.memo.put("axes", None if shown else False)
+
+    def _middle(self, rect: Rect) -> tuple[float, float, float] | None:
+        """(x, y, pixels per point); None where there is no room, or nothing to be seen."""
+        scale = self._navigate.view.host.scale
+        small = min(rect.width, rect.height) < _LEAST * scale
+        frustums: Frustums = self._navigate.view.tools["frustums"]  # type: ignore[assignment]
+        if frustums.through.index is not None:  # a photograph lies there, and it is known from where one looks
+            return None
+        if small or not self.shown or self._navigate.view.data.facts is None:
+            return None
+        reach = (_RADIUS + _DOT + _MARGIN) * scale
+        return rect.x + reach, rect.y + rect.height - self._navigate.view.bars_height - reach, scale
+
+    def _dots(self, middle: tuple[float, float, float]) -> np.ndarray:
+        """(6, 3) x and y in pixels and depth, those of `_AXES`."""
+        x, y, scale = middle
+        dots = (self._navigate.view.orbit.rotation @ _ENDS).T
+        return dots * [_RADIUS * scale, _RADIUS * scale, 1] + [x, y, 0]
+
+    def _hit(self, x: float, y: float, rect: Rect) -> int | None:
+        middle = self._middle(rect)
+        if middle is None or max(abs(x - middle[0]), abs(y - middle[1])) > (_RADIUS + _DOT) * middle[2]:
+            return None
+        dots = self._dots(middle)
+        near = [i for i in np.argsort(dots[:, 2]) if np.hypot(*(dots[i, :2] - (x, y))) < (_DOT + 2) * middle[2]]
+        return int(near[0]) if near else None
+
+    def handle(self, event: Event, rect: Rect) -> bool | None:
+        """As `Tool.handle`: takes presses on a dot."""
+        if isinstance(event, PointerMove) and not self._navigate.view.orbit.dragging:
+            before, self._over = self._over, self._hit(event.x, event.y, rect)
+            return True if before != self._over else None
+        if isinstance(event, PointerPress) and event.button == "left" and not event.mods:
+            hit = self._hit(event.x, event.y, rect)
+            if hit is not None:
+                axis, sign = _AXES[hit]
+                self._pressed = True
+                self._navigate.look_along(-sign * np.eye(3)[axis])  # from there, towards the middle
+                return True
+        if isinstance(event, PointerRelease) and self._pressed:
+            self._pressed = False
+            return False
+        return None
+
+    def draw(self, rect: Rect, scale: float) -> bool:
+        """Draw it with imgui."""
+        middle = self._middle(rect)
+        if middle is None or self._navigate.view.host.exact:  # pictures to keep are of the scene alone
+            return False
+        draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
+        at, size = ImVec2(middle[0], middle[1]), _DOT * scale
+        if self._over is not None:
+            draw.add_circle_filled(at, (_RADIUS + _DOT + 4) * scale, theme.u32(theme.BAR, 0.5), 48)
+        with theme.font_size(11.0):
+            for i in sorted(range(len(dots)), key=lambda i: -dots[i][2]):
+                (axis, sign), (x, y, depth) = _AXES[i], dots[i]
+                near, color, to = 0.72 - 0.28 * depth, _COLORS[axis], ImVec2(x, y)
+                if sign > 0:
+                    draw.add_line(at, to, theme.u32(color, near), 2.0 * scale)
+                    draw.add_circle_filled(to, size, theme.u32(color, near), 20)
+                    room = imgui.calc_text_size("XYZ"[axis])
+                    draw.add_text(ImVec2(round(x - room.x / 2), round(y - room.y / 2)), theme.u32(_DARK, 0.95),
+                                  "XYZ"[axis])
+                else:
+                    draw.add_circle_filled(to, size * 0.72, theme.u32(color, 0.35 * near), 20)
+                    draw.add_circle(to, size * 0.72, theme.u32(color, 0.9 * near), 20, 1.2 * scale)
+                if i == self._over:
+                    draw.add_circle(to, size + 2 * scale, theme.u32(_WHITE, 0.9), 24, 1.5 * scale)
+        return False
+
+
 def panel(navigate: Navigate) -> bool:
     """Draw the panel's part. True when a picture has to follow though the state is the same."""
-    _buttons(navigate)
-    _lens(navigate)
+    view, orbit = navigate.view, navigate.view.orbit
+    navigate.looks = ui.choice("Drag", navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
+    imgui.set_item_tooltip("What dragging does (O). W A S D, Q and E fly either way.")
+    pressed = ui.buttons("Camera", ["Frame", "Copy", "Paste"], [
+        "Look at the whole scene (F)",
+        "Copy the camera to the clipboard, as splatview shot --camera takes it (Ctrl + C over the picture)",
+        "Go to a camera on the clipboard, in this form or nerfstudio's (Ctrl + V over the picture)",
+    ])
+    if pressed == 0:
+        navigate.frame()
+    elif pressed == 1:
+        navigate.copy()
+    elif pressed == 2:
+        if text := view.host.pasted():
+            navigate.paste(text)
+        else:
+            view.host.say("Press Ctrl + V over the picture to paste a camera")
+    model: CameraModel = ui.choice("Projection", orbit.model, _MODELS)
+    fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0 if model != "fisheye" else 170.0), "%.0f deg",
+                    reset=DEFAULT_FOV)
+    if (model, fov) != (orbit.model, orbit.fov):
+        navigate.begin()
+        orbit.model, orbit.fov = model, fov
+        view.moved()
     _up(navigate)
     _bookmarks(navigate)
     navigate.numbers = _fold("Numbers", navigate.numbers, "Position, near and far, and so on: to be read and typed")
@@ -415,42 +524,12 @@ def _fold(label: str, opened: bool, tip: str) -> bool:
     opened ^= pressed
     color, r = theme.u32(theme.DIM), 0.22 * line
     x, y = left.x + 0.35 * line, left.y + line / 2
-    a, b, c = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
+    corners = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
+    a, b, c = (ImVec2(x + dx, y + dy) for dx, dy in corners)
     draw = imgui.get_window_draw_list()
-    draw.add_triangle_filled(ImVec2(x + a[0], y + a[1]), ImVec2(x + b[0], y + b[1]), ImVec2(x + c[0], y + c[1]), color)
+    draw.add_triangle_filled(a, b, c, color)
     draw.add_text(ImVec2(round(left.x + 0.9 * line), left.y), color, label)
     return opened
-
-
-def _buttons(navigate: Navigate) -> None:
-    navigate.looks = ui.choice("Drag", navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
-    imgui.set_item_tooltip("What dragging does (O). W A S D, Q and E fly either way.")
-    pressed = ui.buttons("Camera", ["Frame", "Copy", "Paste"], [
-        "Look at the whole scene (F)",
-        "Copy the camera to the clipboard, as splatview shot --camera takes it (Ctrl + C over the picture)",
-        "Go to a camera on the clipboard, in this form or nerfstudio's (Ctrl + V over the picture)",
-    ])
-    if pressed == 0:
-        navigate.frame()
-    elif pressed == 1:
-        navigate.copy()
-    elif pressed == 2:
-        if text := navigate.view.host.pasted():
-            navigate.paste(text)
-        else:
-            navigate.view.host.say("Press Ctrl + V over the picture to paste a camera")
-
-
-def _lens(navigate: Navigate) -> None:
-    orbit = navigate.view.orbit
-    before = orbit.model, orbit.fov
-    model: CameraModel = ui.choice("Projection", orbit.model, _MODELS)
-    fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0 if model != "fisheye" else 170.0), "%.0f deg",
-                    reset=DEFAULT_FOV)
-    if (model, fov) != before:
-        navigate.begin()
-        orbit.model, orbit.fov = model, fov
-        navigate.view.moved()
 
 
 def _up(navigate: Navigate) -> None:
@@ -497,12 +576,15 @@ def _bookmarks(navigate: Navigate) -> None:
 def _numbers(navigate: Navigate) -> None:
     """Draw the numbers of the camera, to be read and typed."""
     view, orbit = navigate.view, navigate.view.orbit
-    position, target = orbit.position, orbit.target
-    digits = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8)
-    moved, place = _vector("Position", position, digits)
-    aimed, aim = _vector("Looks at", target, digits)
-    turned, up = _vector("Up##numbers", orbit.up, 2)
-    if moved or aimed or turned:
+    digits, edited, typed = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8), False, []
+    for label, value, decimals in (
+            ("Position", orbit.position, digits), ("Looks at", orbit.target, digits), ("Up", orbit.up, 2)):
+        ui.row(label)
+        changed, new = ui.vector(f"{label}##numbers", value.tolist(), f"%.{decimals}f")
+        edited |= changed
+        typed.append(np.array(new))
+    if edited:
+        place, aim, up = typed
         try:
             viewmat = look_at(place, aim, up)
         except CameraError:
@@ -517,33 +599,15 @@ def _numbers(navigate: Navigate) -> None:
         navigate.begin()
         orbit.roll(math.radians(tilt) - orbit.tilt)
         view.moved()
-    least = min(_LIMITS[0], 1e-3 * orbit.distance)
-    near = _distance("Near", orbit.near, least, least)
-    far = _distance("Far", min(orbit.far, _LIMITS[1]), FAR, least)
-    if abs(near - orbit.near) > 1e-9 * near and near < orbit.far:
+    least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
+    seen = orbit.near, min(orbit.far, most)
+    near = ui.slider("Near", seen[0], (least, most), "%.3g", reset=least, log=True)
+    imgui.set_item_tooltip("What is nearer than this is not drawn")
+    far = ui.slider("Far", seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
+    imgui.set_item_tooltip("What is farther than this is not drawn")
+    if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
         navigate.begin()
         orbit.near = near
+        if far != seen[1]:
+            orbit.far = far if far < most else FAR
         view.moved()
-    if far != min(orbit.far, _LIMITS[1]) and far > orbit.near:
-        navigate.begin()
-        orbit.far = far if far < _LIMITS[1] else FAR
-        view.moved()
-
-
-def _vector(label: str, value: np.ndarray, digits: int) -> tuple[bool, np.ndarray]:
-    """Three numbers with so many digits after the point; True if they were typed."""
-    ui.row(label.split("##")[0])
-    edited, new = ui.vector(label, value.tolist(), f"%.{digits}f")
-    return edited, np.array(new)
-
-
-def _distance(label: str, value: float, reset: float, least: float) -> float:
-    """A distance from the camera, on a scale of powers of ten."""
-    ui.row(label)
-    fmt = "none" if label == "Far" and value >= _LIMITS[1] else "%.3g"
-    edited, new = imgui.slider_float(f"##{label}", value, least, _LIMITS[1], fmt,
-                                     imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp)
-    imgui.set_item_tooltip(f"What is {'nearer' if label == 'Near' else 'farther'} than this is not drawn. {_TIP}")
-    if imgui.is_item_clicked(imgui.MouseButton_.right):
-        return reset
-    return new if edited else value

@@ -15,16 +15,16 @@ from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.formats.camera_paths import Film, parse_path, read_path, write_path
+from splatview_viewer.formats.camera_paths import Film, make_writer, parse_path, path_values, read_path, write_path
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
 from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Key, positions, turntable
+from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import round_seconds
-from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.kinds.gaussians.film import Filming
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 HEIGHT = 46.0
@@ -75,11 +74,24 @@ class PathTool(Tool):
         self._playing_since: float | None = None
         self._dragged: int | None = None
         """The key frame that the pointer moves on the timeline."""
-        self._recalled = ""
+        self._name = ""
+        """The name under which the path is remembered."""
+        self._kept = self._made
 
     @property
     def path(self) -> CameraPath:
         return self.film.path
+
+    @property
+    def _made(self) -> tuple[object, ...]:
+        """All that is remembered; keys are equal to themselves alone."""
+        film, path = self.film, self.film.path
+        return (*path.keys, path.loop, path.smooth, film.width, film.height, film.fps)
+
+    @property
+    def _seen(self) -> tuple[object, ...]:
+        """All that its lines over the picture and the timeline show."""
+        return (*self._made, self.time, self.chosen, self.shown, self.playing)
 
     # -- what can be done ------------------------------------------------------------------------------------
 
@@ -97,7 +109,7 @@ class PathTool(Tool):
         self.path.held = False
         if not keys[1:]:
             self.path.model = camera.model
-        self._edited(at)
+        self._choose(at)
         self.shown = True
 
     def replace(self) -> None:
@@ -106,7 +118,7 @@ class PathTool(Tool):
         if camera is not None and self.chosen is not None:
             key = self.path.keys[self.chosen]
             self.path.keys[self.chosen] = Key.of(camera, self.view.orbit.distance, key.seconds)
-            self._edited(self.chosen)
+            self._choose(self.chosen)
 
     def remove(self) -> None:
         """Take the chosen key frame out; its time goes to the one before."""
@@ -117,18 +129,16 @@ class PathTool(Tool):
         if 0 < self.chosen < len(keys):
             before = keys[self.chosen - 1]
             keys[self.chosen - 1] = replace(before, seconds=before.seconds + gone.seconds)
-        self._edited(min(self.chosen, len(keys) - 1) if keys else None)
+        self._choose(min(self.chosen, len(keys) - 1) if keys else None)
 
     def around(self) -> None:
         """A path once around the middle of the scene, from where the camera is."""
-        camera, sight = self.view.camera(), self.view.data.sight
+        camera, sight = self.view.camera(), self.view.data.look()
         if camera is not None and sight is not None:
-            self.film = replace(self.film, path=turntable(camera, sight.middle, self.view.orbit.up))
-            self._edited(None)
-            self.shown = True
+            self._use(replace(self.film, path=turntable(camera, sight.middle, self.view.orbit.up)))
 
     def move_key(self, i: int, seconds: float) -> None:
-        """Have a key frame reached at another time, between its neighbours; `keep` remembers it."""
+        """Have a key frame reached at another time, between its neighbours."""
         keys, times = self.path.keys, self.path.times
         if not 0 < i < len(times):
             return
@@ -141,17 +151,16 @@ class PathTool(Tool):
     def choose(self, i: int) -> None:
         """Edit a key frame: the camera goes there."""
         self.stop()
-        self.chosen = i
-        times = self.path.times
-        self.time = times[min(i, len(times) - 1)]
-        if (camera := self._camera()) is not None:
-            self.view.fly_to(camera, _FLIGHT)
+        self._choose(i)
+        rect = self.view.rect
+        self.view.fly_to(self.path.at(self.time, rect.width, rect.height, self.view.orbit.near), _FLIGHT)
 
     def seek(self, seconds: float) -> None:
         """Put the playhead there; the camera goes along."""
         self.time = min(max(seconds, 0.0), self.path.duration)
-        if (camera := self._camera()) is not None:
-            self.view.use_camera(camera)
+        if self.path.keys:
+            rect = self.view.rect
+            self.view.use_camera(self.path.at(self.time, rect.width, rect.height, self.view.orbit.near))
 
     def play(self) -> None:
         """From where the playhead stands; from the beginning at the end."""
@@ -178,27 +187,34 @@ class PathTool(Tool):
         self.view.host.say(f"Saved {out.path}")
         self.view.host.hand_over(out.path)
 
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
+        """As `GaussianView.dropped`."""
+        if film is None:
+            return file.suffix.lower() == ".json" and self.load(file)
+        self._use(film)
+        self.view.host.say(f"{len(self.path.keys)} key frames from {file.name}")
+        return True
+
     def load(self, file: Path) -> bool:
         """Take a path from a file. False when it holds none, which is told."""
         try:
-            film = read_path(file)
+            return self.dropped(file, read_path(file))
         except CameraError as e:
             self.view.host.say(str(e))
             return False
-        self._use(film, file)
-        return True
 
-    def _use(self, film: Film, file: Path) -> None:
+    def _use(self, film: Film) -> None:
         self.film = film
-        self._edited(None)
-        self.time, self.shown = 0.0, True
-        self.view.host.say(f"{len(self.path.keys)} key frames from {file.name}")
+        self.time, self.chosen, self.shown = 0.0, None, True
+
+    def _choose(self, chosen: int | None) -> None:
+        """Edit this key frame from now on, with the playhead there."""
+        self.chosen = chosen
+        times = self.path.times
+        self.time = times[min(chosen or 0, len(times) - 1)]
 
     def record(self) -> None:
         """Begin to film it."""
-        from splatview_viewer.formats.camera_paths import make_writer
-        from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
-
         if self.filming is not None or not self.path.keys:
             return
         self.stop()
@@ -215,35 +231,27 @@ class PathTool(Tool):
 
     def cancel(self) -> None:
         """Give up the film."""
-        filming, self.filming = self.filming, None
-        if filming is not None:
-            filming.close()
+        if self.filming is not None:
+            self.close()
             self.view.host.say("The film was given up")
 
     # -- the protocol ----------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        if isinstance(event, KeyEvent) and event.pressed and not event.mods and not event.repeat:
-            if event.name == "k":
-                self.add()
-                return True
-            if event.name == "p":
-                self.stop() if self.playing else self.play()
-                return True
-            if event.name == "delete" and self.chosen is not None and self.shown:
-                self.remove()
-                return True
-        return None
-
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        """As `GaussianView.dropped`."""
-        if film is not None:
-            self._use(film, file)
-            return True
-        return file.suffix.lower() == ".json" and self.load(file)
+        if not isinstance(event, KeyEvent) or not event.pressed or event.mods or event.repeat:
+            return None
+        if event.name == "k":
+            self.add()
+        elif event.name == "p":
+            self.stop() if self.playing else self.play()
+        elif event.name == "delete" and self.chosen is not None and self.shown:
+            self.remove()
+        else:
+            return None
+        return True
 
     def tick(self, now: float) -> bool:
-        self._recall()
+        self._remember()
         again = False
         if self.playing:
             if self._playing_since is None:
@@ -258,16 +266,30 @@ class PathTool(Tool):
             self.seek(self.time)
             self.view.in_motion()
             again = True
-        if self.filming is not None:
-            self.filming.turn()
+        if (filming := self.filming) is not None:
+            filming.turn()
             again = True
-            if self.filming.ended:
-                filming, self.filming = self.filming, None
-                filming.close()
+            if filming.ended:
+                self.close()
                 self.view.host.say(filming.fault or f"Saved {filming.out}, {filming.drawn} pictures")
                 if not filming.fault:
                     self.view.host.hand_over(filming.out)
         return again
+
+    def _remember(self) -> None:
+        """Take the path that is remembered, as soon as the name of what is shown is known, and keep what is changed."""
+        name, memo = self.view.host.name, self.view.host.memo
+        if name and name != self._name:
+            self._name, kept = name, memo.get(f"path/{name}")
+            if kept is not None and not self.path.keys:
+                try:
+                    self.film = parse_path(json.dumps(kept))
+                except CameraError:
+                    pass  # whatever wrote it
+            self._kept = self._made
+        elif name and self._dragged is None and self._kept != self._made:
+            self._kept = self._made
+            memo.put(f"path/{name}", path_values(self.film, frames=False) if self.path.keys else None)
 
     def over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.camera(rect)
@@ -279,131 +301,128 @@ class PathTool(Tool):
         return HEIGHT if self.shown and self.path.keys else 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
-        again = False
-        with board(f"path {id(self)}", rect, (10 * scale, 8 * scale)) as opened:
-            if not opened:
-                return False
-            button = ImVec2(56 * scale, 0)
-            if imgui.button("Stop##path" if self.playing else "Play##path", button):
-                self.stop() if self.playing else self.play()
-                again = True
-            imgui.set_item_tooltip("P")
-            imgui.same_line()
-            if imgui.button("Key##path", button):
-                self.add()
-                again = True
-            imgui.set_item_tooltip("Set a key frame where the camera is (K)")
-            imgui.same_line()
-            again |= self._line(rect, scale)
-        return again
+        before = self._seen
+        with ui.board(f"path {id(self)}", rect, (10 * scale, 8 * scale)) as opened:
+            if opened:
+                button = ImVec2(56 * scale, 0)
+                if imgui.button("Stop##path" if self.playing else "Play##path", button):
+                    self.stop() if self.playing else self.play()
+                imgui.set_item_tooltip("P")
+                imgui.same_line()
+                if imgui.button("Key##path", button):
+                    self.add()
+                imgui.set_item_tooltip("Set a key frame where the camera is (K)")
+                imgui.same_line()
+                self._timeline(rect, scale)
+        return before != self._seen
 
-    def _line(self, rect: Rect, scale: float) -> bool:
+    def _timeline(self, rect: Rect, scale: float) -> None:
         """The line with its keys."""
-        path = self.path
-        left = imgui.get_cursor_screen_pos()
-        width = rect.x + rect.width - left.x - 16 * scale
+        path, left = self.path, imgui.get_cursor_screen_pos()
+        width, height = rect.x + rect.width - left.x - 16 * scale, rect.height - 16 * scale
         if width < 40 * scale:
-            return False
-        height = rect.height - 16 * scale
+            return
         duration = max(path.duration, 1e-6)
         imgui.invisible_button("line", ImVec2(width, max(height, 1)))
-        mouse, pressed, held = imgui.get_mouse_pos(), imgui.is_item_activated(), imgui.is_item_active()
-        pad = 8 * scale
-        begin, span = left.x + pad, max(width - 2 * pad, 1.0)
+        mouse, held = imgui.get_mouse_pos(), imgui.is_item_active()
+        begin, span = left.x + 8 * scale, max(width - 16 * scale, 1.0)
 
         def at(seconds: float) -> float:
             return begin + span * seconds / duration
 
-        times = path.times
-        again = False
-        if pressed:
-            near = min(range(len(times)), key=lambda i: abs(at(times[i]) - mouse.x), default=None)
-            self._dragged = near if near is not None and abs(at(times[near]) - mouse.x) < 7 * scale else None
+        times, seconds = path.times, (mouse.x - begin) / span * duration
+        if imgui.is_item_activated():
+            near = min(range(len(times)), key=lambda i: abs(at(times[i]) - mouse.x))
+            self._dragged = near if abs(at(times[near]) - mouse.x) < 7 * scale else None
+            self.stop()
             if self._dragged is not None:
                 self.choose(self._dragged % len(path.keys))
-                again = True
-            self.stop()
         elif held and self._dragged is not None and imgui.is_mouse_dragging(imgui.MouseButton_.left, 3 * scale):
-            self.move_key(self._dragged, (mouse.x - begin) / span * duration)
-            again = True
-        if imgui.is_item_deactivated() and self._dragged is not None:
-            self.keep()
+            self.move_key(self._dragged, seconds)
         if held and self._dragged is None:
-            self.seek((mouse.x - begin) / span * duration)
-            again = True
-        self._paint(left, (begin, span, duration), (width, height), scale)
-        return again
+            self.seek(seconds)
+        elif not held:
+            self._dragged = None
 
-    def _paint(self, left: ImVec2, line: tuple[float, float, float], size: tuple[float, float], scale: float) -> None:
-        begin, span, duration = line
-        draw, (width, height) = imgui.get_window_draw_list(), size
+        draw = imgui.get_window_draw_list()
         draw.add_rect_filled(left, ImVec2(left.x + width, left.y + height), theme.u32(theme.FIELD), 4 * scale)
         step = round_seconds(max(60 * scale * duration / span, 0.1))
         for i in range(min(int(duration / step + 1e-6) + 1, 100)):
-            x = begin + span * i * step / duration
+            x, text = at(i * step), f"{i * step:g} s"
             draw.add_line(ImVec2(x, left.y + height * 0.7), ImVec2(x, left.y + height), theme.u32(theme.GONE), scale)
-            text = f"{i * step:g} s"
-            beside = x + 3 * scale
-            if beside + (room := imgui.calc_text_size(text).x) > left.x + width:
-                beside = x - 3 * scale - room
+            room = imgui.calc_text_size(text).x
+            beside = x + 3 * scale if x + 3 * scale + room <= left.x + width else x - 3 * scale - room
             draw.add_text(ImVec2(round(beside), round(left.y + height - imgui.get_text_line_height())),
                           theme.u32(theme.GONE), text)
         middle, r = left.y + height * 0.36, 5 * scale
-        for i, seconds in enumerate(self.path.times):
-            x = begin + span * seconds / duration
-            chosen = self.chosen is not None and i % len(self.path.keys) == self.chosen
+        for i, x in enumerate(map(at, self.path.times)):
+            chosen = self.chosen is not None and i % len(path.keys) == self.chosen
             corners = ImVec2(x, middle - r), ImVec2(x + r, middle), ImVec2(x, middle + r), ImVec2(x - r, middle)
             draw.add_quad_filled(*corners, theme.u32(theme.TEXT if chosen else theme.ACCENT))
-        x = begin + span * min(self.time / duration, 1.0)
+        x = at(min(self.time, duration))
         draw.add_line(ImVec2(x, left.y), ImVec2(x, left.y + height), theme.u32(theme.TEXT), 1.5 * scale)
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Path", lambda: panel(self), tip="A way for the camera, to be played and filmed")]
+        return [Section("Path", self._panel, tip="A way for the camera, to be played and filmed")]
+
+    def _panel(self) -> bool:
+        before = self._seen
+        pressed = ui.buttons("Key frame", ["Add", "Around"], [
+            "Set one where the camera is (K)", "A path once around the scene, from here"])
+        if pressed == 0:
+            self.add()
+        elif pressed == 1:
+            self.around()
+        elif self.chosen is not None:
+            key, count = self.path.keys[self.chosen], len(self.path.keys)
+            edit = ui.buttons(f"{self.chosen + 1} of {count}", ["Set here", "Remove"], [
+                "Move it to where the camera is", "Take it out (Delete)"])
+            fov = ui.slider("Its view", key.fov, (5.0, 120.0), "%.0f deg")
+            if edit == 0:
+                self.replace()
+            elif edit == 1:
+                self.remove()
+            elif fov != key.fov:
+                self.path.keys[self.chosen] = replace(key, fov=fov)
+        path = self.path
+        if not path.keys:
+            ui.wrapped("K sets a key frame where the camera is. A path of nerfstudio's viewer can be dropped here.",
+                       theme.DIM)
+        else:
+            path.loop, path.smooth = ui.check("Loop", path.loop), ui.check("Smooth", path.smooth)
+            if path.duration > 0:
+                seconds = ui.slider("Duration", path.duration, (0.5, 60.0), "%.1f s")
+                if seconds != path.duration:
+                    path.stretch(seconds)
+            self.shown = ui.check("Timeline", self.shown)
+            if ui.buttons("File", ["Save"], ["Into the current folder, as nerfstudio's viewer writes paths"]) == 0:
+                self.save()
+            self._film_panel()
+        return before != self._seen or self.filming is not None
+
+    def _film_panel(self) -> None:
+        film, filming = self.film, self.filming
+        if filming is not None:
+            ui.row("Film")
+            imgui.progress_bar(filming.drawn / filming.total, ImVec2(-1, 0), f"{filming.drawn} of {filming.total}")
+            if ui.buttons("", ["Give up"]) == 0:
+                self.cancel()
+            return
+        size = film.width, film.height
+        width, height = ui.choice("Film size", size, SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}",
+                                                                                  **SIZES})
+        rates = RATES if film.fps in RATES else {film.fps: f"{film.fps:g} a second", **RATES}
+        self.film = replace(film, width=width, height=height, fps=ui.choice("Pictures", film.fps, rates))
+        self.as_frames = ui.choice("As", self.as_frames, {False: "mp4", True: "PNGs"})
+        if self.as_frames:
+            self.transparent = ui.check("Transparent", self.transparent)
+        if ui.buttons("Film", ["Film it"], ["Into the current folder of the viewer; drawing goes on meanwhile"]) == 0:
+            self.record()
 
     def close(self) -> None:
         if self.filming is not None:
             self.filming.close()
             self.filming = None
-
-    # -- inside ----------------------------------------------------------------------------------------------
-
-    def _camera(self) -> Camera | None:
-        if not self.path.keys:
-            return None
-        rect = self.view.rect
-        return self.path.at(self.time, rect.width, rect.height, self.view.orbit.near)
-
-    def _edited(self, chosen: int | None) -> None:
-        """The keys are others: go on with this one chosen."""
-        self.chosen = chosen
-        times = self.path.times
-        self.time = min(self.time, self.path.duration) if chosen is None else times[min(chosen, len(times) - 1)]
-        self.keep()
-
-    def changed(self) -> None:
-        """A setting of the film was changed."""
-        self.time = min(self.time, self.path.duration)
-        self.keep()
-
-    def keep(self) -> None:
-        """Remember the path for the next time."""
-        if self.view.host.name:
-            short = replace(self.film, fps=0.01)  # without its frames
-            kept = json.loads(write_path(short)) | {"fps": self.film.fps, "camera_path": []} if self.path.keys else None
-            self.view.host.memo.put(f"path/{self.view.host.name}", kept)
-
-    def _recall(self) -> None:
-        """Take the remembered path, as soon as the name of what is shown is known."""
-        name = self.view.host.name
-        if not name or name == self._recalled:
-            return
-        self._recalled = name
-        kept = self.view.host.memo.get(f"path/{name}")
-        if kept is not None and not self.path.keys:
-            try:
-                self.film = parse_path(json.dumps(kept))
-            except CameraError:
-                return
 
 
 def _stem(name: str) -> str:
@@ -453,83 +472,3 @@ def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
     path = CameraPath(list(keys), loop, smooth)
     return positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), 2000) + 1) if len(keys) > 1 else (
         np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
-
-
-def panel(tool: PathTool) -> bool:
-    """Draw it; True when a picture has to follow."""
-    path = tool.path
-    changed = _keys(tool)
-    if not path.keys:
-        ui.wrapped("K sets a key frame where the camera is. A path of nerfstudio's viewer can be dropped here.",
-                   theme.DIM)
-        return changed
-    loop = ui.check("Loop", path.loop)
-    smooth = ui.check("Smooth", path.smooth)
-    if (loop, smooth) != (path.loop, path.smooth):
-        path.loop, path.smooth = loop, smooth
-        tool.changed()
-        changed = True
-    if path.duration > 0:
-        seconds = ui.slider("Duration", path.duration, (0.5, 60.0), "%.1f s")
-        if seconds != path.duration:
-            path.stretch(seconds)
-            tool.changed()
-            changed = True
-    shown = ui.check("Timeline", tool.shown)
-    if shown != tool.shown:
-        tool.shown = shown
-        changed = True
-    if ui.buttons("File", ["Save"], ["Into the current folder, as nerfstudio's viewer writes paths"]) == 0:
-        tool.save()
-    return _film(tool) or changed
-
-
-def _keys(tool: PathTool) -> bool:
-    chosen, count = tool.chosen, len(tool.path.keys)
-    pressed = ui.buttons("Key frame", ["Add", "Around"], [
-        "Set one where the camera is (K)", "A path once around the scene, from here"])
-    if pressed == 0:
-        tool.add()
-    elif pressed == 1:
-        tool.around()
-    if chosen is None or not count or pressed is not None:
-        return pressed is not None
-    key = tool.path.keys[chosen]
-    edit = ui.buttons(f"{chosen + 1} of {count}", ["Set here", "Remove"], [
-        "Move it to where the camera is", "Take it out (Delete)"])
-    if edit == 0:
-        tool.replace()
-    elif edit == 1:
-        tool.remove()
-        return True
-    fov = ui.slider("Its view", key.fov, (5.0, 120.0), "%.0f deg")
-    if fov != key.fov:
-        tool.path.keys[chosen] = replace(tool.path.keys[chosen], fov=fov)
-        tool.changed()
-    return edit is not None or fov != key.fov
-
-
-def _film(tool: PathTool) -> bool:
-    filming = tool.filming
-    if filming is not None:
-        ui.row("Film")
-        imgui.progress_bar(filming.share, ImVec2(-1, 0), f"{filming.drawn} of {filming.total}")
-        if ui.buttons("", ["Give up"]) == 0:
-            tool.cancel()
-        return True
-    film = tool.film
-    size = film.width, film.height
-    sizes = SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}", **SIZES}
-    width, height = ui.choice("Film size", size, sizes)
-    rates = RATES if film.fps in RATES else {film.fps: f"{film.fps:g} a second", **RATES}
-    fps = ui.choice("Pictures", film.fps, rates)
-    if (width, height, fps) != (film.width, film.height, film.fps):
-        tool.film = replace(film, width=width, height=height, fps=fps)
-        tool.changed()
-    tool.as_frames = ui.choice("As", tool.as_frames, {False: "mp4", True: "PNGs"})
-    if tool.as_frames:
-        tool.transparent = ui.check("Transparent", tool.transparent)
-    if ui.buttons("Film", ["Film it"], ["Into the current folder of the viewer; drawing goes on meanwhile"]) == 0:
-        tool.record()
-        return True
-    return False

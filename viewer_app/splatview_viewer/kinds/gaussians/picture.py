@@ -34,8 +34,8 @@ _SEEN = 0.3
 """Alpha from which on a pixel counts for the range."""
 _RANGE_PERIOD = 0.25
 """Seconds between looks at the range of a picture on a GPU, which wait for it."""
-_SAMPLE, _SAMPLE_HOST = 1 << 20, 1 << 17
-"""Pixels that are looked at for that, on a GPU and in host memory."""
+_SAMPLE = 1 << 17
+"""Pixels that are looked at for that."""
 
 
 @dataclass
@@ -46,8 +46,6 @@ class Motion:
     """Time of the turn in which the camera was last moved; None: since the last turn."""
     towards: Camera | None = None
     """None: the picture is shown as it is."""
-    used_at: float | None = None
-    """Time of the last turn in which it was moved; None: its memory was given back since."""
     landed: bool = False
     """A picture arrived that was not waited for, and the viewport was not drawn since."""
 
@@ -69,8 +67,8 @@ class Picture:
         """It lies where the renderer draws next."""
         self.kept: Kept | None = None
         """It as CUDA can move it to another camera; None where it cannot be moved."""
-        self.scale = self.coarse = 1.0
-        """Its resolution, and that of the next one while the camera moves."""
+        self.scale = 1.0
+        """Its resolution: less than 1 while the camera moves, where all of it takes too long."""
         self.motion = Motion()
         self.depth = DepthPicture(ctx)
         self._ctx = ctx
@@ -99,15 +97,6 @@ class Picture:
         self.source, self.lent = copy[1], False
         if not self.known:  # then it was no copy
             self.kept = None
-
-    def adapt(self, ms: float, budget_ms: float) -> None:
-        """Choose the resolution of pictures while the camera moves, from the time that rendering this one took."""
-        if ms > budget_ms:
-            self.coarse = max(self.scale * max(math.sqrt(budget_ms / ms), 0.5), 0.2)
-        elif self.scale < 1.0 and ms < budget_ms / 2:
-            self.coarse = min(self.scale * 1.25, 1.0)
-        elif self.scale == 1.0:
-            self.coarse = 1.0
 
     def drop_copy(self) -> None:
         """Give back the memory of copies. Idempotent."""
@@ -209,7 +198,7 @@ class DepthPicture:
         self._ctx = ctx
         self._bridge = HostBridge(ctx)
         self._canvas: Canvas | None = None
-        self._on_gpu = False
+        self._shown: HostBridge | Canvas = self._bridge
         self._ranged_at = -math.inf
         self._counts = False
         self._range_before = (0.0, 0.0)
@@ -219,64 +208,56 @@ class DepthPicture:
     def source(self, picture: Rendered, now: float, *, counts: bool = False) -> PixelSource:
         """Return four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0,
         0, alpha."""
+        import torch
+
         if counts != self._counts:
             self._counts, self._ranged_at = counts, -math.inf
+        self._range_before = self.range
         on_gpu = getattr(picture, "on_gpu", None)
-        self._on_gpu, self._range_before = on_gpu is not None, self.range
-        if on_gpu is None:
-            return self._from_host(picture)
-        with on_gpu() as (rgba, depth):
-            return self._from_device(rgba, depth, now)
+        if on_gpu is not None:
+            with on_gpu() as (rgba, depth):
+                return self._show_on_gpu(self._numbers(rgba[..., 0], depth, rgba[..., 3], now), rgba[..., 3])
+        pixels, self._ranged_at = picture.pixels(), -math.inf
+        alpha = torch.from_numpy(pixels.alpha)
+        depth = None if pixels.depth is None else torch.from_numpy(pixels.depth)
+        numbers = self._numbers(torch.from_numpy(pixels.color)[..., 0], depth, alpha, now)
+        shown, self._shown = np.zeros((*alpha.shape, 4), np.float32), self._bridge
+        shown[..., 0], shown[..., 3] = numbers, alpha
+        return self._bridge.put(shown, "HWC")
 
     def undo(self) -> None:
         """Do not show the last one: the one before stays as it is."""
         self.range = self._range_before
-        if self._on_gpu and self._canvas is not None:
-            self._canvas.undo()
-        else:
-            self._bridge.undo()
+        self._shown.undo()
 
-    def _from_host(self, picture: Rendered) -> PixelSource:
-        pixels = picture.pixels()
-        if self._counts:
-            values = pixels.color[..., 0]
-        else:
-            assert pixels.depth is not None, "drawn without depth"
-            values = np.divide(pixels.depth, pixels.alpha, out=np.zeros_like(pixels.depth), where=pixels.alpha > 1e-6)
-        step = max(values.size // _SAMPLE_HOST, 1) | 1  # odd, so that it does not keep to some columns
-        sample = values.reshape(-1)[::step][pixels.alpha.reshape(-1)[::step] > _SEEN]
-        self.range = self._range_of(*np.percentile(sample, (1, 99)).tolist()) if len(sample) else (0.0, 0.0)
-        rgba = np.zeros((*values.shape, 4), np.float32)
-        rgba[..., 0], rgba[..., 3] = values, pixels.alpha
-        return self._bridge.put(rgba, "HWC")
-
-    def _range_of(self, low: float, high: float) -> tuple[float, float]:
-        return (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
-
-    def _from_device(self, rgba: torch.Tensor, depth: torch.Tensor | None, now: float) -> PixelSource:
+    def _numbers(self, color: torch.Tensor, depth: torch.Tensor | None, alpha: torch.Tensor, now: float
+                 ) -> torch.Tensor:
+        """Return what is shown (H, W), and find its range: on a GPU now and then, as that is waited for."""
         import torch
 
-        from splatview_ipc.cuda.driver import gpu_uuid
-        from splatview_ipc.gl.probe import make_canvas
-
-        if self._canvas is None:
-            self._canvas = make_canvas(self._ctx, gpu_uuid(rgba.device.index))
-        alpha = rgba[..., 3]
         if self._counts:
-            shown = rgba[..., 0]
+            numbers = color
         else:
             assert depth is not None, "drawn without depth"
-            shown = torch.where(alpha > 1e-6, depth / alpha.clamp(min=1e-6), 0.0)
+            numbers = torch.where(alpha > 1e-6, depth / alpha.clamp(min=1e-6), 0.0)
         if now - self._ranged_at >= _RANGE_PERIOD:
-            self._ranged_at = now
-            step = max(alpha.numel() // _SAMPLE, 1)
-            values = shown.reshape(-1)[::step][alpha.reshape(-1)[::step] > _SEEN]
-            if len(values):
-                self.range = self._range_of(*torch.quantile(values, values.new_tensor([0.01, 0.99])).tolist())
-            else:
-                self.range = (0.0, 0.0)
+            self._ranged_at, self.range = now, (0.0, 0.0)
+            step = max(alpha.numel() // _SAMPLE, 1) | 1  # odd, so that it does not keep to some columns
+            some = numbers.reshape(-1)[::step][alpha.reshape(-1)[::step] > _SEEN]
+            if len(some):
+                low, high = torch.quantile(some, some.new_tensor([0.01, 0.99])).tolist()
+                self.range = (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
+        return numbers
+
+    def _show_on_gpu(self, numbers: torch.Tensor, alpha: torch.Tensor) -> PixelSource:
+        if self._canvas is None:
+            from splatview_ipc.cuda.driver import gpu_uuid
+            from splatview_ipc.gl.probe import make_canvas
+
+            self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
+        self._shown = self._canvas
         target = self._canvas.begin(alpha.shape[0], alpha.shape[1], 4, "float32")
-        target[..., 0].copy_(shown)
+        target[..., 0].copy_(numbers)
         target[..., 1:3] = 0
         target[..., 3].copy_(alpha)
         return self._canvas.show()

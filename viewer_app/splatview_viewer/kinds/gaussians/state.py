@@ -60,7 +60,7 @@ class CameraPlace:
     """Exactly this one is used until the user moves it; None: that of `orbit`."""
     seen_in: tuple[int, int] | None = None
     """Size of the rectangle that the camera is for, of which any other one shows all; None: the one at hand."""
-    up_by: Literal["", "scene", "cameras", "user"] = ""
+    up_by: Literal["", "found", "user"] = ""
     """Origin of the direction upward."""
     by_hand: bool = False
     """The user has moved the camera."""

@@ -11,7 +11,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
 from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.geometry.orbit import SECONDS
-from splatview_viewer.kinds.gaussians.cache import Pace, SceneCache
+from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.frustums import Frustums
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.tool import Tool
 
-COARSE_MS = 60.0
-"""While the camera moves, pictures that take longer than this are drawn at a lower resolution."""
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
 TOOLS = Frustums, Crop, Inspect, Filter, History
@@ -163,7 +161,7 @@ class GaussianView(View[SceneCache, GaussianState]):
     def _current_camera(self, rect: Rect) -> Camera:
         size, facts = (rect.width, rect.height), self.data.facts
         assert facts is not None
-        if not self.framed and facts.count and (sight := self.data.newest_sight()) is not None:
+        if not self.framed and facts.count and (sight := self.data.look()) is not None:
             camera, model = sight.camera(*size, self.navigate.first_up()), self.orbit.model
             self.orbit.take(camera, sight.middle)
             self.orbit.model = model
@@ -199,8 +197,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         data, s, exact = self.data, self.state, bool(self.host.exact)
         self.rect, orbit = rect, self.orbit
         if data.facts is not None:
-            pace = Pace() if exact else Pace(self.moving, s.smooth and s.show in _SOLID, COARSE_MS)
-            data.picture(self.picture, self._current_camera(rect), self.options, pace)
+            data.picture(self.picture, self._current_camera(rect), self.options, self.moving and not exact,
+                         s.smooth and s.show in _SOLID and not exact)
         self._told = data.loads
         self.lay(data.source(self.picture, orbit.distance), framebuffer, rect)
         for tool in self.tools.values():
