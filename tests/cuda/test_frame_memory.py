@@ -7,8 +7,8 @@ import torch
 from support.renderer_cases import looking_at_origin
 
 from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gsplat import frame
 from splatview_viewer.render.gsplat.frame import FrameGraph
-from splatview_viewer.render.kernels import frame
 
 pytestmark = pytest.mark.cuda
 MIB = 1 << 20

@@ -39,7 +39,7 @@ SERVE = """
 import os, sys
 from splatview_viewer.core import errors
 from splatview_viewer.__main__ import main
-from splatview_viewer.gpu import health
+from splatview_viewer.gpu import work as health
 from splatview_viewer.app import restart
 
 restart.WITHIN, restart.MOST = 1e9, int(sys.argv[1])

@@ -20,8 +20,8 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
-from splatview_viewer.render.cameras import photos as photos_module
-from splatview_viewer.render.cameras.photos import PhotoStore
+from splatview_viewer.render.cameras import content as photos_module
+from splatview_viewer.render.cameras.content import PhotoStore
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr
 
 from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
-from splatview_viewer.render.kernels import frame
-from splatview_viewer.render.kernels.activate import Active, Raw, Told, activate, step
-from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene
+from splatview_viewer.render.gsplat import frame
+from splatview_viewer.render.gsplat.frame import Kind, Parameters, Scene
+from splatview_viewer.render.gsplat.scene import Active, Raw, Told, activate, step
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of

@@ -15,7 +15,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
-from splatview_viewer.render.gl import quads as gl_quads
+from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl import tiles as gl_tiles
 from splatview_viewer.render.gl.tiles import Chunks
 from splatview_viewer.render.reference import ReferenceRenderer
@@ -113,7 +113,7 @@ def test_what_is_shown_is_the_nearest(ctx: moderngl.Context, monkeypatch: pytest
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in ("means", "quats", "scales", "opacities", "sh0",
                                                                    "shN")})
     monkeypatch.setattr(gl_tiles, "Chunks", lambda boxes, grid: Chunks(boxes, grid, 62 * 80))
-    monkeypatch.setattr(gl_quads, "PIXELS_MAX", 62 * 80 * 64)
+    monkeypatch.setattr(gl_renderer, "PIXELS_MAX", 62 * 80 * 64)
     expected = draw(ReferenceRenderer(), nearest, view)
     for compositor in ("quads", "tiles"):
         renderer = MAKERS[f"gl-{compositor}"](ctx)

@@ -15,7 +15,7 @@ from support.on_cpu import OnCpu
 from splatview_viewer.geometry.cameras import MODELS, Camera, focal_length, intrinsics, look_at
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
-from splatview_viewer.render.kernels.warp import grid_of, warp
+from splatview_viewer.render.gsplat.moving import grid_of, warp
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.scene.scene import HostCopy
-from splatview_viewer.scene.selection import HIDDEN, flags, largest_scale, sh_energy
+from splatview_viewer.scene.scene import HIDDEN, HostCopy, flags, largest_scale, sh_energy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

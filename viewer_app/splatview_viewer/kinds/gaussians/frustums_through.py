@@ -10,7 +10,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
-from splatview_viewer.render.cameras.photos import PhotoTexture
+from splatview_viewer.render.cameras.content import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui.divider import Divider
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.render.cameras.photos import PhotoStore
+    from splatview_viewer.render.cameras.content import PhotoStore
 
 ATLAS = 2048
 """Width of the texture that holds all small photographs, and its largest height, in pixels."""

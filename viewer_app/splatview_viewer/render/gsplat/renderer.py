@@ -12,10 +12,10 @@ import torch
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.stream import Clock, OnStream
 from splatview_viewer.render.base import LeftOut, Pixels, Renderer
 from splatview_viewer.render.gsplat import moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
+from splatview_viewer.render.gsplat.cuda import Clock, OnStream
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.moving import Kept, Mover
 from splatview_viewer.render.gsplat.scene import DeviceGaussians, Reading
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.kernels.activate import Active
+    from splatview_viewer.render.gsplat.scene import Active
     from splatview_viewer.scene.scene import GaussianScene
 
 LIMIT = 16384
