@@ -34,14 +34,7 @@ class Placement:
     @property
     def rotation(self) -> np.ndarray:
         """(3, 3) float64."""
-        out = np.eye(3)
-        for axis, degrees in enumerate(self.turn):
-            a, b = (axis + 1) % 3, (axis + 2) % 3
-            c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-            step = np.eye(3)
-            step[a, a], step[a, b], step[b, a], step[b, b] = c, -s, s, c
-            out = step @ out
-        return out
+        return rotations.by_angles(self.turn)
 
     def matrix(self, pivot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A (3, 3) and b (3,) of p -> A p + b."""
