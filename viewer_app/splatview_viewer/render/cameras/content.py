@@ -12,9 +12,9 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.core.view import VERTEX
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
 from splatview_viewer.render.cameras.drawing import FrustumDrawing
+from splatview_viewer.render.gl.passes import Passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -323,20 +323,6 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
     return np.array(rgb)
 
 
-_FRAGMENT = """
-#version 330
-uniform sampler2D u_photo;
-uniform vec2 u_corner;   // of the rectangle, in pixels from the lower left
-uniform vec2 u_size;
-out vec4 f_color;
-void main() {
-    vec2 at = (gl_FragCoord.xy - u_corner) / u_size;
-    if (min(at.x, at.y) < 0.0 || max(at.x, at.y) > 1.0) discard;
-    f_color = vec4(texture(u_photo, vec2(at.x, 1.0 - at.y)).rgb, 1.0);
-}
-"""
-
-
 class PhotoTexture:
     """Belongs to the thread that holds the context."""
 
@@ -344,7 +330,7 @@ class PhotoTexture:
         self._ctx = ctx
         self._photo: np.ndarray | None = None
         self._texture: moderngl.Texture | None = None
-        self._array: moderngl.VertexArray | None = None
+        self._passes = Passes(ctx, "fullscreen.vert", "photo.frag")
 
     def take(self, photo: np.ndarray) -> None:
         """Hold this photograph, (H, W, 3) uint8, which must not change. Nothing is done if it is held already."""
@@ -365,20 +351,16 @@ class PhotoTexture:
         texture = self._texture
         if texture is None:
             return
-        if self._array is None:
-            self._array = self._ctx.vertex_array(self._ctx.program(vertex_shader=VERTEX, fragment_shader=_FRAGMENT), [])
         exact = texture.size == (rect.width, rect.height)
         texture.filter = ((moderngl.NEAREST, moderngl.NEAREST) if exact else
                           (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR))
-        viewport = rect.viewport(framebuffer.height)
-        program = self._array.program
-        program["u_corner"], program["u_size"] = viewport[:2], (rect.width, rect.height)
-        texture.use(0)
-        program["u_photo"] = 0
+        shown = self._passes()
+        shown.read(photo=texture)
+        shown.set(corner=rect.viewport(framebuffer.height)[:2], size=(rect.width, rect.height))
         framebuffer.use()
         framebuffer.viewport = (clip or rect).viewport(framebuffer.height)
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        self._array.render(moderngl.TRIANGLES, vertices=3)
+        shown.fill()
 
     def _release(self) -> None:
         if self._texture is not None:
@@ -388,7 +370,4 @@ class PhotoTexture:
     def close(self) -> None:
         """Give back everything. Idempotent."""
         self._release()
-        if self._array is not None:
-            self._array.program.release()
-            self._array.release()
-            self._array = None
+        self._passes.release()
