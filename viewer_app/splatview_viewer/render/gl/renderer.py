@@ -32,7 +32,6 @@ from splatview_viewer.render.base import (
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
-    LeftOut,
     Pixels,
     Renderer,
     RenderOptions,
@@ -44,7 +43,6 @@ from splatview_viewer.render.gl.passes import (
     Fields,
     Pass,
     Passes,
-    Stages,
     Target,
     stable_order,
     texels,
@@ -108,11 +106,10 @@ class GlRenderer(Renderer):
         if ctx.version_code < 330:
             raise RendererError(f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
                                 "Update the graphics driver")
-        self.ctx, self._note = ctx, note
+        self.ctx, self.note = ctx, note
         self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
         self._columns = min(COLUMNS, self._limit)
-        self._stages = Stages()
-        self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx, self._stages)
+        self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx)
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
         self._reach = np.empty(0, np.float32)
@@ -127,47 +124,21 @@ class GlRenderer(Renderer):
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._drawn: tuple | None = None
         self._picture: GlPicture | None = None
-        self._left_out = LeftOut()
-        self._closed = False
-
-    @property
-    def note(self) -> str:
-        return self._note
-
-    @property
-    def left_out(self) -> LeftOut:
-        return self._left_out
-
-    @property
-    def thinned(self) -> str:
-        return self._compositor.thinned
-
-    @property
-    def timings(self) -> dict[str, float]:
-        """Milliseconds: activate, load (last load); sort, project, draw, and with tiles bin and upload before that
-        (last render that drew).
-
-        See `Stages`.
-        """
-        return dict(self._stages.milliseconds)
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
         self._check_open()
-        self._stages.reset("activate", "load")
-        with self._stages("activate"):
-            a = activate(scene.to_host(ready))
-            # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
-            # Gaussian that has flown off to 10^20 would take the detail of all others with it.
-            origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
-            with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
-                means = (a.means - origin).astype(np.float32)
-            if self._compositor.most_pixels:
-                self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
+        a = activate(scene.to_host(ready))
+        # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
+        # Gaussian that has flown off to 10^20 would take the detail of all others with it.
+        origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
+        with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
+            means = (a.means - origin).astype(np.float32)
+        if self._compositor.most_pixels:
+            self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
         self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
-        with self._stages("load"):
-            self._upload(a, means)
-        self._means, self._origin, self._left_out, self._kept = means, origin, a.left_out, a.kept
+        self._upload(a, means)
+        self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
         self._dtype = a.means.dtype
         self._drawn = self._scene = None
         if self._chosen is not None:  # here, where the arrays are at hand
@@ -178,36 +149,34 @@ class GlRenderer(Renderer):
         """Read back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
-            self._scene = self._read_back() if len(self._means) + self._left_out.total else nothing()
+            n, stored = len(self._means), self._sh_stored
+            if n + self.left_out.total == 0:
+                return nothing()
+            packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
+            rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
+            means = (self._means + self._origin).astype(self._dtype)
+            self._scene = Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
+                                    packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out, self._kept).scene()
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
         """Draw; an unchanged scene, camera and options give back the picture that is there."""
-        self._check_open()
-        if not (0 < camera.width <= self._limit and 0 < camera.height <= self._limit):
-            raise RendererError(f"gl: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
-                                f"sides from 1 to {self._limit} are possible here")
-        wanted = camera.key, options
+        self._check(camera, self._limit)
+        wanted, compositor = (camera.key, options), self._compositor
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = None
         try:
-            self._picture = self._draw(camera, options)
+            with self.ctx.scope(compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
+                visible, pixels = 0, 0.0
+                if len(self._means):
+                    visible, pixels = self._sort(camera, options)
+                    self._project(camera, options, visible)
+                self._picture = GlPicture(*compositor.draw(visible, camera.near, pixels))
         except moderngl.Error as e:
             raise RendererError(f"gl: {words_of(e)}") from e
-        self._drawn = wanted
+        self._drawn, self.thinned = wanted, compositor.thinned
         return self._picture
-
-    def _draw(self, camera: Camera, options: RenderOptions) -> GlPicture:
-        self._stages.reset("sort", "project", "bin", "upload", "draw")
-        with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
-            visible, pixels = 0, 0.0
-            if len(self._means):
-                with self._stages("sort"):
-                    visible, pixels = self._sort(camera, options)
-                with self._stages("project"):
-                    self._project(camera, options, visible)
-            return GlPicture(*self._compositor.draw(visible, camera.near, pixels))
 
     def close(self) -> None:
         """Release every GL object. Idempotent."""
@@ -219,15 +188,6 @@ class GlRenderer(Renderer):
         self._picture = None
         self._means = np.empty((0, 3), np.float32)
         self._scene = self._chosen = None
-
-    def _read_back(self) -> GaussianScene:
-        n = len(self._means)
-        packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
-        stored = self._sh_stored
-        rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
-        means = (self._means + self._origin).astype(self._dtype)
-        return Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
-                         packed[:, 12:15].copy(), rest, self._sh_degree, self._left_out, self._kept).scene()
 
     def _upload(self, a: Activated, means: np.ndarray) -> None:
         stored = a.shN.shape[1]
@@ -298,30 +258,21 @@ class GlRenderer(Renderer):
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
         projected = self._compositor.reserve(self._columns, max(-(-len(self._means) // self._columns), 1),
                                              options.paint)
-        K = camera.K
-        focal, center = np.array([K[0, 0], K[1, 1]]), np.array([K[0, 2], K[1, 2]])
-        size = np.array([camera.width, camera.height], np.float64)
-        limit_low, limit_high = camera.slope_limits()
+        K, (limit_low, limit_high) = camera.K, camera.slope_limits()
         rotation = camera.viewmat[:3, :3]
         degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
         p = self._compositor.projection(*DEFINES[options.paint])
-        p.read_used(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
-        p.set_used(count=visible, columns=self._columns, packed_columns=self._packed_columns,
-                   sh_columns=self._sh_columns, sh_stored=self._sh_stored, sh_degree=degree,
-                   rotation=rotation.T.ravel(),  # GL takes columns
-                   translation=rotation @ self._origin + camera.viewmat[:3, 3],
-                   focal=focal, center=center, size=size,
-                   limit_low=limit_low, limit_high=limit_high,
-                   z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
-                   model=MODELS.index(camera.model), antialiased=options.mode == "antialiased", scale=options.scale,
-                   mark_color=MARK_COLOR, body_sigmas=BODY_SIGMAS, point_reach=options.point_reach)
+        p.read(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
+        p.set(count=visible, columns=self._columns, packed_columns=self._packed_columns, sh_columns=self._sh_columns,
+              sh_stored=self._sh_stored, sh_degree=degree, rotation=rotation.T.ravel(),  # GL takes columns
+              translation=rotation @ self._origin + camera.viewmat[:3, 3], focal=(K[0, 0], K[1, 1]), center=K[:2, 2],
+              size=(camera.width, camera.height), limit_low=limit_low, limit_high=limit_high, z_near=camera.near,
+              z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX, model=MODELS.index(camera.model),
+              antialiased=options.mode == "antialiased", scale=options.scale, mark_color=MARK_COLOR,
+              body_sigmas=BODY_SIGMAS, point_reach=options.point_reach)
         projected.use()
         projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
         p.fill()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RendererError("gl: this renderer is closed; make a new one")
 
 
 MAX_BATCHES = 8
@@ -344,9 +295,8 @@ class QuadCompositor(Compositor):
 
     formats = dict.fromkeys(("place", "shape", "color"), (4, "f4"))
 
-    def __init__(self, ctx: moderngl.Context, stages: Stages) -> None:
+    def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
-        self._stages = stages
         self.projection = Passes(ctx, "fullscreen.vert", "project.frag")
         """The projection pass by `DEFINES`, with the outputs that this compositor reads."""
         self._splat = Passes(ctx, "splat.vert", "splat.frag")
@@ -378,14 +328,13 @@ class QuadCompositor(Compositor):
         self.thinned = ""
         if pixels > self.most_pixels:
             visible = self._affordable(visible, target.size)
-        with self._stages("draw"):
-            target.clear()
-            if visible and self._options.paint == "ellipsoids":
-                self._nearest(target, visible, near)
-            elif visible and self._options.paint == "overdraw":
-                self._count(target, visible)
-            elif visible:
-                self._blend(target, visible, *DEFINES[self._options.paint])
+        target.clear()
+        if visible and self._options.paint == "ellipsoids":
+            self._nearest(target, visible, near)
+        elif visible and self._options.paint == "overdraw":
+            self._count(target, visible)
+        elif visible:
+            self._blend(target, visible, *DEFINES[self._options.paint])
         return target.color, target.depth
 
     def release(self) -> None:
@@ -403,7 +352,15 @@ class QuadCompositor(Compositor):
         for number, to in enumerate((place, shape)):
             self._projected.framebuffer.read_into(to, viewport=(0, 0, columns, rows), components=4, attachment=number,
                                                   dtype="f4", alignment=1)
-        filled = np.cumsum(footprints(place[:visible], shape[:visible], size), dtype=np.float64)
+        place, shape = place[:visible], shape[:visible]
+        with np.errstate(over="ignore", invalid="ignore"):  # rectangles around ellipses, as project.frag wrote them
+            major = np.hypot(shape[:, 0], shape[:, 1])
+            whole = 4 * shape[:, 3] ** 2 * major * shape[:, 2]
+            reach = shape[:, 3] * np.maximum(major, shape[:, 2])
+            sides = [np.clip(np.minimum(place[:, k] + reach, size[k]) - np.maximum(place[:, k] - reach, 0), 0, size[k])
+                     for k in range(2)]
+        each = np.where(shape[:, 3] > 0, np.fmin(whole, sides[0] * sides[1]), 0)
+        filled = np.cumsum(each, dtype=np.float64)
         if filled[-1] <= self.most_pixels:
             return visible
         count = max(int(np.searchsorted(filled, self.most_pixels, side="right")), 1)
@@ -414,10 +371,10 @@ class QuadCompositor(Compositor):
         """The pass that draws, ready but for the first Gaussian."""
         assert self._projected is not None
         splat, options = self._splat(*defines), self._options
-        splat.read_used(**self._projected.textures, tiles=target.tiles)
-        splat.set_used(columns=self._projected.size[0], size=target.size, small=SMALL, body_sigmas=BODY_SIGMAS,
-                       ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
-                       ambient=AMBIENT)
+        splat.read(**self._projected.textures, tiles=target.tiles)
+        splat.set(columns=self._projected.size[0], size=target.size, small=SMALL, body_sigmas=BODY_SIGMAS,
+                  ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
+                  ambient=AMBIENT)
         return splat
 
     def _nearest(self, target: Target, visible: int, near: float) -> None:
@@ -470,15 +427,3 @@ class QuadCompositor(Compositor):
             splat.set(first=first)
             splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=end - first)
         ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
-
-
-def footprints(place: np.ndarray, shape: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """(M,) pixels that rectangles around ellipses fill, at most, in a picture of `size`; from what project.frag wrote:
-    (M, 4) float32 each."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        major = np.hypot(shape[:, 0], shape[:, 1])
-        whole = 4 * shape[:, 3] ** 2 * major * shape[:, 2]
-        reach = shape[:, 3] * np.maximum(major, shape[:, 2])
-        sides = [np.clip(np.minimum(place[:, k] + reach, size[k]) - np.maximum(place[:, k] - reach, 0), 0, size[k])
-                 for k in range(2)]
-    return np.where(shape[:, 3] > 0, np.fmin(whole, sides[0] * sides[1]), 0)

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.render.gl.passes import Stages
-
 TILE = 8
 """Side in pixels; shaders/project.frag and walk.frag know it too."""
 BUDGET = 1 << 21
@@ -56,9 +54,8 @@ class TileCompositor(Compositor):
     formats: ClassVar[dict[str, tuple[int, str]]] = {
         "form": (4, "f4"), "light": (4, "u4"), "depth": (1, "f4"), "box": (2, "i4")}
 
-    def __init__(self, ctx: moderngl.Context, stages: Stages) -> None:
+    def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
-        self._stages = stages
         keep_freed_memory()
         self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
         self._slot_bits = (ctx.info["GL_MAX_TEXTURE_SIZE"] // 4).bit_length() - 1
@@ -93,26 +90,24 @@ class TileCompositor(Compositor):
         kinds = ["color"] if bodies else pictures
         chunks = None
         if visible:
-            with self._stages("bin"):
-                chunks = Chunks(self._boxes(visible), self._grid)
+            chunks = Chunks(self._boxes(visible), self._grid)
         latest = None
         if chunks is not None:
             latest = self._walk_all(chunks, kinds)
             self.thinned = thinned_words(chunks.listed + chunks.lacking, chunks.listed)
-        with self._stages("draw"):
-            for kind in pictures:
-                target = self._target(kind).framebuffer
-                target.use()
-                if latest is None:
-                    target.clear()
-                elif bodies:
-                    self._shade(kind, latest)
-                else:
-                    self._gathered(self._gather(), self._parts(kind, latest)).fill()
+        for kind in pictures:
+            target = self._target(kind).framebuffer
+            target.use()
+            if latest is None:
+                target.clear()
+            elif bodies:
+                self._shade(kind, latest)
+            else:
+                self._gathered(self._gather(), self._parts(kind, latest)).fill()
         return self._picture("color"), self._picture("depth") if self._options.depth else None
 
     def _gathered(self, gather: Pass, parts: Layers) -> Pass:
-        gather.read_used(**parts.textures)
+        gather.read(**parts.textures)
         gather.set(across=self._grid[0], slot_bits=self._slot_bits)
         return gather
 
@@ -121,8 +116,8 @@ class TileCompositor(Compositor):
         assert self._projected is not None
         gather = self._gathered(self._gather("BODIES", *(["DEPTH"] if kind == "depth" else [])),
                                 self._parts("color", latest))
-        gather.read_used(PARTS, **self._projected.textures)
-        gather.set_used(bits=self._projected.size[0].bit_length() - 1, body_sigmas=BODY_SIGMAS, towards_light=LIGHT,
+        gather.read(PARTS, **self._projected.textures)
+        gather.set(bits=self._projected.size[0].bit_length() - 1, body_sigmas=BODY_SIGMAS, towards_light=LIGHT,
                         ambient=AMBIENT)
         gather.fill()
 
@@ -149,23 +144,18 @@ class TileCompositor(Compositor):
         latest = None
         todo = iter(chunks)
         while True:
-            with self._stages("bin"):
-                lists = next(todo, None)
+            lists = next(todo, None)
             if lists is None:
                 return latest
-            with self._stages("upload"):
-                self._room = max(self._room, 1 << (len(lists.entries) - 1).bit_length())
-                self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, self._room)
-                self._lists.write("ranges", lists.ranges, 1 << self._list_bits)
-            with self._stages("draw"):
-                for kind in kinds:
-                    self._walk(kind, latest)
+            self._room = max(self._room, 1 << (len(lists.entries) - 1).bit_length())
+            self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, self._room)
+            self._lists.write("ranges", lists.ranges, 1 << self._list_bits)
+            for kind in kinds:
+                self._walk(kind, latest)
             latest = 0 if latest is None else 1 - latest
             if chunks.remaining and self._options.paint not in ("ellipsoids", "overdraw"):
-                with self._stages("draw"):
-                    unfinished = self._read_unfinished(self._parts("color", latest))
-                with self._stages("bin"):
-                    chunks.close_tiles(unfinished)
+                unfinished = self._read_unfinished(self._parts("color", latest))
+                chunks.close_tiles(unfinished)
 
     def _walk(self, kind: str, latest: int | None) -> None:
         assert self._projected is not None
@@ -174,8 +164,8 @@ class TileCompositor(Compositor):
         if options.paint != "overdraw" or kind == "color":  # its depth is that of colour
             defines = *DEFINES[options.paint], *defines
         walk = self._walks(*(name for name in defines if name != "NORMALS"))
-        walk.read_used(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
-        walk.set_used(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
+        walk.read(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
+        walk.set(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
                       point_reach=options.point_reach)
         across, down = self._grid
         walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1, across=across,
