@@ -168,6 +168,16 @@ class Compositor:
         self._projected = held or Layers(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
 
+    def read_back(self, visible: int, number: int, components: int, dtype: type) -> np.ndarray:
+        """(visible, components) of the projections' texture `number`; waits for the GPU."""
+        assert self._projected is not None
+        columns = self._projected.size[0]
+        rows = -(-visible // columns)
+        out = np.empty((rows * columns, components), dtype)
+        self._projected.framebuffer.read_into(out, viewport=(0, 0, columns, rows), components=components,
+                                              attachment=number, dtype="i4" if dtype is np.int32 else "f4", alignment=1)
+        return out[:visible]
+
 
 class Fields:
     """Arrays as textures by name, written in place as long as their size stays."""
@@ -239,13 +249,3 @@ def stable_order(keys: np.ndarray, below: int = 1 << 32) -> np.ndarray:
     if below > 1 << 16:
         order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
     return order
-
-
-def keep_freed_memory() -> None:
-    """Let arrays of some megabytes, freed and allocated anew every frame, reuse the same memory.
-
-    glibc gives blocks above a threshold back to the system, and then each new array costs page faults, which take
-    longer than the arithmetic. Once such a block was freed the threshold is its size, at most 32 MB (mallopt(3),
-    M_MMAP_THRESHOLD). Without effect on other systems.
-    """
-    np.empty(31 << 20, np.uint8)

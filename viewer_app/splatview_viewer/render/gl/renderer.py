@@ -345,14 +345,7 @@ class QuadCompositor(Compositor):
 
     def _affordable(self, visible: int, size: tuple[int, int]) -> int:
         """Number of Gaussians, the nearest first, within the limit of filled pixels. Reads the projection back."""
-        assert self._projected is not None
-        columns = self._projected.size[0]
-        rows = -(-visible // columns)
-        place, shape = (np.empty((rows * columns, 4), np.float32) for _ in range(2))
-        for number, to in enumerate((place, shape)):
-            self._projected.framebuffer.read_into(to, viewport=(0, 0, columns, rows), components=4, attachment=number,
-                                                  dtype="f4", alignment=1)
-        place, shape = place[:visible], shape[:visible]
+        place, shape = (self.read_back(visible, number, 4, np.float32) for number in range(2))
         with np.errstate(over="ignore", invalid="ignore"):  # rectangles around ellipses, as project.frag wrote them
             major = np.hypot(shape[:, 0], shape[:, 1])
             whole = 4 * shape[:, 3] ** 2 * major * shape[:, 2]
