@@ -15,6 +15,7 @@ from support.renderer_cases import (
     camera,
     draw,
     looking_at_origin,
+    pick,
     psnr,
     random_scene,
     read_source,
@@ -24,7 +25,6 @@ from support.renderer_cases import (
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
-from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import Box, Selection
 from splatview_viewer.scene.scene import FIELDS
 
