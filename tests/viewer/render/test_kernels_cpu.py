@@ -20,7 +20,7 @@ from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.gsplat import frame
 from splatview_viewer.render.gsplat.frame import Kind, Parameters, Scene
-from splatview_viewer.render.gsplat.scene import Active, Raw, Told, activate, step
+from splatview_viewer.render.gsplat.scene import Active, Told, activate, step
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
@@ -42,12 +42,12 @@ def own() -> OnCpu:
     return OnCpu("activate.cu", {"activate": True})
 
 
-def raw(n: int = 300, degree: int = 3, dtype: torch.dtype = torch.float32, activated: bool = False) -> Raw:
+def raw(n: int = 300, degree: int = 3, dtype: torch.dtype = torch.float32, activated: bool = False) -> GaussianScene:
     made = random_scene(n, Chance(n=n, sh_degree=degree))
     tensors = {name: getattr(made, name).to(dtype) for name in FIELDS}
     if activated:
         tensors["scales"], tensors["opacities"] = tensors["scales"].exp(), tensors["opacities"].sigmoid()
-    return Raw(**tensors, activated=activated)
+    return GaussianScene(**tensors, activated=activated)
 
 
 def room(n: int, terms: int) -> Active:
@@ -55,7 +55,7 @@ def room(n: int, terms: int) -> Active:
     return Active(*(torch.full((n, *shape), 77.0) for shape in ((3,), (4,), (3,), (), (terms, 3))))
 
 
-def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE) -> Active:
+def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = NOWHERE) -> Active:
     """As in NumPy; returns what the kernel made."""
     n = len(r.means)
     arrays = {name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32)
@@ -112,7 +112,7 @@ def test_activation_reads_no_higher_degree_than_is_used(own: OnCpu) -> None:
         assert (assert_same(own, r, (used + 1) ** 2).opacities > 0).all()
 
 
-STRIDED: dict[str, Callable[[Raw], Raw]] = {
+STRIDED: dict[str, Callable[[GaussianScene], GaussianScene]] = {
     "rows apart": lambda r: replace(r, means=r.means.repeat_interleave(2, 0)[::2],
                                     opacities=r.opacities.repeat_interleave(3)[::3]),
     "columns first": lambda r: replace(r, means=r.means.T.contiguous().T, quats=r.quats.T.contiguous().T,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
 
 
-class _User(Protocol):
-    """Whoever looks."""
-
-    def wake(self) -> None:
-        """Have the loop turn soon. From any thread."""
-        ...
-
-
 class CamerasContent:
     """Lives until the last of those who use it is gone."""
 
@@ -48,13 +40,14 @@ class CamerasContent:
         self.drawing = FrustumDrawing(ctx, work)
         self.small = True
         """True if small photographs are wanted."""
-        self._users: list[_User] = []
+        self._users: list[Any] = []
+        """Views, which have `wake()`: have the loop turn soon, from any thread."""
 
-    def join(self, user: _User) -> None:
+    def join(self, user: Any) -> None:
         if user not in self._users:
             self._users.append(user)
 
-    def leave(self, user: _User) -> None:
+    def leave(self, user: Any) -> None:
         """Somebody looks no more; with the last one everything is given back. Idempotent."""
         if user in self._users:
             self._users.remove(user)
@@ -198,8 +191,7 @@ class PhotoStore:
 
     def take_small(self, most: int) -> list[tuple[int, np.ndarray]]:
         """Small photographs that came: numbers and (side, side, 3) uint8, each once."""
-        out = [(number, self._small.pop(number)) for number in list(self._small)[:most]]
-        return out
+        return [(number, self._small.pop(number)) for number in list(self._small)[:most]]
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """Requests for the publisher: cameras and sides (`RemoteStream.request_photos`)."""

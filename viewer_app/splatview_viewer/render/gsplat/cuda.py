@@ -67,7 +67,8 @@ class Kernels:
             image = nvrtc.compile(source, (f"--gpu-architecture={target}", *flags))
             self._module = _load(image)
         with contextlib.suppress(OSError):  # a cache that cannot be written costs a second each time
-            _write(cached, image)
+            make_private(cached.parent)
+            write_output(cached, image, private=True)
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
         """Launch a kernel on torch's current stream; capture-safe, no host synchronisation.
@@ -88,10 +89,20 @@ class Nvrtc:
     """The runtime compiler that this torch was built with."""
 
     def __init__(self) -> None:
-        self._library = _nvrtc_library()
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-        self.version = f"{major.value}.{minor.value}"
+        major = (torch.version.cuda or "").split(".")[0]
+        if not major:
+            raise RendererError("this torch is built without CUDA; the gsplat renderer needs one with it")
+        name = f"libnvrtc.so.{major}"
+        wheels = [Path(p) for p in (*sys.path, *site.getsitepackages()) if p]
+        for candidate in (name, *(str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}"))):
+            with contextlib.suppress(OSError):
+                self._library = ctypes.CDLL(candidate)
+                break
+        else:
+            raise RendererError(f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it")
+        first, second = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(first), ctypes.byref(second))
+        self.version = f"{first.value}.{second.value}"
 
     def compile(self, source: str, options: tuple[str, ...]) -> bytes:
         """Machine code."""
@@ -126,27 +137,9 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "splatview" / "kernels"
 
 
-def _nvrtc_library() -> ctypes.CDLL:
-    major = (torch.version.cuda or "").split(".")[0]
-    if not major:
-        raise RendererError("this torch is built without CUDA; the gsplat renderer needs one with it")
-    name = f"libnvrtc.so.{major}"
-    wheels = [Path(p) for p in (*sys.path, *site.getsitepackages()) if p]
-    found = (str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}"))
-    for candidate in (name, *found):
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(candidate)
-    raise RendererError(f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it")
-
-
 def _load(image: bytes) -> Any:
     text = ctypes.create_string_buffer(image)
     return _checked(driver.cuModuleLoadData(ctypes.addressof(text)), "cuModuleLoadData")
-
-
-def _write(path: Path, image: bytes) -> None:
-    make_private(path.parent)
-    write_output(path, image, private=True)
 
 
 def _checked(result: Any, what: str) -> Any:

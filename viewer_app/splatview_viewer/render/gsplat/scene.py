@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,17 +172,15 @@ class DeviceGaussians:
         self._buffers[name] = held
         return held[:size].view(shape)
 
-    def _raw(self, scene: GaussianScene, to: Active) -> Raw:
-        """Return an array on this GPU; others are copied to where they will stay."""
+    def _raw(self, scene: GaussianScene, to: Active) -> GaussianScene:
+        """Return the scene with its tensors on this GPU; those of the host are copied to where they will stay."""
         if scene.on_gpu:
-            tensors: dict[str, Any] = {name: getattr(scene, name) for name in FIELDS}
-            if tensors["opacities"].ndim > 1:
-                tensors["opacities"] = tensors["opacities"].reshape(self._n)
-            return Raw(**tensors, activated=scene.activated)
+            return replace(scene, opacities=scene.opacities.reshape(self._n)) if scene.opacities.ndim > 1 else scene
         rest = (self.sh_degree + 1) ** 2 - 1
         wide = scene.means.dtype == torch.float64
         means = scene.means.to(self.device) if wide else to.means
-        raw = Raw(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
+        raw = GaussianScene(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:],
+                            activated=scene.activated)
         for name in ("quats", "scales", "opacities", "sh0") if wide else FIELDS[:-1]:
             values: torch.Tensor = getattr(raw, name)
             values.copy_(getattr(scene, name).reshape(values.shape))
@@ -294,27 +292,8 @@ TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3
 
 
 @dataclass(frozen=True)
-class Raw:
-    """N Gaussians as a trainer has them: of any floating dtypes and strides, on one device."""
-
-    means: torch.Tensor
-    """(N, 3)"""
-    quats: torch.Tensor
-    """(N, 4) w, x, y, z"""
-    scales: torch.Tensor
-    """(N, 3) natural logarithms, or world units if `activated`"""
-    opacities: torch.Tensor
-    """(N,) logits, or values in [0, 1] if `activated`"""
-    sh0: torch.Tensor
-    """(N, 3)"""
-    shN: torch.Tensor  # noqa: N815
-    """(N, K-1 or more, 3)"""
-    activated: bool
-
-
-@dataclass(frozen=True)
 class Active:
-    """N Gaussians to draw from: contiguous, float32, on one device. May be the very memory of a `Raw`."""
+    """N Gaussians to draw from: contiguous, float32, on one device. May be the very memory that is activated."""
 
     means: torch.Tensor
     """(N, 3) relative to an origin"""
@@ -367,20 +346,17 @@ class _Array(ctypes.Structure):
         return cls(t.data_ptr(), (ctypes.c_int64 * 3)(*t.stride()), TYPES[t.dtype], 0)
 
 
-_ARRAYS = "means", "quats", "scales", "opacities", "sh0", "shN"
-
-
 class _Source(ctypes.Structure):
-    _fields_ = (*((name, _Array) for name in _ARRAYS),
+    _fields_ = (*((name, _Array) for name in FIELDS),
                 ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
 
 
-def activate(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
+def activate(raw: GaussianScene, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
              own: Launcher) -> None:
     """Activate on the current stream; nothing is waited for.
 
     Args:
-        raw: a tensor whose dtype is none of `TYPES` is converted first.
+        raw: of any floating dtypes and strides, on one device; higher coefficients than are used may be there.
         out: may share memory with `raw`, each tensor with its own counterpart.
         origin: (3,), subtracted from the means.
         told: written when it is done.
