@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
-DEFAULT = RenderOptions()
 TILE = 8
 """Pixels along the sides of what is blended at once."""
 CHUNK = 128
@@ -291,7 +290,7 @@ def count(projected: Projected, width: int, height: int) -> np.ndarray:
 
 
 def blend(projected: Projected | None, width: int, height: int,
-          options: RenderOptions = DEFAULT) -> tuple[np.ndarray, np.ndarray]:
+          options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
     """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
     transmittance (H, W) that is left. One small tile after another, as one pixel needs few of the Gaussians."""
     sums = np.zeros((height, width, 4))

@@ -197,25 +197,17 @@ def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool], device: torc
         raise ValueError("together: there is nothing to put together; at least one scene is needed")
     degree = max(min(s.sh_degree, s.stored_sh_degree) for s in scenes)
     with torch.no_grad():
-        activated = [_activated(s, degree) for s in scenes]
-        joined = [torch.cat([getattr(s, name).to(device) for s in activated]) for name in FIELDS]
+        parts = []
+        for scene in scenes:
+            means, quats, scales, opacities, sh0, rest = (as_floats(getattr(scene, name)) for name in FIELDS)
+            if not scene.activated:
+                scales, opacities = scales.exp(), opacities.sigmoid()
+            used, wanted = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1, (degree + 1) ** 2 - 1
+            rest = torch.cat([rest[:, :used], rest.new_zeros(len(scene), max(wanted - used, 0), 3)], 1)
+            parts.append((means, quats, scales, opacities.reshape(len(scene)), sh0, rest))
+        joined = [torch.cat([part[i].to(device) for part in parts]) for i in range(len(FIELDS))]
     notes = ("not all were trained antialiased: drawn without",) if any(smooth) and not all(smooth) else ()
     return GaussianScene(*joined, activated=True, sh_degree=degree, antialiased=all(smooth), notes=notes)
-
-
-def _activated(scene: GaussianScene, degree: int) -> GaussianScene:
-    """Activated, as float32 or float64, with coefficients up to `degree`: zeros for those not in use."""
-    import torch
-
-    means, quats, scales, opacities, sh0, higher = (as_floats(getattr(scene, name)) for name in FIELDS)
-    if not scene.activated:
-        scales, opacities = scales.exp(), opacities.sigmoid()
-    used, wanted = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1, (degree + 1) ** 2 - 1
-    rest = higher[:, :used]
-    if used < wanted:
-        rest = torch.cat([rest, rest.new_zeros(len(scene), wanted - used, 3)], 1)
-    return replace(scene, means=means, quats=quats, scales=scales, opacities=opacities.reshape(len(scene)), sh0=sh0,
-                   shN=rest, activated=True)
 
 
 # -- selected ---------------------------------------------------------------------------------------------------------
