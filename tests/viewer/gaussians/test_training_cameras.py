@@ -119,6 +119,19 @@ def test_no_more_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [i for i in range(8) if held.whole(i) is not None] == [5, 6, 7]
 
 
+def test_a_photograph_that_was_dropped_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photos_module, "KEPT", 0)
+    held = store(cameras(2, 0, [picture(tmp_path / f"{i}.png", (i, i, i)) for i in (10, 20)]))
+
+    def shown(number: int) -> bool:
+        held.tick(clock())
+        return held.whole(number) is not None
+
+    for number in (0, 1, 0):
+        wait_until(lambda n=number: shown(n))
+    held.close()
+
+
 def picture(path: Path, color: tuple[int, int, int], size: tuple[int, int] = SIZE) -> str:
     Image.fromarray(np.full((size[1], size[0], 3), color, np.uint8)).save(path)
     return str(path)

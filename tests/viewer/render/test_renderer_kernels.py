@@ -64,7 +64,8 @@ def test_a_finished_build_of_the_trainer_is_used_and_no_other(tmp_path: Path) ->
             ("unfinished", lambda: log.write_text("# ninja log v5\n0\t100\t0\text.o\tabc\n")),
             ("other gsplat", lambda: rules.write_text(rules.read_text().replace(str(PACKAGE), "/elsewhere/gsplat"))),
             ("other torch", lambda: rules.write_text(rules.read_text().replace(str(torch_include), "/elsewhere"))),
-            ("older", lambda: os.utime(library, (1, 1))), ("none", library.unlink), ("lock", (tmp_path / "lock").touch)):
+            ("older", lambda: os.utime(library, (1, 1))), ("none", library.unlink),
+            ("lock", (tmp_path / "lock").touch)):
         finish()
         assert finished_build(tmp_path, PACKAGE) == library
         change()

@@ -12,7 +12,7 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
+from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet, cameras_of
 from splatview_viewer.render.cameras.drawing import FrustumDrawing
 from splatview_viewer.render.gl.passes import Passes
 
@@ -118,6 +118,7 @@ _PATIENCE = 1.0
 """Seconds after which a photograph that did not come is asked for again."""
 _MOST_SMALL = 64
 """Small photographs that wait to be taken."""
+_NO_PHOTO = "This camera was published without a photograph"
 
 
 class PhotoStore:
@@ -129,7 +130,7 @@ class PhotoStore:
         """Pixels along the side of small photographs that are wanted; 0: none are."""
         self.changes = 0
         """Counts what came."""
-        self._cameras: CameraSet | None = None
+        self._cameras = NO_CAMERAS
         self._whole: OrderedDict[int, np.ndarray] = OrderedDict()
         self._troubles: dict[int, str] = {}
         self._wanted = -1
@@ -144,8 +145,7 @@ class PhotoStore:
     def use(self, cameras: CameraSet) -> bool:
         """These are the cameras from now on. True if their photographs are others than before."""
         before, self._cameras = self._cameras, cameras
-        if before is not None and len(before) == len(cameras) and (
-                before.paths, before.photos) == (cameras.paths, cameras.photos):
+        if (len(before), before.paths, before.photos) == (len(cameras), cameras.paths, cameras.photos):
             return False
         self.clear()
         return True
@@ -153,11 +153,8 @@ class PhotoStore:
     def clear(self) -> None:
         """Forget what came, and what was asked for."""
         self._jobs.close()
-        self._reading.clear()
-        self._whole.clear()
-        self._troubles.clear()
-        self._asked_at.clear()
-        self._small.clear()
+        for held in (self._reading, self._whole, self._troubles, self._asked_at, self._small):
+            held.clear()
         self._wanted, self._next_small = -1, 0
         self.changes += 1
 
@@ -170,13 +167,11 @@ class PhotoStore:
         if found is not None:
             self._whole.move_to_end(number)
             return found
-        cameras = self._cameras
-        if cameras is None or number in self._troubles:
-            return None
-        if not (cameras.photos or cameras.path(number)):
-            self._troubles[number] = "This camera was published without a photograph"
-        elif cameras.path(number):
-            self._read(number, 0)
+        if number not in self._troubles:
+            if self._cameras.path(number):
+                self._read(number, 0)
+            elif not self._cameras.photos:
+                self._troubles[number] = _NO_PHOTO
         return None
 
     def trouble(self, number: int) -> str:
@@ -195,16 +190,15 @@ class PhotoStore:
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """Requests for the publisher: cameras and sides (`RemoteStream.request_photos`)."""
-        cameras = self._cameras
-        if cameras is None or not cameras.photos:
+        cameras, out = self._cameras, []
+        if not cameras.photos:
             return []
-        out = []
         number = self._wanted
-        if 0 <= number < len(cameras) and number not in self._whole and number not in self._troubles and (
-                not cameras.path(number)):
+        known = number in self._whole or number in self._troubles
+        if 0 <= number < len(cameras) and not known and not cameras.path(number):
             out.append((number, 0))
-        if self.side and self._next_small < len(cameras) and len(self._small) < _MOST_SMALL and (
-                not cameras.path(self._next_small)):
+        if (self.side and self._next_small < len(cameras) and len(self._small) < _MOST_SMALL
+                and not cameras.path(self._next_small)):
             out.append((self._next_small, self.side))
         due = [one for one in out if now >= self._asked_at.get(one, 0.0)]
         self._asked_at |= dict.fromkeys(due, now + _PATIENCE)
@@ -214,9 +208,7 @@ class PhotoStore:
         """Take over photographs that the publisher brought. False if the frame was overwritten meanwhile."""
         photos, cameras = frame.tensors["photos"].array, self._cameras  # type: ignore[union-attr]
         first, side = frame.meta["camera"], frame.meta["side"]
-        if cameras is None or frame.meta["photos"] != cameras.photos:
-            return True
-        if side and side != self.side:
+        if frame.meta["photos"] != cameras.photos or (side and side != self.side):
             return True
         taken = np.array(photos)
         if not frame.intact():
@@ -243,13 +235,13 @@ class PhotoStore:
                 continue
             self.changes += 1
             if job.error is not None:
-                if cameras is not None and not side:
+                if not side:
                     self._troubles[number] = f"{Path(cameras.path(number)).name}: {job.error}"
             elif side:
                 self._small[number] = job.result()
             else:
                 self._keep(number, job.result())
-        while cameras is not None and self.side and self._next_small < len(cameras) and (
+        while self.side and self._next_small < len(cameras) and (
                 cameras.path(self._next_small) or not cameras.photos):
             if len(self._small) + len(self._reading) >= _MOST_SMALL:
                 break
@@ -261,7 +253,7 @@ class PhotoStore:
     def _keep(self, number: int, photo: np.ndarray) -> None:
         self.changes += 1
         if photo.size == 0:
-            self._troubles[number] = "This camera was published without a photograph"
+            self._troubles[number] = _NO_PHOTO
             return
         photo.flags.writeable = False
         self._whole[number] = photo
@@ -270,20 +262,17 @@ class PhotoStore:
             self._whole.popitem(last=False)
 
     def _read(self, number: int, side: int) -> None:
-        cameras = self._cameras
-        if cameras is None or (number, side) in self._reading or self._asked_at.get((number, side)) == -1.0:
-            return
-        self._asked_at[number, side] = -1.0  # once
-        width, height = map(int, cameras.sizes[number])
-        path = Path(cameras.path(number))
-        self._reading[number, side] = self._jobs.submit(
-            lambda _: read_photo(path, (width, height), side), first=not side)
+        if (number, side) not in self._reading:
+            width, height = map(int, self._cameras.sizes[number])
+            path = Path(self._cameras.path(number))
+            self._reading[number, side] = self._jobs.submit(
+                lambda _: read_photo(path, (width, height), side), first=not side)
 
     def close(self) -> None:
         """Keep nothing. Idempotent."""
         self.clear()
         self._jobs.close(0.2)
-        self._cameras = None
+        self._cameras = NO_CAMERAS
 
 
 def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
