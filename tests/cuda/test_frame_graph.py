@@ -14,8 +14,8 @@ from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gsplat import frame
 from splatview_viewer.render.gsplat.frame import FrameGraph
-from splatview_viewer.render.kernels import frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

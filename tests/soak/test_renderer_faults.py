@@ -39,7 +39,7 @@ while True:
 SERVE = """
 import os, sys, threading, time
 from splatview_viewer.__main__ import main
-from splatview_viewer.gpu import health
+from splatview_viewer.gpu import work as health
 from splatview_viewer.app import restart
 
 def lost():

@@ -1,6 +1,6 @@
 // CUDA C++ as plain C++: a launch runs the blocks one after another, the lanes of a warp as 32 coroutines of one thread,
 // so that __ballot_sync and __syncwarp mean what they mean on a GPU. A lane runs until the next of them; the order of
-// lanes is reversed each time, so that a missing one is seen. Only what viewer_app/renderers/kernels/*.cu use.
+// lanes is reversed each time, so that a missing one is seen. Only what render/gsplat/*.cu use.
 #include <setjmp.h>
 #include <ucontext.h>
 

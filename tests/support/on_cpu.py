@@ -32,7 +32,7 @@ extern "C" int launch(const char *name, int grid, int block, void **args) {{
 }}
 """
 FAILURES = {1: "there is none of that name", 2: "some lanes of a warp wait more often than others"}
-KERNELS = ROOT / "viewer_app/splatview_viewer/render/kernels"
+KERNELS = ROOT / "viewer_app/splatview_viewer/render/gsplat"
 # Fortified longjmp does not know of stacks other than the thread's.
 COMPILER = ("g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", "-Wall", "-Werror",
             "-Wno-unknown-pragmas", "-Wno-unused-function", f"-I{HERE}", f"-I{KERNELS}")
@@ -69,7 +69,7 @@ def _compile(text: str, command: list[str], library: Path) -> None:
 
 
 class OnCpu:
-    """`compiler.Kernels` for tensors in host memory. Skips the test where there is no compiler."""
+    """`cuda.Kernels` for tensors in host memory. Skips the test where there is no compiler."""
 
     def __init__(self, file: str, kernels: Mapping[str, bool], defines: Mapping[str, str] | None = None) -> None:
         """`kernels` of `file`, and whether a warp of each goes in step because it uses shared memory."""

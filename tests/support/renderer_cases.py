@@ -19,6 +19,7 @@ from splatview_viewer.render.base import Pixels, RenderOptions
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.picking import pick_later
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.render.base import Renderer
+    from splatview_viewer.render.picking import Hit
 
 
 def gl(way: str, ctx: moderngl.Context) -> GlRenderer:
@@ -73,6 +75,10 @@ def draw(renderer: Renderer, gaussians: GaussianScene, view: Camera | None = Non
          options: RenderOptions = CLASSIC) -> Pixels:
     renderer.load(gaussians)
     return renderer.render(view or camera(), options).pixels()
+
+
+def pick(given: GaussianScene, view: Camera, x: float, y: float, options: RenderOptions) -> Hit | None:
+    return pick_later(given, view, x, y, options)()
 
 
 def camera(width: int = 64, height: int = 48, focal: float = 50.0, **kwargs: Any) -> Camera:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from imgui_bundle import imgui
 from support.frames import cloud, gaussian_frame
+from support.renderer_cases import pick
 from support.view_cases import RECT, scene_view, shown
 from support.wait import clock, wait_until
 
@@ -31,7 +32,6 @@ from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import Box, shapes
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.shell.panel import Panel

@@ -19,8 +19,8 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
-from splatview_viewer.render.cameras import photos as photos_module
-from splatview_viewer.render.cameras.photos import PhotoStore
+from splatview_viewer.render.cameras import content as photos_module
+from splatview_viewer.render.cameras.content import PhotoStore
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
@@ -102,6 +102,19 @@ def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(monkeypatch: 
         held.whole(i)
         held.take(photos_frame(photos[i: i + 1], i))
     assert [i for i in range(8) if held.whole(i) is not None] == [5, 6, 7]
+    held.close()
+
+
+def test_a_photograph_that_was_dropped_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photos_module, "KEPT", 0)
+    held = store(cameras(2, 0, [picture(tmp_path / f"{i}.png", (i, i, i)) for i in (10, 20)]))
+
+    def shown(number: int) -> bool:
+        held.tick(clock())
+        return held.whole(number) is not None
+
+    for number in (0, 1, 0):
+        wait_until(lambda n=number: shown(n))
     held.close()
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import moderngl
 
 
-
 class Promised(Kernels):
     """Kernels that come, or do not, when the test says so."""
 

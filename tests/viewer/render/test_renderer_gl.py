@@ -18,24 +18,6 @@ if TYPE_CHECKING:
 OPTIONS = RenderOptions()
 
 
-def test_what_is_unchanged_is_not_drawn_again(ctx: moderngl.Context) -> None:
-    renderer = GlRenderer(ctx)
-    scene, view = random_scene(1, Chance(n=100)), looking_at_origin(80, 60)
-    renderer.load(scene)
-    picture = renderer.render(view, OPTIONS)
-    with ctx.query(primitives=True) as query:
-        same = renderer.render(replace(view, viewmat=view.viewmat.copy()), OPTIONS)
-    assert query.primitives == 0 and same is picture
-    turned = view.viewmat.copy()
-    turned[0, 3] += 0.1
-    for change in (lambda: renderer.render(replace(view, viewmat=turned), OPTIONS),
-                   lambda: (renderer.load(scene), renderer.render(replace(view, viewmat=turned), OPTIONS))):
-        with ctx.query(primitives=True) as query:
-            change()
-        assert query.primitives > 0
-    renderer.close()
-
-
 def test_the_callers_state_is_left_alone(ctx: moderngl.Context) -> None:
     renderer = GlRenderer(ctx)
     renderer.load(random_scene(1, Chance(n=100)))

@@ -51,38 +51,25 @@ def cache(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def theirs(tmp_path: Path) -> Path:
-    """A folder in which gsplat finished a build."""
-    folder = tmp_path / "trainer" / "gsplat_cuda"
-    folder.mkdir(parents=True)
-    (folder / LIBRARY).write_text("their library")
+def test_a_finished_build_of_the_trainer_is_used_and_no_other(tmp_path: Path) -> None:
+    library, rules, log = (tmp_path / name for name in (LIBRARY, "build.ninja", ".ninja_log"))
     torch_include = Path(torch.__file__).parent / "include"
-    (folder / "build.ninja").write_text(f"cflags = -isystem {torch_include}\nbuild x: {PACKAGE / 'cuda' / 'ext.cpp'}\n")
-    (folder / ".ninja_log").write_text(f"# ninja log v5\n0\t100\t0\t{LIBRARY}\tabc\n")
-    return folder
 
+    def finish() -> None:
+        library.write_text("their library")
+        rules.write_text(f"cflags = -isystem {torch_include}\nbuild x: {PACKAGE / 'cuda' / 'ext.cpp'}\n")
+        log.write_text(f"# ninja log v5\n0\t100\t0\t{LIBRARY}\tabc\n")
 
-def test_a_finished_build_is_used(theirs: Path) -> None:
-    assert finished_build(theirs, PACKAGE) == theirs / LIBRARY
-
-
-@pytest.mark.parametrize("change", ["lock", "unfinished", "other gsplat", "other torch", "older", "none"])
-def test_other_builds_are_left_alone(theirs: Path, change: str) -> None:
-    rules = theirs / "build.ninja"
-    if change == "lock":
-        (theirs / "lock").touch()
-    elif change == "unfinished":
-        (theirs / ".ninja_log").write_text("# ninja log v5\n0\t100\t0\text.o\tabc\n")
-    elif change == "other gsplat":
-        rules.write_text(rules.read_text().replace(str(PACKAGE), "/elsewhere/gsplat"))
-    elif change == "other torch":
-        rules.write_text(rules.read_text().replace(str(Path(torch.__file__).parent), "/elsewhere/torch"))
-    elif change == "older":
-        os.utime(theirs / LIBRARY, (1, 1))
-    else:
-        (theirs / LIBRARY).unlink()
-    assert finished_build(theirs, PACKAGE) is None
+    for name, change in (
+            ("unfinished", lambda: log.write_text("# ninja log v5\n0\t100\t0\text.o\tabc\n")),
+            ("other gsplat", lambda: rules.write_text(rules.read_text().replace(str(PACKAGE), "/elsewhere/gsplat"))),
+            ("other torch", lambda: rules.write_text(rules.read_text().replace(str(torch_include), "/elsewhere"))),
+            ("older", lambda: os.utime(library, (1, 1))), ("none", library.unlink),
+            ("lock", (tmp_path / "lock").touch)):
+        finish()
+        assert finished_build(tmp_path, PACKAGE) == library
+        change()
+        assert finished_build(tmp_path, PACKAGE) is None, name
 
 
 def test_building(backend: Path, cache: Path) -> None:

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
+from support.renderer_cases import psnr
 
 from splatview_viewer.geometry.cameras import MODELS, Camera, focal_length, intrinsics, look_at
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
-from splatview_viewer.render.kernels.warp import grid_of, warp
+from splatview_viewer.render.gsplat.moving import grid_of, warp
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import moderngl
 
@@ -104,10 +105,6 @@ def inner(pixels: np.ndarray) -> np.ndarray:
     return pixels[14:-14, 14:-14]
 
 
-def psnr(a: np.ndarray, b: np.ndarray) -> float:
-    return -10 * math.log10(max(float(np.mean((a.clip(0, 1) - b.clip(0, 1)) ** 2)), 1e-12))
-
-
 def turned(camera: Camera, degrees: float, axis: int) -> Camera:
     """Turned about its own centre."""
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
@@ -115,6 +112,12 @@ def turned(camera: Camera, degrees: float, axis: int) -> Camera:
     turn = np.eye(4)
     turn[a, a], turn[a, b], turn[b, a], turn[b, b] = c, -s, s, c
     return replace(camera, viewmat=turn @ camera.viewmat)
+
+
+def stepped(camera: Camera, *by: float) -> Camera:
+    viewmat = camera.viewmat.copy()
+    viewmat[:3, 3] += by
+    return replace(camera, viewmat=viewmat)
 
 
 def test_where_nothing_moves_the_picture_stays(rig: Rig) -> None:
@@ -139,34 +142,19 @@ def test_a_turn_of_the_camera_moves_each_pixel_where_it_belongs(rig: Rig, flat: 
     np.testing.assert_allclose(got[inside][:, :2] * (W, H), expected[inside], atol=0.15)  # float16 of a picture so wide
 
 
-MOTIONS = {"turn": 44.0, "roll": 50.0, "zoom": 48.0, "step aside": 34.0, "step nearer": 39.0, "step back": 41.0}
+MOTIONS: dict[str, tuple[float, Callable[[Camera], Camera]]] = {
+    "turn": (44.0, lambda seen: turned(seen, 2.0, 1)), "roll": (50.0, lambda seen: turned(seen, 4.0, 2)),
+    "zoom": (48.0, lambda seen: replace(seen, K=seen.K * np.array([[1.1, 1, 1], [1, 1.1, 1], [1, 1, 1]]))),
+    "step aside": (34.0, lambda seen: stepped(seen, 0.3, 0, 0)),
+    "step nearer": (39.0, lambda seen: stepped(seen, 0, 0, -0.5)),
+    "step back": (41.0, lambda seen: stepped(seen, 0, 0, 0.5))}
 """Decibels to a true render that each has to reach; a picture that stays where it is has under 21 dB."""
-
-
-def _after(motion: str, seen: Camera) -> Camera:
-    by = np.zeros(3)
-    match motion:
-        case "turn":
-            return turned(seen, 2.0, 1)
-        case "roll":
-            return turned(seen, 4.0, 2)
-        case "zoom":
-            return replace(seen, K=seen.K * np.array([[1.1, 1, 1], [1, 1.1, 1], [1, 1, 1]]))
-        case "step aside":
-            by[0] = 0.3
-        case "step nearer":
-            by[2] = -0.5
-        case "step back":
-            by[2] = 0.5
-    viewmat = seen.viewmat.copy()
-    viewmat[:3, 3] += by
-    return replace(seen, viewmat=viewmat)
 
 
 def test_moved_pictures_come_near_to_a_true_render(rig: Rig) -> None:
     seen = _camera()
-    for motion, least in MOTIONS.items():
-        camera = _after(motion, seen)
+    for motion, (least, move) in MOTIONS.items():
+        camera = move(seen)
         true, stale = rig.drawn(camera)[0], rig.drawn(seen)[0]
         assert psnr(inner(rig.moved(seen, camera)), inner(true)) >= least, motion
         assert psnr(inner(stale), inner(true)) < 21, motion
@@ -174,12 +162,10 @@ def test_moved_pictures_come_near_to_a_true_render(rig: Rig) -> None:
 
 @pytest.mark.parametrize("model", ["ortho", "fisheye"])
 def test_other_projections(rig: Rig, model: CameraModel) -> None:
-    seen = _camera(model)
-    camera = _camera(model, (0.9, -0.3, -DISTANCE))
+    seen, camera = _camera(model), _camera(model, (0.9, -0.3, -DISTANCE))
     true = rig.drawn(camera)[0]
     db = psnr(inner(rig.moved(seen, camera)), inner(true))
-    assert db > 28
-    assert db > psnr(inner(rig.drawn(seen)[0]), inner(true)) + 6
+    assert db > 28 and db > psnr(inner(rig.drawn(seen)[0]), inner(true)) + 6
 
 
 def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
@@ -189,9 +175,7 @@ def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
     color[..., 2] = color[..., 3] = 1.0
     color[50:110, 90:150] = (1, 0, 0, 1)
     depth[50:110, 90:150] = 4.0
-    viewmat = seen.viewmat.copy()
-    viewmat[0, 3] += 0.6
-    got = rig.move(color, depth, seen, replace(seen, viewmat=viewmat), 10.0)
+    got = rig.move(color, depth, seen, stepped(seen, 0.6, 0, 0), 10.0)
     shift = seen.K[0, 0] * 0.6 / 4.0
     assert shift > 20
     assert np.abs(got[..., 3] - 1).max() < 2e-3  # no holes
@@ -207,9 +191,7 @@ def test_any_motion_gives_numbers_that_are_colours(rig: Rig) -> None:
     for model in MODELS:
         seen = _camera(model)
         for by in ((0, 0, -5.0), (40.0, 0, 60.0)):
-            viewmat = seen.viewmat.copy()
-            viewmat[:3, 3] += by
-            got = rig.moved(seen, replace(seen, viewmat=viewmat))
+            got = rig.moved(seen, stepped(seen, *by))
             assert np.isfinite(got).all() and got.min() >= 0 and got.max() < 2, (model, by)
         for degrees in (12.0, 180.0):
             assert np.isfinite(rig.moved(seen, turned(seen, degrees, 0))).all(), (model, degrees)
@@ -217,7 +199,7 @@ def test_any_motion_gives_numbers_that_are_colours(rig: Rig) -> None:
 
 def test_pictures_of_other_sizes_than_the_screen(rig: Rig) -> None:
     seen = _camera()
-    camera = _after("turn", seen)
+    camera = turned(seen, 2.0, 1)
     for size in ((W // 2, H // 2), (2 * W, 2 * H), (17, 9), (W, H)):
         got = rig.moved(seen.resized(*size), camera)
         assert got.shape == (H, W, 4) and got[H // 2, W // 2, 3] > 0.9, size

@@ -11,18 +11,18 @@ import pytest
 import torch
 from support import scene_files as w
 from support.frames import scene as recorded
-from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, random_scene, scene
+from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, pick, random_scene, scene
 from support.wait import PATIENCE
 
 from splatview_viewer.geometry.cameras import MODELS, Camera, intrinsics, look_at
 from splatview_viewer.recording.packed import layout, pack, unpack
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.picking import pick, values_later
+from splatview_viewer.render.picking import values_later
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Box, Selection, Sphere, flags, largest_scale, sh_energy
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, merged
 from splatview_viewer.scene.statistics import QUANTITIES, count_later
-from splatview_viewer.scene.turning import Placement, basis, placed, turning_of_degree
+from splatview_viewer.scene.turning import Placement, harmonics, placed, turning_of_degree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,8 +196,8 @@ def test_turned_coefficients_are_the_function_along_the_direction_turned_back() 
     for degree, turn in enumerate(((0, 180, 0), (10, -20, 30), (-123, 77, 15), (5, 6, 7)), 1):
         rotation, before = Placement(turn=turn).rotation, g.normal(size=2 * degree + 1)
         after = turning_of_degree(rotation, degree) @ before
-        np.testing.assert_allclose(basis(directions, degree) @ after, basis(directions @ rotation, degree) @ before,
-                                   atol=1e-12)
+        there, turned = (harmonics(d, degree)[:, degree ** 2 - 1:] for d in (directions, directions @ rotation))
+        np.testing.assert_allclose(there @ after, turned @ before, atol=1e-12)
 
 
 def test_turns_go_around_x_then_y_then_z() -> None:

@@ -41,7 +41,7 @@ class Selection:
     scale: tuple[float, float] = (0.0, math.inf)
     """The same of its largest standard deviation, world units."""
     sh_energy: tuple[float, float] = (0.0, math.inf)
-    """The same of `scene.selection.sh_energy`: how much its colour depends on the direction of view."""
+    """The same of `scene.sh_energy`: how much its colour depends on the direction of view."""
     box: Box | None = None
     """Where its centre has to be."""
     sphere: Sphere | None = None

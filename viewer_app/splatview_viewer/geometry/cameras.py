@@ -14,6 +14,7 @@ import numpy as np
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.regular import open_regular
+from splatview_viewer.geometry import rotations
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 MODELS: tuple[CameraModel, ...] = get_args(CameraModel)
@@ -26,6 +27,8 @@ NEAR, FAR = 0.01, 1e10
 """gsplat's own limits of what is drawn, in world units along the line of sight."""
 FILE_LIMIT = 1 << 20
 """Bytes of a camera file."""
+_FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
+"""From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""
 
 
 @dataclass(frozen=True)
@@ -66,24 +69,17 @@ class Camera:
 
     def resized(self, width: int, height: int) -> Camera:
         """The same view at another size: the vertical field of view stays, the sides show more or less."""
-        s = height / self.height
-        K = self.K.copy()
-        K[0, 0] *= s
-        K[1, 1] *= s
-        K[0, 1] *= s
-        K[0, 2] = (self.K[0, 2] - self.width / 2) * s + width / 2
-        K[1, 2] = self.K[1, 2] * s
-        return replace(self, K=K, width=width, height=height)
+        return self._scaled(width, height, height / self.height)
 
     def fitted(self, width: int, height: int) -> Camera:
         """The same view at another size, with all that was seen: where `resized` would cut the sides off, there is more
         above and below."""
-        if width * self.height >= height * self.width:
-            return self.resized(width, height)
-        s = width / self.width
+        return self._scaled(width, height, min(width / self.width, height / self.height))
+
+    def _scaled(self, width: int, height: int, s: float) -> Camera:
         K = self.K.copy()
-        K[0] *= s
-        K[1, 1] *= s
+        K[:2, :2] *= s
+        K[0, 2] = (self.K[0, 2] - self.width / 2) * s + width / 2
         K[1, 2] = (self.K[1, 2] - self.height / 2) * s + height / 2
         return replace(self, K=K, width=width, height=height)
 
@@ -184,38 +180,71 @@ def project(camera: Camera, points: np.ndarray) -> np.ndarray:
 def camera_from_json(source: str, width: int, height: int) -> Camera:
     """A camera from a JSON text or the name of a file that holds it, fitted to `width` by `height`.
 
-    Two forms: {"viewmat": 4x4, "K": 3x3} with optional "width", "height" that K was made for (the picture's own
+    The forms are {"viewmat": 4x4, "K": 3x3} with optional "width", "height" that K was made for (the picture's own
     size is assumed otherwise), or {"position": [x,y,z], "look_at": [x,y,z], "up": [x,y,z], "fov": degrees} with
     optional up and fov. Both take an optional "model": "pinhole" | "ortho" | "fisheye", "near", "far". With "ortho"
     the second form shows as much as a pinhole camera shows at the distance of look_at; with "fisheye" (equidistant)
     fov is the angle from the top to the bottom of the picture as well.
 
+    And nerfstudio's, whose poses are camera to world in OpenGL axes: {"camera_to_world": 4x4 or 3x4, or its 12 or 16
+    numbers by rows, "fov": vertical degrees} of a camera path, or a whole path, of which the first camera is taken;
+    {"transform_matrix": 4x4} with the intrinsics of a transforms.json beside it ("fl_y" and "h", or "camera_angle_x"
+    and "w" and "h").
+
     Raises:
         CameraError: the text, or what the file holds, describes no camera.
     """
-    d = _parse(source)
+    if source.lstrip().startswith("{"):
+        return camera_from_text(source, width, height)
+    try:
+        with open_regular(source) as f:
+            text = f.read(FILE_LIMIT).decode()
+    except (OSError, ValueError) as e:
+        raise CameraError(f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
+                          f"({getattr(e, 'strerror', None) or e})") from None
+    return camera_from_text(text, width, height)
+
+
+def camera_from_text(text: str, width: int, height: int) -> Camera:
+    """As `camera_from_json`, but no file names."""
+    if len(text) > FILE_LIMIT:
+        raise CameraError(f"camera: a text of {len(text):,} characters is no camera; {FILE_LIMIT:,} are the most")
+    text = text.strip()
+    if not text.startswith("{"):
+        seen = f", not {text.split(chr(10))[0][:40]!r}" if text else "; there is no text to paste"
+        raise CameraError(f"camera: a JSON object is needed{seen}")
+    try:
+        d = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise CameraError(f"camera: not JSON: {e}") from None
+    path = d.get("camera_path")
+    if isinstance(path, list) and path and isinstance(path[0], dict):
+        d = path[0]
+    for key in ("camera_to_world", "transform_matrix"):
+        if key in d:
+            return _nerfstudio_camera(d, key, width, height)
     known = {"viewmat", "K", "width", "height", "position", "look_at", "up", "fov", "model", "near", "far"}
     if unknown := set(d) - known:
         raise CameraError(f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}")
     model = d.get("model", "pinhole")
     if model not in MODELS:
         raise CameraError(f"camera: model is {model!r}, not 'pinhole', 'ortho' or 'fisheye'")
-    near, far = _number(d, "near", NEAR), _number(d, "far", FAR)
+    near, far = float(_numbers(d, "near", NEAR)), float(_numbers(d, "far", FAR))
     if not 0 < near < far:
         raise CameraError(f"camera: near {near} and far {far} must satisfy 0 < near < far")
     if "viewmat" in d or "K" in d:
         if mixed := {"position", "look_at", "up", "fov"} & set(d):
             raise CameraError(f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other')
-        viewmat = _matrix(d, "viewmat", 4)
-        K = _matrix(d, "K", 3)
-        _check_rotation(viewmat, "viewmat")
+        viewmat, K = _numbers(d, "viewmat", None, 4, 4), _numbers(d, "K", None, 3, 3)
+        if not rotations.is_rotation(viewmat[:3, :3]):
+            raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
         if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
             raise CameraError(f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]")
         if not np.array_equal(K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]], [0, 0, 0, 0, 1]):
             raise CameraError(f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]")
         if K[0, 0] <= 0 or K[1, 1] <= 0:
             raise CameraError(f"camera: K has focal lengths {K[0, 0]}, {K[1, 1]}; both must be positive")
-        size = [_number(d, key, value) for key, value in (("width", width), ("height", height))]
+        size = [float(_numbers(d, key, value)) for key, value in (("width", width), ("height", height))]
         if not all(0 < v < 1 << 20 and v == int(v) for v in size) or ("width" in d) != ("height" in d):
             raise CameraError(f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed")
         own = Camera(viewmat, K, int(size[0]), int(size[1]), model, near, far)
@@ -223,12 +252,52 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
     if "position" not in d or "look_at" not in d:
         raise CameraError('camera: needs "viewmat" and "K", or "position" and "look_at"; '
                           f"got {', '.join(sorted(d)) or 'nothing'}")
-    target = _vector(d, "look_at")
-    viewmat = look_at(_vector(d, "position"), target, _vector(d, "up", DEFAULT_UP))
-    K = intrinsics(_number(d, "fov", DEFAULT_FOV), width, height, model)
+    target = _numbers(d, "look_at", None, 3)
+    viewmat = look_at(_numbers(d, "position", None, 3), target, _numbers(d, "up", DEFAULT_UP, 3))
+    K = intrinsics(float(_numbers(d, "fov", DEFAULT_FOV)), width, height, model)
     if model == "ortho":
         K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
     return Camera(viewmat, K, width, height, model, near, far)
+
+
+def _nerfstudio_camera(d: dict[str, Any], key: str, width: int, height: int) -> Camera:
+    """The camera of a camera path or of a transforms.json, its pose in `key`. Angles and sizes that make no field of
+    view make one that `intrinsics` rejects."""
+    count = len(d[key]) if isinstance(d[key], list) else 0
+    shape = (count,) if count in (12, 16) else (3 if count == 3 else 4, 4)
+    pose = np.eye(4)
+    pose[:3] = _numbers(d, key, None, *shape).reshape(-1, 4)[:3]
+    lengths = np.linalg.norm(pose[:3, :3], axis=0)
+    if ((lengths > 1e-6) & (lengths < 1e6)).all():
+        pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
+    if not rotations.is_rotation(pose[:3, :3]):
+        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
+    fov = DEFAULT_FOV
+    if key == "camera_to_world":
+        fov = float(_numbers(d, "fov", DEFAULT_FOV))
+    elif "camera_angle_y" in d:
+        fov = math.degrees(_numbers(d, "camera_angle_y", None))
+    elif "fl_y" in d and "h" in d:
+        fov = math.degrees(2 * math.atan2(_numbers(d, "h", None) / 2, _numbers(d, "fl_y", None)))
+    elif "camera_angle_x" in d:
+        h, w = (_numbers(d, name, None) for name in "hw") if "w" in d and "h" in d else (1.0, 1.0)
+        fov = math.degrees(2 * math.atan2(h * math.tan(_numbers(d, "camera_angle_x", None) / 2), w))
+    return Camera(np.linalg.inv(pose @ _FLIP), intrinsics(fov, width, height), width, height)
+
+
+def _numbers(d: dict[str, Any], key: str, default: Any, *shape: int) -> np.ndarray:
+    """Finite float64 of this shape, or of `default` where the key is missing."""
+    value = d.get(key, default)
+    try:
+        found = np.array(value, np.float64)
+    except (ValueError, TypeError, OverflowError):
+        found = np.full(shape, np.nan)
+    size = "x".join(map(str, shape))
+    if found.shape != shape or not np.isfinite(found).all():
+        wanted = ("a finite number", f"{size} finite numbers", f"a finite {size} matrix")[len(shape)]
+        raise CameraError(f"camera: {key} is {value!r:.100}, not {wanted}" if key in d else
+                          f'camera: "{key}" is missing')
+    return found
 
 
 def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.ndarray | None = None,
@@ -280,32 +349,6 @@ def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.nd
     return center, max(radius, least * max(float(np.abs(center).max()), 1e-3), 1e-6)
 
 
-def _parse(source: str) -> dict[str, Any]:
-    text = source
-    if not source.lstrip().startswith("{"):
-        try:
-            with open_regular(source) as f:
-                text = f.read(FILE_LIMIT).decode()
-        except (OSError, ValueError) as e:
-            raise CameraError(f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
-                              f"({getattr(e, 'strerror', None) or e})") from None
-    try:
-        d = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise CameraError(f"camera: not JSON: {e}") from None
-    if not isinstance(d, dict):
-        raise CameraError(f"camera: a JSON object is needed, not a {type(d).__name__}")
-    return d
-
-
-def _check_rotation(m: np.ndarray, key: str) -> None:
-    rotation = m[:3, :3]
-    with np.errstate(over="ignore", invalid="ignore"):
-        rigid = np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0
-    if not rigid:
-        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
-
-
 def _unit(up: np.ndarray) -> np.ndarray:
     """`up` at length 1."""
     largest = np.abs(up).max(initial=0.0)
@@ -313,116 +356,3 @@ def _unit(up: np.ndarray) -> np.ndarray:
         raise CameraError(f"camera: up is {up.tolist()}; a direction of three finite numbers, not all 0, is needed")
     up = up / largest  # first, so that no square overflows or vanishes
     return up / np.linalg.norm(up)
-
-
-def _checked(value: Any) -> float:
-    """A number of JSON; texts and truth values are none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is not a number")
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _number(d: dict[str, Any], key: str, default: float) -> float:
-    try:
-        return _checked(d.get(key, default))
-    except TypeError as e:
-        raise CameraError(f"camera: {key}: {e}") from None
-
-
-def _matrix(d: dict[str, Any], key: str, n: int) -> np.ndarray:
-    try:
-        m = np.array([[_checked(v) for v in row] for row in d[key]])
-    except KeyError:
-        raise CameraError(f'camera: "viewmat" and "K" go together; "{key}" is missing') from None
-    except (ValueError, TypeError):
-        raise CameraError(f"camera: {key} is not a {n}x{n} matrix of numbers") from None
-    if m.shape != (n, n) or not np.isfinite(m).all():
-        raise CameraError(f"camera: {key} has shape {m.shape}; a finite {n}x{n} matrix is needed")
-    return m
-
-
-def _vector(d: dict[str, Any], key: str, default: Any = None) -> np.ndarray:
-    try:
-        v = np.array([_checked(x) for x in d.get(key, default)])
-    except (ValueError, TypeError):
-        v = np.empty(0)
-    if v.shape != (3,) or not np.isfinite(v).all():
-        raise CameraError(f"camera: {key} is {d.get(key)!r}; three finite numbers are needed")
-    return v
-
-
-_FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
-"""From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""
-
-
-def camera_from_text(text: str, width: int, height: int) -> Camera:
-    """The camera that a text describes, for a picture of `width` by `height` pixels.
-
-    Takes what `camera_from_json` takes, but no file names, and nerfstudio's forms, whose poses are camera to world in
-    OpenGL axes: {"camera_to_world": 4x4 or 3x4, or its 12 or 16 numbers by rows, "fov": vertical degrees} of a camera
-    path, or a whole path, of which it takes the first camera; {"transform_matrix": 4x4} with the intrinsics of a
-    transforms.json beside it ("fl_y" and "h", or "camera_angle_x" and "w" and "h").
-
-    Raises:
-        CameraError: the text describes no camera.
-    """
-    if len(text) > FILE_LIMIT:
-        raise CameraError(f"camera: a text of {len(text):,} characters is no camera; {FILE_LIMIT:,} are the most")
-    text = text.strip()
-    if not text.startswith("{"):
-        seen = f", not {text.split(chr(10))[0][:40]!r}" if text else "; there is no text to paste"
-        raise CameraError(f"camera: a JSON object is needed{seen}")
-    try:
-        d = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise CameraError(f"camera: not JSON: {e}") from None
-    path = d.get("camera_path")
-    if isinstance(path, list) and path and isinstance(path[0], dict):
-        d = path[0]
-    if "camera_to_world" in d:
-        return _pose(d["camera_to_world"], "camera_to_world", _angle(d.get("fov", DEFAULT_FOV), "fov"), width, height)
-    if "transform_matrix" in d:
-        return _pose(d["transform_matrix"], "transform_matrix", _fov(d), width, height)
-    return camera_from_json(text, width, height)
-
-
-def _pose(value: Any, key: str, fov: float, width: int, height: int) -> Camera:
-    try:
-        m = np.array(value, np.float64)
-        m = m.reshape(-1, 4)
-    except (ValueError, TypeError, OverflowError):
-        m = np.empty((0, 0))
-    if m.shape not in ((3, 4), (4, 4)) or not np.isfinite(m).all():
-        raise CameraError(f"camera: {key} is no 4x4 matrix of finite numbers")
-    pose = np.eye(4)
-    pose[:3] = m[:3]
-    lengths = np.linalg.norm(pose[:3, :3], axis=0)
-    if ((lengths > 1e-6) & (lengths < 1e6)).all():
-        pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
-    _check_rotation(pose, key)
-    return Camera(np.linalg.inv(pose @ _FLIP), intrinsics(fov, width, height), width, height)
-
-
-def _fov(d: dict[str, Any]) -> float:
-    """Degrees from top to bottom, of a transforms.json or one of its frames."""
-    if "camera_angle_y" in d:
-        return math.degrees(_angle(d["camera_angle_y"], "camera_angle_y", math.pi))
-    if "fl_y" in d and "h" in d:
-        return field_of_view(_angle(d["fl_y"], "fl_y", math.inf), round(_angle(d["h"], "h", 1 << 20)))
-    if "camera_angle_x" in d:
-        half = math.tan(_angle(d["camera_angle_x"], "camera_angle_x", math.pi) / 2)
-        aspect = _angle(d["h"], "h", 1 << 20) / _angle(d["w"], "w", 1 << 20) if "w" in d and "h" in d else 1.0
-        return math.degrees(2 * math.atan(half * aspect))
-    return DEFAULT_FOV
-
-
-def _angle(value: Any, key: str, most: float = 180.0) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < most:
-        raise CameraError(f"camera: {key} is {value!r}, not a number over 0 and below {most:g}")
-    try:
-        return float(value)
-    except OverflowError:  # a whole number beyond any of these
-        raise CameraError(f"camera: {key} is {value!r:.40}..., which is too large") from None

@@ -66,8 +66,6 @@ class Orbit:
     looks: bool = False
     """True if a left drag turns the camera in place (flying) instead of around the target."""
     _grab: tuple[float, float, Drag] | None = field(default=None, repr=False)
-    _last: tuple[tuple[object, ...], Camera] | None = field(default=None, repr=False, compare=False)
-    """The camera made last, by all that it depends on."""
 
     @property
     def dragging(self) -> bool:
@@ -98,18 +96,11 @@ class Orbit:
         self.distance = depth if depth > _NEAREST else max(away, 0.1 * camera.near)
         self.target = camera.position + self.rotation[2] * self.distance
         focal = float(camera.K[1, 1]) * (self.distance if camera.model == "ortho" else 1)
-        self.fov = field_of_view(focal, camera.height, camera.model)
-        self.fov = min(max(self.fov, 1.0), 170.0)
-        self.near, self.far = camera.near, camera.far
-        self.model = camera.model
+        self.fov = min(max(field_of_view(focal, camera.height, camera.model), 1.0), 170.0)
+        self.near, self.far, self.model = camera.near, camera.far, camera.model
 
     def camera(self, width: int, height: int) -> Camera:
-        """The camera for a picture of this size; the vertical field of view does not depend on it. While nothing moves
-        it is the same object: its arrays are not to be changed."""
-        wanted = (self.rotation.tobytes(), self.target.tobytes(), self.distance, self.fov, self.model, self.near,
-                  self.far, width, height)
-        if self._last is not None and self._last[0] == wanted:
-            return self._last[1]
+        """The camera for a picture of this size; the vertical field of view does not depend on it."""
         focal = focal_length(self.fov, height, self.model)
         if self.model == "ortho":
             focal /= self.distance
@@ -117,22 +108,14 @@ class Orbit:
         viewmat[:3, :3] = self.rotation
         viewmat[:3, 3] = -self.rotation @ self.position
         K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
-        camera = Camera(viewmat, K, width, height, self.model, self.near, self.far)
-        self._last = wanted, camera
-        return camera
+        return Camera(viewmat, K, width, height, self.model, self.near, self.far)
 
     # -- up and roll -----------------------------------------------------------------------------------------
 
     def set_up(self, up: np.ndarray) -> None:
         """Another axis points upward; the camera turns upright around the target."""
         self.up = np.asarray(up, np.float64)
-        forward = self.rotation[2]
-        right = _cross(forward, self.up)
-        if np.linalg.norm(right) < 1e-3:  # looking along the new axis: step aside
-            forward = forward + 0.5 * np.eye(3)[int(np.argmin(np.abs(self.up)))]
-            forward /= np.linalg.norm(forward)
-            right = _cross(forward, self.up)
-        self.rotation = _upright(forward, right)
+        self.look_along(self.rotation[2])
 
     @property
     def tilt(self) -> float:
@@ -205,7 +188,9 @@ class Orbit:
             seen = float(self.rotation[2] @ up)
             ahead = self.rotation[2] - seen * up if abs(seen) < 0.999 else self.rotation[1] * np.sign(seen)
             up = -np.sign(forward @ up) * ahead
-        self.rotation = _upright(forward, _cross(forward, up))
+        right = _cross(forward, up)
+        right /= np.linalg.norm(right)
+        self.rotation = np.stack([right, _cross(forward, right), forward])
 
     def center(self, point: np.ndarray) -> None:
         """Orbit around this point (3,) from now on: it comes to the middle of the picture, as large as it was."""
@@ -219,33 +204,41 @@ class Orbit:
         """Take a user's event; True when the camera moved (or a drag ended)."""
         match event:
             case PointerPress():
-                self._grab = event.x, event.y, self._drag(event)
+                how: Drag = "look" if self.looks else "orbit"
+                if event.button != "left" or "shift" in event.mods:
+                    how = "pan"
+                elif "ctrl" in event.mods:
+                    how = "roll"
+                self._grab = event.x, event.y, how
             case PointerRelease():
                 was, self._grab = self._grab, None
                 return was is not None
             case PointerMove() if self._grab is not None:
                 return self._follow(event, self._grab, rect)
-            case Wheel():
-                return self._wheel(event, rect)
+            case Wheel():  # upward comes nearer; sideways, as on a trackpad, and with Shift it moves along
+                dx, dy = (min(max(v, -8.0), 8.0) for v in (event.dx, event.dy))
+                if "shift" in event.mods:
+                    self.pan(-dx * SCROLL, dy * SCROLL, rect.height)
+                elif abs(dx) > abs(dy):  # fingers never go quite straight
+                    self.pan(-dx * SCROLL, 0.0, rect.height)
+                else:
+                    self.dolly(NOTCH ** dy, event.x, event.y, rect)
+                return bool(dx or dy)
             case Pinch():
                 self._grab = None  # of the finger that came first
                 self.pan(event.dx, event.dy, rect.height)
                 self.dolly(1 / limited(event.factor), event.x, event.y, rect)
-                if event.turn:
-                    self._twist(event.turn, event.x, event.y, rect)
+                if event.turn:  # clockwise around the fingers' middle at the target's depth
+                    x, y = event.x - rect.x - rect.width / 2, event.y - rect.y - rect.height / 2
+                    c, s = math.cos(event.turn), math.sin(event.turn)
+                    self.roll(-event.turn)
+                    self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
                 return bool(event.dx or event.dy or event.factor != 1 or event.turn)
         return False
 
     def let_go(self) -> None:
         """End a drag."""
         self._grab = None
-
-    def _drag(self, event: PointerPress) -> Drag:
-        if event.button != "left" or "shift" in event.mods:
-            return "pan"
-        if "ctrl" in event.mods:
-            return "roll"
-        return "look" if self.looks else "orbit"
 
     def _follow(self, event: PointerMove, grab: tuple[float, float, Drag], rect: Rect) -> bool:
         (x, y, how), height = grab, max(rect.height, 1)
@@ -267,24 +260,6 @@ class Orbit:
                 turn = math.pi / height  # a drag over the height of the picture is half a turn
                 self.orbit(across * turn, down * turn)
         return bool(dx or dy)
-
-    def _wheel(self, event: Wheel, rect: Rect) -> bool:
-        """Upward comes nearer; sideways, as on a trackpad, and with Shift it moves along."""
-        dx, dy = (min(max(v, -8.0), 8.0) for v in (event.dx, event.dy))
-        if "shift" in event.mods:
-            self.pan(-dx * SCROLL, dy * SCROLL, rect.height)
-        elif abs(dx) > abs(dy):  # fingers never go quite straight
-            self.pan(-dx * SCROLL, 0.0, rect.height)
-        else:
-            self.dolly(NOTCH ** dy, event.x, event.y, rect)
-        return bool(dx or dy)
-
-    def _twist(self, turn: float, x: float, y: float, rect: Rect) -> None:
-        """Roll so that the scene turns clockwise by `turn` radians around the pixel (x, y) at the target's depth."""
-        x, y = x - rect.x - rect.width / 2, y - rect.y - rect.height / 2
-        c, s = math.cos(turn), math.sin(turn)
-        self.roll(-turn)
-        self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
 
     def look_like(self, other: Orbit) -> None:
         """Look from where another one does."""
@@ -308,12 +283,6 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     ax, ay, az = a.tolist()
     bx, by, bz = b.tolist()
     return np.array([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
-
-
-def _upright(forward: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The rotation of a camera that looks `forward`, from a `right` of any length square to it."""
-    right = right / np.linalg.norm(right)
-    return np.stack([right, _cross(forward, right), forward])
 
 
 def _orthonormal(rotation: np.ndarray) -> np.ndarray:

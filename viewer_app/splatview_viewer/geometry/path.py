@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,8 @@ from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera, field_of_view, focal_length
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.geometry.cameras import CameraModel
 
 SECONDS = 2.0
@@ -99,10 +102,17 @@ class CameraPath:
         if not self.smooth:
             return self._camera(a.position + (b.position - a.position) * t, rotations.slerp(a.rotation, b.rotation, t),
                                 a.fov + (b.fov - a.fov) * t, width, height, near)
-        values = [np.append(key.position, math.log(key.fov)) for key in (a, b)]
-        position = _hermite(values[0], values[1], self._velocity(i), self._velocity(i + 1), t, span)
-        rotation = _curve(a.rotation, b.rotation, self._turn(i), self._turn(i + 1), t, span)
-        return self._camera(position[:3], rotation, min(math.exp(position[3]), 179.0), width, height, near)
+        # Hermite's cubic, and for rotations a Bezier curve by de Casteljau's scheme, with slerp for straight lines.
+        t2, t3 = t * t, t * t * t
+        begin, end = (np.append(key.position, math.log(key.fov)) for key in (a, b))
+        place = ((2 * t3 - 3 * t2 + 1) * begin + (t3 - 2 * t2 + t) * span * self._slope(i, _way)
+                 + (3 * t2 - 2 * t3) * end + (t3 - t2) * span * self._slope(i + 1, _way))
+        last = b.rotation if a.rotation @ b.rotation >= 0 else -b.rotation
+        q = [a.rotation, rotations.multiply(a.rotation, rotations.exp(self._slope(i, _turn) * span / 3)),
+             rotations.multiply(last, rotations.exp(-self._slope(i + 1, _turn) * span / 3)), last]
+        while len(q) > 1:
+            q = [rotations.slerp(first, second, t) for first, second in pairwise(q)]
+        return self._camera(place[:3], q[0], min(math.exp(place[3]), 179.0), width, height, near)
 
     def frames(self, fps: float) -> int:
         """Number of pictures of its film."""
@@ -117,38 +127,29 @@ class CameraPath:
         K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
         return Camera(viewmat, K, width, height, self.model, near)
 
-    def _neighbours(self, i: int) -> tuple[Key | None, Key, Key | None, float, float]:
-        """The keys around the one that is reached at `times[i]`, and the seconds to it and from it."""
-        n = len(self.keys)
-        if self.loop:
-            before, key, after = self.keys[(i - 1) % n], self.keys[i % n], self.keys[(i + 1) % n]
-            return before, key, after, before.seconds, key.seconds
-        before = self.keys[i - 1] if i > 0 else None
-        after = self.keys[i + 1] if i + 1 < n else None
-        key = self.keys[i]
-        return before, key, after, 0.0 if before is None else before.seconds, key.seconds
+    def _slope(self, i: int, way: Callable[[Key, Key], np.ndarray]) -> np.ndarray:
+        """How fast something changes at the key that is reached at `times[i]`, a second: the slope of the parabola
+        through it and its neighbours there; at an end, that to the one there is. `way`: its change between keys."""
+        n, sides = len(self.keys), []
+        for before in (i - 1, i):
+            if self.loop or 0 <= before < n - 1:
+                a, b = self.keys[before % n], self.keys[(before + 1) % n]
+                if a.seconds > 0:
+                    sides.append((way(a, b) / a.seconds, a.seconds))
+        if len(sides) < 2:
+            return sides[0][0] if sides else 0 * way(self.keys[i % n], self.keys[i % n])
+        (left, before_s), (right, after_s) = sides
+        return (left * after_s + right * before_s) / (before_s + after_s)
 
-    def _velocity(self, i: int) -> np.ndarray:
-        """(4,) of position and the logarithm of the field of view, a second."""
-        before, key, after, left, right = self._neighbours(i)
 
-        def slope(a: Key | None, b: Key | None, seconds: float) -> np.ndarray | None:
-            if a is None or b is None or seconds <= 0:
-                return None
-            return np.append(b.position - a.position, math.log(b.fov / a.fov)) / seconds
+def _way(a: Key, b: Key) -> np.ndarray:
+    """(4,) of position and the logarithm of the field of view."""
+    return np.append(b.position - a.position, math.log(b.fov / a.fov))
 
-        return _weighed(slope(before, key, left), slope(key, after, right), left, right, 4)
 
-    def _turn(self, i: int) -> np.ndarray:
-        """(3,) angular velocity in the key's own axes, radians a second."""
-        before, key, after, left, right = self._neighbours(i)
-
-        def rate(a: Key | None, b: Key | None, seconds: float) -> np.ndarray | None:
-            if a is None or b is None or seconds <= 0:
-                return None
-            return rotations.log(rotations.between(a.rotation, b.rotation)) / seconds
-
-        return _weighed(rate(before, key, left), rate(key, after, right), left, right, 3)
+def _turn(a: Key, b: Key) -> np.ndarray:
+    """(3,) in the axes of a."""
+    return rotations.log(rotations.between(a.rotation, b.rotation))
 
 
 def positions(path: CameraPath, count: int) -> np.ndarray:
@@ -166,31 +167,3 @@ def turntable(camera: Camera, target: np.ndarray, up: np.ndarray, seconds: float
         key = Key.of(camera, float(np.linalg.norm(arm)), seconds / keys)
         made.append(replace(key, position=target + turn @ arm, rotation=rotations.quaternion(turn @ base)))
     return CameraPath(made, loop=True, model=camera.model)
-
-
-def _weighed(left: np.ndarray | None, right: np.ndarray | None, before: float, after: float, size: int) -> np.ndarray:
-    """The slope of the parabola at its middle point, from the slopes to both sides; at an end, that of the side there
-    is."""
-    if left is None and right is None:
-        return np.zeros(size)
-    if left is None or right is None:
-        one = right if left is None else left
-        assert one is not None
-        return one
-    return (left * after + right * before) / (before + after)
-
-
-def _hermite(a: np.ndarray, b: np.ndarray, va: np.ndarray, vb: np.ndarray, t: float, span: float) -> np.ndarray:
-    t2, t3 = t * t, t * t * t
-    return ((2 * t3 - 3 * t2 + 1) * a + (t3 - 2 * t2 + t) * span * va + (3 * t2 - 2 * t3) * b
-            + (t3 - t2) * span * vb)
-
-
-def _curve(a: np.ndarray, b: np.ndarray, va: np.ndarray, vb: np.ndarray, t: float, span: float) -> np.ndarray:
-    """A cubic Bezier curve of quaternions by de Casteljau's scheme, with slerp for straight lines."""
-    b = b if a @ b >= 0 else -b
-    p = [a, rotations.multiply(a, rotations.exp(va * span / 3)),
-         rotations.multiply(b, rotations.exp(-vb * span / 3)), b]
-    while len(p) > 1:
-        p = [rotations.slerp(p[i], p[i + 1], t) for i in range(len(p) - 1)]
-    return p[0]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def is_rotation(m: np.ndarray) -> bool:
@@ -38,6 +42,18 @@ def matrix(q: np.ndarray) -> np.ndarray:
                      2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
                      2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=-1)
     return made.reshape(*q.shape[:-1], 3, 3)
+
+
+def by_angles(degrees: Sequence[float]) -> np.ndarray:
+    """(3, 3) of turns around x, then y, then z."""
+    out = np.eye(3)
+    for axis, angle in enumerate(degrees):
+        a, b = (axis + 1) % 3, (axis + 2) % 3
+        c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+        step = np.eye(3)
+        step[a, a], step[a, b], step[b, a], step[b, b] = c, -s, s, c
+        out = step @ out
+    return out
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:

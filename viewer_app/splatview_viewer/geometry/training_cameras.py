@@ -116,6 +116,9 @@ class CameraSet:
         return f"{number}  {name}" if name else f"Camera {number}"
 
 
+NO_CAMERAS = CameraSet(np.empty((0, 4, 4)), np.empty((0, 3, 3)), np.empty((0, 2), np.int64))
+
+
 def cameras_of(frame: Frame) -> CameraSet:
     """Copy the content of a frame of kind cameras. Raises ViewerError for one that holds no cameras,
     SharingError for one on a GPU: its tensors are small, and wanted in host memory."""
@@ -136,8 +139,7 @@ def cameras_of(frame: Frame) -> CameraSet:
 
 def at_size(camera: Camera, width: int, height: int) -> Camera:
     """The same camera for a photograph of another size: what is seen stays the same."""
-    sx, sy = width / camera.width, height / camera.height
-    K = np.diag([sx, sy, 1.0]) @ camera.K
+    K = np.diag([width / camera.width, height / camera.height, 1.0]) @ camera.K
     return replace(camera, K=K, width=width, height=height)
 
 
@@ -206,10 +208,18 @@ def up_of_scene(points: np.ndarray, weights: np.ndarray | None = None) -> np.nda
     normals = np.cross(b - a, c - a)
     lengths = np.linalg.norm(normals, axis=1)
     normals, a = normals[lengths > 1e-3] / lengths[lengths > 1e-3, None], a[lengths > 1e-3]
-    best = _ground(few, normals, (normals * a).sum(axis=1))
-    if best is None:
+    # The plane that holds most of the points, away from which most of the others lie: something stands on it.
+    offsets = (normals * a).sum(axis=1)
+    heights = few @ normals.T - offsets
+    above, below = (heights >= _THICK).sum(axis=0), (heights <= -_THICK).sum(axis=0)
+    most, least = np.maximum(above, below), np.minimum(above, below)
+    inside = 1 - (most + least) / len(few)
+    share = np.where(least <= 0.25 * most, inside * (1 - least / np.maximum(most, 1)), 0.0)
+    if share.max(initial=0.0) <= _GROUND:
         return None
-    normal, offset = best
+    best = int(np.argmax(share))
+    sign = 1.0 if above[best] >= below[best] else -1.0
+    normal, offset = sign * normals[best], sign * float(offsets[best])
     for thick in (2 * _THICK, _THICK):
         flat = points[np.abs(points @ normal - offset) < thick]
         center = flat.mean(axis=0)
@@ -217,21 +227,6 @@ def up_of_scene(points: np.ndarray, weights: np.ndarray | None = None) -> np.nda
         normal = axis * np.sign(axis @ normal)
         offset = float(normal @ center)
     return normal
-
-
-def _ground(points: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, float] | None:
-    """Which of these planes holds most of the points, with its normal away from it; None if none holds enough, or as
-    much lies below it as above it: nothing stands on it."""
-    heights = points @ normals.T - offsets
-    above, below = (heights >= _THICK).sum(axis=0), (heights <= -_THICK).sum(axis=0)
-    most, least = np.maximum(above, below), np.minimum(above, below)
-    inside = 1 - (most + least) / len(points)
-    share = np.where(least <= 0.25 * most, inside * (1 - least / np.maximum(most, 1)), 0.0)
-    if not len(share) or share.max() <= _GROUND:
-        return None
-    best = int(np.argmax(share))
-    sign = 1.0 if above[best] >= below[best] else -1.0
-    return sign * normals[best], sign * float(offsets[best])
 
 
 def snapped(up: np.ndarray) -> np.ndarray:

@@ -25,17 +25,12 @@ class Activated:
     """
 
     means: np.ndarray
-    """(M, 3) centres in world units."""
+    """(M, 3); the others as those of a `GaussianScene`, with unit quaternions."""
     quats: np.ndarray
-    """(M, 4) unit quaternions w, x, y, z."""
     scales: np.ndarray
-    """(M, 3) standard deviations in world units."""
     opacities: np.ndarray
-    """(M,) in [0, 1]."""
     sh0: np.ndarray
-    """(M, 3)."""
     shN: np.ndarray  # noqa: N815
-    """(M, K-1, 3)."""
     sh_degree: int
     """The degree in use; at most what `shN` holds."""
     left_out: LeftOut
@@ -46,16 +41,11 @@ class Activated:
     def __len__(self) -> int:
         return len(self.means)
 
-    @property
-    def skipped(self) -> int:
-        """N - M."""
-        return self.left_out.total
-
     def scene(self) -> GaussianScene:
         """All N of them again, as `Renderer.scene` gives them."""
-        fields = [self.means, self.quats, self.scales, self.opacities, self.sh0, self.shN]
+        fields = [getattr(self, name) for name in FIELDS]
         if self.kept is not None:
-            whole = [np.zeros((len(self) + self.skipped, *a.shape[1:]), a.dtype) for a in fields]
+            whole = [np.zeros((len(self) + self.left_out.total, *a.shape[1:]), a.dtype) for a in fields]
             for to, values in zip(whole, fields, strict=True):
                 to[self.kept] = values
             fields = whole
@@ -83,7 +73,8 @@ def activate(scene: GaussianScene) -> Activated:
     if not scene.activated:  # exp and sigmoid are defined at infinities
         defined[2:4] = lambda scales: scales < np.inf, lambda opacities: ~np.isnan(opacities)
     for a, test in zip(fields, defined, strict=True):
-        if not _all_finite(a):
+        # Minimum and maximum carry every NaN and infinity, at half the cost of looking at each element.
+        if a.size and not (np.isfinite(a.min()) and np.isfinite(a.max())):
             finite &= test(a).reshape(len(a), -1).all(axis=1)
     means, quats, scales, opacities, sh0, shN = fields
     # Overflow and NaN are dealt with below; numpy's warnings would only repeat it.
@@ -93,7 +84,7 @@ def activate(scene: GaussianScene) -> Activated:
             opacities = 1 / (1 + np.exp(-opacities))
         else:
             opacities = _within(opacities, 0.0, 1.0)
-        fits = _all_fit(scales) or (np.abs(scales) <= SCALE_MAX).all(axis=1)
+        fits = (np.abs(scales) <= SCALE_MAX).all(axis=1)
         # Lengths in float64: the square of a small component would vanish in float32, that of a large one overflow.
         length = np.sqrt(np.einsum("ij,ij->i", quats, quats, dtype=np.float64))
         turned = length > 0
@@ -103,7 +94,7 @@ def activate(scene: GaussianScene) -> Activated:
     arrays = [means, quats, scales, opacities, _within(sh0, -SH_MAX, SH_MAX), _within(shN, -SH_MAX, SH_MAX)]
     if not keep.all():
         left_out = LeftOut(*(int(np.count_nonzero(why)) for why in (
-            ~finite, finite & ~np.asarray(fits), finite & fits & ~turned)))
+            ~finite, finite & ~fits, finite & fits & ~turned)))
         kept = np.flatnonzero(keep)
         arrays = [a[keep] for a in arrays]
     return Activated(*arrays, sh_degree=min(scene.sh_degree, scene.stored_sh_degree), left_out=left_out, kept=kept)
@@ -127,12 +118,3 @@ def _within(a: np.ndarray, low: float, high: float) -> np.ndarray:
     if a.size == 0 or (a.min() >= low and a.max() <= high):
         return a
     return np.clip(a, low, high)
-
-
-def _all_fit(scales: np.ndarray) -> bool:
-    return scales.size == 0 or bool(scales.max() <= SCALE_MAX and scales.min() >= -SCALE_MAX)
-
-
-def _all_finite(a: np.ndarray) -> bool:
-    """Minimum and maximum carry every NaN and infinity, at half the cost of looking at each element."""
-    return a.size == 0 or bool(np.isfinite(a.min()) and np.isfinite(a.max()))

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, get_args
 
+from splatview_viewer.core.errors import RendererError
 from splatview_viewer.scene import EVERYTHING, Selection
 
 if TYPE_CHECKING:
@@ -177,6 +178,26 @@ class Renderer:
     wants_gpu: ClassVar[bool] = False
     """True: CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; the others copy CUDA
     tensors to the host first."""
+    left_out = LeftOut()
+    """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
+    thinned = ""
+    """Words for what the last picture lacks because all of it would have been too much work; "" for nothing. Then it
+    shows the Gaussians that are nearest to the camera."""
+    note = ""
+    """Why drawing is slower than it could be, in one line; "" where it is not."""
+    bridge = ""
+    """The way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s, or "" for OpenGL's own."""
+    gpu_ms: float | None = None
+    """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured. Never
+    waits."""
+    load_gpu_ms: float | None = None
+    """The same of the last `load` it has finished."""
+    pending = False
+    """True while the arrays of the last `load` are still to be read: in one go with the next picture, so that the GPU
+    turns to this process once."""
+    reading = False
+    """True while a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
+    _closed = False
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Take over a scene or a new version of it. Arrays in host memory may change after this returns; those on a
@@ -214,17 +235,6 @@ class Renderer:
         """Give back everything. Idempotent."""
         raise NotImplementedError
 
-    @property
-    def pending(self) -> bool:
-        """True while the arrays of the last `load` are still to be read: in one go with the next picture, so that the
-        GPU turns to this process once."""
-        return False
-
-    @property
-    def reading(self) -> bool:
-        """True while a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
-        return False
-
     def read(self) -> None:
         """Begin to read what is pending, without a picture."""
 
@@ -236,39 +246,13 @@ class Renderer:
         by now. Cheap: for every pass of the event loop."""
         return False
 
-    @property
-    def left_out(self) -> LeftOut:
-        """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
-        return LeftOut()
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RendererError(f"{self.name}: this renderer is closed; make a new one")
 
-    @property
-    def thinned(self) -> str:
-        """Words for what the last picture lacks because all of it would have been too much work, in a few words; "" for
-        nothing. Then it shows the Gaussians that are nearest to the camera."""
-        return ""
-
-    @property
-    def note(self) -> str:
-        """Why drawing is slower than it could be, in one line; "" where it is not."""
-        return ""
-
-    @property
-    def bridge(self) -> str:
-        """The way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s, or "" for OpenGL's own."""
-        return ""
-
-    @property
-    def gpu_ms(self) -> float | None:
-        """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured.
-        Never waits."""
-        return None
-
-    @property
-    def load_gpu_ms(self) -> float | None:
-        """The same of the last `load` it has finished."""
-        return None
-
-    @property
-    def timings(self) -> dict[str, float]:
-        """Milliseconds by stage of the last `load` and `render`."""
-        return {}
+    def _check(self, camera: Camera, limit: int) -> None:
+        """Raise RendererError for a size that cannot be drawn, or when closed. `limit`: pixels a side."""
+        self._check_open()
+        if not (0 < camera.width <= limit and 0 < camera.height <= limit):
+            raise RendererError(f"{self.name}: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
+                                f"sides from 1 to {limit} are possible here")

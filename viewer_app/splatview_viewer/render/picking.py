@@ -51,10 +51,11 @@ class Hit:
     """(3,) float64: where that is, on the ray through the pixel's centre, world coordinates."""
 
 
-def pick(scene: GaussianScene, camera: Camera, x: float, y: float, options: RenderOptions) -> Hit | None:
-    """Return the pick in the pixel that holds (x, y) of a picture with these options; None where nothing is.
-
-    Waits for the GPU of a scene on one: `pick_later` does not.
+def pick_later(scene: GaussianScene, camera: Camera, x: float, y: float,
+               options: RenderOptions) -> Callable[[], Hit | None]:
+    """Begin to pick; the returned function does what takes long, in the thread that calls it, and returns the pick in
+    the pixel that holds (x, y) of a picture with these options, or None where nothing is. The scene is read as
+    `HostCopy` says.
 
     Args:
         scene: activated, as `Renderer.scene()` gives it.
@@ -63,13 +64,6 @@ def pick(scene: GaussianScene, camera: Camera, x: float, y: float, options: Rend
         y: pixels below its top edge.
         options: mode, scale and selection count; a picture of another paint is looked at as if of colours.
     """
-    return pick_later(scene, camera, x, y, options)()
-
-
-def pick_later(scene: GaussianScene, camera: Camera, x: float, y: float,
-               options: RenderOptions) -> Callable[[], Hit | None]:
-    """As `pick`; the returned function does what takes long, in the thread that calls it. The scene is read as
-    `HostCopy` says."""
     at = math.floor(x) + 0.5, math.floor(y) + 0.5
     copy = HostCopy(scene, lambda: _nearest(scene, camera, at, options.scale))
 
@@ -88,23 +82,29 @@ def _first(index: np.ndarray, scene: GaussianScene, camera: Camera, at: tuple[fl
     ascending."""
     if not len(index):
         return None
-    keep = np.ones(len(index), bool)
+    p, centers, root = _project(scene, camera, options.scale)
+    with np.errstate(all="ignore"):  # of those behind the camera, which are not used
+        (xx, xy, yy), det, det_sharp = blurred(root)
+        opacities = scene.opacities.double().numpy()
+        if options.mode == "antialiased":
+            opacities = opacities * np.sqrt(det_sharp / det)
+        dx, dy = (np.array(at) - centers).T
+        sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
+        alpha = np.minimum(ALPHA_MAX, opacities * np.exp(-sigma))
+        keep = (sigma >= 0) & (xx + yy < COVARIANCE_MAX) & (alpha >= ALPHA_MIN)
+    keep &= (p[:, 2] >= camera.near) & (p[:, 2] <= camera.far)
     if (opened := replace(options.selection, marked=())) != EVERYTHING:
-        keep = (flags(scene, opened).numpy() & HIDDEN) == 0
-    p, alpha = _alphas(scene, camera, at, options)
-    keep &= (p[:, 2] >= camera.near) & (p[:, 2] <= camera.far) & (alpha >= ALPHA_MIN)
+        keep &= (flags(scene, opened).numpy() & HIDDEN) == 0
     order = np.flatnonzero(keep)
     # As the renderers sort: by float32 depth, and as they lie in the scene where that is the same.
     order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
     after = np.cumprod(1 - alpha[order])
-    shown = after > TRANSMITTANCE_MIN
-    shown = order[: len(order) if shown.all() else int(np.argmin(shown))]
-    if not len(shown):
+    count = int((after > TRANSMITTANCE_MIN).sum())  # it falls: those before the one that ends the pixel
+    if not count:
         return None
-    before = np.concatenate([[1.0], after[: len(shown) - 1]])
-    weights = alpha[shown] * before
-    total = float(weights.sum())
-    best = int(np.argmax(weights))
+    shown = order[:count]
+    weights = alpha[shown] * np.concatenate([[1.0], after[:count - 1]])
+    total, best = float(weights.sum()), int(np.argmax(weights))
     depth = float(weights @ p[shown, 2]) / total
     return Hit(int(index[shown[best]]), float(weights[best]), total, depth, point_at(camera, *at, depth))
 
@@ -120,21 +120,6 @@ def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[
         m = world_to_camera @ (rotations.matrix(scene.quats.numpy()) * scales[:, None, :])
         centers, jacobian = places(p, camera)
         return p, centers, jacobian @ m
-
-
-def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
-            options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Centres in camera axes (M, 3) and alphas at `at` (M,), 0 where nothing is drawn; float64."""
-    p, centers, root = _project(scene, camera, options.scale)
-    with np.errstate(all="ignore"):  # of those behind the camera, which are not used
-        (xx, xy, yy), det, det_sharp = blurred(root)
-        opacities = scene.opacities.double().numpy()
-        if options.mode == "antialiased":
-            opacities = opacities * np.sqrt(det_sharp / det)
-        dx, dy = (np.array(at) - centers).T
-        sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
-        alpha = np.minimum(ALPHA_MAX, opacities * np.exp(-sigma))
-        return p, np.where((sigma >= 0) & (xx + yy < COVARIANCE_MAX), alpha, 0.0)
 
 
 # -- those that may reach the pixel ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Each rule names the place in gsplat where it comes from (files of gsplat/cuda at
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,13 +27,12 @@ from splatview_viewer.render.base import (
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
-    LeftOut,
     Pixels,
     Renderer,
     RenderOptions,
 )
 from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import nothing
+from splatview_viewer.scene.scene import FIELDS, nothing
 from splatview_viewer.scene.turning import harmonics
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
-DEFAULT = RenderOptions()
 TILE = 8
 """Pixels along the sides of what is blended at once."""
 CHUNK = 128
@@ -133,23 +131,15 @@ class ReferenceRenderer(Renderer):
         """`ctx`: only for `Picture.source`."""
         self._ctx = ctx
         self._scene: Activated | None = None
-        self._closed = False
-
-    @property
-    def left_out(self) -> LeftOut:
-        return LeftOut() if self._scene is None else self._scene.left_out
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
         a = activate(scene.to_host(ready))
-        self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
-                                a.shN.copy(), a.sh_degree, a.left_out, a.kept)
+        self._scene = replace(a, **{name: getattr(a, name).copy() for name in FIELDS})
+        self.left_out = a.left_out
 
     def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
-        self._check_open()
-        if camera.width <= 0 or camera.height <= 0:
-            raise RendererError(f"reference: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
-                                "both sides must be at least 1")
+        self._check(camera, 1 << 30)
         projected = None
         if self._scene is not None and len(self._scene):
             shown, marked = _selected(self._scene, options)
@@ -176,18 +166,13 @@ class ReferenceRenderer(Renderer):
         self._scene = None
         self._closed = True
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RendererError("reference: this renderer is closed; make a new one")
-
 
 def _selected(a: Activated, options: RenderOptions) -> tuple[Activated, np.ndarray]:
     """Those that are to be drawn, and which of them are marked, (M,) bool."""
     if options.selection == EVERYTHING:
         return a, np.zeros(len(a), bool)
     shown, marked = selected(a.scene(), a.kept, options)
-    arrays = [x[shown] for x in (a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN)]
-    return Activated(*arrays, sh_degree=a.sh_degree, left_out=a.left_out), marked[shown]
+    return replace(a, kept=None, **{name: getattr(a, name)[shown] for name in FIELDS}), marked[shown]
 
 
 def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.ndarray | None = None) -> Projected:
@@ -305,7 +290,7 @@ def count(projected: Projected, width: int, height: int) -> np.ndarray:
 
 
 def blend(projected: Projected | None, width: int, height: int,
-          options: RenderOptions = DEFAULT) -> tuple[np.ndarray, np.ndarray]:
+          options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
     """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
     transmittance (H, W) that is left. One small tile after another, as one pixel needs few of the Gaussians."""
     sums = np.zeros((height, width, 4))

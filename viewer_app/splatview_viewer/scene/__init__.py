@@ -1,6 +1,6 @@
 """Scenes of Gaussians as torch tensors: selected, counted, moved and merged."""
 
 from splatview_viewer.core.selection import EVERYTHING, Box, Selection, Sphere
-from splatview_viewer.scene.selection import HIDDEN, MARKED, flags, largest_scale, sh_energy
+from splatview_viewer.scene.scene import HIDDEN, MARKED, flags, largest_scale, sh_energy
 
 __all__ = ["EVERYTHING", "HIDDEN", "MARKED", "Box", "Selection", "Sphere", "flags", "largest_scale", "sh_energy"]

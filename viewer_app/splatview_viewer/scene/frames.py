@@ -85,7 +85,9 @@ def scene_of(frame: Frame, choices: Collection[str] = (), *, in_place: bool = Fa
         return _joined(frame, [scene_of(part, choices, in_place=in_place) for part in frame.parts])
     import torch
 
-    color = _color(frame)
+    color = frame.meta.get("color")
+    if color not in ("sh", "rgb", "rgb_logit"):
+        raise ViewerError(f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'")
     given: dict[str, torch.Tensor] = {
         name: t.torch().detach() if in_place else torch.from_numpy(t.to_floats())  # type: ignore[union-attr]
         for name, t in frame.tensors.items() if name != "background"}
@@ -179,13 +181,6 @@ def _no_sh(count: int, device: torch.device) -> torch.Tensor:
     import torch
 
     return torch.empty((count, 0, 3), device=device)
-
-
-def _color(frame: Frame) -> str:
-    color = frame.meta.get("color")
-    if color not in ("sh", "rgb", "rgb_logit"):
-        raise ViewerError(f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'")
-    return str(color)
 
 
 def background_of(frame: Frame) -> Color | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_viewer.core.selection import Box
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import torch
 
+    from splatview_viewer.core.selection import Selection, Sphere
 
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic Y00: RGB = SH_C0 * sh0 + 0.5 (3D Gaussian Splatting, Kerbl et al. 2023)."""
@@ -194,22 +197,73 @@ def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool], device: torc
         raise ValueError("together: there is nothing to put together; at least one scene is needed")
     degree = max(min(s.sh_degree, s.stored_sh_degree) for s in scenes)
     with torch.no_grad():
-        activated = [_activated(s, degree) for s in scenes]
-        joined = [torch.cat([getattr(s, name).to(device) for s in activated]) for name in FIELDS]
+        parts = []
+        for scene in scenes:
+            means, quats, scales, opacities, sh0, rest = (as_floats(getattr(scene, name)) for name in FIELDS)
+            if not scene.activated:
+                scales, opacities = scales.exp(), opacities.sigmoid()
+            used, wanted = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1, (degree + 1) ** 2 - 1
+            rest = torch.cat([rest[:, :used], rest.new_zeros(len(scene), max(wanted - used, 0), 3)], 1)
+            parts.append((means, quats, scales, opacities.reshape(len(scene)), sh0, rest))
+        joined = [torch.cat([part[i].to(device) for part in parts]) for i in range(len(FIELDS))]
     notes = ("not all were trained antialiased: drawn without",) if any(smooth) and not all(smooth) else ()
     return GaussianScene(*joined, activated=True, sh_degree=degree, antialiased=all(smooth), notes=notes)
 
 
-def _activated(scene: GaussianScene, degree: int) -> GaussianScene:
-    """Activated, as float32 or float64, with coefficients up to `degree`: zeros for those not in use."""
+# -- selected ---------------------------------------------------------------------------------------------------------
+
+HIDDEN, MARKED = 1, 2
+"""Bits of `flags`: not drawn; drawn in a colour of its own."""
+
+_FEW = 16
+
+
+def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
+    """(N,) uint8, `HIDDEN` and `MARKED`, for each Gaussian of an activated scene, on the scene's device: on torch's
+    current stream and without waiting."""
+    hidden = _beyond(scene.opacities, selection.opacity)
+    if selection.scale != (0.0, math.inf):
+        hidden |= _beyond(largest_scale(scene), selection.scale)
+    if selection.sh_energy != (0.0, math.inf):
+        hidden |= _beyond(sh_energy(scene), selection.sh_energy)
+    for part in (selection.box, selection.sphere):
+        if part is not None:
+            hidden |= _excluded(scene.means, part)
+    out = hidden.byte()
+    there = [i for i in selection.marked if i < len(scene)]
+    if len(there) > _FEW:
+        out[there] |= MARKED
+    else:
+        for i in there:  # so that no indices have to come to the GPU
+            out[i] |= MARKED
+    return out
+
+
+def largest_scale(scene: GaussianScene) -> torch.Tensor:
+    """(N,) the largest standard deviation of each Gaussian of an activated scene, world units."""
+    x, y, z = scene.scales.unbind(-1)
+    return x.maximum(y).maximum(z)  # on a CPU half the time of a maximum along an axis of three
+
+
+def sh_energy(scene: GaussianScene) -> torch.Tensor:
+    """(N,) the sum of squares of each Gaussian's coefficients of degrees 1 to 4, all channels."""
     import torch
 
-    means, quats, scales, opacities, sh0, higher = (as_floats(getattr(scene, name)) for name in FIELDS)
-    if not scene.activated:
-        scales, opacities = scales.exp(), opacities.sigmoid()
-    used, wanted = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1, (degree + 1) ** 2 - 1
-    rest = higher[:, :used]
-    if used < wanted:
-        rest = torch.cat([rest, rest.new_zeros(len(scene), wanted - used, 3)], 1)
-    return replace(scene, means=means, quats=quats, scales=scales, opacities=opacities.reshape(len(scene)), sh0=sh0,
-                   shN=rest, activated=True)
+    return torch.linalg.vector_norm(scene.shN, dim=(1, 2)).square()  # without a square of each in memory
+
+
+def _excluded(means: torch.Tensor, shape: Box | Sphere) -> torch.Tensor:
+    """(N,) bool for centres (N, 3): those that the shape does not keep."""
+    x, y, z = (means[:, i] - c for i, c in enumerate(shape.center))
+    if isinstance(shape, Box):
+        within = [(x * a + y * b + z * c).abs() <= half for (a, b, c), half in zip(shape.axes, shape.half, strict=True)]
+        inside = within[0] & within[1] & within[2]
+    else:
+        inside = x * x + y * y + z * z <= shape.radius * shape.radius
+    return inside if shape.outside else ~inside
+
+
+def _beyond(values: torch.Tensor, limits: tuple[float, float]) -> torch.Tensor:
+    low, high = limits
+    out = values < low
+    return out | (values > high) if high < math.inf else out

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.core.selection import Box, Sphere
-from splatview_viewer.geometry.cameras import point_at, seen_at
+from splatview_viewer.geometry import rotations
+from splatview_viewer.geometry.cameras import point_at, project, seen_at
 
 if TYPE_CHECKING:
     from splatview_viewer.core.selection import Vector
@@ -32,9 +33,8 @@ _FLAT = 1e-6
 
 def axes_of(degrees: Any) -> tuple[Vector, Vector, Vector]:
     """The axes of a box that was turned around x, then y, then z of the world, by so many degrees each."""
-    (sx, cx), (sy, cy), (sz, cz) = ((math.sin(a), math.cos(a)) for a in np.radians(np.asarray(degrees, np.float64)))
-    return ((cz * cy, sz * cy, -sy), (cz * sy * sx - sz * cx, sz * sy * sx + cz * cx, cy * sx),
-            (cz * sy * cx + sz * sx, sz * sy * cx - cz * sx, cy * cx))
+    x, y, z = (tuple(axis) for axis in rotations.by_angles(degrees).T.tolist())
+    return x, y, z
 
 
 def angles_of(box: Box) -> Vector:
@@ -78,35 +78,23 @@ def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
         faces = normals @ camera.viewmat[2, :3] < 0
     else:
         faces = (normals * (np.array(box.center) + _SIDES @ spans - camera.position)).sum(axis=1) < 0
-    lines = paths(camera, corners[_EDGES[:, 0]], corners[_EDGES[:, 1]])
     fronts = faces[_EDGES[:, 2:]].any(axis=1).tolist()
-    return [(line, front) for line, front in zip(lines, fronts, strict=True) if line is not None]
-
-
-def paths(camera: Camera, begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray | None]:
-    """Clip M line segments of the world, (M, 3) and (M, 3), to what is seen in the picture, (K, 2) pixels; None
-    where it lies behind the camera."""
-    rotation, translation = camera.viewmat[:3, :3], camera.viewmat[:3, 3]
-    a, b = begins @ rotation.T + translation, ends @ rotation.T + translation
+    p = corners @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    a, b = p[_EDGES[:, 0]], p[_EDGES[:, 1]]
     near = max(camera.near, 1e-6)
     behind = (a[:, 2] < near) & (b[:, 2] < near)
     with np.errstate(all="ignore"):  # of those that are parallel to the picture, which are not cut
-        cut = ((near - a[:, 2]) / (b[:, 2] - a[:, 2]))[:, None]
-        at = a + (b - a) * cut
+        at = a + (b - a) * ((near - a[:, 2]) / (b[:, 2] - a[:, 2]))[:, None]
     a, b = np.where(a[:, 2:] < near, at, a), np.where(b[:, 2:] < near, at, b)
     a[behind] = b[behind] = (0.0, 0.0, 1.0)
     share = np.linspace(0, 1, _BENT + 1 if camera.model == "fisheye" else 2)[:, None]
-    seen = seen_at(camera, (a[:, None] + (b - a)[:, None] * share).reshape(-1, 3)).reshape(len(a), len(share), 2)
-    return [None if hidden else line for hidden, line in zip(behind.tolist(), seen, strict=True)]
+    lines = seen_at(camera, (a[:, None] + (b - a)[:, None] * share).reshape(-1, 3)).reshape(len(a), len(share), 2)
+    return [(line, front) for line, front, hidden in zip(lines, fronts, behind, strict=True) if not hidden]
 
 
 def places(camera: Camera, points: np.ndarray) -> list[tuple[float, float] | None]:
     """Project points (M, 3) of the world: pixels from the picture's corner; None for those behind the camera."""
-    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
-    behind = p[:, 2] < max(camera.near, 1e-6)
-    p[behind] = (0.0, 0.0, 1.0)
-    return [None if hidden else (x, y) for hidden, (x, y) in zip(behind.tolist(), seen_at(camera, p).tolist(),
-                                                                 strict=True)]
+    return [None if math.isnan(x) else (x, y) for x, y in project(camera, points).tolist()]
 
 
 def place(camera: Camera, point: Any) -> tuple[float, float] | None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.scene.scene import HostCopy
-from splatview_viewer.scene.selection import HIDDEN, flags, largest_scale, sh_energy
+from splatview_viewer.scene.scene import HIDDEN, HostCopy, flags, largest_scale, sh_energy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,19 +100,15 @@ def _counts(scene: GaussianScene, selection: Selection) -> torch.Tensor:
         chosen = drawn & ((flags(part, selection) & HIDDEN) == 0)
         row = [drawn.sum()[None], chosen.sum()[None]]
         for quantity in QUANTITIES:
+            values = quantity.of(part).float()
+            if quantity.log:
+                values = values.clamp(10.0 ** quantity.low).log10()
+            at = (values - quantity.low) * (quantity.bins / (quantity.high - quantity.low))
+            at = at.floor().nan_to_num(0.0).clamp(0, quantity.bins - 1)
             # Chosen ones are counted in bins of their own; what is beyond the ends is not counted.
-            bins = _bins(quantity, quantity.of(part)) + 0.5 + quantity.bins * chosen
+            bins = at + 0.5 + quantity.bins * chosen
             apart = torch.histc(torch.where(drawn, bins, -1.0), 2 * quantity.bins, 0, 2 * quantity.bins).long()
             others, counted = apart.chunk(2)
             row += [others + counted, counted]
         rows.append(torch.cat(row))
     return torch.stack(rows).sum(0)
-
-
-def _bins(quantity: Quantity, values: torch.Tensor) -> torch.Tensor:
-    """(N,) float32: the bin of each value; whatever is no number is in the first."""
-    values = values.float()
-    if quantity.log:
-        values = values.clamp(10.0 ** quantity.low).log10()
-    at = (values - quantity.low) * (quantity.bins / (quantity.high - quantity.low))
-    return at.floor().nan_to_num(0.0).clamp(0, quantity.bins - 1)

@@ -34,14 +34,7 @@ class Placement:
     @property
     def rotation(self) -> np.ndarray:
         """(3, 3) float64."""
-        out = np.eye(3)
-        for axis, degrees in enumerate(self.turn):
-            a, b = (axis + 1) % 3, (axis + 2) % 3
-            c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-            step = np.eye(3)
-            step[a, a], step[a, b], step[b, a], step[b, b] = c, -s, s, c
-            out = step @ out
-        return out
+        return rotations.by_angles(self.turn)
 
     def matrix(self, pivot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A (3, 3) and b (3,) of p -> A p + b."""
@@ -90,7 +83,12 @@ def turns(axes: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
     own = diagonal if np.array_equal(axes, np.diag(diagonal)) else np.full(3, np.sign(np.linalg.det(axes)))
     w, x, y, z = rotations.quaternion(axes * own)
     left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]]) * [1, *(own.prod() * own)]
-    return left.T, _turning(axes, degree).T
+    size = (degree + 1) ** 2 - 1
+    turning = np.zeros((size, size))
+    for d in range(1, degree + 1):
+        part = slice(d * d - 1, (d + 1) ** 2 - 1)
+        turning[part, part] = turning_of_degree(axes, d)
+    return left.T, np.kron(turning.round(12), np.eye(3)).T  # three colours of each behind each other
 
 
 # -- spherical harmonics -----------------------------------------------------------------------------------------------
@@ -120,37 +118,22 @@ def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
         0.6258357354491763 * (xx * xx - 6 * xx * yy + yy * yy)][:(degree + 1) ** 2 - 1], axis=1)
 
 
-def basis(directions: np.ndarray, degree: int) -> np.ndarray:
-    """The functions of one degree, 1 to 4, along unit vectors (M, 3): (M, 2 degree + 1)."""
-    return harmonics(directions, degree)[:, degree * degree - 1:]
-
-
 @functools.cache
 def _sampled(degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (M, 3), evenly over the sphere, and the inverse (2 degree + 1, M) of the functions there."""
+    """Directions (M, 3), evenly over the sphere, and the inverse (2 degree + 1, M) of one degree's functions there."""
     i = np.arange(32) + 0.5
     z, around = 1 - 2 * i / len(i), math.pi * (1 + math.sqrt(5)) * i
     r = np.sqrt(1 - z * z)
     directions = np.stack([r * np.cos(around), r * np.sin(around), z], 1)
-    return directions, np.linalg.pinv(basis(directions, degree))
+    return directions, np.linalg.pinv(harmonics(directions, degree)[:, degree * degree - 1:])
 
 
 def turning_of_degree(rotation: np.ndarray, degree: int) -> np.ndarray:
-    """(2 degree + 1, 2 degree + 1) float64: what makes the coefficients of one degree those of the function turned by
-    `rotation`, which along d is what it was along rotation^-1 d.
+    """(2 degree + 1, 2 degree + 1) float64: what makes the coefficients of one degree, 1 to 4, those of the function
+    turned by `rotation`, which along d is what it was along rotation^-1 d.
 
     The functions of one degree span what they become by a turn, so that values in a few directions determine the
     coefficients, exactly: Wigner's matrix, without its recurrences.
     """
     directions, inverse = _sampled(degree)
-    return inverse @ basis(directions @ rotation, degree)
-
-
-def _turning(rotation: np.ndarray, degree: int) -> np.ndarray:
-    """The same for all coefficients up to `degree` without the first, three colours of each behind each other."""
-    size = (degree + 1) ** 2 - 1
-    out = np.zeros((size, size))
-    for d in range(1, degree + 1):
-        part = slice(d * d - 1, (d + 1) ** 2 - 1)
-        out[part, part] = turning_of_degree(rotation, d)
-    return np.kron(out.round(12), np.eye(3))
+    return inverse @ harmonics(directions @ rotation, degree)[:, degree * degree - 1:]

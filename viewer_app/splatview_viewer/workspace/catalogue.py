@@ -15,7 +15,7 @@ from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.host import Memo
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.gpu.health import GpuMemory
+from splatview_viewer.gpu.work import GpuMemory
 from splatview_viewer.kinds import about, make_view
 from splatview_viewer.workspace.links import PLOT_PERIOD_S, Counts, Links
 from splatview_viewer.workspace.names import meant

@@ -16,9 +16,8 @@ from splatview_viewer.geometry.controls import FITTED, PanZoom, Place
 from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.render.cameras import drawing
-from splatview_viewer.render.cameras.content import CamerasContent
+from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture
 from splatview_viewer.render.cameras.drawing import Grid, Look, Outlines
-from splatview_viewer.render.cameras.photos import PhotoTexture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

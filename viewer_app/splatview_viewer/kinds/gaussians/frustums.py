@@ -19,8 +19,8 @@ from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.render.cameras.content import PhotoTexture
 from splatview_viewer.render.cameras.drawing import Look, Outlines
-from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui

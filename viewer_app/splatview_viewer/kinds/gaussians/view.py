@@ -319,12 +319,11 @@ class GaussianView(View[SceneCache, GaussianState]):
             return Info()
         left_out = [words for words in (renderer.left_out.words(scene.count), renderer.thinned) if words]
         told = [phrase for tool in self.tools.values() for phrase in tool.details()]
-        stages = ", ".join(f"{name} {ms:.1f}" for name, ms in renderer.timings.items())
         canvas, note = CANVAS_WORDS.get(renderer.bridge, ""), renderer_note(renderer)
         return Info(
             [f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}", *left_out, *scene.phrases, *told,
              *([f"at {scale:.0%} for now"] if scale < 1.0 else []), *scene.notes],
-            [*([f"renderer: {stages} ms"] if stages else []), *([note] if note else [])],
+            [note] if note else [],
             path=["parameters read in place" if data.on_gpu else "parameters uploaded", f"{renderer.name} renderer",
                   *([canvas] if canvas else [])],
             timings=data.stopwatch.ms | ({} if renderer.gpu_ms is None else {"GPU": renderer.gpu_ms}))

@@ -1,30 +1,28 @@
-"""Content of a stream of cameras, shared by its own view and by scenes that are trained with them."""
+"""Content of a stream of cameras, shared by its own view and by scenes that are trained with them: the cameras, and
+their photographs, requested or read when they are looked at and kept within bounds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import moderngl
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
+from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet, cameras_of
 from splatview_viewer.render.cameras.drawing import FrustumDrawing
-from splatview_viewer.render.cameras.photos import PhotoStore
+from splatview_viewer.render.gl.passes import Passes
 
 if TYPE_CHECKING:
-    import moderngl
+    from collections.abc import Callable
 
     from splatview_ipc.control.frame import Frame
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
-
-
-class _User(Protocol):
-    """Whoever looks."""
-
-    def wake(self) -> None:
-        """Have the loop turn soon. From any thread."""
-        ...
 
 
 class CamerasContent:
@@ -42,13 +40,14 @@ class CamerasContent:
         self.drawing = FrustumDrawing(ctx, work)
         self.small = True
         """True if small photographs are wanted."""
-        self._users: list[_User] = []
+        self._users: list[Any] = []
+        """Views, which have `wake()`: have the loop turn soon, from any thread."""
 
-    def join(self, user: _User) -> None:
+    def join(self, user: Any) -> None:
         if user not in self._users:
             self._users.append(user)
 
-    def leave(self, user: _User) -> None:
+    def leave(self, user: Any) -> None:
         """Somebody looks no more; with the last one everything is given back. Idempotent."""
         if user in self._users:
             self._users.remove(user)
@@ -109,3 +108,247 @@ class CamerasContent:
         self.photos.close()
         self.drawing.close()
         self.cameras = None
+
+
+# -- photographs ------------------------------------------------------------------------------------------------------
+
+KEPT = 256 << 20
+"""Bytes of photographs that are kept; the one looked at last is, whatever its size."""
+_PATIENCE = 1.0
+"""Seconds after which a photograph that did not come is asked for again."""
+_MOST_SMALL = 64
+"""Small photographs that wait to be taken."""
+_NO_PHOTO = "This camera was published without a photograph"
+
+
+class PhotoStore:
+    """Belongs to the loop's thread; jobs read files."""
+
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake`: has the loop turn soon, from any thread."""
+        self.side = 0
+        """Pixels along the side of small photographs that are wanted; 0: none are."""
+        self.changes = 0
+        """Counts what came."""
+        self._cameras = NO_CAMERAS
+        self._whole: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._troubles: dict[int, str] = {}
+        self._wanted = -1
+        self._asked_at: dict[tuple[int, int], float] = {}
+        self._small: dict[int, np.ndarray] = {}
+        self._next_small = 0
+        """All before that have come, or never will."""
+        self._jobs = Jobs("read photographs", wake)
+        self._reading: dict[tuple[int, int], Job[np.ndarray]] = {}
+        """By camera and side (0: whole)."""
+
+    def use(self, cameras: CameraSet) -> bool:
+        """These are the cameras from now on. True if their photographs are others than before."""
+        before, self._cameras = self._cameras, cameras
+        if (len(before), before.paths, before.photos) == (len(cameras), cameras.paths, cameras.photos):
+            return False
+        self.clear()
+        return True
+
+    def clear(self) -> None:
+        """Forget what came, and what was asked for."""
+        self._jobs.close()
+        for held in (self._reading, self._whole, self._troubles, self._asked_at, self._small):
+            held.clear()
+        self._wanted, self._next_small = -1, 0
+        self.changes += 1
+
+    # -- what is wanted ----------------------------------------------------------------------------------------
+
+    def whole(self, number: int) -> np.ndarray | None:
+        """(H, W, 3) uint8 of a camera; None while it is not here: see `trouble`."""
+        self._wanted = number
+        found = self._whole.get(number)
+        if found is not None:
+            self._whole.move_to_end(number)
+            return found
+        if number not in self._troubles:
+            if self._cameras.path(number):
+                self._read(number, 0)
+            elif not self._cameras.photos:
+                self._troubles[number] = _NO_PHOTO
+        return None
+
+    def trouble(self, number: int) -> str:
+        """Why there is no photograph of a camera, for people; "" while it may come."""
+        return self._troubles.get(number, "")
+
+    def want_small(self, side: int) -> None:
+        """All of them are wanted in small: squares of so many pixels."""
+        if side != self.side:
+            self.side, self._next_small = side, 0
+            self._small.clear()
+
+    def take_small(self, most: int) -> list[tuple[int, np.ndarray]]:
+        """Small photographs that came: numbers and (side, side, 3) uint8, each once."""
+        return [(number, self._small.pop(number)) for number in list(self._small)[:most]]
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """Requests for the publisher: cameras and sides (`RemoteStream.request_photos`)."""
+        cameras, out = self._cameras, []
+        if not cameras.photos:
+            return []
+        number = self._wanted
+        known = number in self._whole or number in self._troubles
+        if 0 <= number < len(cameras) and not known and not cameras.path(number):
+            out.append((number, 0))
+        if (self.side and self._next_small < len(cameras) and len(self._small) < _MOST_SMALL
+                and not cameras.path(self._next_small)):
+            out.append((self._next_small, self.side))
+        due = [one for one in out if now >= self._asked_at.get(one, 0.0)]
+        self._asked_at |= dict.fromkeys(due, now + _PATIENCE)
+        return due
+
+    def take(self, frame: Frame) -> bool:
+        """Take over photographs that the publisher brought. False if the frame was overwritten meanwhile."""
+        photos, cameras = frame.tensors["photos"].array, self._cameras  # type: ignore[union-attr]
+        first, side = frame.meta["camera"], frame.meta["side"]
+        if frame.meta["photos"] != cameras.photos or (side and side != self.side):
+            return True
+        taken = np.array(photos)
+        if not frame.intact():
+            return False
+        self._asked_at.pop((first, side), None)
+        if not side:
+            self._keep(first, taken[0])
+            return True
+        end = min(first + len(taken), len(cameras))
+        if first <= self._next_small < end:
+            end = next((n for n in range(self._next_small, end) if cameras.path(n)), end)  # that is in a file
+            if taken.shape[1:3] == (side, side):
+                self._small |= {n: taken[n - first] for n in range(self._next_small, end)}
+            self._next_small = end
+        self.changes += 1
+        return True
+
+    def tick(self, now: float) -> bool:
+        """Take in what was read, and have more read. True when something came."""
+        before, cameras = self.changes, self._cameras
+        for (number, side), job in [found for found in self._reading.items() if found[1].done]:
+            del self._reading[number, side]
+            if side and side != self.side:
+                continue
+            self.changes += 1
+            if job.error is not None:
+                if not side:
+                    self._troubles[number] = f"{Path(cameras.path(number)).name}: {job.error}"
+            elif side:
+                self._small[number] = job.result()
+            else:
+                self._keep(number, job.result())
+        while self.side and self._next_small < len(cameras) and (
+                cameras.path(self._next_small) or not cameras.photos):
+            if len(self._small) + len(self._reading) >= _MOST_SMALL:
+                break
+            if cameras.path(self._next_small):
+                self._read(self._next_small, self.side)
+            self._next_small += 1
+        return self.changes != before
+
+    def _keep(self, number: int, photo: np.ndarray) -> None:
+        self.changes += 1
+        if photo.size == 0:
+            self._troubles[number] = _NO_PHOTO
+            return
+        photo.flags.writeable = False
+        self._whole[number] = photo
+        self._whole.move_to_end(number)
+        while len(self._whole) > 1 and sum(p.nbytes for p in self._whole.values()) > KEPT:
+            self._whole.popitem(last=False)
+
+    def _read(self, number: int, side: int) -> None:
+        if (number, side) not in self._reading:
+            width, height = map(int, self._cameras.sizes[number])
+            path = Path(self._cameras.path(number))
+            self._reading[number, side] = self._jobs.submit(
+                lambda _: read_photo(path, (width, height), side), first=not side)
+
+    def close(self) -> None:
+        """Keep nothing. Idempotent."""
+        self.clear()
+        self._jobs.close(0.2)
+        self._cameras = NO_CAMERAS
+
+
+def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
+    """(H, W, 3) uint8 of a picture in a file, no larger than `size` (width, height), the camera's; with `side` brought
+    to so many pixels in width and height. Reads PNG, JPEG and WebP. Raises OSError, ValueError."""
+    from PIL import Image, ImageOps
+
+    from splatview_viewer.core.errors import FileError
+    from splatview_viewer.core.regular import open_regular
+    from splatview_viewer.formats.pictures import open_picture
+
+    if not path.is_file():
+        raise OSError("there is no such file" if not path.exists() else "not a file")
+    try:
+        with open_regular(path) as file, open_picture(file) as image:
+            if side:
+                image.draft("RGB", (2 * side, 2 * side))
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I"):
+                wide = np.clip(np.asarray(upright), 0, 65535) >> 8
+                upright = Image.fromarray(wide.astype(np.uint8))
+            rgb = upright.convert("RGB")
+    except FileError as e:
+        raise ValueError(str(e)) from None
+    if side:
+        rgb = rgb.resize((side, side), Image.Resampling.BOX, reducing_gap=2.0)
+    elif rgb.size[0] > size[0] or rgb.size[1] > size[1]:
+        rgb = rgb.resize(size, Image.Resampling.BOX if rgb.size[0] % size[0] == 0 else Image.Resampling.LANCZOS)
+    return np.array(rgb)
+
+
+class PhotoTexture:
+    """Belongs to the thread that holds the context."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self._photo: np.ndarray | None = None
+        self._texture: moderngl.Texture | None = None
+        self._passes = Passes(ctx, "fullscreen.vert", "photo.frag")
+
+    def take(self, photo: np.ndarray) -> None:
+        """Hold this photograph, (H, W, 3) uint8, which must not change. Nothing is done if it is held already."""
+        if photo is self._photo:
+            return
+        size = photo.shape[1], photo.shape[0]
+        if self._texture is None or self._texture.size != size:
+            self._release()
+            self._texture = self._ctx.texture(size, 3, alignment=1)
+            self._texture.repeat_x = self._texture.repeat_y = False
+        self._texture.write(np.ascontiguousarray(photo).tobytes(), alignment=1)
+        self._texture.build_mipmaps()
+        self._photo = photo
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, clip: Rect | None = None) -> None:
+        """Draw it into a part of a framebuffer, every pixel of it once: smoothed, but as it is in its own size. `clip`:
+        where anything is drawn at all; None: in `rect`."""
+        texture = self._texture
+        if texture is None:
+            return
+        exact = texture.size == (rect.width, rect.height)
+        texture.filter = ((moderngl.NEAREST, moderngl.NEAREST) if exact else
+                          (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR))
+        shown = self._passes()
+        shown.read(photo=texture)
+        shown.set(corner=rect.viewport(framebuffer.height)[:2], size=(rect.width, rect.height))
+        framebuffer.use()
+        framebuffer.viewport = (clip or rect).viewport(framebuffer.height)
+        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
+        shown.fill()
+
+    def _release(self) -> None:
+        if self._texture is not None:
+            self._texture.release()
+        self._texture = self._photo = None
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self._release()
+        self._passes.release()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.render.cameras.photos import PhotoStore
+    from splatview_viewer.render.cameras.content import PhotoStore
 
 ATLAS = 2048
 """Width of the texture that holds all small photographs, and its largest height, in pixels."""
@@ -180,11 +180,15 @@ class FrustumDrawing:
         cameras = self._cameras
         if cameras is None or self._table is None or not cameras.fine.any():
             return
-        self._sort(cameras, camera)
+        key = camera.viewmat.tobytes()
+        if key != self._ordered and self._order is not None:  # far ones are drawn first
+            depth = cameras.positions @ camera.viewmat[2, :3]
+            self._order.write(np.argsort(-depth).astype(np.int32).tobytes())
+            self._ordered = key
         ctx, view = self._ctx, camera.viewmat.copy()
         view[:3, 3] += view[:3, :3] @ self._origin
         values: dict[str, Any] = {
-            "u_view": np.ascontiguousarray(view.T, np.float32).tobytes(),
+            "u_view": tuple(view.T.ravel()),
             "u_K": (camera.K[0, 0], camera.K[1, 1], camera.K[0, 2], camera.K[1, 2]),
             "u_size": (camera.width, camera.height), "u_model": MODELS.index(camera.model),
             "u_near": max(camera.near, 0.02 * look.depth), "u_depth": look.depth, "u_fade": self._fade,
@@ -233,36 +237,20 @@ class FrustumDrawing:
             self._render("gallery", values, 6, count)
 
     def _render(self, which: str, values: dict[str, Any], vertices: int, count: int) -> None:
-        array = self._array(which)
-        program = array.program
-        for name in program:
-            if name in values:
-                if name == "u_view":
-                    program[name].write(values[name])  # type: ignore[union-attr]
-                else:
-                    program[name] = values[name]
-        array.render(moderngl.TRIANGLES, vertices=vertices, instances=count)
-
-    def _sort(self, cameras: CameraSet, camera: Camera) -> None:
-        """Sort the cameras: far ones are drawn first."""
-        key = camera.viewmat.tobytes()
-        if key == self._ordered:
-            return
-        self._ordered = key
-        depth = cameras.positions @ camera.viewmat[2, :3]
-        assert self._order is not None
-        self._order.write(np.argsort(-depth).astype(np.int32).tobytes())
-
-    def _array(self, which: str) -> moderngl.VertexArray:
         if which not in self._arrays:
             folder = files("splatview_viewer.render.cameras")
             common = "uniform int u_per_row;\n" if which == "gallery" else folder.joinpath("common.glsl").read_text()
             text = common + folder.joinpath(f"{which}.glsl").read_text()
-            program = self._ctx.program(vertex_shader=f"#version 330\n#define VERTEX\n{text}",
-                                        fragment_shader=f"#version 330\n{text}")
+            made = self._ctx.program(vertex_shader=f"#version 330\n#define VERTEX\n{text}",
+                                     fragment_shader=f"#version 330\n{text}")
             content = [] if which == "gallery" else [(self._order, "1i/i", "a_camera")]
-            self._arrays[which] = self._ctx.vertex_array(program, content)
-        return self._arrays[which]
+            self._arrays[which] = self._ctx.vertex_array(made, content)
+        array = self._arrays[which]
+        program = array.program
+        for name in program:
+            if name in values:
+                program[name] = values[name]
+        array.render(moderngl.TRIANGLES, vertices=vertices, instances=count)
 
     def _release_table(self) -> None:
         for array in self._arrays.values():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,8 +13,6 @@ from splatview_ipc.gl.sources import TextureSource
 from splatview_viewer.core.errors import RendererError, telling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from splatview_viewer.render.base import Paint
 
 SHADERS = Path(__file__).parent / "shaders"
@@ -46,22 +42,17 @@ class Pass:
                                 "driver") from e
 
     def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
-        """Bind textures to the samplers of their names, on units from `unit` on."""
-        for i, (name, texture) in enumerate(textures.items(), unit):
-            texture.use(i)
+        """Bind textures to the samplers of their names, those that are left with these defines, on units from `unit`
+        on."""
+        for i, name in enumerate((name for name in textures if name in self._program), unit):
+            textures[name].use(i)
             self._program[name] = i
 
-    def read_used(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
-        """As `read`, those that are left with these defines."""
-        self.read(unit, **{name: texture for name, texture in textures.items() if name in self._program})
-
     def set(self, **uniforms: object) -> None:
+        """Set those that are left with these defines."""
         for name, value in uniforms.items():
-            self._program[name] = value
-
-    def set_used(self, **uniforms: object) -> None:
-        """Those that are left with these defines."""
-        self.set(**{name: value for name, value in uniforms.items() if name in self._program})
+            if name in self._program:
+                self._program[name] = value
 
     def fill(self) -> None:
         """Run the fragment shader for every pixel of what is bound; for passes with fullscreen.vert."""
@@ -96,24 +87,6 @@ class Passes:
         for made in self._made.values():
             made.release()
         self._made.clear()
-
-
-class Stages:
-    """Processor time of each named stage of a picture: what the GPU does is not waited for."""
-
-    def __init__(self) -> None:
-        self.milliseconds: dict[str, float] = {}
-
-    def reset(self, *names: str) -> None:
-        for name in names:
-            self.milliseconds.pop(name, None)
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Adds to what is there under `name`."""
-        begin = time.perf_counter()
-        yield
-        self.milliseconds[name] = self.milliseconds.get(name, 0.0) + (time.perf_counter() - begin) * 1e3
 
 
 class Target:
@@ -195,6 +168,16 @@ class Compositor:
         self._projected = held or Layers(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
 
+    def read_back(self, visible: int, number: int, components: int, dtype: type) -> np.ndarray:
+        """(visible, components) of the projections' texture `number`; waits for the GPU."""
+        assert self._projected is not None
+        columns = self._projected.size[0]
+        rows = -(-visible // columns)
+        out = np.empty((rows * columns, components), dtype)
+        self._projected.framebuffer.read_into(out, viewport=(0, 0, columns, rows), components=components,
+                                              attachment=number, dtype="i4" if dtype is np.int32 else "f4", alignment=1)
+        return out[:visible]
+
 
 class Fields:
     """Arrays as textures by name, written in place as long as their size stays."""
@@ -266,13 +249,3 @@ def stable_order(keys: np.ndarray, below: int = 1 << 32) -> np.ndarray:
     if below > 1 << 16:
         order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
     return order
-
-
-def keep_freed_memory() -> None:
-    """Let arrays of some megabytes, freed and allocated anew every frame, reuse the same memory.
-
-    glibc gives blocks above a threshold back to the system, and then each new array costs page faults, which take
-    longer than the arithmetic. Once such a block was freed the threshold is its size, at most 32 MB (mallopt(3),
-    M_MMAP_THRESHOLD). Without effect on other systems.
-    """
-    np.empty(31 << 20, np.uint8)

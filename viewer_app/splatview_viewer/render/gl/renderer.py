@@ -2,14 +2,15 @@
 
 Three stages per frame. The processor sorts by camera z; a fragment pass projects every Gaussian once, in that
 order, into float textures; a compositor turns them into the picture. There are two, because drivers differ in what
-they are slow at: on graphics cards `quads` blends triangles, on software rasterisers `tiles` has each pixel walk along
-the list of its tile.
+they are slow at: on graphics cards `QuadCompositor` blends triangles, on software rasterisers `tiles` has each pixel
+walk along the list of its tile.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import moderngl
@@ -21,17 +22,32 @@ from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.activation import Activated, activate, middle, selected
 from splatview_viewer.render.base import (
     ALPHA_MIN,
+    AMBIENT,
     BODY_SIGMAS,
     COVARIANCE_MAX,
     EPS_2D,
+    LIGHT,
     MARK_COLOR,
-    LeftOut,
+    PIXELS_MAX,
+    RING_INSIDE,
+    RING_PX,
+    TRANSMITTANCE_MIN,
     Pixels,
     Renderer,
     RenderOptions,
+    thinned_words,
 )
-from splatview_viewer.render.gl.passes import DEFINES, Fields, Stages, stable_order, texels, texture_source
-from splatview_viewer.render.gl.quads import QuadCompositor
+from splatview_viewer.render.gl.passes import (
+    DEFINES,
+    Compositor,
+    Fields,
+    Pass,
+    Passes,
+    Target,
+    stable_order,
+    texels,
+    texture_source,
+)
 from splatview_viewer.render.gl.tiles import TileCompositor
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene.scene import nothing
@@ -90,11 +106,10 @@ class GlRenderer(Renderer):
         if ctx.version_code < 330:
             raise RendererError(f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
                                 "Update the graphics driver")
-        self.ctx, self._note = ctx, note
+        self.ctx, self.note = ctx, note
         self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
         self._columns = min(COLUMNS, self._limit)
-        self._stages = Stages()
-        self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx, self._stages)
+        self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx)
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
         self._reach = np.empty(0, np.float32)
@@ -109,47 +124,21 @@ class GlRenderer(Renderer):
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._drawn: tuple | None = None
         self._picture: GlPicture | None = None
-        self._left_out = LeftOut()
-        self._closed = False
-
-    @property
-    def note(self) -> str:
-        return self._note
-
-    @property
-    def left_out(self) -> LeftOut:
-        return self._left_out
-
-    @property
-    def thinned(self) -> str:
-        return self._compositor.thinned
-
-    @property
-    def timings(self) -> dict[str, float]:
-        """Milliseconds: activate, load (last load); sort, project, draw, and with tiles bin and upload before that
-        (last render that drew).
-
-        See `Stages`.
-        """
-        return dict(self._stages.milliseconds)
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
         self._check_open()
-        self._stages.reset("activate", "load")
-        with self._stages("activate"):
-            a = activate(scene.to_host(ready))
-            # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
-            # Gaussian that has flown off to 10^20 would take the detail of all others with it.
-            origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
-            with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
-                means = (a.means - origin).astype(np.float32)
-            if self._compositor.most_pixels:
-                self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
+        a = activate(scene.to_host(ready))
+        # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
+        # Gaussian that has flown off to 10^20 would take the detail of all others with it.
+        origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
+        with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
+            means = (a.means - origin).astype(np.float32)
+        if self._compositor.most_pixels:
+            self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
         self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
-        with self._stages("load"):
-            self._upload(a, means)
-        self._means, self._origin, self._left_out, self._kept = means, origin, a.left_out, a.kept
+        self._upload(a, means)
+        self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
         self._dtype = a.means.dtype
         self._drawn = self._scene = None
         if self._chosen is not None:  # here, where the arrays are at hand
@@ -160,36 +149,34 @@ class GlRenderer(Renderer):
         """Read back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
-            self._scene = self._read_back() if len(self._means) + self._left_out.total else nothing()
+            n, stored = len(self._means), self._sh_stored
+            if n + self.left_out.total == 0:
+                return nothing()
+            packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
+            rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
+            means = (self._means + self._origin).astype(self._dtype)
+            self._scene = Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
+                                    packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out, self._kept).scene()
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
         """Draw; an unchanged scene, camera and options give back the picture that is there."""
-        self._check_open()
-        if not (0 < camera.width <= self._limit and 0 < camera.height <= self._limit):
-            raise RendererError(f"gl: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
-                                f"sides from 1 to {self._limit} are possible here")
-        wanted = camera.key, options
+        self._check(camera, self._limit)
+        wanted, compositor = (camera.key, options), self._compositor
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = None
         try:
-            self._picture = self._draw(camera, options)
+            with self.ctx.scope(compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
+                visible, pixels = 0, 0.0
+                if len(self._means):
+                    visible, pixels = self._sort(camera, options)
+                    self._project(camera, options, visible)
+                self._picture = GlPicture(*compositor.draw(visible, camera.near, pixels))
         except moderngl.Error as e:
             raise RendererError(f"gl: {words_of(e)}") from e
-        self._drawn = wanted
+        self._drawn, self.thinned = wanted, compositor.thinned
         return self._picture
-
-    def _draw(self, camera: Camera, options: RenderOptions) -> GlPicture:
-        self._stages.reset("sort", "project", "bin", "upload", "draw")
-        with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
-            visible, pixels = 0, 0.0
-            if len(self._means):
-                with self._stages("sort"):
-                    visible, pixels = self._sort(camera, options)
-                with self._stages("project"):
-                    self._project(camera, options, visible)
-            return GlPicture(*self._compositor.draw(visible, camera.near, pixels))
 
     def close(self) -> None:
         """Release every GL object. Idempotent."""
@@ -201,15 +188,6 @@ class GlRenderer(Renderer):
         self._picture = None
         self._means = np.empty((0, 3), np.float32)
         self._scene = self._chosen = None
-
-    def _read_back(self) -> GaussianScene:
-        n = len(self._means)
-        packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
-        stored = self._sh_stored
-        rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
-        means = (self._means + self._origin).astype(self._dtype)
-        return Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
-                         packed[:, 12:15].copy(), rest, self._sh_degree, self._left_out, self._kept).scene()
 
     def _upload(self, a: Activated, means: np.ndarray) -> None:
         stored = a.shN.shape[1]
@@ -280,27 +258,165 @@ class GlRenderer(Renderer):
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
         projected = self._compositor.reserve(self._columns, max(-(-len(self._means) // self._columns), 1),
                                              options.paint)
-        K = camera.K
-        focal, center = np.array([K[0, 0], K[1, 1]]), np.array([K[0, 2], K[1, 2]])
-        size = np.array([camera.width, camera.height], np.float64)
-        limit_low, limit_high = camera.slope_limits()
+        K, (limit_low, limit_high) = camera.K, camera.slope_limits()
         rotation = camera.viewmat[:3, :3]
         degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
         p = self._compositor.projection(*DEFINES[options.paint])
-        p.read_used(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
-        p.set_used(count=visible, columns=self._columns, packed_columns=self._packed_columns,
-                   sh_columns=self._sh_columns, sh_stored=self._sh_stored, sh_degree=degree,
-                   rotation=rotation.T.ravel(),  # GL takes columns
-                   translation=rotation @ self._origin + camera.viewmat[:3, 3],
-                   focal=focal, center=center, size=size,
-                   limit_low=limit_low, limit_high=limit_high,
-                   z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
-                   model=MODELS.index(camera.model), antialiased=options.mode == "antialiased", scale=options.scale,
-                   mark_color=MARK_COLOR, body_sigmas=BODY_SIGMAS, point_reach=options.point_reach)
+        p.read(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
+        p.set(count=visible, columns=self._columns, packed_columns=self._packed_columns, sh_columns=self._sh_columns,
+              sh_stored=self._sh_stored, sh_degree=degree, rotation=rotation.T.ravel(),  # GL takes columns
+              translation=rotation @ self._origin + camera.viewmat[:3, 3], focal=(K[0, 0], K[1, 1]), center=K[:2, 2],
+              size=(camera.width, camera.height), limit_low=limit_low, limit_high=limit_high, z_near=camera.near,
+              z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX, model=MODELS.index(camera.model),
+              antialiased=options.mode == "antialiased", scale=options.scale, mark_color=MARK_COLOR,
+              body_sigmas=BODY_SIGMAS, point_reach=options.point_reach)
         projected.use()
         projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
         p.fill()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RendererError("gl: this renderer is closed; make a new one")
+
+MAX_BATCHES = 8
+SMALL = 40.0
+"""Radius in pixels up to which one triangle around the ellipse is drawn instead of a rectangle's two. It covers 30 %
+more, but most Gaussians are so thin that triangles, not pixels, cost time."""
+PIXELS_PER_GAUSSIAN = 16
+"""A batch has at least one Gaussian for this many pixels: marking costs as much as there are pixels."""
+
+
+class QuadCompositor(Compositor):
+    """Compositing with blending: instanced shapes around the ellipses, front to back into a float target.
+
+    They come in batches. After each one, pixels that are opaque are marked, and neither shaded again nor, where whole
+    tiles are finished, even rasterised. The way of graphics cards, which set up triangles in no time.
+
+    One rule of gsplat's is out of reach here: a pixel ends *before* the Gaussian that would take its transmittance to
+    1e-4 or below. Fixed blending cannot know the transmittance, so that Gaussian and some behind it are drawn too.
+    """
+
+    formats = dict.fromkeys(("place", "shape", "color"), (4, "f4"))
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self.projection = Passes(ctx, "fullscreen.vert", "project.frag")
+        """The projection pass by `DEFINES`, with the outputs that this compositor reads."""
+        self._splat = Passes(ctx, "splat.vert", "splat.frag")
+        self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
+        self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
+        self._target: Target | None = None
+        self._options = RenderOptions()
+        self.thinned = ""
+        """As `Renderer.thinned`."""
+        self.most_pixels = PIXELS_MAX
+        """Number of pixels that may be filled without an exact count; 0: not used."""
+
+    def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
+        """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
+        self._options, depth = options, options.depth
+        if self._target is None or self._target.size != size or (self._target.depth is not None) != depth:
+            if self._target is not None:
+                self._target.release()
+                self._target = None
+            self._target = Target(self._ctx, size, depth)
+        return self._target.framebuffer
+
+    def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+        """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
+        if asked for, accumulated depth in the first channel. `near`: the camera's. `pixels`: how many are filled at
+        most, if each Gaussian were as large as it could be; asked for where `most_pixels` is not 0."""
+        target = self._target
+        assert target is not None
+        self.thinned = ""
+        if pixels > self.most_pixels:
+            visible = self._affordable(visible, target.size)
+        target.clear()
+        if visible and self._options.paint == "ellipsoids":
+            self._nearest(target, visible, near)
+        elif visible and self._options.paint == "overdraw":
+            self._count(target, visible)
+        elif visible:
+            self._blend(target, visible, *DEFINES[self._options.paint])
+        return target.color, target.depth
+
+    def release(self) -> None:
+        for held in (self.projection, self._splat, self._mark, self._tiles, self._projected, self._target):
+            if held is not None:
+                held.release()
+        self._projected = self._target = None
+
+    def _affordable(self, visible: int, size: tuple[int, int]) -> int:
+        """Number of Gaussians, the nearest first, within the limit of filled pixels. Reads the projection back."""
+        place, shape = (self.read_back(visible, number, 4, np.float32) for number in range(2))
+        with np.errstate(over="ignore", invalid="ignore"):  # rectangles around ellipses, as project.frag wrote them
+            major = np.hypot(shape[:, 0], shape[:, 1])
+            whole = 4 * shape[:, 3] ** 2 * major * shape[:, 2]
+            reach = shape[:, 3] * np.maximum(major, shape[:, 2])
+            sides = [np.clip(np.minimum(place[:, k] + reach, size[k]) - np.maximum(place[:, k] - reach, 0), 0, size[k])
+                     for k in range(2)]
+        each = np.where(shape[:, 3] > 0, np.fmin(whole, sides[0] * sides[1]), 0)
+        filled = np.cumsum(each, dtype=np.float64)
+        if filled[-1] <= self.most_pixels:
+            return visible
+        count = max(int(np.searchsorted(filled, self.most_pixels, side="right")), 1)
+        self.thinned = thinned_words(float(filled[-1]), float(filled[count - 1]))
+        return count
+
+    def _splats(self, target: Target, *defines: str) -> Pass:
+        """The pass that draws, ready but for the first Gaussian."""
+        assert self._projected is not None
+        splat, options = self._splat(*defines), self._options
+        splat.read(**self._projected.textures, tiles=target.tiles)
+        splat.set(columns=self._projected.size[0], size=target.size, small=SMALL, body_sigmas=BODY_SIGMAS,
+                  ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
+                  ambient=AMBIENT)
+        return splat
+
+    def _nearest(self, target: Target, visible: int, near: float) -> None:
+        """Bodies, by the depth test."""
+        ctx, splat = self._ctx, self._splats(target, "BODIES")
+        splat.set(first=0, z_near=near)
+        target.framebuffer.use()
+        target.framebuffer.depth_mask = True
+        ctx.enable_only(moderngl.DEPTH_TEST)
+        ctx.depth_func = "<"
+        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
+        target.framebuffer.depth_mask = False
+
+    def _count(self, target: Target, visible: int) -> None:
+        if target.depth is not None:
+            self._blend(target, visible)
+        target.counting.use()
+        target.counting.clear()
+        splat = self._splats(target, "OVERDRAW")
+        splat.set(first=0)
+        ctx = self._ctx
+        ctx.enable_only(moderngl.BLEND)
+        ctx.blend_func = moderngl.ONE, moderngl.ONE
+        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
+        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
+        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
+        ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
+
+    def _blend(self, target: Target, visible: int, *defines: str) -> None:
+        ctx, mark, tiles = self._ctx, self._mark, self._tiles
+        splat = self._splats(target, *defines)
+        for p in (mark, tiles):
+            p.read(8, finished=target.color)  # a unit that `splat` does not use
+            p.set(enough=1 - TRANSMITTANCE_MIN)
+        pixels = target.size[0] * target.size[1]
+        batches = min(max(visible * PIXELS_PER_GAUSSIAN // pixels, 1), MAX_BATCHES)
+        ctx.blend_func = moderngl.ONE_MINUS_DST_ALPHA, moderngl.ONE
+        for first, end in pairwise(visible * k // batches for k in range(batches + 1)):
+            if first:
+                ctx.enable_only(moderngl.DEPTH_TEST)  # without it depth would not be written
+                ctx.depth_func = "1"
+                target.marking.use()
+                mark.fill()
+                ctx.enable_only(moderngl.NOTHING)
+                target.tiling.use()
+                tiles.fill()
+            ctx.enable_only(moderngl.BLEND | (moderngl.DEPTH_TEST if first else moderngl.NOTHING))
+            ctx.depth_func = "<"
+            target.framebuffer.use()
+            splat.set(first=first)
+            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=end - first)
+        ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA

@@ -29,7 +29,6 @@ from splatview_viewer.render.gl.passes import (
     Layers,
     Pass,
     Passes,
-    keep_freed_memory,
     stable_order,
 )
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
-
-    from splatview_viewer.render.gl.passes import Stages
 
 TILE = 8
 """Side in pixels; shaders/project.frag and walk.frag know it too."""
@@ -56,10 +53,12 @@ class TileCompositor(Compositor):
     formats: ClassVar[dict[str, tuple[int, str]]] = {
         "form": (4, "f4"), "light": (4, "u4"), "depth": (1, "f4"), "box": (2, "i4")}
 
-    def __init__(self, ctx: moderngl.Context, stages: Stages) -> None:
+    def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
-        self._stages = stages
-        keep_freed_memory()
+        # glibc gives blocks above a threshold back to the system, and each new array costs page faults then, which take
+        # longer than the arithmetic. Once such a block was freed the threshold is its size, at most 32 MB (mallopt(3),
+        # M_MMAP_THRESHOLD). Without effect on other systems.
+        np.empty(31 << 20, np.uint8)
         self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
         self._slot_bits = (ctx.info["GL_MAX_TEXTURE_SIZE"] // 4).bit_length() - 1
         self.projection = Passes(ctx, "fullscreen.vert", "project.frag", "TILES")
@@ -86,45 +85,40 @@ class TileCompositor(Compositor):
         return self._target("color").framebuffer
 
     def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+        options = self._options
         self._near, self.thinned = near, ""
-        bodies = self._options.paint == "ellipsoids"
+        bodies = options.paint == "ellipsoids"
         # Depth takes a walk of its own: there are not more than eight outputs. The nearest surfaces bring theirs along.
-        pictures = ["color", "depth"] if self._options.depth else ["color"]
-        kinds = ["color"] if bodies else pictures
-        chunks = None
+        pictures = ["color", "depth"] if options.depth else ["color"]
+        latest: int | None = None  # which of two sets of parts holds the result, if any does
         if visible:
-            with self._stages("bin"):
-                chunks = Chunks(self._boxes(visible), self._grid)
-        latest = None
-        if chunks is not None:
-            latest = self._walk_all(chunks, kinds)
+            chunks = Chunks(self.read_back(visible, 3, 2, np.int32), self._grid)
+            for lists in chunks:
+                self._room = max(self._room, 1 << (len(lists.entries) - 1).bit_length())
+                self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, self._room)
+                self._lists.write("ranges", lists.ranges, 1 << self._list_bits)
+                for kind in pictures[:1] if bodies else pictures:
+                    self._walk(kind, latest)
+                latest = 0 if latest is None else 1 - latest
+                if chunks.remaining and not bodies and options.paint != "overdraw":
+                    chunks.close_tiles(self._read_unfinished(self._parts("color", latest)))
             self.thinned = thinned_words(chunks.listed + chunks.lacking, chunks.listed)
-        with self._stages("draw"):
-            for kind in pictures:
-                target = self._target(kind).framebuffer
-                target.use()
-                if latest is None:
-                    target.clear()
-                elif bodies:
-                    self._shade(kind, latest)
-                else:
-                    self._gathered(self._gather(), self._parts(kind, latest)).fill()
-        return self._picture("color"), self._picture("depth") if self._options.depth else None
-
-    def _gathered(self, gather: Pass, parts: Layers) -> Pass:
-        gather.read_used(**parts.textures)
-        gather.set(across=self._grid[0], slot_bits=self._slot_bits)
-        return gather
-
-    def _shade(self, kind: str, latest: int) -> None:
-        """Draw colours or depth of the surfaces that the walk found."""
-        assert self._projected is not None
-        gather = self._gathered(self._gather("BODIES", *(["DEPTH"] if kind == "depth" else [])),
-                                self._parts("color", latest))
-        gather.read_used(PARTS, **self._projected.textures)
-        gather.set_used(bits=self._projected.size[0].bit_length() - 1, body_sigmas=BODY_SIGMAS, towards_light=LIGHT,
-                        ambient=AMBIENT)
-        gather.fill()
+        for kind in pictures:
+            target = self._target(kind).framebuffer
+            target.use()
+            if latest is None:
+                target.clear()
+                continue
+            gather = self._gather(*(["BODIES"] if bodies else []), *(["DEPTH"] if bodies and kind == "depth" else []))
+            gather.read(**self._parts("color" if bodies else kind, latest).textures)
+            gather.set(across=self._grid[0], slot_bits=self._slot_bits)
+            if bodies and self._projected is not None:
+                gather.read(PARTS, **self._projected.textures)
+                gather.set(bits=self._projected.size[0].bit_length() - 1, body_sigmas=BODY_SIGMAS, towards_light=LIGHT,
+                           ambient=AMBIENT)
+            gather.fill()
+        depth = self._target("depth").textures["picture"] if options.depth else None
+        return self._target("color").textures["picture"], depth
 
     def release(self) -> None:
         self._release_layers()
@@ -134,39 +128,6 @@ class TileCompositor(Compositor):
                 held.release()
         self._projected = None
 
-    def _boxes(self, visible: int) -> np.ndarray:
-        """(visible, 2) int32 from the projection, which this waits for; see `Chunks`."""
-        assert self._projected is not None
-        columns = self._projected.size[0]
-        rows = -(-visible // columns)
-        boxes = np.empty((rows * columns, 2), np.int32)
-        self._projected.framebuffer.read_into(boxes, viewport=(0, 0, columns, rows), components=2, attachment=3,
-                                              dtype="i4", alignment=1)
-        return boxes[:visible]
-
-    def _walk_all(self, chunks: Chunks, kinds: list[str]) -> int | None:
-        """Walk along the lists of every chunk. Returns which of two sets of parts holds the result, if any does."""
-        latest = None
-        todo = iter(chunks)
-        while True:
-            with self._stages("bin"):
-                lists = next(todo, None)
-            if lists is None:
-                return latest
-            with self._stages("upload"):
-                self._room = max(self._room, 1 << (len(lists.entries) - 1).bit_length())
-                self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, self._room)
-                self._lists.write("ranges", lists.ranges, 1 << self._list_bits)
-            with self._stages("draw"):
-                for kind in kinds:
-                    self._walk(kind, latest)
-            latest = 0 if latest is None else 1 - latest
-            if chunks.remaining and self._options.paint not in ("ellipsoids", "overdraw"):
-                with self._stages("draw"):
-                    unfinished = self._read_unfinished(self._parts("color", latest))
-                with self._stages("bin"):
-                    chunks.close_tiles(unfinished)
-
     def _walk(self, kind: str, latest: int | None) -> None:
         assert self._projected is not None
         defines = (*(["DEPTH"] if kind == "depth" else []), *(["RESUME"] if latest is not None else []))
@@ -174,12 +135,11 @@ class TileCompositor(Compositor):
         if options.paint != "overdraw" or kind == "color":  # its depth is that of colour
             defines = *DEFINES[options.paint], *defines
         walk = self._walks(*(name for name in defines if name != "NORMALS"))
-        walk.read_used(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
-        walk.set_used(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
-                      point_reach=options.point_reach)
+        walk.read(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
         across, down = self._grid
-        walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1, across=across,
-                 tiles=across * down, slot_bits=self._slot_bits)
+        walk.set(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
+                 point_reach=options.point_reach, list_bits=self._list_bits, across=across, tiles=across * down,
+                 bits=self._projected.size[0].bit_length() - 1, slot_bits=self._slot_bits)
         if latest is not None:
             before = self._parts(kind, latest).textures.values()
             walk.read(6, **{f"before{i}": texture for i, texture in enumerate(before)})
@@ -202,9 +162,6 @@ class TileCompositor(Compositor):
         most = 1 << self._slot_bits
         size = min(columns, most) * (TILE // 2), -(-columns // most) * 8 * (TILE // 4)
         return self._layer((kind, number), size, **{f"part{i}": (4, "f4") for i in range(PARTS)})
-
-    def _picture(self, kind: str) -> moderngl.Texture:
-        return self._target(kind).textures["picture"]
 
     def _target(self, kind: str) -> Layers:
         return self._layer(kind, self._size, picture=(4, "f4"))

@@ -149,7 +149,7 @@ class Kernels:
             self._decide(str(e))
         except Exception as e:  # a broken installation can fail anywhere
             log.debug("gsplat cannot be used", exc_info=True)
-            self._decide(f"gsplat cannot be used: {type(e).__name__}: {_one_line(str(e))}")
+            self._decide(f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}")
         else:
             self._decide()
         if self.reason:
@@ -242,18 +242,9 @@ def build(library: Path) -> None:
         raise KernelsError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, or "
                            "a gsplat wheel with kernels")
     if done.returncode != 0 or not library.exists():
-        raise KernelsError(f"building gsplat's kernels failed: {_error_in(done.stdout)} (see {report})")
-
-
-def _error_in(output: str) -> str:
-    """The line of a build's output that says what went wrong."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()]
-    return (telling or lines or ["no output"])[0 if telling else -1][:200]
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
+        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()] or ["no output"]
+        said = next((line for line in lines if "error" in line.lower()), lines[-1])[:200]
+        raise KernelsError(f"building gsplat's kernels failed: {said} (see {report})")
 
 
 _kernels: Kernels | None = None

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.stream import Clock, OnStream
-from splatview_viewer.render.kernels.compiler import kernels
-from splatview_viewer.render.kernels.warp import grid_of, warp
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.render.base import FAINT
+from splatview_viewer.render.gsplat.cuda import Clock, OnStream, kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.gsplat.frame import Launcher
 
 BRIDGES = ("import",)
 """Canvases, by name, whose pictures are moved: those where CUDA draws straight into memory of OpenGL's."""
@@ -107,3 +111,100 @@ class Mover:
         if self._canvas is not None:
             self._canvas.close()
             self._canvas = None
+
+
+# -- the kernels ------------------------------------------------------------------------------------------------------
+
+_BLOCK = 128
+_THREADS_PER_CELL = 8
+_CELL = 4
+"""Pixels from corner to corner of the cells that a picture is cut into, at least."""
+_CORNERS = 300_000
+"""More than so many are never made: cells are larger then."""
+_EDGE = 1.1
+"""A thing so many times nearer than what is around it is another one."""
+
+
+class Lens(ctypes.Structure):
+    """A camera without its place."""
+
+    _fields_ = (*((name, ctypes.c_float) for name in ("fx", "fy", "cx", "cy")),
+                *((name, ctypes.c_int) for name in ("width", "height", "model", "unused")))
+
+    @classmethod
+    def of(cls, camera: Camera) -> Lens:
+        K = camera.K
+        return cls(K[0, 0], K[1, 1], K[0, 2], K[1, 2], camera.width, camera.height, MODELS.index(camera.model), 0)
+
+
+class Move(ctypes.Structure):
+    """Mirrors the struct of this name in warp.cu."""
+
+    _fields_ = (("from_lens", Lens), ("to_lens", Lens), ("rotation", ctypes.c_float * 9),
+                ("translation", ctypes.c_float * 3),
+                *((name, ctypes.c_float) for name in ("middle", "near_limit", "cell")),
+                *((name, ctypes.c_int) for name in ("columns", "rows")),
+                *((name, ctypes.c_uint64) for name in ("grid", "color", "nearness", "out")),
+                *((name, ctypes.c_int64) for name in ("color_row", "out_row")))
+
+
+class _Picture(ctypes.Structure):
+    _fields_ = (("rgba", ctypes.c_uint64), ("depth", ctypes.c_uint64),
+                *((name, ctypes.c_int) for name in ("width", "height", "columns", "rows")),
+                *((name, ctypes.c_float) for name in ("cell", "edge", "faint")), ("unused", ctypes.c_int))
+
+
+def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Tensor:
+    """1 / depth at the corners of a picture's cells, float32 (rows, columns); 0 where nothing is.
+
+    Args:
+        rgba: (H, W, 4) float32, contiguous, premultiplied.
+        depth: (H, W) float32, contiguous, accumulated depth.
+        own: the kernels.
+    """
+    height, width = depth.shape
+    if rgba.dtype != torch.float32 or not rgba.is_contiguous() or not depth.is_contiguous():
+        raise ValueError(f"a picture of {rgba.dtype} with strides {rgba.stride()} has no grid; contiguous float32 has")
+    cell = cell_of(width, height)
+    columns, rows = math.ceil(width / cell) + 1, math.ceil(height / cell) + 1
+    grid = torch.empty((rows, columns), dtype=torch.float32, device=depth.device)
+    picture = _Picture(rgba.data_ptr(), depth.data_ptr(), width, height, columns, rows, cell, _EDGE, FAINT, 0)
+    own.launch("corners", -(-columns * rows // _BLOCK), _BLOCK, picture, grid)
+    return grid
+
+
+def warp(color: torch.Tensor, grid: torch.Tensor | None, cameras: tuple[Camera, Camera], middle: float,
+         nearness: torch.Tensor, out: torch.Tensor, own: Launcher) -> None:
+    """Write into `out` what the second camera sees of a picture of the first one.
+
+    Args:
+        color: (H, W, 4) float16, premultiplied; each row's values lie side by side.
+        grid: `grid_of` that picture; None: all of it is `middle` away.
+        cameras: the one that took the picture, of its size; the one that looks now, of the size of `out`.
+        middle: how far away the scene is on the whole, world units along the first camera's line of sight, more than 0.
+        nearness: (h, w) int32 zeros; zeros again when it is done. For no picture without a grid.
+        out: (h, w, 4) float16; each row's values lie side by side.
+        own: the kernels.
+    """
+    seen, camera = cameras
+    for name, t, c in (("picture", color, seen), ("result", out, camera)):
+        whole = t.stride()[1:] == (4, 1) and t.data_ptr() % 8 == 0
+        if t.dtype != torch.float16 or t.shape != (c.height, c.width, 4) or not whole:
+            raise ValueError(f"the {name} is {t.dtype} {tuple(t.shape)} with strides {t.stride()}, not float16 "
+                             f"({c.height}, {c.width}, 4) in whole rows")
+    there = camera.viewmat @ np.linalg.inv(seen.viewmat)
+    rows, columns = (0, 0) if grid is None else grid.shape
+    move = Move(Lens.of(seen), Lens.of(camera), (ctypes.c_float * 9)(*there[:3, :3].ravel().tolist()),
+                (ctypes.c_float * 3)(*there[:3, 3].tolist()), middle, camera.near, cell_of(seen.width, seen.height),
+                columns, rows, 0 if grid is None else grid.data_ptr(), color.data_ptr(), nearness.data_ptr(),
+                out.data_ptr(), color.stride(0), out.stride(0))
+    if grid is not None:
+        if nearness.shape != out.shape[:2] or nearness.dtype != torch.int32 or not nearness.is_contiguous():
+            raise ValueError(f"nearness is {nearness.dtype} {tuple(nearness.shape)}, not int32 {tuple(out.shape[:2])}")
+        own.launch("spread", -(-_THREADS_PER_CELL * (columns - 1) * (rows - 1) // _BLOCK), _BLOCK, move)
+    own.launch("gather", -(-camera.width * camera.height // _BLOCK), _BLOCK, move)
+
+
+def cell_of(width: int, height: int) -> float:
+    """Pixels from corner to corner of the cells, for a picture of this size."""
+    return float(max(_CELL, math.ceil(math.sqrt(width * height / _CORNERS))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,10 @@ import torch
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.stream import Clock, OnStream
 from splatview_viewer.render.base import LeftOut, Pixels, Renderer
 from splatview_viewer.render.gsplat import moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
+from splatview_viewer.render.gsplat.cuda import Clock, OnStream
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.moving import Kept, Mover
 from splatview_viewer.render.gsplat.scene import DeviceGaussians, Reading
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.kernels.activate import Active
+    from splatview_viewer.render.gsplat.scene import Active
     from splatview_viewer.scene.scene import GaussianScene
 
 LIMIT = 16384
@@ -67,13 +66,11 @@ class GsplatRenderer(Renderer):
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
         self._reading: Reading
-        self._timings: dict[str, float] = {}
         self._clocks = {"load": Clock(), "render": Clock()}
         self._camera: tuple[tuple[object, ...], Camera] | None = None
         """The last camera by its key: a copy, since its owner may move the arrays."""
         self._drawn: tuple | None = None
         self._picture: GsplatPicture | None = None
-        self._closed = False
         self._move_to(self._home)
 
     @property
@@ -83,51 +80,38 @@ class GsplatRenderer(Renderer):
         return self._device
 
     @property
-    def reading(self) -> bool:
-        """True if the scene's arrays may still be read, or are going to. Never waits."""
+    def reading(self) -> bool:  # type: ignore[override]
         return not self._closed and self._reading.going_on
 
     @property
-    def pending(self) -> bool:
-        """True if the next picture begins to read the scene."""
+    def pending(self) -> bool:  # type: ignore[override]
         return not self._closed and self._reading.pending
 
     @property
-    def left_out(self) -> LeftOut:
+    def left_out(self) -> LeftOut:  # type: ignore[override]
         """As far as the GPU has told by now."""
         return LeftOut() if self._closed else self._gaussians.left_out
 
     @property
-    def thinned(self) -> str:
-        """As `Renderer` says."""
+    def thinned(self) -> str:  # type: ignore[override]
         return "" if self._closed else self._frame.thinned
 
     @property
-    def gpu_ms(self) -> float | None:
-        """GPU time of the last finished picture. Never waits."""
+    def gpu_ms(self) -> float | None:  # type: ignore[override]
         return self._clocks["render"].ms
 
     @property
-    def load_gpu_ms(self) -> float | None:
-        """GPU time of the last finished `load`, without the time that it waited for the trainer. Never waits."""
+    def load_gpu_ms(self) -> float | None:  # type: ignore[override]
+        """Without the time that it waited for the trainer."""
         return self._clocks["load"].ms
 
     @property
-    def note(self) -> str:
-        """Why drawing is slower than it could be; "" where it is not."""
+    def note(self) -> str:  # type: ignore[override]
         return "" if self._closed else self._frame.failure
 
     @property
-    def bridge(self) -> str:
-        """Way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s; "" before the first one did."""
+    def bridge(self) -> str:  # type: ignore[override]
         return "" if self._canvas_held is None else self._canvas_held.name
-
-    @property
-    def timings(self) -> dict[str, float]:
-        """Milliseconds: activate (last load) and draw (last render), on the processor, which waits for nothing;
-        gpu, gpu load: what the last finished picture and load took there."""
-        gpu = {"gpu": self.gpu_ms, "gpu load": self.load_gpu_ms}
-        return {**self._timings, **{name: ms for name, ms in gpu.items() if ms is not None}}
 
     def tick(self) -> bool:
         """True when the scene turned out to lie far from the origin: pictures are exact from now on."""
@@ -156,7 +140,6 @@ class GsplatRenderer(Renderer):
 
     def _activate(self, scene: GaussianScene | None = None) -> None:
         """Have the GPU read this scene, or the one that is pending, if any."""
-        begin = time.perf_counter()
         scene = self._reading.begin() if scene is None else scene
         if scene is None:
             return
@@ -167,24 +150,18 @@ class GsplatRenderer(Renderer):
             raise
         self._clocks["load"].end(self._stream)
         self._show_frame()
-        self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
     def render(self, camera: Camera, options: RenderOptions) -> GsplatPicture:
-        self._check_open()
-        if not (0 < camera.width <= LIMIT and 0 < camera.height <= LIMIT):
-            raise RendererError(f"gsplat: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
-                                f"sides from 1 to {LIMIT} are possible")
+        self._check(camera, LIMIT)
         key = camera.key
         wanted = key, options
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = self._picture = None
-        begin = time.perf_counter()
         if self._camera is None or self._camera[0] != key:
             self._camera = key, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy())
         with self._working():
             picture = GsplatPicture(self, self._camera[1], options)
-        self._timings["draw"] = (time.perf_counter() - begin) * 1e3
         self._picture, self._drawn = picture, wanted
         return picture
 
@@ -306,10 +283,6 @@ class GsplatRenderer(Renderer):
             pass
         self._framed = None
         del self._frame, self._gaussians, self._reading
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RendererError("gsplat: this renderer is closed; make a new one")
 
 
 class GsplatPicture:

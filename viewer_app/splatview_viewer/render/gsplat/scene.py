@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +12,15 @@ import torch
 
 from splatview_viewer.render.activation import medians
 from splatview_viewer.render.base import LeftOut
-from splatview_viewer.render.kernels.activate import Active, Raw, Told, activate, shift, step
-from splatview_viewer.render.kernels.compiler import kernels
+from splatview_viewer.render.gsplat.cuda import kernels
+from splatview_viewer.render.gsplat.frame import blocks
 from splatview_viewer.scene import EVERYTHING, flags
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from splatview_viewer.render.gsplat.frame import Launcher
     from splatview_viewer.scene import Selection
 
 FAR = 64.0
@@ -169,17 +172,15 @@ class DeviceGaussians:
         self._buffers[name] = held
         return held[:size].view(shape)
 
-    def _raw(self, scene: GaussianScene, to: Active) -> Raw:
-        """Return an array on this GPU; others are copied to where they will stay."""
+    def _raw(self, scene: GaussianScene, to: Active) -> GaussianScene:
+        """Return the scene with its tensors on this GPU; those of the host are copied to where they will stay."""
         if scene.on_gpu:
-            tensors: dict[str, Any] = {name: getattr(scene, name) for name in FIELDS}
-            if tensors["opacities"].ndim > 1:
-                tensors["opacities"] = tensors["opacities"].reshape(self._n)
-            return Raw(**tensors, activated=scene.activated)
+            return replace(scene, opacities=scene.opacities.reshape(self._n)) if scene.opacities.ndim > 1 else scene
         rest = (self.sh_degree + 1) ** 2 - 1
         wide = scene.means.dtype == torch.float64
         means = scene.means.to(self.device) if wide else to.means
-        raw = Raw(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
+        raw = GaussianScene(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:],
+                            activated=scene.activated)
         for name in ("quats", "scales", "opacities", "sh0") if wide else FIELDS[:-1]:
             values: torch.Tensor = getattr(raw, name)
             values.copy_(getattr(scene, name).reshape(values.shape))
@@ -277,3 +278,103 @@ def _middle(points: np.ndarray) -> np.ndarray:
     size = float(medians(np.abs(axes - middle[:, None]).max(axis=0)))
     far = np.abs(middle).max() > FAR * max(size, 1e-30)
     return middle.astype(np.float32).astype(np.float64) if far else np.zeros(3)
+
+
+# -- activation -------------------------------------------------------------------------------------------------------
+
+THREADS = 128
+BLOCKS = 8192
+"""At most: some ten times what a large GPU runs at once. Each takes what is next until nothing is left."""
+SAMPLE = 1024
+"""Gaussians whose centres are told."""
+TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+"""Arguments of the kernel."""
+
+
+@dataclass(frozen=True)
+class Active:
+    """N Gaussians to draw from: contiguous, float32, on one device. May be the very memory that is activated."""
+
+    means: torch.Tensor
+    """(N, 3) relative to an origin"""
+    quats: torch.Tensor
+    """(N, 4); the largest component is 1 or -1"""
+    scales: torch.Tensor
+    """(N, 3) in world units"""
+    opacities: torch.Tensor
+    """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one that is not finite (`LeftOut`), a scale
+    over `SCALE_MAX` or a quaternion of length zero. gsplat looks at nothing else of it"""
+    colors: torch.Tensor
+    """(N, K, 3); K is 1, 4, 9, 16 or 25"""
+
+
+class Told:
+    """Report of a load to the host, some time after it: pinned memory, which the GPU writes."""
+
+    def __init__(self, pin_memory: bool = True) -> None:
+        self.numbers = torch.zeros(4, dtype=torch.int64, pin_memory=pin_memory)
+        """Numbers of Gaussians that cannot be drawn, in the order of `LeftOut`'s reasons; the version of the last load
+        that is done."""
+        self.points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=pin_memory)
+        """Centres of Gaussians evenly spread over the arrays, before the origin is subtracted."""
+        self._array = self.numbers.numpy()
+
+    @property
+    def left_out(self) -> LeftOut:
+        return LeftOut(*self._array[:3].tolist())
+
+    @property
+    def version(self) -> int:
+        return int(self._array[3])
+
+    def sample(self, n: int) -> torch.Tensor:
+        """The points that come from N Gaussians."""
+        return self.points[: blocks(n, step(n))]
+
+
+def step(n: int) -> int:
+    """Gaussians for each one in the sample."""
+    return max(blocks(n, SAMPLE), 1)
+
+
+class _Array(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_uint64), ("strides", ctypes.c_int64 * 3), ("type", ctypes.c_int),
+                ("unused", ctypes.c_int))
+
+    @classmethod
+    def of(cls, t: torch.Tensor) -> _Array:
+        return cls(t.data_ptr(), (ctypes.c_int64 * 3)(*t.stride()), TYPES[t.dtype], 0)
+
+
+class _Source(ctypes.Structure):
+    _fields_ = (*((name, _Array) for name in FIELDS),
+                ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
+
+
+def activate(raw: GaussianScene, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
+             own: Launcher) -> None:
+    """Activate on the current stream; nothing is waited for.
+
+    Args:
+        raw: of any floating dtypes and strides, on one device; higher coefficients than are used may be there.
+        out: may share memory with `raw`, each tensor with its own counterpart.
+        origin: (3,), subtracted from the means.
+        told: written when it is done.
+        version: of `told` then.
+        counters: (4,) int32 zeros on the device, zeros again when it is done.
+        own: the kernels of activate.cu.
+    """
+    fields = [t if t.dtype in TYPES else t.float()
+              for t in (raw.means, raw.quats, raw.scales, raw.opacities, raw.sh0[:, None], raw.shN)]
+    source = _Source(*(_Array.of(t) for t in fields), (ctypes.c_float * 3)(*origin.tolist()), raw.activated)
+    n, terms = out.colors.shape[:2]
+    own.launch("activate", min(blocks(n, THREADS), BLOCKS), THREADS, ctypes.c_int(n), ctypes.c_int(terms), source,
+               out.means, out.quats, out.scales, out.opacities, out.colors, counters, ctypes.c_int(step(n)),
+               told.points, ctypes.c_int64(version), told.numbers)
+
+
+def shift(means: torch.Tensor, by: np.ndarray) -> None:
+    """Add to each coordinate, in place."""
+    for axis, value in enumerate(by.tolist()):
+        if value:
+            means[:, axis].add_(value)

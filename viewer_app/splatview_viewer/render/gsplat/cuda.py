@@ -1,6 +1,8 @@
-"""CUDA source to kernels: NVRTC compiles once per GPU architecture, the result is kept in the user's cache folder.
+"""CUDA at the least cost: kernels from source, streams, and what the work on them takes.
 
-NVRTC is the one that torch brings along. It is called through ctypes, since cuda-bindings accepts only the major
+NVRTC compiles once per GPU architecture; the result is kept in the user's cache folder.
+
+It is the one that torch brings along, called through ctypes, since cuda-bindings accepts only the major
 version that it was made for; loading and launching go through cuda-bindings, which works with any driver.
 """
 
@@ -12,6 +14,8 @@ import hashlib
 import os
 import site
 import sys
+from collections import deque
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,6 @@ from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue] 
 from splatview_ipc.cuda.driver import stream_object
 from splatview_ipc.system.files import make_private, write_output
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.stream import raw_stream
 
 FLAGS = ("--std=c++17",)
 FAST = {"frame.cu": ("--use_fast_math",)}
@@ -64,7 +67,8 @@ class Kernels:
             image = nvrtc.compile(source, (f"--gpu-architecture={target}", *flags))
             self._module = _load(image)
         with contextlib.suppress(OSError):  # a cache that cannot be written costs a second each time
-            _write(cached, image)
+            make_private(cached.parent)
+            write_output(cached, image, private=True)
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
         """Launch a kernel on torch's current stream; capture-safe, no host synchronisation.
@@ -85,10 +89,20 @@ class Nvrtc:
     """The runtime compiler that this torch was built with."""
 
     def __init__(self) -> None:
-        self._library = _nvrtc_library()
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-        self.version = f"{major.value}.{minor.value}"
+        major = (torch.version.cuda or "").split(".")[0]
+        if not major:
+            raise RendererError("this torch is built without CUDA; the gsplat renderer needs one with it")
+        name = f"libnvrtc.so.{major}"
+        wheels = [Path(p) for p in (*sys.path, *site.getsitepackages()) if p]
+        for candidate in (name, *(str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}"))):
+            with contextlib.suppress(OSError):
+                self._library = ctypes.CDLL(candidate)
+                break
+        else:
+            raise RendererError(f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it")
+        first, second = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(first), ctypes.byref(second))
+        self.version = f"{first.value}.{second.value}"
 
     def compile(self, source: str, options: tuple[str, ...]) -> bytes:
         """Machine code."""
@@ -123,27 +137,9 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "splatview" / "kernels"
 
 
-def _nvrtc_library() -> ctypes.CDLL:
-    major = (torch.version.cuda or "").split(".")[0]
-    if not major:
-        raise RendererError("this torch is built without CUDA; the gsplat renderer needs one with it")
-    name = f"libnvrtc.so.{major}"
-    wheels = [Path(p) for p in (*sys.path, *site.getsitepackages()) if p]
-    found = (str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}"))
-    for candidate in (name, *found):
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(candidate)
-    raise RendererError(f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it")
-
-
 def _load(image: bytes) -> Any:
     text = ctypes.create_string_buffer(image)
     return _checked(driver.cuModuleLoadData(ctypes.addressof(text)), "cuModuleLoadData")
-
-
-def _write(path: Path, image: bytes) -> None:
-    make_private(path.parent)
-    write_output(path, image, private=True)
 
 
 def _checked(result: Any, what: str) -> Any:
@@ -152,3 +148,106 @@ def _checked(result: Any, what: str) -> Any:
     if status:
         raise RendererError(f"CUDA: {what} failed: {status.name}")
     return values[0] if values else None
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+def raw_stream(index: int) -> int:
+    """The handle of torch's current stream on a GPU, by the GPU's ordinal."""
+    return torch._C._cuda_getCurrentRawStream(index)
+
+
+class OnStream:
+    """`with on:` work on one stream, on its GPU, without gradients. May be entered again inside, which is cheap.
+
+    For one thread.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+        self._raw = stream.cuda_stream
+        self._index = stream.device_index
+        self._home: tuple[int, Any] = -1, None
+        """The stream that was current before, by its handle: nearly always the same."""
+        self._before: list[tuple[bool, Any]] = []
+        """The state to go back to, for each time that it was entered: gradients, and the stream or torch's contexts."""
+
+    def __enter__(self) -> None:
+        before: Any = None
+        if torch.cuda.current_device() != self._index:
+            before = ExitStack()
+            before.enter_context(torch.cuda.device(self._index))  # leaves without making a context on the other GPU
+            before.enter_context(torch.cuda.stream(self._stream))
+        elif (raw := raw_stream(self._index)) != self._raw:
+            if raw != self._home[0]:
+                self._home = raw, torch.cuda.current_stream(self._index)
+            before = self._home[1]
+            torch.cuda.set_stream(self._stream)
+        grad = torch.is_grad_enabled()
+        if grad:
+            torch._C._set_grad_enabled(False)
+        self._before.append((grad, before))
+
+    def __exit__(self, *exc: object) -> None:
+        grad, before = self._before.pop()
+        if grad:
+            torch._C._set_grad_enabled(True)
+        if isinstance(before, ExitStack):
+            before.close()
+        elif before is not None:
+            torch.cuda.set_stream(before)
+
+
+class Clock:
+    """Measures how long the GPU takes for what lies between `begin` and `end` on a CUDA stream.
+
+    The stream is named each time: to ask torch for the current one takes longer than to record an event.
+    """
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._running: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
+        self._idle: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._begun: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        self._ms: float | None = None
+
+    def begin(self, stream: torch.cuda.Stream) -> None:
+        pair = self._begun or (self._idle.pop() if self._idle else None)
+        self._begun = pair or (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        self._begun[0].record(stream)
+
+    def end(self, stream: torch.cuda.Stream) -> None:
+        """Without a `begin`: nothing."""
+        if self._begun is not None:
+            pair, self._begun = self._begun, None
+            pair[1].record(stream)
+            if len(self._running) < self.MOST:  # otherwise they are not read
+                self._running.append(pair)
+
+    def extend(self, stream: torch.cuda.Stream) -> None:
+        """Count in what the stream was given since `end`. Before `ms` is read."""
+        if self._running:
+            self._running[-1][1].record(stream)
+
+    @property
+    def ms(self) -> float | None:
+        """Milliseconds of the last one that is finished; None before. Never waits."""
+        while self._running and self._running[0][1].query():
+            pair = self._running.popleft()
+            self._ms = pair[0].elapsed_time(pair[1])
+            self._idle.append(pair)
+        return self._ms
+
+    @property
+    def news(self) -> float | None:
+        """As `ms`, but None if nothing was finished since the last time."""
+        before = len(self._running)
+        ms = self.ms
+        return ms if len(self._running) < before else None
+
+    def clear(self) -> None:
+        """Forget the events, which belong to one GPU."""
+        self._running.clear()
+        self._idle.clear()
+        self._begun = None
