@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.programs import children, in_child
+from support.programs import children
 from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 import splatview
@@ -114,16 +114,6 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     seen.grey("life", 0.5)
     with pytest.raises(RuntimeError, match="already started"):
         window.start()
-
-    def child() -> None:
-        assert not window.is_running() and window.fps() == 0
-        window.set_image(image(1.0))
-        window.destroy()
-
-    in_child(child)
-    picture.fill_(0.75)
-    seen.grey("life", 0.75)
-    assert window.is_running()
 
     (pid,) = programs_of_windows()
     os.kill(pid, signal.SIGKILL)

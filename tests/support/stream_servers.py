@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import socket
 import socketserver
 import threading
@@ -17,7 +18,7 @@ from PIL import Image
 from splatview.camera.pattern import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
@@ -34,12 +35,11 @@ def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
     return image
 
 
-def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | None = None, **metadata: str) -> Path:
+def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | None = None) -> Path:
     """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=rate, options={"crf": "8", "preset": "ultrafast"})
         stream.width, stream.height, stream.pix_fmt = W, H, "yuv420p"
-        stream.metadata.update(metadata)
         for i in range(pictures):
             frame = av.VideoFrame.from_ndarray(pattern(i), format="rgb24")
             if times is not None:
@@ -53,13 +53,11 @@ class StreamServer:
     """A server on a port of its own; `serve` says what one connection gets."""
 
     def __init__(self, serve: Callable[[socket.socket], None], port: int = 0):
-        self.accepted = 0
         self._open: set[socket.socket] = set()
         outer = self
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                outer.accepted += 1
                 outer._open.add(self.request)
                 with contextlib.suppress(OSError):  # who listens goes away at any time
                     serve(self.request)
@@ -90,37 +88,22 @@ class StreamServer:
         self.close()
 
 
-def _until_blank_line(connection: socket.socket) -> bytes:
-    request = b""
-    while b"\r\n\r\n" not in request:
-        part = connection.recv(4096)
-        if not part:
-            raise ConnectionResetError
-        request += part
-    return request
-
-
 def mjpeg(rate: float = 30.0, pictures: int | None = None, then_wait: bool = False) -> Callable[[socket.socket], None]:
     """Serve numbered pictures as JPEG; after so many, end, or say nothing any more."""
 
     def serve(connection: socket.socket) -> None:
-        _until_blank_line(connection)
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += connection.recv(4096)
         connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=picture\r\n\r\n")
-        for number in _numbers(pictures, rate):
+        for number in itertools.count() if pictures is None else range(pictures):
             file = io.BytesIO()
             Image.fromarray(pattern(number)).save(file, "JPEG", quality=95)
             data = file.getvalue()
             connection.sendall(b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
                                % (len(data), data))
+            time.sleep(1 / rate)
         if then_wait:
             connection.recv(1)
 
     return serve
-
-
-def _numbers(pictures: int | None, rate: float) -> Iterator[int]:
-    number = 0
-    while pictures is None or number < pictures:
-        yield number
-        number += 1
-        time.sleep(1 / rate)
