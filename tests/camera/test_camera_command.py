@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.programs import children
+from support.programs import Output, children
 from support.wait import PATIENCE
 
 import splatview
@@ -40,21 +39,6 @@ KINDS = {"splatview.camera.capture": "capture", "splatview.camera.inference": "i
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
-class Said(io.StringIO):
-    """Standard error, on which words bring SIGTERM."""
-
-    def __init__(self, until: str):
-        super().__init__()
-        self.until = until
-
-    def write(self, text: str) -> int:
-        written = super().write(text)
-        if self.until and self.until in self.getvalue():
-            self.until = ""
-            signal.raise_signal(signal.SIGTERM)
-        return written
-
-
 @dataclass
 class Launched:
     code: int
@@ -78,7 +62,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
             started.append(KINDS[module])
             return [sys.executable, "-I", "-S", "-c", scripts[KINDS[module]].pop(0)]
 
-        said = Said(until)
+        said = Output(until, lambda: signal.raise_signal(signal.SIGTERM))
         viewer = () if "serve" in scripts else None
         detector: dict[str, object] | None = {"detect": "people"} if "infer" in scripts else None
         with monkeypatch.context() as patch:

@@ -107,9 +107,8 @@ def test_what_a_source_names(tmp_path: Path) -> None:
 
 def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
-    for source, words in (("", "SOURCE is empty"), (str(tmp_path), "no file"), ("nosuch.mp4", "no file nosuch.mp4"),
-                          ("ftp://a/b", r"'ftp' is no protocol.*rtsp"), ("/dev/nosuch", "/dev/nosuch is no camera"),
-                          ("/dev/null", "/dev/null is no camera")):
+    for source, words in (("", "SOURCE is empty"), ("nosuch.mp4", "no file nosuch.mp4"),
+                          ("ftp://a/b", r"'ftp' is no protocol.*rtsp"), ("/dev/null", "/dev/null is no camera")):
         with pytest.raises(CameraError, match=words):
             check(CaptureSettings(source=source))
     with pytest.raises(CameraError, match="no video that"):

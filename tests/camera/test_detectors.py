@@ -288,19 +288,6 @@ def test_nothing_in_odd_pictures(make: Make) -> None:
         splatview.annotate("picture", **found)
 
 
-def test_functions_that_cannot_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "detect_broken.py").write_text("raise OSError('no such thing')")
-    (tmp_path / "detect_leaving.py").write_text("raise SystemExit(3)")
-    (tmp_path / "detect_fine.py").write_text(
-        "number = 3\nclass Mute: pass\nclass Heavy:\n    def __init__(self): raise OSError('heavy')\n")
-    for what in ("nowhere:find", "detect_broken:find", "detect_leaving:find", "detect_fine:find", "detect_fine:number",
-                 "detect_fine:Heavy", "detect_fine:Mute", "detect_fine:", "http://x"):
-        with pytest.raises(DetectorError):
-            open_detector(InferenceSettings(detect=what))
-
-
 @pytest.fixture
 def returning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Detector]:
     """A detector whose function returns the value of an expression."""
@@ -331,7 +318,10 @@ def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
         splatview.annotate("picture", **found)
 
 
-def test_what_functions_may_not_return(returning: Callable[[str], Detector]) -> None:
+def test_what_functions_may_not_be_or_return(returning: Callable[[str], Detector]) -> None:
     for expression in ("3", "'boxes'", "(1, 2)", "np.zeros((2, 7))", "np.zeros(4)", "1 / 0"):
         with pytest.raises((TypeError, ValueError, ZeroDivisionError)):
             returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
+    for what in ("nowhere:find", "detect_returning:nothing", "detect_returning:np", "detect_returning:", "http://x"):
+        with pytest.raises(DetectorError):
+            open_detector(InferenceSettings(detect=what))

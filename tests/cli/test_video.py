@@ -15,7 +15,6 @@ from support.view_cases import scene_view
 from support.wait import wait_until
 
 from splatview_viewer.__main__ import main
-from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.camera_paths import Film, make_writer, write_path
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
@@ -114,16 +113,6 @@ def test_what_is_given_up_leaves_no_mp4(view: Any, screen: OffscreenScreen, tmp_
     for _ in range(2):
         filming.close()
     assert filming.ended and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("name", "transparent", "words"), [
-    ("a.mp4", True, "cannot be transparent"), ("a.gif", False, "neither"), ("full", False, "pictures already"),
-    ("none/a.mp4", False, "there is no folder")])
-def test_where_films_cannot_go(tmp_path: Path, name: str, transparent: bool, words: str) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "000000.png").write_bytes(b"")
-    with pytest.raises(FileError, match=words):
-        make_writer(tmp_path / name, W, H, 10.0, transparent)
 
 
 # -- splatview video ------------------------------------------------------------------------------------------

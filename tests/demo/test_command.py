@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
-from support.programs import children
+from support.programs import Output, children
 
 from splatview.demo import trainer
 from splatview.demo.command import Demo, run
@@ -27,21 +27,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.programs
-
-
-class Output(io.StringIO):
-    """Standard output on which words bring an action, once."""
-
-    def __init__(self, words: str, act: Callable[[], None]):
-        super().__init__()
-        self.words, self.act = words, act
-
-    def write(self, text: str) -> int:
-        written = super().write(text)
-        if self.words and self.words in self.getvalue():
-            self.words = ""
-            self.act()
-        return written
 
 
 # ---- the trainer

@@ -109,8 +109,6 @@ def test_a_torn_picture_is_undone(bridge: Bridge, give: Giver, ctx: moderngl.Con
         read_source(ctx, bridge.put(give(torn.tensor(2 + k)), "HWC"))
         bridge.undo()
         assert same(read_source(ctx, kept), expected(case.tensor(1), "HWC"), "float32"), k
-    good = bridge.put(give(case.tensor(9)), "HWC")
-    assert same(read_source(ctx, good), expected(case.tensor(9), "HWC"), "float32")
 
 
 def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
@@ -120,17 +118,14 @@ def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
 
 
 def test_a_way_that_cannot_be_forced_is_refused(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    for illegal in ("gpu", "register"):
-        monkeypatch.setenv("SPLATVIEW_INTEROP", illegal)
-        with pytest.raises(SharingError, match=f"SPLATVIEW_INTEROP='{illegal}': legal are direct, import, host"):
-            AutoBridge(ctx)
-    monkeypatch.setenv("SPLATVIEW_INTEROP", "import")
-    with pytest.raises(SharingError, match="import: cannot take such a tensor; host can"):
-        AutoBridge(ctx).put(np.zeros((4, 4, 3), np.uint8), "HWC")
+    for way, words in (("gpu", "legal are direct, import, host"), ("import", "cannot take such a tensor; host can")):
+        monkeypatch.setenv("SPLATVIEW_INTEROP", way)
+        with pytest.raises(SharingError, match=words):
+            AutoBridge(ctx).put(np.zeros((4, 4, 3), np.uint8), "HWC")
     reasons = {name: probe(ctx, name) for name in BRIDGES}
-    assert reasons["host"] == ""
+    assert reasons.pop("host") == ""
     if "NVIDIA" not in ctx.info["GL_VENDOR"]:
-        assert all("not on an NVIDIA GPU" in reason for name, reason in reasons.items() if name != "host")
+        assert all("not on an NVIDIA GPU" in reason for reason in reasons.values())
     assert ctx.error == "GL_NO_ERROR"
 
 

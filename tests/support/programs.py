@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -104,6 +105,21 @@ class Programs:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class Output(io.StringIO):
+    """Standard output or error on which words bring an action, once."""
+
+    def __init__(self, words: str, act: Callable[[], object]):
+        super().__init__()
+        self.words, self.act = words, act
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.words and self.words in self.getvalue():
+            self.words = ""
+            self.act()
+        return written
 
 
 def children(pid: int) -> dict[int, str]:

@@ -35,12 +35,11 @@ def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
     return image
 
 
-def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | None = None, **metadata: str) -> Path:
+def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | None = None) -> Path:
     """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=rate, options={"crf": "8", "preset": "ultrafast"})
         stream.width, stream.height, stream.pix_fmt = W, H, "yuv420p"
-        stream.metadata.update(metadata)
         for i in range(pictures):
             frame = av.VideoFrame.from_ndarray(pattern(i), format="rgb24")
             if times is not None:
@@ -54,13 +53,11 @@ class StreamServer:
     """A server on a port of its own; `serve` says what one connection gets."""
 
     def __init__(self, serve: Callable[[socket.socket], None], port: int = 0):
-        self.accepted = 0
         self._open: set[socket.socket] = set()
         outer = self
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                outer.accepted += 1
                 outer._open.add(self.request)
                 with contextlib.suppress(OSError):  # who listens goes away at any time
                     serve(self.request)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
@@ -18,9 +16,6 @@ from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.kinds.snapshot.view import SnapshotData
-from splatview_viewer.render.cameras import content as cameras
-from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.shell.panel import Panel
 from support import stub_kind
 from support.frames import (
@@ -41,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
-    import pytest
 
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -156,37 +150,13 @@ def see(view: Any, **changes: Any) -> None:
     view.view.state = replace(view.view.state, **changes)
 
 
-def zoom(view: Any, factor: float, rect: Rect = RECT, at: tuple[float, float] | None = None) -> None:
+def zoom(view: Any, factor: float, rect: Rect = RECT) -> None:
     """Zoom into an image, as `PanZoom.set_zoom` does."""
     hand = view.view.pan_zoom
-    hand.set_zoom(factor, rect, at)
+    hand.set_zoom(factor, rect)
     see(view, place=hand.place)
 
 
 def part(view: ShownView, screen: OffscreenScreen, look: Look) -> np.ndarray:
     r = look.rect
     return shown(view, screen, r)[r.y:r.y + r.height, r.x:r.x + r.width]
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts uploads of images, loads of scenes, snapshots that are laid out, cameras that
-    are read, renderers and what they draw."""
-    calls: Counter[str] = Counter()
-
-    def count(owner: Any, name: str, word: str) -> None:
-        real = getattr(owner, name)
-
-        def counting(*args: Any, **more: Any) -> Any:
-            calls[word] += 1
-            return real(*args, **more)
-
-        monkeypatch.setattr(owner, name, counting)
-
-    count(HostBridge, "put", "taken")
-    count(stub_kind.BarsView, "take", "taken")
-    count(GlRenderer, "load", "taken")
-    count(SnapshotData, "take", "taken")
-    count(cameras, "cameras_of", "taken")
-    count(GlRenderer, "__init__", "renderers")
-    count(GlRenderer, "_project", "drawn")
-    return calls

@@ -48,7 +48,7 @@ BARS = Format("bars", (".bars",), "bars as text", lambda start: start.head.start
 
 def test_a_kind_and_a_format(viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
-    assert kinds.shown()[-1] == "stub" and kinds.kind_named("stub") is KIND
+    assert kinds.shown()[-1] == "stub" and kinds.about("stub") is KIND
     monkeypatch.setattr(files, "FORMATS", (*files.FORMATS, BARS))
     (tmp_path / "two.bars").write_text("bars 1 0")
     assert files.recognise(tmp_path / "two.bars") == "bars"

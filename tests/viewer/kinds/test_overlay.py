@@ -28,15 +28,14 @@ if TYPE_CHECKING:
     from support.viewer import Viewer
 
     from splatview_ipc.control.frame import Frame
-    from splatview_viewer.kinds.image.overlay import Mask
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 200, 120
 GREY = 90
 
 
-def grey(version: int = 1, time_ns: int = 10**18, size: tuple[int, int] = (W, H), **meta: Any) -> Frame:
-    frame = image_frame(torch.full((size[1], size[0], 3), GREY, dtype=torch.uint8), version=version, **meta)
+def grey(version: int = 1, time_ns: int = 10**18) -> Frame:
+    frame = image_frame(torch.full((H, W, 3), GREY, dtype=torch.uint8), version=version)
     frame.time_ns = time_ns
     return frame
 
@@ -66,11 +65,10 @@ def of_color(pixels: np.ndarray, color: np.ndarray) -> np.ndarray:
     return np.all(np.abs(pixels - color.astype(int)) <= 2, axis=-1)
 
 
-def written(view: Any, screen: OffscreenScreen, panel: Panel, scale: float = 1.0) -> np.ndarray:
+def written(view: Any, screen: OffscreenScreen, panel: Panel) -> np.ndarray:
     """With words."""
-    rect = Rect(0, 0, *screen.size)
-    view.draw(screen.framebuffer, rect)
-    panel.draw_over(screen.framebuffer, view.over, scale)
+    view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+    panel.draw_over(screen.framebuffer, view.over, 1.0)
     assert screen.ctx.error == "GL_NO_ERROR"
     return screen.pixels()[..., :3].astype(int)
 
@@ -141,12 +139,10 @@ def test_boxes_move_between_results(view: Any, screen: OffscreenScreen) -> None:
     exact = seen(view, screen)
     view.update(grey(7, 10**18 + 200_000_000))
     moved = seen(view, screen)
-    view.content.layers.clear()
-    put(view, version=7, **at(60, 40))
-    np.testing.assert_array_equal(moved, seen(view, screen))  # all that is the box's moves with it
-    view.content.layers.clear()
-    put(view, version=7, **at(40, 30))
-    np.testing.assert_array_equal(exact, seen(view, screen))
+    for place, pixels in (((60, 40), moved), ((40, 30), exact)):  # all that is the box's moves with it
+        view.content.layers.clear()
+        put(view, version=7, **at(*place))
+        np.testing.assert_array_equal(pixels, seen(view, screen))
 
 
 def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
@@ -312,38 +308,16 @@ def test_it_is_copied() -> None:
     assert (r.points.tolist(), r.lines.tolist()) == ([[[1, 2, 1]]], [[0, 0, 1, 1]]) and r.masks[0].inside.all()
 
 
-# -- masks -----------------------------------------------------------------------------------------------------
-
-
-def laid(mask: Mask, size: tuple[int, int]) -> np.ndarray:
-    """(h, w) bool: a mask as it lies in a picture of this size."""
-    w, h = size
-    out = np.zeros((h, w), bool)
-    x0, y0, x1, y1 = (round(v * n) for v, n in zip(mask.place, (w, h, w, h), strict=True))
-    rows = (np.arange(y1 - y0) + 0.5) * mask.inside.shape[0] / (y1 - y0)
-    columns = (np.arange(x1 - x0) + 0.5) * mask.inside.shape[1] / (x1 - x0)
-    out[y0:y1, x0:x1] = mask.inside[rows.astype(int)][:, columns.astype(int)]
-    return out
-
-
-def shapes(w: int, h: int) -> list[np.ndarray]:
-    y, x = np.mgrid[0:h, 0:w]
-    disc = (x - 20) ** 2 + (y - 15) ** 2 < 90
-    ring = disc & ((x - 20) ** 2 + (y - 15) ** 2 > 30)
-    whole, corner = np.ones((h, w), bool), (x == w - 1) & (y == h - 1)
-    rng = np.random.default_rng(1)
-    return [disc, ring, whole, corner, (x == 0) & (y == 0), x == 7, y == 3, rng.random((h, w)) < 0.3]
-
-
 def test_masks_are_exact() -> None:
     w, h = 64, 48
-    for mask in shapes(w, h):
-        ys, xs = np.nonzero(mask)
-        box = [[float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)]]
-        given = torch.from_numpy(mask[None].copy())
-        np.testing.assert_array_equal(laid(result_of(overlay_frame(boxes=box, masks=given)).masks[0], (w, h)), mask)
-        alone = result_of(overlay_frame(masks=given))  # where the boxes are the masks' own
-        np.testing.assert_array_equal(laid(alone.masks[0], (w, h)), mask)
+    y, x = np.mgrid[0:h, 0:w]
+    disc = (x - 20) ** 2 + (y - 15) ** 2
+    for mask in (disc < 90, (disc < 90) & (disc > 30), disc >= 0, (x == w - 1) & (y == h - 1), x == 7):
+        (found,) = result_of(overlay_frame(masks=torch.from_numpy(mask[None].copy()))).masks
+        x0, y0, x1, y1 = (round(v * n) for v, n in zip(found.place, (w, h, w, h), strict=True))
+        laid = np.zeros((h, w), bool)
+        laid[y0:y1, x0:x1] = found.inside
+        np.testing.assert_array_equal(laid, mask)
 
 
 # -- motion ----------------------------------------------------------------------------------------------------
@@ -364,22 +338,19 @@ def test_boxes_that_overlap_most_belong_together() -> None:
     before = result((0, 0, 10, 10), (100, 0, 110, 10), (3, 0, 13, 10))
     now = result((101, 0, 111, 10), (4, 0, 14, 10), (1, 0, 11, 10), (300, 300, 310, 310))
     assert matched(before, now).tolist() == [1, 2, 0, -1]
+    none, crowd = result(), result(*[(i, i, i + 5, i + 5) for i in range(1500)])
+    assert (matched(crowd, crowd) == -1).all()
+    assert followed(none, crowd).shift(crowd, T + 1, LONG).shape == (1500, 2)
+    assert followed(crowd, none).shift(none, T + 1, LONG).shape == (0, 2)
 
 
-def test_a_box_goes_on_as_it_went() -> None:
+def test_a_box_goes_on_as_it_went_and_stops_when_no_result_comes() -> None:
     before, now = result((0, 0, 50, 50)), result((10, 5, 60, 55))
     motion = followed(before, now)
-    assert motion.shift(now, T + 0.1, LONG).tolist() == [[0, 0]]
-    np.testing.assert_allclose(motion.shift(now, T + 0.15, LONG), [[5, 2.5]], atol=1e-3)
-    np.testing.assert_allclose(motion.shift(now, T + 0.2, LONG), [[10, 5]], atol=1e-3)
-
-
-def test_it_stops_when_no_result_comes_and_never_goes_back() -> None:
-    before, now = result((0, 0, 50, 50)), result((10, 0, 60, 50))
-    motion = followed(before, now)
+    for later, way in ((0.1, (0, 0)), (0.15, (5, 2.5)), (0.2, (10, 5))):
+        np.testing.assert_allclose(motion.shift(now, T + later, LONG), [way], atol=1e-3)
     ways = [float(motion.shift(now, T + 0.1 + s / 100, LONG)[0, 0]) for s in range(-20, 200)]
-    assert all(b >= a for a, b in pairwise(ways))
-    assert ways[0] == 0  # a picture older than the result
+    assert all(b >= a for a, b in pairwise(ways)) and ways[0] == 0  # a picture older than the result
     assert ways[-1] == pytest.approx(20, abs=1e-3)  # twice what lay between the results
     slow = followed(before, now, T, T + 8)
     assert float(slow.shift(now, T + 100, LONG)[0, 0]) == pytest.approx(10 / 8, abs=1e-3)  # for one second at most
@@ -394,13 +365,4 @@ def test_a_new_result_does_not_make_a_box_jump() -> None:
     assert 12 + float(motion.shift(third, shown, 1.0)[0, 0]) == pytest.approx(seen, abs=1e-3)
     assert motion.settling(1.0)
     ways = [float(motion.shift(third, shown, 1.0 + s / 100)[0, 0]) for s in range(100)]
-    assert all(b <= a for a, b in pairwise(ways))
-    assert ways[-1] == 0  # where the result says
-    assert not motion.settling(2.0)
-
-
-def test_crowds_and_none() -> None:
-    none, crowd = result(), result(*[(i, i, i + 5, i + 5) for i in range(1500)])
-    assert (matched(crowd, crowd) == -1).all()
-    assert followed(none, crowd).shift(crowd, T + 1, LONG).shape == (1500, 2)
-    assert followed(crowd, none).shift(none, T + 1, LONG).shape == (0, 2)
+    assert all(b <= a for a, b in pairwise(ways)) and ways[-1] == 0 and not motion.settling(2.0)

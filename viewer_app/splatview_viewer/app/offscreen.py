@@ -26,7 +26,7 @@ from splatview_viewer.formats.camera_paths import Film, check_film, make_writer,
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.path import turntable
-from splatview_viewer.kinds import about, kind_named, kind_of, make_view, shown
+from splatview_viewer.kinds import about, kind_of, make_view, shown
 from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
@@ -304,7 +304,7 @@ class Still:
             raise ViewerError(f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(shown())}")
         self.screen = screen
         self.kind = kind
-        self._plot = kind_named(kind).still == "plot"
+        self._plot = about(kind).still == "plot"
         """Its picture is written over with words; each is of one value alone."""
         self._who = who
         self._camera = camera

@@ -23,14 +23,6 @@ def shown() -> tuple[str, ...]:
     return tuple(kind.name for kind in KINDS if kind.shown)
 
 
-def kind_named(name: str) -> Kind:
-    """Return the kind of this name. Raises ViewerError for one that cannot be shown."""
-    kind = about(name)
-    if not kind.shown:
-        raise ViewerError(f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown())}")
-    return kind
-
-
 def kind_of(value: Any) -> str:
     """Return the name of the kind of a file's content."""
     return next(kind.name for kind in KINDS if kind.holds(value))
@@ -52,7 +44,6 @@ def make_view(name: str, ctx: moderngl.Context, work: GpuWork | None = None) -> 
     """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
     from splatview_viewer.gpu.work import GpuWork
 
-    kind = kind_named(name)
-    assert kind.view is not None
-    made: Any = ShownView(kind.view(ctx, work or GpuWork(ctx)))
-    return made
+    if (view := about(name).view) is None:
+        raise ViewerError(f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown())}")
+    return ShownView(view(ctx, work or GpuWork(ctx)))

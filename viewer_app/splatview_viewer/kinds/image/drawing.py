@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
@@ -46,17 +46,6 @@ def make_programs(ctx: moderngl.Context) -> dict[str, moderngl.Program]:
                               fragment_shader=f"{head} {name}\n{source}") for name in ("BOX", "SEGMENT", "MASK")}
 
 
-class Style(NamedTuple):
-    """Parameters of one drawing of shapes."""
-
-    scale: float
-    """Pixels per point."""
-    opacity: float
-    threshold: float
-    shift: np.ndarray
-    """(N, 2) float32: how far the boxes have moved, in the result's pixels."""
-
-
 class Shapes:
     """Drawable shapes of one result."""
 
@@ -86,22 +75,24 @@ class Shapes:
         self._owned += [array, buffer, shift]
         self._batches.append(_Batch(program, array, vertices, owners, shift, np.zeros((len(owners), 2), np.float32)))
 
-    def draw(self, rect: Rect, place: tuple[float, float, float, float], style: Style) -> None:
+    def draw(self, rect: Rect, place: tuple[float, float, float, float], scale: float, *, opacity: float,
+             threshold: float, shift: np.ndarray) -> None:
         """Draw into the framebuffer in use, whose viewport is `rect`.
 
         place: x, y of the picture's upper left corner in `rect`, and pixels of the screen for one of the result's
-        picture along x and y.
+        picture along x and y. scale: pixels per point. shift: (N, 2) float32, how far the boxes have moved, in the
+        result's pixels.
         """
-        ctx, half = self._ctx, max(style.scale, 0.5)
+        ctx, half = self._ctx, max(scale, 0.5)
         ctx.enable_only(moderngl.BLEND)
         ctx.blend_func = _BLEND  # type: ignore[assignment]  (moderngl's stubs know two of the four)
         if self._atlas is not None:
             self._atlas.use(0)
-        values = {"u_place": place, "u_size": (rect.width, rect.height), "u_threshold": style.threshold,
-                  "u_opacity": style.opacity, "u_half": half, "u_rim": 1.1 * half, "u_picture": self._result.size,
+        values = {"u_place": place, "u_size": (rect.width, rect.height), "u_threshold": threshold,
+                  "u_opacity": opacity, "u_half": half, "u_rim": 1.1 * half, "u_picture": self._result.size,
                   "u_atlas": 0}
         for batch in self._batches:
-            batch.move(style.shift)
+            batch.move(shift)
             for core in (0.0, 1.0) if batch.program is self._programs["SEGMENT"] else (1.0,):
                 for name, value in {**values, "u_core": core}.items():
                     if name in batch.program:
@@ -267,14 +258,13 @@ def _about(layers: Layers, layer: Layer) -> str:
         words.append(f"{rate:.1f}/s")
     if result.work_ms > 0:
         words.append(f"{result.work_ms:.0f} ms" if result.work_ms >= 9.95 else f"{result.work_ms:.1f} ms")
-    age, times = layers.age(layer), ""
-    if (seconds := age.seconds) is not None:
+    (frames, seconds), times = layers.age(layer), ""
+    if seconds is not None:
         times = f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.{int(seconds < 100)}f} s"
-    if age.frames == 0:
+    if frames == 0:
         words.append("result of this frame")
-    elif age.frames is not None:
-        frames = f"{age.frames:,} frame{'s' if age.frames != 1 else ''}"
-        words.append(f"result {frames} old" + (f" ({times})" if times else ""))
+    elif frames is not None:
+        words.append(f"result {frames:,} frame{'s' if frames != 1 else ''} old" + (f" ({times})" if times else ""))
     elif times:
         words.append(f"result {times} old")
     return " \u00b7 ".join(words)

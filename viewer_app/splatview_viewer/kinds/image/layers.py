@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.image.drawing import Shapes, Style, make_programs
+from splatview_viewer.kinds.image.drawing import Shapes, make_programs
 from splatview_viewer.kinds.image.overlay import read_result
 
 if TYPE_CHECKING:
@@ -28,13 +28,6 @@ _FRESH = 1.0
 """Seconds until a result begins to fade; or ten times what lies between two results, if that is longer."""
 _FADE = 0.6
 """Seconds of that time in which it fades."""
-
-
-class Age(NamedTuple):
-    """Age of a result relative to the shown picture; None: not known."""
-
-    frames: int | None
-    seconds: float | None
 
 
 class Layer:
@@ -126,18 +119,18 @@ class Layers:
     def get(self, key: Hashable) -> Layer | None:
         return self._layers.get(key)
 
-    def age(self, layer: Layer) -> Age:
-        """Age of a layer's result; 0 for one newer than the picture."""
+    def age(self, layer: Layer) -> tuple[int | None, float | None]:
+        """Return by how many frames and seconds a result is older than the picture, at least 0; None: not known."""
         version = layer.result.version
         seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9 if layer.time_ns and self.time_ns else None
         frames = max(self.version - version, 0) if self.version and version else None
         if frames == 0 and seconds is not None and seconds > 1:  # counted by another run
             frames = None
-        return Age(frames, seconds)
+        return frames, seconds
 
     def opacity(self, layer: Layer) -> float:
         """1 for a result that is new enough, and less the older it is, down to 0."""
-        seconds = self.age(layer).seconds
+        seconds = self.age(layer)[1]
         if seconds is None:
             return 1.0
         rate = layer.result.rate_hz or layer.rate_hz
@@ -169,8 +162,8 @@ class Layers:
             if layer.shapes is None:
                 layer.shapes = Shapes(self._ctx, self._programs, layer.result)
             per_x, per_y = self.per(layer.result, zoom)
-            layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y),
-                              Style(scale, opacity, settings.threshold, shift))
+            layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y), scale, opacity=opacity,
+                              threshold=settings.threshold, shift=shift)
 
     def at(self, x: float, y: float, settings: ImageState) -> str:
         """Text of the smallest box around a point of the image, in its pixels."""

@@ -61,13 +61,9 @@ _KNOWN = np.concatenate([PALETTE, PLAIN[None]])
 
 
 def class_colors(classes: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
-    """RGBA of each.
+    """Return (N, 4) uint8 RGBA for classes (N,), below 0: none; those 20 apart have the same colour.
 
-    Args:
-        classes: (N,) integers; below 0: no class. Classes 20 apart have the same colour.
-        given: (N, 4) uint8 RGBA that go before, where their alpha is not 0.
-
-    Returns (N, 4) uint8.
+    given: (N, 4) uint8 RGBA that go before, where their alpha is not 0.
     """
     out = np.full((len(classes), 4), 255, np.uint8)
     out[:, :3] = _KNOWN[np.where(classes < 0, len(PALETTE), classes % len(PALETTE))]
