@@ -61,7 +61,7 @@ def test_it_is_chosen_where_opengl_and_cuda_share_a_gpu(monkeypatch: pytest.Monk
 def test_as_good_as_on_the_cpu(encoder: NvJpegEncoder, quality: int) -> None:
     pixels = photo()
     ours, theirs = encoder.encode(torch.from_numpy(pixels).cuda(), quality), TurboEncoder().encode(pixels, quality)
-    expected = pixels[..., :3]
+    expected = pixels[::-1, :, :3]  # the lowest row comes first
     assert psnr(decoded(ours), expected) > psnr(decoded(theirs), expected) - 1
     assert len(ours) < 1.35 * len(theirs)  # its Huffman tables are not made for the picture
 
