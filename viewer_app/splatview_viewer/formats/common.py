@@ -278,9 +278,9 @@ def check_json(length: int, what: str) -> None:
     check_memory(JSON_GROWTH * length, what)
 
 
-def clipped(text: str, most: int = 40) -> str:
+def clipped(text: str) -> str:
     """Return the beginning of a text from a file, for a message."""
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def remaining(f: BinaryIO) -> int:
