@@ -113,7 +113,7 @@ class BrowserScreen:
     def poll(self, timeout: float) -> list[Event]:
         if self._closed:
             return []
-        taken = [self._taken(message, now) for message, now in self._connection.inbox.take(timeout)]
+        taken = [self._taken(message) for message in self._connection.inbox.take(timeout)]
         events = [event for event in taken if event is not None]
         if not self._visible:
             self._release_target()  # it may have been made for a picture to keep
@@ -122,7 +122,7 @@ class BrowserScreen:
             events.append(Expose())
         return events
 
-    def _taken(self, message: Event | m.Visible, now: float) -> Event | None:
+    def _taken(self, message: Event | m.Visible) -> Event | None:
         if isinstance(message, m.Visible):
             self._visible, self._missed = message.on, False
             if not message.on:
@@ -131,7 +131,7 @@ class BrowserScreen:
                 return None
             self._resize(self._size)
             return Expose()
-        event = m.event_of(message, self._clicks, now, self._scale)
+        event = m.event_of(message, self._clicks, self._scale)
         if event is not None and event.at > 0:
             self._at = event.at
         if isinstance(event, Resize):

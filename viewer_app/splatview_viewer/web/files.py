@@ -92,7 +92,7 @@ class Files:
             with path.open("xb") as file:
                 while chunk := await asyncio.wait_for(request.content.readany(), STALL):
                     await asyncio.to_thread(file.write, chunk)
-            taken = connection.put(FileDrop((str(path),), self.remove), asyncio.get_running_loop().time())
+            taken = connection.put(FileDrop((str(path),), self.remove))
         except (TimeoutError, ConnectionError):
             raise web.HTTPRequestTimeout(text=f"{name} did not come as a whole") from None
         except OSError as e:
