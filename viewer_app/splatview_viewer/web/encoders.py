@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 VARIABLE = "SPLATVIEW_ENCODER"
 """Environment variable that forces one of CHOICES."""
 CHOICES = ("nvjpeg", "turbo")
-MAX_SIDE = 16383
-"""Pixels; the most that WebP and JPEG have in common."""
 BEST = 90
 """From this quality on colours have the full resolution."""
 
@@ -60,7 +58,7 @@ class Encoder(Protocol):
     def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
         """Return the file. Alpha is dropped.
 
-        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to MAX_SIDE, the lowest row first, as OpenGL has it; on the
+        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first, as OpenGL has it; on the
         GPU it must be there for what this thread's current CUDA stream does next, and is read no more after the call.
         `quality`: 1 to 100. `size`: width and height to shrink the picture to. Raises ViewerError when encoding fails.
         """
