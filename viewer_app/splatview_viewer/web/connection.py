@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict, deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +95,8 @@ class Connection:
 
     def _call(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function in the web thread."""
-        try:
+        with suppress(RuntimeError):  # the server has ended, and its loop with it
             self._loop.call_soon_threadsafe(function, *args)
-        except RuntimeError:  # the server has ended, and its loop with it
-            pass
 
     # -- in the web thread -------------------------------------------------------------------------------------------
 
