@@ -279,7 +279,7 @@ def _page_message(data: bytes) -> None:
     with contextlib.suppress(m.MessageError):
         message = m.parse(data)
         if not isinstance(message, (m.Hello, m.Visible, m.Ack)):
-            m.event_of(message, ClickCounter(), 1.0, 1.0)
+            m.event_of(message, ClickCounter(), 1.0)
         assert m.parse(m.encode(message)) == message
 
 

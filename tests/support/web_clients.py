@@ -161,7 +161,7 @@ class Client:
 
     def said(self, *kinds: type[T]) -> list[T]:
         """All that it said so far, of these kinds."""
-        self._said += [message for message, _ in self.connection.inbox.take(0)]
+        self._said += self.connection.inbox.take(0)
         return [message for message in self._said if isinstance(message, kinds)]
 
     def forget(self) -> None:

@@ -134,7 +134,7 @@ def probe_web() -> str:
 
             mend = "set SPLATVIEW_ENCODER=turbo, and update the graphics driver"
             pixels = torch.from_numpy(picture).cuda()
-        seen = np.asarray(Image.open(io.BytesIO(encoder.encode(pixels, 90))).convert("RGB"), np.float32)
+        seen = np.asarray(Image.open(io.BytesIO(encoder.encode(pixels, 90))).convert("RGB"), np.float32)[::-1]
         encoder.close()
     except ViewerError as e:
         raise Broken(e, mend) from None

@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -178,50 +178,13 @@ def _number(d: dict[str, Any], name: str, default: float, low: float, high: floa
 # -- the pictures of a film --------------------------------------------------------------------------------------------
 
 
-class Writer(Protocol):
-    """Takes pictures one by one; what it writes is whole when `close` has been called, and gone after `abort`."""
-
-    out: Path
-    """The film; of a numbered mp4 known after `close`."""
-
-    def add(self, picture: np.ndarray) -> None:
-        """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into the colours."""
-        ...
-
-    def close(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-
 def is_mp4(out: Path) -> bool:
     """Return whether a film of this name is one file; else it is a folder of PNGs."""
     return out.suffix.lower() in (".mp4", ".m4v", ".mov")
 
 
-def check_film(out: Path) -> None:
-    """Raise FileError for a film that cannot be written: before the scene is read and drawn."""
-    if is_mp4(out):
-        require(f"{out}: {NEEDED}", "av", error=FileError)
-        check_writable(out)
-    else:
-        PngFolder(out).abort()
-
-
-def make_writer(out: Path, width: int, height: int, fps: float, transparent: bool, numbered: bool = False) -> Writer:
-    """By the name: .mp4, or a folder for PNGs, which is made.
-
-    `numbered`: take the next free name where the film exists; default: an mp4 is replaced, a folder with pictures
-    refused. Raises FileError when it cannot be written there, or when the one does not go with transparency.
-    """
-    if is_mp4(out):
-        if transparent:
-            raise FileError(f"{out}: an mp4 cannot be transparent; name a folder, for PNGs")
-        return Mp4(out, width, height, fps, numbered)
-    return PngFolder(out, numbered)
-
-
 class PngFolder:
-    """000000.png and so on."""
+    """000000.png and so on, in a folder."""
 
     def __init__(self, out: Path, numbered: bool = False) -> None:
         self._count = 0
@@ -235,6 +198,7 @@ class PngFolder:
             raise FileError(f"{self.out}: there are pictures already ({taken.name}); name an empty folder")
 
     def add(self, picture: np.ndarray) -> None:
+        """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into the colours."""
         save_picture(picture, self.out / f"{self._count:06}.png")
         self._count += 1
 
@@ -250,7 +214,8 @@ class PngFolder:
 
 
 class Mp4:
-    """H.264, by PyAV. Sides are made even by leaving out a row or column."""
+    """H.264, by PyAV. Sides are made even by leaving out a row or column. The film is whole, and of a numbered one the
+    name is known, after `close`; `abort` leaves nothing of it."""
 
     def __init__(self, out: Path, width: int, height: int, fps: float, numbered: bool = False) -> None:
         with needed(f"{out}: {NEEDED}", "av", error=FileError):
@@ -287,6 +252,32 @@ class Mp4:
         self._output.keep = False
         with contextlib.suppress(OSError):
             self._opened.close()
+
+
+Writer = PngFolder | Mp4
+"""Takes pictures one by one."""
+
+
+def check_film(out: Path) -> None:
+    """Raise FileError for a film that cannot be written: before the scene is read and drawn."""
+    if is_mp4(out):
+        require(f"{out}: {NEEDED}", "av", error=FileError)
+        check_writable(out)
+    else:
+        PngFolder(out).abort()
+
+
+def make_writer(out: Path, width: int, height: int, fps: float, transparent: bool, numbered: bool = False) -> Writer:
+    """By the name: .mp4, or a folder for PNGs, which is made.
+
+    `numbered`: take the next free name where the film exists; default: an mp4 is replaced, a folder with pictures
+    refused. Raises FileError when it cannot be written there, or when the one does not go with transparency.
+    """
+    if is_mp4(out):
+        if transparent:
+            raise FileError(f"{out}: an mp4 cannot be transparent; name a folder, for PNGs")
+        return Mp4(out, width, height, fps, numbered)
+    return PngFolder(out, numbered)
 
 
 @contextlib.contextmanager

@@ -52,9 +52,8 @@ if TYPE_CHECKING:
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""
-MOST_LINES, MOST_ELEMENTS, MOST_PROPERTIES, MOST_DIGITS = 20_000, 100, 4096, 18
-"""Of a header; of an element; of a count. A Gaussian has up to 62 properties, and trainers of features add some
-hundred. numpy and the kernel take no more than 18 digits."""
+MOST_ELEMENTS, MOST_DIGITS = 100, 18
+"""Of a header; of a count: numpy and the kernel take no more digits."""
 BLOCK_BYTES = 4 << 20
 """Records are taken apart in blocks that stay in the processor's cache."""
 
@@ -99,8 +98,6 @@ class Element:
                             f"{', '.join(TYPES)} and list")
         if key in self.types:
             raise FileError(f"PLY: element {element!r} has property {name!r} twice")
-        if len(self.types) == MOST_PROPERTIES:
-            raise FileError(f"PLY: element {element!r} has more than {MOST_PROPERTIES:,} properties")
         if len(types) != (2 if words[1] == "list" else 1):
             raise FileError(f"PLY: header line {' '.join(words)[:60]!r} is not understood")
         if words[1] == "list":
@@ -175,11 +172,8 @@ def read_header(f: BinaryIO) -> Header:
     if end < 0 or stop < 0:
         raise FileError("PLY: no line 'end_header'" + (
             f" within {HEADER_LIMIT:,} bytes" if len(text) == HEADER_LIMIT else "; the file is truncated"))
-    lines = text[:end].decode("ascii", errors="replace").splitlines()[1:]
-    if len(lines) > MOST_LINES:
-        raise FileError(f"PLY: a header of {len(lines):,} lines; at most {MOST_LINES:,} are read")
     header = Header("", [], [], stop + 1)
-    for line in lines:
+    for line in text[:end].decode("ascii", errors="replace").splitlines()[1:]:
         match line.split():
             case [] | ["obj_info", *_]:
                 pass

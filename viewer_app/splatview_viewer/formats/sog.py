@@ -53,8 +53,6 @@ UNPACK_SPARE, UNPACK_RATIO = 1 << 20, 4
 """Bytes that a plane in a zip may unpack to: so many, or this multiple of the zip. WebP is packed already."""
 POSITIONS_SPARE = 1 << 20
 """Bytes of positions that any plane may hold, see `_Planes.check`."""
-COUNT_LIMIT = 1 << 26
-"""Gaussians that a file may hold; WebP's largest picture, 16383 squared, has four times as many pixels."""
 PIXELS_BESIDES = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest palette."""
 
@@ -108,8 +106,8 @@ def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
     if version not in (None, 1, 2):
         raise FileError(f"SOG: meta.json has version {version!r:.40}; legal are 1 and 2")
     count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= COUNT_LIMIT:
-        raise FileError(f"SOG: a count of {count!r:.40}; legal are 0 to {COUNT_LIMIT:,}")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise FileError(f"SOG: a count of {count!r:.40}; expected a whole number from 0 on")
     planes = _Planes(cache(load), meta, count, progress)
     planes.check(packed)
     return _decode(planes, version == 2)

@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import moderngl
 
@@ -81,9 +81,7 @@ def _key_names() -> dict[int, str]:
 
 
 class WindowScreen:
-    """A resizable window with an OpenGL 3.3 core context (or newer)."""
-
-    _open: ClassVar[int] = 0  # GLFW is one per process: it ends with the last window
+    """A resizable window with an OpenGL 3.3 core context (or newer). One at a time: GLFW ends with it."""
 
     def __init__(self, width: int = 1280, height: int = 720, *, title: str = "splatview",
                  vsync: bool = True) -> None:
@@ -111,18 +109,17 @@ class WindowScreen:
             faults = [str(w.message) for w in caught]
         if not self._window:
             if ready:
-                self._end_glfw()
+                glfw.terminate()
             why = f" ({faults[0]})" if faults else ""
             raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
                                 "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot")
-        WindowScreen._open += 1
         _end_with_the_display()
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:
             self.ctx = moderngl.create_context(require=330)
         except Exception as e:  # moderngl raises bare Exception here
-            self._destroy()
+            glfw.terminate()
             raise GraphicsError(f"no OpenGL 3.3 for a window ({e}); update the graphics driver") from e
         self._framebuffer = self.ctx.detect_framebuffer()
         self._framebuffer_size = self._framebuffer.size
@@ -227,18 +224,8 @@ class WindowScreen:
         if self._window is None:
             return
         self.ctx.release()
-        self._destroy()
-
-    def _destroy(self) -> None:
-        window, self._window = self._window, None
-        glfw.destroy_window(window)
-        WindowScreen._open -= 1
-        self._end_glfw()
-
-    @staticmethod
-    def _end_glfw() -> None:
-        if WindowScreen._open == 0:
-            glfw.terminate()
+        self._window = None
+        glfw.terminate()
 
 
 class _WindowDesktop(LocalDesktop):

@@ -21,8 +21,8 @@ _KNOB = 11.0
 class Divider:
     """An upright line over a picture. Holds where it is; whoever owns it lays the pictures."""
 
-    def __init__(self, at: float = 0.5) -> None:
-        self.at = at
+    def __init__(self) -> None:
+        self.at = 0.5
         """Position: 0 at the left edge of the picture, 1 at the right one."""
         self.over_it = False
         """True if the pointer is on it."""

@@ -55,9 +55,9 @@ def age_text(microseconds: float) -> str:
     return f"{sign}{seconds // 3600:,} h {seconds % 3600 // 60:02d} min"
 
 
-def count_text(count: int, one: str, many: str = "") -> str:
+def count_text(count: int, one: str) -> str:
     """"1 block", "1,234 blocks"."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def value_text(value: float) -> str:

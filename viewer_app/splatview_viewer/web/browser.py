@@ -15,12 +15,12 @@ import moderngl
 from splatview_ipc.control.errors import IpcError
 from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
-from splatview_viewer.core.screen import MIN_SIZE, ScreenState
+from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.offscreen import Target, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
-from splatview_viewer.web.encoders import MAX_SIDE, choose, forced_encoder, nvjpeg_library
+from splatview_viewer.web.encoders import choose, forced_encoder, nvjpeg_library
 from splatview_viewer.web.sender import Sender, scaled
 from splatview_viewer.web.server import WebServer
 
@@ -58,9 +58,8 @@ class BrowserScreen:
         self.desktop = _PageDesktop(connection)
         self._connection = connection
         self._work = work
-        self._most = min(MAX_SIDE, int(ctx.info["GL_MAX_TEXTURE_SIZE"]))
         hello = connection.hello
-        self._size, self._scale = self._legal(hello.width, hello.height), hello.scale
+        self._size, self._scale = _drawn(hello.width, hello.height), hello.scale
         self._visible = hello.visible
         self._closed = self._missed = False
         self._clicks = ClickCounter()
@@ -74,10 +73,6 @@ class BrowserScreen:
         """None while the page is hidden."""
         if self._visible:
             self._draw_into(self._size)
-
-    def _legal(self, width: int, height: int) -> tuple[int, int]:
-        width = min(max(width, MIN_SIZE), self._most)
-        return width, min(max(height, MIN_SIZE), self._most, _MOST_PIXELS // width)
 
     def _draw_into(self, size: tuple[int, int]) -> Target:
         """Have a target of this size. Raises GraphicsError, and keeps the one before."""
@@ -113,7 +108,7 @@ class BrowserScreen:
     def poll(self, timeout: float) -> list[Event]:
         if self._closed:
             return []
-        taken = [self._taken(message, now) for message, now in self._connection.inbox.take(timeout)]
+        taken = [self._taken(message) for message in self._connection.inbox.take(timeout)]
         events = [event for event in taken if event is not None]
         if not self._visible:
             self._release_target()  # it may have been made for a picture to keep
@@ -122,7 +117,7 @@ class BrowserScreen:
             events.append(Expose())
         return events
 
-    def _taken(self, message: Event | m.Visible, now: float) -> Event | None:
+    def _taken(self, message: Event | m.Visible) -> Event | None:
         if isinstance(message, m.Visible):
             self._visible, self._missed = message.on, False
             if not message.on:
@@ -131,11 +126,11 @@ class BrowserScreen:
                 return None
             self._resize(self._size)
             return Expose()
-        event = m.event_of(message, self._clicks, now, self._scale)
+        event = m.event_of(message, self._clicks, self._scale)
         if event is not None and event.at > 0:
             self._at = event.at
         if isinstance(event, Resize):
-            size, self._scale = self._legal(event.width, event.height), event.scale
+            size, self._scale = _drawn(event.width, event.height), event.scale
             self._resize(size)
             return Resize(*self._size, self._scale)
         return event
@@ -180,6 +175,11 @@ class BrowserScreen:
         self._sender.clear()
         self._release_target()
         self.wake()
+
+
+def _drawn(width: int, height: int) -> tuple[int, int]:
+    """Return the size of what is drawn for a page of this size, which the messages bound."""
+    return width, min(height, _MOST_PIXELS // width)
 
 
 class _PageDesktop:

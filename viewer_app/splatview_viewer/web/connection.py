@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict, deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,7 @@ _log = logging.getLogger(__name__)
 class Connection:
     """One page. Made by the server after the page's hello; usable from any thread.
 
-    `inbox` has what the page sends, with the time at which it came. All times are those of the web thread's loop. What
-    is sent after the connection is over is dropped.
+    `inbox` has what the page sends. What is sent after the connection is over is dropped.
     """
 
     def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, wake: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class Connection:
         self.hello = hello
         self.peer = peer
         self.wake = wake
-        self.inbox: Inbox[tuple[Event | m.Visible, float]] = Inbox(_supersedes)
+        self.inbox: Inbox[Event | m.Visible] = Inbox(_supersedes)
         self.pictures: Sender | None = None
         self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
         """Each file that waits to be fetched, or its content, by its key."""
@@ -73,11 +73,11 @@ class Connection:
             self.offers.popitem(last=False)
         self.send(m.Offer(name, key, size))
 
-    def put(self, message: Event | m.Visible, now: float) -> bool:
+    def put(self, message: Event | m.Visible) -> bool:
         """Put in the inbox what the page did; return False when the connection is over. In the web thread."""
         if self.closed:
             return False
-        if not self.inbox.put((message, now)):
+        if not self.inbox.put(message):
             self.close("The viewer is too far behind.", 1013)
             return False
         self.wake()
@@ -95,10 +95,8 @@ class Connection:
 
     def _call(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function in the web thread."""
-        try:
+        with suppress(RuntimeError):  # the server has ended, and its loop with it
             self._loop.call_soon_threadsafe(function, *args)
-        except RuntimeError:  # the server has ended, and its loop with it
-            pass
 
     # -- in the web thread -------------------------------------------------------------------------------------------
 
@@ -123,7 +121,7 @@ class Connection:
             for failed in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
                     _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
-            for message, _ in self.inbox.take(0):
+            for message in self.inbox.take(0):
                 if isinstance(message, FileDrop) and message.done is not None:
                     message.done(Path(message.paths[0]))
             self.pictures = None
@@ -135,7 +133,6 @@ class Connection:
     async def _read(self) -> None:
         while not self.closed:
             received = await self._socket.receive()
-            now = self._loop.time()
             if received.type is WSMsgType.BINARY:
                 return self.close("a page sends text, not bytes", 1008)
             if received.type is not WSMsgType.TEXT:
@@ -147,9 +144,9 @@ class Connection:
             if isinstance(message, m.Hello):
                 return self.close("a second hello", 1008)
             if not isinstance(message, m.Ack):
-                self.put(message, now)
+                self.put(message)
             elif self.pictures is not None:
-                self.pictures.acked(message.number, message.took / 1000, now)
+                self.pictures.acked(message.number, message.took / 1000, self._loop.time())
                 self._work.set()
         return None
 
@@ -173,6 +170,6 @@ class Connection:
                 self._work.set()  # another one may wait since
 
 
-def _supersedes(new: tuple[object, float], last: tuple[object, float]) -> bool:
+def _supersedes(new: object, last: object) -> bool:
     """Return whether an event says all that the one before it said."""
-    return type(new[0]) is type(last[0]) and isinstance(new[0], (PointerMove, Resize))
+    return type(new) is type(last) and isinstance(new, (PointerMove, Resize))

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 VARIABLE = "SPLATVIEW_ENCODER"
 """Environment variable that forces one of CHOICES."""
 CHOICES = ("nvjpeg", "turbo")
-MAX_SIDE = 16383
-"""Pixels; the most that WebP and JPEG have in common."""
 BEST = 90
 """From this quality on colours have the full resolution."""
 
@@ -57,13 +55,12 @@ class Encoder(Protocol):
         """CUDA's ordinal of the GPU whose tensors it takes; None: it takes arrays."""
         ...
 
-    def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
+    def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
         """Return the file. Alpha is dropped.
 
-        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to MAX_SIDE; on the GPU it must be there for what this thread's
-        current CUDA stream does next, and is read no more when the call returns. `quality`: 1 to 100. `bottom_up`:
-        the first row is the lowest, as OpenGL has it. `size`: width and height to shrink the picture to. Raises
-        ValueError for other pixels, ViewerError when encoding fails.
+        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first, as OpenGL has it; on the
+        GPU it must be there for what this thread's current CUDA stream does next, and is read no more after the call.
+        `quality`: 1 to 100. `size`: width and height to shrink the picture to. Raises ViewerError when encoding fails.
         """
         ...
 
@@ -116,8 +113,7 @@ class TurboEncoder:
         self.device = device
         self.took: deque[tuple[Size, float]] = deque()
 
-    def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
-        check(pixels)
+    def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
         array = host_pixels(pixels)
         height, width = array.shape[:2]
         if size is not None and size != (width, height):
@@ -127,7 +123,7 @@ class TurboEncoder:
             whole = next((n for n in (2, 3, 4) if size == (-(-width // n), -(-height // n))), 0)
             array = np.asarray(image.reduce(whole) if whole  # four times as fast
                                else image.resize(size, Image.Resampling.BOX))
-        array = np.ascontiguousarray(array[::-1] if bottom_up else array)
+        array = np.ascontiguousarray(array[::-1])
         try:
             return self._encode(array, quality, "RGBX", "444" if quality >= BEST else "420", True)
         except (ValueError, RuntimeError) as e:
@@ -138,7 +134,7 @@ class TurboEncoder:
         """Nothing is held."""
 
 
-def lossless(pixels: Pixels, *, bottom_up: bool = False) -> bytes:
+def lossless(pixels: Pixels) -> bytes:
     """Return a WebP file with every pixel as it is: about 40 ms for 1080p on one core, without the interpreter's lock.
 
     Against PNG at its quickest, a 1080p screen with a scene and the panel takes two thirds of the time and of the
@@ -147,7 +143,7 @@ def lossless(pixels: Pixels, *, bottom_up: bool = False) -> bytes:
     from PIL import Image
 
     array = host_pixels(pixels)
-    opaque = (array[::-1] if bottom_up else array).copy()
+    opaque = array[::-1].copy()
     opaque[..., 3] = 255
     image, file = Image.fromarray(opaque), BytesIO()
     try:
@@ -155,16 +151,6 @@ def lossless(pixels: Pixels, *, bottom_up: bool = False) -> bytes:
     except (OSError, ValueError) as e:
         raise ViewerError(f"WebP: a picture of {image.width} x {image.height} could not be encoded: {e}") from e
     return file.getvalue()
-
-
-def check(pixels: Pixels) -> None:
-    """Raise ValueError for pixels that no encoder takes."""
-    shape, kind = tuple(pixels.shape), str(pixels.dtype).removeprefix("torch.")
-    contiguous = pixels.flags.c_contiguous if isinstance(pixels, np.ndarray) else pixels.is_contiguous()
-    right = len(shape) == 3 and shape[2] == 4 and all(1 <= n <= MAX_SIDE for n in shape)
-    if not right or kind != "uint8" or not contiguous:
-        raise ValueError(f"pixels: {kind} {shape}{'' if contiguous else ', not contiguous'}; an encoder takes "
-                         f"contiguous uint8 (H, W, 4), sides 1 to {MAX_SIDE}")
 
 
 def host_pixels(pixels: Pixels) -> np.ndarray:
@@ -264,8 +250,7 @@ class NvJpegEncoder:
             raise ViewerError(f"nvJPEG: CUDA does not work on device {device}: {e}") from e
         self._give(self._take())  # what does not work is to be known now
 
-    def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
-        check(pixels)
+    def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
         import torch
 
         if not isinstance(pixels, torch.Tensor) or pixels.device != torch.device("cuda", self.device):
@@ -274,7 +259,7 @@ class NvJpegEncoder:
         session = self._take()
         try:
             with torch.cuda.device(self.device), driver.context(self.device), torch.no_grad():
-                data, ms = session.encode(pixels, quality, bottom_up, size)
+                data, ms = session.encode(pixels, quality, size)
             self.took.append((size or (pixels.shape[1], pixels.shape[0]), ms))
             return data
         except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
@@ -312,7 +297,7 @@ class NvJpegEncoder:
 
 
 class _Session:
-    """The state of one thread that encodes: a stream, nvJPEG's state, and memory for pictures of one size."""
+    """The state of one thread that encodes: a stream and nvJPEG's state."""
 
     def __init__(self, handle: c_void_p, device: int) -> None:
         import torch
@@ -323,8 +308,6 @@ class _Session:
             self._queue = c_void_p(self._stream.cuda_stream)
             self._given, self._begin = torch.cuda.Event(), torch.cuda.Event(enable_timing=True)
             self._end = torch.cuda.Event(enable_timing=True, blocking=True)  # this thread sleeps until then
-            self._rgb: torch.Tensor | None = None
-            self._rows: torch.Tensor | None = None
             self._state, self._params = c_void_p(), c_void_p()
             self._set: tuple[int, int] | None = None
             try:
@@ -335,7 +318,7 @@ class _Session:
                 self.close()
                 raise
 
-    def encode(self, pixels: torch.Tensor, quality: int, bottom_up: bool, size: Size | None) -> tuple[bytes, float]:
+    def encode(self, pixels: torch.Tensor, quality: int, size: Size | None) -> tuple[bytes, float]:
         """The file, and the milliseconds that the GPU took."""
         import torch
 
@@ -343,7 +326,12 @@ class _Session:
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(self._given)
             self._begin.record(self._stream)
-            rgb = self._prepare(pixels, bottom_up, size)
+            rgb = pixels[..., :3]
+            if size is not None and size != (rgb.shape[1], rgb.shape[0]):
+                planes = rgb.permute(2, 0, 1)[None].float()
+                small = torch.nn.functional.interpolate(planes, size[::-1], mode="area")
+                rgb = small.round_().to(torch.uint8)[0].permute(1, 2, 0)
+            rgb = rgb.flip(0).contiguous()  # the top row first
             height, width = rgb.shape[:2]
             sampling = _CSS_444 if quality >= BEST else _CSS_420
             if self._set != (quality, sampling):
@@ -364,27 +352,6 @@ class _Session:
             self._stream.synchronize()
         return data.raw[: length.value], self._begin.elapsed_time(self._end)
 
-    def _prepare(self, pixels: torch.Tensor, bottom_up: bool, size: Size | None) -> torch.Tensor:
-        """(H, W, 3) uint8, top row first, in memory that is used again."""
-        import torch
-
-        height, width = pixels.shape[:2]
-        rgb = pixels[..., :3]
-        if size is not None and size != (width, height):
-            planes = rgb.permute(2, 0, 1)[None].float()
-            small = torch.nn.functional.interpolate(planes, size[::-1], mode="area")
-            rgb = small.round_().to(torch.uint8)[0].permute(1, 2, 0)
-            width, height = size
-        if self._rgb is None or self._rgb.shape[:2] != (height, width):
-            self._rgb = torch.empty((height, width, 3), dtype=torch.uint8, device=pixels.device)
-            self._rows = torch.arange(height - 1, -1, -1, device=pixels.device)
-        assert self._rows is not None
-        if bottom_up:
-            torch.index_select(rgb, 0, self._rows, out=self._rgb)
-        else:
-            self._rgb.copy_(rgb)
-        return self._rgb
-
     def close(self) -> None:
         """The device must be current."""
         self._stream.synchronize()
@@ -393,4 +360,3 @@ class _Session:
         if self._state:
             nvjpeg_library().nvjpegEncoderStateDestroy(self._state)
         self._params, self._state = c_void_p(), c_void_p()
-        self._rgb = self._rows = None

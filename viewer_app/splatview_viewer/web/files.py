@@ -10,7 +10,6 @@ import shutil
 import tempfile
 import time
 import unicodedata
-from itertools import islice
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
@@ -40,8 +39,6 @@ STALL = 20.0
 _PREFIX = "splatview-files-"
 _YOUNG = 60.0
 """Seconds within which a viewer locks a folder that it made."""
-_MOST_LEFT = 100
-"""Folders that are removed at a time."""
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +89,7 @@ class Files:
             with path.open("xb") as file:
                 while chunk := await asyncio.wait_for(request.content.readany(), STALL):
                     await asyncio.to_thread(file.write, chunk)
-            taken = connection.put(FileDrop((str(path),), self.remove), asyncio.get_running_loop().time())
+            taken = connection.put(FileDrop((str(path),), self.remove))
         except (TimeoutError, ConnectionError):
             raise web.HTTPRequestTimeout(text=f"{name} did not come as a whole") from None
         except OSError as e:
@@ -139,7 +136,7 @@ class Files:
 
 def _sweep(around: Path) -> None:
     """Remove folders of this user's killed viewers: those without a lock."""
-    for folder in islice(around.glob(f"{_PREFIX}*"), _MOST_LEFT):
+    for folder in around.glob(f"{_PREFIX}*"):
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:

@@ -118,16 +118,15 @@ def encode(message: ServerMessage | ClientMessage) -> str:
     return _encoder.encode(message).decode()
 
 
-def event_of(message: events.Event, clicks: events.ClickCounter, now: float, scale: float) -> events.Event | None:
+def event_of(message: events.Event, clicks: events.ClickCounter, scale: float) -> events.Event | None:
     """Complete an event: the clicks of a press, and text without control characters. None for text that has nothing
     else.
 
-    Double clicks are recognised by the page's clock, so that a slow network does not pull two presses apart; by `now`
-    (seconds) where the page gives no time. `scale` is framebuffer pixels per point.
+    Double clicks are recognised by the page's clock, so that a slow network does not pull two presses apart; there is
+    none where the page gives no time. `scale` is framebuffer pixels per point.
     """
     if isinstance(message, events.PointerPress):
-        time = message.at / 1000 if message.at > 0 else now
-        count = clicks.count(time, message.x, message.y, message.button, scale)
+        count = clicks.count(message.at / 1000, message.x, message.y, message.button, scale) if message.at > 0 else 1
         return msgspec.structs.replace(message, clicks=count)
     if isinstance(message, events.Text):
         text = "".join(c for c in message.text.replace("\r\n", "\n") if c in "\n\t" or category(c) != "Cc")

@@ -213,7 +213,7 @@ class Sender:
     def _rested(self, picture: Copy) -> tuple[bytes, bool]:
         """Return a picture without loss, or nearly so where the line is too slow, and which of the two it is."""
         with self._arrived(picture):
-            data = lossless(picture.pixels, bottom_up=True)
+            data = lossless(picture.pixels)
             exact = self._pacer.lossless_allowed(len(data))
             return (data, True) if exact else (self._jpeg(picture, RESTING), False)
 
@@ -222,13 +222,13 @@ class Sender:
         if isinstance(picture.pixels, np.ndarray) and not isinstance(self._encoder, TurboEncoder):
             self._encoder = TurboEncoder("", self._encoder.device)
         try:
-            return self._encoder.encode(picture.pixels, level.quality, bottom_up=True, size=size)
+            return self._encoder.encode(picture.pixels, level.quality, size=size)
         except ViewerError as e:
             if isinstance(self._encoder, TurboEncoder):
                 raise
             log.warning("pictures for a page are encoded on the CPU: %s", e)
             self._encoder = TurboEncoder(str(e), self._encoder.device)
-            return self._encoder.encode(picture.pixels, level.quality, bottom_up=True, size=size)
+            return self._encoder.encode(picture.pixels, level.quality, size=size)
 
     @contextmanager
     def _arrived(self, picture: Copy) -> Iterator[None]:

@@ -13,6 +13,7 @@ import re
 import secrets
 import threading
 from collections import deque
+from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -94,15 +95,9 @@ class WebServer:
         self.moved_from = port if port not in (0, self.port) else None
         self.token = token if token is not None and self.moved_from is None else secrets.token_urlsafe(16)
         self._guard = Guard(host, self.token)
-        self._started = threading.Event()
-        self._failure: BaseException | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
         self._thread.start()
-        self._started.wait()
-        if self._failure is not None:
-            raise ViewerError(f"the web server did not start: {self._failure}") from self._failure
 
     def arrivals(self) -> list[Connection]:
         """Return the pages that have said hello since the last call."""
@@ -115,12 +110,8 @@ class WebServer:
 
     def close(self) -> None:
         """End the thread and every connection, within 2 s. Idempotent."""
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None:
-            try:
-                loop.call_soon_threadsafe(stop.set)
-            except RuntimeError:  # closed before
-                pass
+        with suppress(RuntimeError):  # closed before
+            self._loop.call_soon_threadsafe(self._stop.set)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -128,19 +119,15 @@ class WebServer:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
-        except BaseException as e:
-            self._failure = e
-            if self._started.is_set():
-                _log.exception("The web server ended with an error")
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._serve())
+        except Exception:
+            _log.exception("The web server ended with an error")
         finally:
             self._socket.close()
             self._files.close()
-            self._started.set()
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
         app = web.Application(middlewares=[self._guarded])
         app.on_response_prepare.append(self._sign)
         for path, handler in (("/ws", self._websocket), ("/download", self._files.hand_out)):
@@ -155,7 +142,6 @@ class WebServer:
         assert http is not None
         listening = await self._loop.create_server(
             lambda: http() if len(http.connections) < MAX_CONNECTIONS else _Full(), sock=self._socket)
-        self._started.set()
         await self._stop.wait()
         self._loop.remove_reader(self._socket)  # accepts no more; those that were just accepted are listed two turns
         for _ in range(3):  # later, and would be lost if the server were closed before
