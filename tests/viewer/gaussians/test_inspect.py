@@ -231,8 +231,8 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel
     assert wanted is not None
     view.handle(PointerMove(*wanted), RECT)
     view.handle(PointerRelease(*wanted), RECT)
-    box = tool.box
-    assert box is not None
+    box = tool.shape
+    assert isinstance(box, Box)
     assert box.center[0] + box.half[0] == pytest.approx(0.9, abs=1e-5)
     assert box.center[0] - box.half[0] == pytest.approx(-0.6, abs=1e-5)
     np.testing.assert_array_equal(view.orbit.rotation, orbit)  # the camera did not take it

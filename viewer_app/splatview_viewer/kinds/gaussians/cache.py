@@ -262,7 +262,10 @@ class SceneCache:
         self.land(wait=True)
         renderer, work = self.renderer, ("scene", camera.width, camera.height, *words)
         if len(self.pictures) > 1 or self._torn:
-            self._make_room(place)
+            for picture in [picture for picture in self.pictures if picture.lent]:
+                # One of an earlier scene is about to be drawn anew itself, unless what is read now is overwritten.
+                if self._frame is not None or (picture is not place and picture.of[-1] == self.loads):
+                    picture.keep(self.composer)
         if renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
             if self._frame is not None:
                 self.work.governor.gives(("load",), "cuda")
@@ -277,16 +280,6 @@ class SceneCache:
                 rendered = renderer.render(camera, options)
         self._timed = work, self._timed[0]
         return rendered
-
-    def _make_room(self, place: Picture) -> None:
-        """Copy what lies in the renderer's memory, before it draws, and must not be lost.
-
-        A picture of an earlier scene is about to be drawn anew itself, unless what is read now turns out to be
-        overwritten.
-        """
-        for picture in [picture for picture in self.pictures if picture.lent]:
-            if self._frame is not None or (picture is not place and picture.of[-1] == self.loads):
-                picture.keep(self.composer)
 
     def _account(self) -> None:
         """Tell the governor what CUDA took for what it did last. Takes a while, so when it is at work again."""

@@ -100,13 +100,13 @@ class History(Tool):
         player = self.player
         if player is None or not self.shown:
             return False
-        before = player.position, player.playing
+        before, kept = (player.position, player.playing), player.recording
         with ui.board(f"history {id(self)}", rect, (10 * scale, 0), theme.BAR) as opened:
             if not opened:
                 return False
             wide, gap = rect.width >= _NARROW * scale, imgui.get_style().item_spacing.x
             imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-            words = f"step {player.position.step:,}" if player.position else f"{len(player.recording):,} snapshots"
+            words = f"step {player.position.step:,}" if player.position else f"{len(kept):,} snapshots"
             room = max(_WORDS * scale, imgui.calc_text_size(words).x)
             if wide:
                 if imgui.button("Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)):
@@ -120,7 +120,6 @@ class History(Tool):
                 imgui.align_text_to_frame_padding()
                 left = imgui.get_cursor_pos_x()
                 ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
-                kept = player.recording
                 where = "in memory" if kept.path is None else "on disk"
                 imgui.set_item_tooltip(f"{len(kept):,} snapshots\n{kept.nbytes / 1e6:,.1f} MB {where}")
                 if player.has_live:

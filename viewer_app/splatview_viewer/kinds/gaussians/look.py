@@ -53,7 +53,7 @@ class Look(Tool):
 
     name: ClassVar[str] = "look"
 
-    def panel(self) -> None:
+    def _panel(self) -> None:
         """Draw the controls."""
         view, s = self.view, self.view.state
         show: Show = ui.choice("Show", s.show, SHOWS)
@@ -95,9 +95,10 @@ class Look(Tool):
         return low, max(high, low)
 
     def sections(self) -> Sequence[Section]:
+        own = Section("", self._panel)
         if not self.view.data.renderer.wants_gpu:  # OpenGL draws as ever
-            return ()
-        return [Section("Motion", self._motion, tip="What is seen while the camera moves")]
+            return [own]
+        return [own, Section("Motion", self._motion, tip="What is seen while the camera moves")]
 
     def _motion(self) -> None:
         self.view.change(smooth=ui.check("Smooth", self.view.state.smooth))

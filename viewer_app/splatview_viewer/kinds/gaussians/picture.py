@@ -113,15 +113,10 @@ class Picture:
 
     def drop(self) -> None:
         """Show none until it is rendered again."""
-        self.stay()
-        self.become()
-        self.drop_copy()
-
-    def stay(self) -> None:
-        """Give back what only moving it needs. Idempotent."""
         if self.kept is not None:
             self.kept.mover.drop()
-            self.kept = None
+        self.become()
+        self.drop_copy()
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
-TOOLS = Frustums, Crop, Inspect, Filter, History
+TOOLS = Look, Frustums, Crop, Inspect, Filter, History
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -65,8 +65,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._hand = Orbit()
         self._hand.place = self._hand_at = state.place.orbit
         """The place of `_hand`, unless a tool moves it just now."""
-        self.look, self.path, self.navigate = Look(self), PathTool(self), Navigate(self)
-        made = self.look, *(tool(self) for tool in TOOLS), self.path, self.navigate
+        self.path, self.navigate = PathTool(self), Navigate(self)
+        made = *(tool(self) for tool in TOOLS), self.path, self.navigate
         self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
         """By name, in the order in which events are offered to them."""
 
@@ -296,8 +296,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         return sum(tool.bar_height() for tool in self.tools.values()) * self.host.scale
 
     def panel(self) -> Sequence[Section]:
-        sections = in_order([section for tool in self.tools.values() for section in tool.sections()])
-        return [Section("", self.look.panel), *sections]
+        return in_order([section for tool in self.tools.values() for section in tool.sections()])
 
     @property
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
