@@ -271,13 +271,14 @@ class GaussianView(View[SceneCache, GaussianState]):
         for tool in self.tools.values():
             again |= tool.over(rect, scale)
         hints = self.data.hints
-        if hints.draw(self._above_bars(rect), scale, self.host.name) and hints.hint is not None:
+        if hints.draw(self.above_bars(rect), scale, self.host.name) and hints.hint is not None:
             self.data.choices.add(hints.hint.choice)
             hints.hint = self.data.sight = None  # both are of the scene as it was
             self.host.again()
         return again
 
-    def _above_bars(self, rect: Rect) -> Rect:
+    def above_bars(self, rect: Rect) -> Rect:
+        """Return the part of a picture in `rect` that the strips at its lower edge leave."""
         return replace(rect, height=max(rect.height - round(self.bars_height), 1))
 
     def _bars(self, rect: Rect, scale: float) -> list[tuple[Tool, Rect]]:
@@ -309,7 +310,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         data, rect = self.data, self.rect
         boards = [*(place for _, place in self._bars(rect, self.host.scale)),
                   *(board for tool in self.tools.values() for board in tool.boards(rect)),
-                  *data.hints.boards(self._above_bars(rect))]
+                  *data.hints.boards(self.above_bars(rect))]
         return Wants(data.stale, data.busy, data.renderer.wants_gpu, self.moving, boards)
 
     def info(self) -> Info:
