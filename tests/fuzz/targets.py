@@ -33,10 +33,10 @@ from splatview_viewer.formats import silent
 from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
 from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.geometry.bookmarks import Bookmarks
 from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.files import open_file
+from splatview_viewer.kinds.gaussians.navigate import Bookmarks
 from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
 from splatview_viewer.recording.recording import INDEX, read_index
