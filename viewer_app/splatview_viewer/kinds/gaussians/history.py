@@ -28,8 +28,6 @@ _BUTTON, _WORDS = 46.0, 92.0
 """Points: the width of a button, and of the words."""
 _NARROW = 260.0
 """Points of width below which there is only the slider."""
-_TICK = 8.0
-"""Points between two ticks at least."""
 _GRAB_PADDING = 2.0
 """Pixels around the grab of imgui's sliders."""
 
@@ -136,7 +134,7 @@ class History(Tool):
 
 
 def _track(player: Player, width: float, scale: float) -> Rect:
-    """A slider over the snapshots from the oldest to the newest, with a live one after them, and a tick for each."""
+    """A slider over the snapshots from the oldest to the newest, with a live one after them."""
     snapshots = player.recording.snapshots
     places = len(snapshots) - 1 + player.has_live
     here = places if player.at is None else player.at
@@ -153,8 +151,4 @@ def _track(player: Player, width: float, scale: float) -> Rect:
     if imgui.is_item_hovered() and 0 <= pointed < len(snapshots):
         imgui.set_next_window_pos(ImVec2(left + pointed * length / places, low.y - 4 * scale), pivot=ImVec2(0.5, 1.0))
         imgui.set_tooltip(f"Step {snapshots[pointed].step:,}\n{snapshots[pointed].count:,} Gaussians")
-    draw, apart = imgui.get_window_draw_list(), length / places
-    for i in range(0, len(snapshots), max(round(_TICK * scale / apart + 0.499), 1)):
-        x = round(left + i * apart)
-        draw.add_line(ImVec2(x, high.y - 5 * scale), ImVec2(x, high.y), theme.u32(theme.DIM, 0.9), scale)
     return Rect(round(left), round(low.y), round(length), round(high.y - low.y))

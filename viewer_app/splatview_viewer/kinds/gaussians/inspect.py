@@ -246,13 +246,10 @@ def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
     _text("Opacity", f"{values.opacity:.3f}", "", label)
     _row("Colour", label)
     side = imgui.get_text_line_height()
-    at, color = imgui.get_cursor_screen_pos(), values.color
-    imgui.dummy(ImVec2(side, side))
-    draw, end = imgui.get_window_draw_list(), ImVec2(at.x + side, at.y + side)
-    draw.add_rect_filled(at, end, theme.u32(ImVec4(*color, 1.0)), 3 * side / 15)
-    draw.add_rect(at, end, theme.u32(theme.DIM, 0.6), 3 * side / 15)
+    imgui.color_button("##colour", ImVec4(*values.color, 1.0), imgui.ColorEditFlags_.no_tooltip.value,
+                       ImVec2(side, side))
     imgui.same_line()
-    imgui.text_unformatted("  ".join(f"{v:.2f}" for v in color))
+    imgui.text_unformatted("  ".join(f"{v:.2f}" for v in values.color))
     if tool.hit is not None and tool.hit.index == tool.index:
         _text("Seen", f"{tool.hit.weight:.0%} of the pixel",
               f"Where you clicked it makes up so much of what is seen.\nThe surface is {tool.hit.depth:.4g} away there",
