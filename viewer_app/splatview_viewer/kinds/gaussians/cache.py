@@ -276,7 +276,9 @@ class SceneCache:
             with self.stopwatch("copy"):
                 self.on_gpu = value.on_gpu and self.renderer.wants_gpu
                 scene, ready = scene_of(value, self.choices, in_place=self.on_gpu)
-                background = self._background_of(value)
+                background = self.background
+                if not frame.on_gpu or self.now - self._background_at >= _BACKGROUND_PERIOD:
+                    background, self._background_at = background_of(frame), self.now
             if not value.intact():
                 return False
         sight = self.sight
@@ -313,12 +315,6 @@ class SceneCache:
             return False
         self._expected = None
         return True
-
-    def _background_of(self, frame: Frame) -> Color | None:
-        if frame.on_gpu and self.now - self._background_at < _BACKGROUND_PERIOD:
-            return self.background
-        self._background_at = self.now
-        return background_of(frame)
 
     @property
     def busy(self) -> bool:

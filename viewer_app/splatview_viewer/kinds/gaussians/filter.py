@@ -204,8 +204,13 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
     imgui.set_cursor_screen_pos(corner)
     with plots.bare(f"histogram {quantity.name}", (width, height), (first, last), (0.0, 1.0)) as plot:
         if plot is not None:
-            if statistics is not None:
-                _bars(plot, statistics.counts[quantity.name], (first, last))
+            if statistics is not None:  # all in grey; square roots, so that few are seen beside many
+                edges = np.linspace(first, last, min(_BARS, last - first) + 1).round().astype(int)
+                every, chosen = (np.sqrt(np.add.reduceat(part[:last], edges[:-1]))
+                                 for part in statistics.counts[quantity.name])
+                top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
+                plot.bars("##all", edges, every / top, theme.GONE)
+                plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
             low, high = (min(max(quantity.position(v), first), last) for v in tool.limits(quantity))
             for at, edge in ((low, first), (high, last)):
                 if at != edge:
@@ -262,15 +267,6 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     limits = 0.0 if least <= first else quantity.edge(least), _most(quantity) if most >= last else quantity.edge(most)
     if limits != tool.limits(quantity):
         tool.limit(quantity, *limits)
-
-
-def _bars(plot: plots.Plot, counts: tuple[np.ndarray, np.ndarray], used: tuple[int, int]) -> None:
-    """All in grey, those that are chosen over them: square roots, so that few are seen beside many."""
-    edges = np.linspace(*used, min(_BARS, used[1] - used[0]) + 1).round().astype(int)
-    every, chosen = (np.sqrt(np.add.reduceat(part[:used[1]], edges[:-1])) for part in counts)
-    top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
-    plot.bars("##all", edges, every / top, theme.GONE)
-    plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
 
 
 def _about(statistics: Statistics, quantity: Quantity, at: float, width: float) -> str:

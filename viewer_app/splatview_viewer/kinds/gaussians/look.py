@@ -62,7 +62,15 @@ class Look(Tool):
         if s.show in _MAPPED:
             s = replace(s, color_map=ui.choice("Colours", s.color_map, color_maps.NAMES))
         if s.show == "depth":
-            s = replace(s, depth_range=self._range(s.depth_range))
+            by_hand = ui.choice("Range", s.depth_range is not None, {False: "Automatic", True: "By hand"})
+            low, high = s.depth_range or view.picture.depth.range
+            if by_hand:
+                ui.row("From, to")
+                high = max(high, low + 1e-3)
+                _, low, high = imgui.drag_float_range2("##range", low, high, max(high - low, 1e-4) / 200, 0.0, 1e9,
+                                                       "%.3g", "%.3g", imgui.SliderFlags_.always_clamp.value)
+                imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
+            s = replace(s, depth_range=(low, max(high, low)) if by_hand else None)
         if s.show not in ("ellipsoids", "rings", "points"):
             s = replace(s, mode=ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
                                                            "antialiased": "Antialiased"}))
@@ -83,19 +91,6 @@ class Look(Tool):
             imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
                                    "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
         view.state = s
-
-    def _range(self, chosen: tuple[float, float] | None) -> tuple[float, float] | None:
-        """Draw the controls of the range of depths; return what is chosen, None: automatic."""
-        if not ui.choice("Range", chosen is not None, {False: "Automatic", True: "By hand"}):
-            return None
-        low, high = self.view.picture.depth.range
-        low, high = chosen or (low, max(high, low + 1e-3))
-        ui.row("From, to")
-        speed = max(high - low, 1e-4) / 200
-        _, low, high = imgui.drag_float_range2("##range", low, high, speed, 0.0, 1e9, "%.3g", "%.3g",
-                                               imgui.SliderFlags_.always_clamp.value)
-        imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
-        return low, max(high, low)
 
     def sections(self) -> Sequence[Section]:
         return [Section("", self._panel)]
