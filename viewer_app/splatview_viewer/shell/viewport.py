@@ -21,7 +21,7 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
-from splatview_viewer.kinds.gaussians.film import see_through
+from splatview_viewer.kinds.gaussians.path import see_through
 from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.workspace.shards_panel import sections as shard_sections
 
