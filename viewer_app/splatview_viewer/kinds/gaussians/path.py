@@ -166,15 +166,18 @@ class PathTool(Tool):
         """Edit a key frame: the camera goes there."""
         self.stop()
         self._choose(i)
-        rect = self.view.rect
-        self.view.fly_to(self.path.at(self.time, rect.width, rect.height, self.view.orbit.near), _FLIGHT)
+        self.view.fly_to(self._camera, _FLIGHT)
 
     def seek(self, seconds: float) -> None:
         """Put the playhead there; the camera goes along."""
         self.time = min(max(seconds, 0.0), self.path.duration)
         if self.path.keys:
-            rect = self.view.rect
-            self.view.use_camera(self.path.at(self.time, rect.width, rect.height, self.view.orbit.near))
+            self.view.use_camera(self._camera)
+
+    @property
+    def _camera(self) -> Camera:
+        """The camera where the playhead is; there is a key frame."""
+        return self.path.at(self.time, self.view.rect.width, self.view.rect.height, self.view.orbit.near)
 
     def play(self) -> None:
         """From where the playhead stands; from the beginning at the end."""
