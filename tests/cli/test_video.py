@@ -19,7 +19,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.camera_paths import Film, make_writer, write_path
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
-from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
+from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
 from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:

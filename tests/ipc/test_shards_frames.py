@@ -11,7 +11,7 @@ import pytest
 from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.gaussians.frames import Facts
+from splatview_viewer.kinds.gaussians.cache import Facts
 from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.shards import GATHER, TOGETHER, Shards, join
 

@@ -11,7 +11,6 @@ import pytest
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.host import Memo
-from splatview_viewer.geometry.bookmarks import Bookmarks
 from splatview_viewer.geometry.cameras import (
     FILE_LIMIT,
     Camera,
@@ -21,6 +20,7 @@ from splatview_viewer.geometry.cameras import (
     intrinsics,
     look_at,
 )
+from splatview_viewer.kinds.gaussians.navigate import Bookmarks
 
 EYE = np.eye(4).tolist()
 K33 = [[50, 0, 32], [0, 50, 24], [0, 0, 1]]

@@ -39,16 +39,14 @@ def test_what_a_frame_says_is_read() -> None:
     found = cameras(8, 3, ["", "/a/b.png", *[""] * 6])
     views, Ks = ring(8)
     np.testing.assert_array_equal(found.viewmats, views.numpy())
-    assert found.photos == 3
-    assert found.fine.all()
+    assert found.photos == 3 and found.fine.all()
     np.testing.assert_allclose(np.linalg.norm(found.positions, axis=1), np.hypot(4, 1))
     assert (found.called(0), found.called(1)) == ("Camera 0", "1  b.png")
     camera = found.camera(2)
     assert camera is not None
     np.testing.assert_array_equal(camera.K, Ks[2].numpy())
     assert (camera.width, camera.height) == SIZE
-    assert found.camera(8) is None
-    assert found.camera(-1) is None
+    assert found.camera(8) is found.camera(-1) is None
     np.testing.assert_allclose(found.extents[0], [-0.6, -0.4, 0.6, 0.4])
     np.testing.assert_allclose(project(camera, found.outline(2, 2.0)[1]), [0, 0], atol=1e-9)
 
@@ -62,11 +60,8 @@ def test_what_is_no_camera_is_told_apart() -> None:
     frame = frame_of("cameras", {"viewmats": views, "Ks": Ks, "sizes": torch.tensor([SIZE] * 6, dtype=torch.int32)})
     found = cameras_of(frame)
     assert found.fine.tolist() == [True, False, False, False, False, True]
-    assert np.isfinite(found.positions).all()
-    assert np.isfinite(found.extents).all()
-    assert np.isfinite(found.outline(1, 1.0)).all()
-    assert found.camera(1) is None
-    assert found.spacing > 0
+    assert all(np.isfinite(part).all() for part in (found.positions, found.extents, found.outline(1, 1.0)))
+    assert found.camera(1) is None and found.spacing > 0
 
 
 def test_frames_that_say_something_else_are_refused() -> None:
@@ -105,30 +100,13 @@ def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(monkeypatch: 
     held.close()
 
 
-def test_a_photograph_that_was_dropped_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(photos_module, "KEPT", 0)
-    held = store(cameras(2, 0, [picture(tmp_path / f"{i}.png", (i, i, i)) for i in (10, 20)]))
-
-    def shown(number: int) -> bool:
-        held.tick(clock())
-        return held.whole(number) is not None
-
-    for number in (0, 1, 0):
-        wait_until(lambda n=number: shown(n))
-    held.close()
-
-
-def picture(path: Path, color: tuple[int, int, int], size: tuple[int, int] = SIZE) -> str:
-    Image.fromarray(np.full((size[1], size[0], 3), color, np.uint8)).save(path)
-    return str(path)
-
-
 def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     woken = threading.Event()
     held = PhotoStore(woken.set)
     (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n nothing")
-    held.use(cameras(5, 1, [picture(tmp_path / "a.png", (10, 20, 30)), str(tmp_path / "missing.png"), "",
-                            str(tmp_path / "damaged.png"), str(tmp_path)]))
+    Image.new("RGB", SIZE, (10, 20, 30)).save(tmp_path / "a.png")
+    names = ["a.png", "missing.png", None, "damaged.png", ""]
+    held.use(cameras(5, 1, ["" if name is None else str(tmp_path / name) for name in names]))
 
     def settled(number: int) -> bool:
         held.tick(clock())
@@ -137,24 +115,17 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     for number in (0, 1, 3, 4):
         wait_until(lambda n=number: settled(n))
     assert woken.is_set()
-    assert held.whole(0).tolist() == np.full((SIZE[1], SIZE[0], 3), (10, 20, 30)).tolist()  # type: ignore[union-attr]
+    np.testing.assert_array_equal(held.whole(0), np.asarray(Image.open(tmp_path / "a.png")))
     assert held.trouble(1) == "missing.png: there is no such file"
-    assert held.trouble(3).startswith("damaged.png: ")
-    assert "not a file" in held.trouble(4)
+    assert held.trouble(3).startswith("damaged.png: ") and "not a file" in held.trouble(4)
     held.whole(2)
     assert held.requests(0.0) == [(2, 0)]  # it is in the memory of its publisher
     held.want_small(8)
-
-    def asked() -> bool:
-        held.tick(clock())
-        return (2, 8) in held.requests(clock())
-
-    wait_until(asked)
+    wait_until(lambda: (held.tick(clock()), (2, 8) in held.requests(clock()))[1])
     held.take(photos_frame(torch.full((3, 8, 8, 3), 77, dtype=torch.uint8), 2, 8))
     wait_until(lambda: not [t for t in threading.enumerate() if t.name == "read photographs"])
     held.tick(clock())
-    found = dict(held.take_small(99))
-    assert {n: int(p[0, 0, 0]) for n, p in found.items()} == {0: 10, 2: 77}
+    assert {n: int(p[0, 0, 0]) for n, p in held.take_small(99)} == {0: 10, 2: 77}
     held.close()
 
 

@@ -12,7 +12,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
-from splatview_viewer.kinds.gaussians.film import see_through
+from splatview_viewer.kinds.gaussians.path import see_through
 from splatview_viewer.kinds.gaussians.tool import in_order
 
 if TYPE_CHECKING:

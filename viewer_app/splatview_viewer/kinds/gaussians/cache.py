@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from contextlib import suppress
@@ -14,23 +15,24 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import Frame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
+from splatview_viewer.geometry.cameras import NEAR, Camera, bounds, frame_points, intrinsics
 from splatview_viewer.gpu.governor import BROUGHT, scaled
-from splatview_viewer.kinds.gaussians.frames import Facts, Sight, hint_of
 from splatview_viewer.kinds.gaussians.picture import Composer, Picture
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
-from splatview_viewer.scene.scene import GaussianScene
-from splatview_viewer.ui.widgets import Hints
+from splatview_viewer.scene.scene import GaussianScene, HostCopy
+from splatview_viewer.ui.widgets import Hint, Hints
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import moderngl
     import torch
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
-    from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.player import Player
     from splatview_viewer.render.base import Picture as Rendered
@@ -48,6 +50,147 @@ _AT_ONCE = 10.0
 """Milliseconds up to which a scene is drawn for each picture where no other process needs the GPU."""
 _FAR = 0.7
 """Cosine of the turn from which on a picture shows too little of what is seen now."""
+_VISIBLE = 0.05
+"""Gaussians of at most this opacity do not count when a scene is framed."""
+_SAMPLE = 200_000
+"""Gaussians that are looked at to frame a scene."""
+
+
+def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint | None:
+    """Return the form that a scene's numbers seem to have, unless their publisher says so. `ready`: as for
+    `GaussianScene.to_host`; waits for the GPU."""
+    step = max(len(scene) // 10_000, 1)
+    some = replace(scene, shN=scene.shN[:, :0])[::step].to_host(ready)  # without harmonics, most of what there is
+    scales, opacities, quats = (t.double().numpy() for t in (some.scales, some.opacities, some.quats))
+    if len(some) < 10:
+        return None
+    if some.activated and (scales < 0).mean() > 0.1:
+        return Hint("activated", "scales look like logarithms", "Show as logarithms")
+    shares = (scales > 0).mean(), ((opacities >= 0) & (opacities <= 1)).mean()
+    if not some.activated and min(shares) > 0.99 and (opacities > 0.02).any():
+        return Hint("activated", "scales and opacities look activated", "Show as activated")
+    quats = np.abs(quats[np.isfinite(quats).all(1) & quats.any(1)])
+    w, *_, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).sum(0) / max(len(quats), 1)
+    return Hint("quats", "quaternions look like x y z w", "Show as x y z w") if z > max(0.6, 2 * w) else None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about the scene that is shown; its arrays may be gone by now."""
+
+    count: int
+    sh_degree: int
+    stored_sh_degree: int
+    antialiased: bool
+    notes: tuple[str, ...]
+    shards: tuple[tuple[int, int], ...] = ()
+    up: tuple[float, float, float] | None = None
+
+    @classmethod
+    def of(cls, scene: GaussianScene) -> Facts:
+        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes, scene.shards,
+                   scene.up)
+
+    def shard_of(self, index: int) -> tuple[int, int] | None:
+        """Return the rank of a Gaussian and its index there; None for a scene that is not in parts."""
+        for rank, count in self.shards:
+            if index < count:
+                return rank, index
+            index -= count
+        return None
+
+    @property
+    def phrases(self) -> list[str]:
+        degrees = f"SH {min(self.sh_degree, self.stored_sh_degree)} of {self.stored_sh_degree}"
+        return [*([degrees] if self.stored_sh_degree else []), *(["antialiased"] if self.antialiased else [])]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A sample of a scene to frame it: some of its Gaussians, evenly spread over the arrays."""
+
+    means: np.ndarray
+    """(M, 3) float32, or float64 as the scene's."""
+    opacities: np.ndarray
+    """(M,) float32 in [0, 1]."""
+
+    @classmethod
+    def of(cls, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> Sight:
+        """`ready` as for `GaussianScene.to_host`. Waits for the GPU where the scene lies on one."""
+        scene.wait(ready)
+        return cls(*map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays()))
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """(M,) opacities, 0 for what can hardly be seen; None when nothing can."""
+        weights = np.where(self.opacities > _VISIBLE, self.opacities, 0.0)  # NaN counts as invisible
+        return weights if weights.any() else None
+
+    @functools.cached_property
+    def center(self) -> np.ndarray:
+        """(3,) the middle of all of it, whether it can be seen or not."""
+        return bounds(self.means)[0]
+
+    @functools.cached_property
+    def bounds(self) -> tuple[np.ndarray, float]:
+        """The middle (3,) of what can be seen, and its radius."""
+        return bounds(self.means, self.weights)
+
+    def near_of(self, camera: Camera) -> Camera:
+        """A camera whose near plane is gsplat's default, with one that fits a scene smaller than a unit."""
+        return replace(camera, near=self._near) if self._near < camera.near == NEAR else camera
+
+    @functools.cached_property
+    def _near(self) -> float:
+        few = slice(None, None, len(self.means) // 5000 + 1)  # each version of a stream is asked
+        return min(NEAR, NEAR * bounds(self.means[few])[1])
+
+    @property
+    def middle(self) -> np.ndarray:
+        """(3,) the middle of what can be seen."""
+        return self.bounds[0]
+
+    def camera(self, width: int, height: int, up: Any) -> Camera:
+        """The camera from which the scene is seen whole, in the middle of the picture.
+
+        Starts from `frame_points`, whose direction it keeps, and corrects it by where the visible Gaussians come to
+        lie in the picture. Floaters, the outer hundredth on each side, do not count, and it never moves far.
+        """
+        return self._filled(frame_points(self.means, width, height, weights=self.weights, up=up))
+
+    def seen_along(self, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
+        """As `camera`, but in the direction in which another one looks: `rotation` (3, 3) is its world to camera, `fov`
+        its vertical angle in degrees."""
+        center, radius = self.bounds
+        half = math.radians(fov) / 2
+        half = min(half, math.atan(math.tan(half) * width / height))
+        distance = radius / math.sin(half)
+        viewmat = np.eye(4)
+        viewmat[:3, :3] = rotation
+        viewmat[:3, 3] = [0, 0, distance] - rotation @ center
+        return self._filled(Camera(viewmat, intrinsics(fov, width, height), width, height,
+                                   near=min(NEAR, distance * NEAR)))
+
+    def _filled(self, camera: Camera) -> Camera:
+        """Another place for a pinhole camera, from where the visible Gaussians fill its picture."""
+        weights, width, height = self.weights, camera.width, camera.height
+        means = self.means if weights is None else self.means[weights > 0]
+        means = means[np.isfinite(means).all(axis=1)]
+        means = means[:: max(len(means) // 50_000, 1)].astype(np.float64)
+        focal, viewmat = camera.K[0, 0], camera.viewmat
+        for _ in range(2):  # the correction is exact for a flat scene; the second turn takes in depth
+            p = means @ viewmat[:3, :3].T + viewmat[:3, 3]
+            p = p[p[:, 2] > camera.near]
+            if len(p) < 2:
+                break
+            distance = float(np.median(p[:, 2]))
+            low, high = np.percentile(p[:, :2] / p[:, 2:], (1, 99), axis=0)
+            room = np.array([width, height]) / focal * 0.84
+            nearer = float(np.clip(((high - low) / room).max(), 0.7, 1.6))
+            shift = np.array([*((low + high) / 2 * distance), distance * (1 - nearer)])
+            viewmat = viewmat.copy()
+            viewmat[:3, 3] -= shift
+        return replace(camera, viewmat=viewmat)
 
 
 @dataclass
@@ -133,7 +276,9 @@ class SceneCache:
             with self.stopwatch("copy"):
                 self.on_gpu = value.on_gpu and self.renderer.wants_gpu
                 scene, ready = scene_of(value, self.choices, in_place=self.on_gpu)
-                background = self._background_of(value)
+                background = self.background
+                if not frame.on_gpu or self.now - self._background_at >= _BACKGROUND_PERIOD:
+                    background, self._background_at = background_of(frame), self.now
             if not value.intact():
                 return False
         sight = self.sight
@@ -170,12 +315,6 @@ class SceneCache:
             return False
         self._expected = None
         return True
-
-    def _background_of(self, frame: Frame) -> Color | None:
-        if frame.on_gpu and self.now - self._background_at < _BACKGROUND_PERIOD:
-            return self.background
-        self._background_at = self.now
-        return background_of(frame)
 
     @property
     def busy(self) -> bool:
@@ -262,7 +401,10 @@ class SceneCache:
         self.land(wait=True)
         renderer, work = self.renderer, ("scene", camera.width, camera.height, *words)
         if len(self.pictures) > 1 or self._torn:
-            self._make_room(place)
+            for picture in [picture for picture in self.pictures if picture.lent]:
+                # One of an earlier scene is about to be drawn anew itself, unless what is read now is overwritten.
+                if self._frame is not None or (picture is not place and picture.of[-1] == self.loads):
+                    picture.keep(self.composer)
         if renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
             if self._frame is not None:
                 self.work.governor.gives(("load",), "cuda")
@@ -277,16 +419,6 @@ class SceneCache:
                 rendered = renderer.render(camera, options)
         self._timed = work, self._timed[0]
         return rendered
-
-    def _make_room(self, place: Picture) -> None:
-        """Copy what lies in the renderer's memory, before it draws, and must not be lost.
-
-        A picture of an earlier scene is about to be drawn anew itself, unless what is read now turns out to be
-        overwritten.
-        """
-        for picture in [picture for picture in self.pictures if picture.lent]:
-            if self._frame is not None or (picture is not place and picture.of[-1] == self.loads):
-                picture.keep(self.composer)
 
     def _account(self) -> None:
         """Tell the governor what CUDA took for what it did last. Takes a while, so when it is at work again."""

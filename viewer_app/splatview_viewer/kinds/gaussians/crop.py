@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -39,17 +39,6 @@ _ROUNDED = 1e6
 """Steps of dragging in a number from which on float32 has none so small."""
 
 
-@dataclass(frozen=True)
-class _Grab:
-    """A handle that is dragged, and what there was when that began."""
-
-    handle: Handle
-    at: tuple[float, float]
-    """Pixels from the picture's corner."""
-    box: Box | None
-    sphere: Sphere | None
-
-
 class Crop(Tool):
     """Edits the box or the sphere of the view's selection; handles are there while its part of the panel is seen."""
 
@@ -58,23 +47,20 @@ class Crop(Tool):
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
         self.hovered: Handle | None = None
-        self._grab: _Grab | None = None
+        self._grab: tuple[Handle, tuple[float, float], Box | Sphere] | None = None
+        """The handle that is dragged, the pixels from the picture's corner and the shape when that began."""
         self._elsewhere = False
         """A button is down for something else."""
         self.shown = False
         """The part of the panel is seen."""
 
     @property
-    def box(self) -> Box | None:
-        return self.view.state.selection.box
-
-    @property
-    def sphere(self) -> Sphere | None:
-        return self.view.state.selection.sphere
+    def shape(self) -> Box | Sphere | None:
+        return self.view.state.selection.box or self.view.state.selection.sphere
 
     @property
     def grabbed(self) -> Handle | None:
-        return None if self._grab is None else self._grab.handle
+        return None if self._grab is None else self._grab[0]
 
     def set(self, shape: Box | Sphere | None) -> None:
         """Crop by this shape; None: by none."""
@@ -91,14 +77,14 @@ class Crop(Tool):
 
     def handles(self, camera: Camera) -> list[tuple[Handle, tuple[float, float]]]:
         """Return the handles that are seen, with their pixels from the picture's corner."""
-        if (shape := self.box or self.sphere) is None:
+        if (shape := self.shape) is None:
             return []
         names: list[Handle] = ["center"]
         points = np.array([shape.center])
-        if self.box is not None:
-            names, points = [*shapes.FACES, *names], np.concatenate([shapes.face_centers(self.box), points])
+        if isinstance(shape, Box):
+            names, points = [*shapes.FACES, *names], np.concatenate([shapes.face_centers(shape), points])
         found = list(zip(names, shapes.places(camera, points), strict=True))
-        if self.sphere is not None and (rim := shapes.silhouette(self.sphere, camera)) is not None:
+        if isinstance(shape, Sphere) and (rim := shapes.silhouette(shape, camera)) is not None:
             x, y = rim[int(np.argmax(rim[:, 0]))].tolist()
             found.append(("radius", (x, y)))
         return [(handle, at) for handle, at in found if at is not None]
@@ -112,23 +98,21 @@ class Crop(Tool):
         return nearest if nearest is not None and far[nearest] <= _NEAR * self.view.host.scale else None
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        if not self.shown or (self.box is None and self.sphere is None):
+        if not self.shown or (shape := self.shape) is None:
             self._grab, was = None, self.hovered
             self.hovered = None
             return True if was is not None else None
         match event:
-            case PointerPress(button="left"):
-                under = self._under(event.x, event.y, rect)
+            case PointerPress():
+                under = self._under(event.x, event.y, rect) if event.button == "left" else None
                 if under is None:
                     self._elsewhere = True
                     return None
-                self._grab = _Grab(under, (event.x - rect.x, event.y - rect.y), self.box, self.sphere)
+                self._grab = under, (event.x - rect.x, event.y - rect.y), shape
                 self.hovered = under
                 return True
-            case PointerPress():
-                self._elsewhere = True
             case PointerMove() if self._grab is not None:
-                return self._dragged(self._grab, (event.x - rect.x, event.y - rect.y), rect)
+                return self._dragged(*self._grab, (event.x - rect.x, event.y - rect.y), rect)
             case PointerMove() if not self._elsewhere:
                 under = self._under(event.x, event.y, rect)
                 if under != self.hovered:
@@ -144,51 +128,50 @@ class Crop(Tool):
                 return True
         return None
 
-    def _dragged(self, grab: _Grab, at: tuple[float, float], rect: Rect) -> bool:
+    def _dragged(self, handle: Handle, start: tuple[float, float], shape: Box | Sphere, at: tuple[float, float],
+                 rect: Rect) -> bool:
         """The pointer is there now."""
-        camera = self.view.camera(rect)
-        shape = grab.box or grab.sphere
-        if camera is None or shape is None:
+        camera, center = self.view.camera(rect), np.array(shape.center)
+        if camera is None:
             return False
-        center = np.array(shape.center)
-        if grab.handle == "center":
-            before, now = (shapes.beside(camera, where, center) for where in (grab.at, at))
+        if handle == "center":
+            before, now = (shapes.beside(camera, where, center) for where in (start, at))
             if before is not None and now is not None:
                 x, y, z = (center + now - before).tolist()
                 self.set(replace(shape, center=(x, y, z)))
-        elif isinstance(grab.handle, tuple) and grab.box is not None:
-            axis = grab.handle[1] * np.array(grab.box.axes[grab.handle[0]])
-            before, now = (shapes.along(camera, where, center, axis) for where in (grab.at, at))
+        elif isinstance(handle, tuple) and isinstance(shape, Box):
+            axis = handle[1] * np.array(shape.axes[handle[0]])
+            before, now = (shapes.along(camera, where, center, axis) for where in (start, at))
             if before is not None and now is not None:
-                self.set(shapes.with_face(grab.box, grab.handle, now - before))
-        elif grab.sphere is not None:
-            self.set(replace(grab.sphere, radius=max(shapes.distance(camera, at, center), 1e-6)))
+                self.set(shapes.with_face(shape, handle, now - before))
+        elif isinstance(shape, Sphere):
+            self.set(replace(shape, radius=max(shapes.distance(camera, at, center), 1e-6)))
         return True
 
     # -- what is seen ------------------------------------------------------------------------------------------
 
     def over(self, rect: Rect, scale: float) -> bool:
         shown, self.shown = self.shown, False
-        camera = self.view.camera(rect) if shown else None
-        if camera is not None and (self.box is not None or self.sphere is not None):
-            draw_shape(self, camera, rect, scale)
+        camera, shape = self.view.camera(rect), self.shape
+        if shown and camera is not None and shape is not None:
+            draw_shape(self, shape, camera, rect, scale)
         return False
 
     def sections(self) -> Sequence[Section]:
         return [Section("Crop", lambda: panel(self), tip="Draw only what lies in a box or a sphere, or leave that out")]
 
     def details(self) -> Sequence[str]:
-        return ["cropped"] if self.box is not None or self.sphere is not None else []
+        return ["cropped"] if self.shape is not None else []
 
 
-def draw_shape(tool: Crop, camera: Camera, rect: Rect, scale: float) -> None:
+def draw_shape(tool: Crop, shape: Box | Sphere, camera: Camera, rect: Rect, scale: float) -> None:
     """The shape and its handles, over the picture in `rect`."""
     lines = imgui.get_background_draw_list()
     lines.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-    if tool.box is not None:
-        for corners, front in sorted(shapes.edges(tool.box, camera), key=lambda edge: edge[1]):
+    if isinstance(shape, Box):
+        for corners, front in sorted(shapes.edges(shape, camera), key=lambda edge: edge[1]):
             draw_line(corners, rect, scale, theme.INK, 0.95 if front else 0.35)
-    elif tool.sphere is not None and (rim := shapes.silhouette(tool.sphere, camera)) is not None:
+    elif (rim := shapes.silhouette(shape, camera)) is not None:
         draw_line(rim, rect, scale, theme.INK, 0.95, closed=True)
     for handle, (x, y) in tool.handles(camera):
         if max(abs(x), abs(y)) > _FAR:
@@ -206,7 +189,7 @@ def draw_shape(tool: Crop, camera: Camera, rect: Rect, scale: float) -> None:
 def panel(tool: Crop) -> None:
     """Draw the panel's part."""
     tool.shown = True
-    shape = tool.box or tool.sphere
+    shape = tool.shape
     kind = "" if shape is None else "box" if isinstance(shape, Box) else "sphere"
     chosen = ui.choice("Shape", kind, {"": "None", "box": "Box", "sphere": "Sphere"})
     if chosen != kind:

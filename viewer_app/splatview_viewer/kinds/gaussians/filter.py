@@ -204,8 +204,13 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
     imgui.set_cursor_screen_pos(corner)
     with plots.bare(f"histogram {quantity.name}", (width, height), (first, last), (0.0, 1.0)) as plot:
         if plot is not None:
-            if statistics is not None:
-                _bars(plot, statistics.counts[quantity.name], (first, last))
+            if statistics is not None:  # all in grey; square roots, so that few are seen beside many
+                edges = np.linspace(first, last, min(_BARS, last - first) + 1).round().astype(int)
+                every, chosen = (np.sqrt(np.add.reduceat(part[:last], edges[:-1]))
+                                 for part in statistics.counts[quantity.name])
+                top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
+                plot.bars("##all", edges, every / top, theme.GONE)
+                plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
             low, high = (min(max(quantity.position(v), first), last) for v in tool.limits(quantity))
             for at, edge in ((low, first), (high, last)):
                 if at != edge:
@@ -220,27 +225,16 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
 
 def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], fmt: str) -> None:
     """The least and the most in two fields to drag or to type into."""
-    low, high = before = tool.limits(quantity)
+    low, high = tool.limits(quantity)
     first, last = (quantity.edge(used[0]), quantity.edge(used[1])) if quantity.log else (0.0, 1.0)
     flags = imgui.SliderFlags_.always_clamp.value | quantity.log * imgui.SliderFlags_.logarithmic.value
     imgui.same_line(ui.LABEL_WIDTH * imgui.get_font_size())
-    gap, speed = imgui.get_style().item_inner_spacing.x, (last - first) / 300
-    width = (imgui.get_content_region_avail().x - gap) / 2
-    imgui.set_next_item_width(width)
-    edited, new = imgui.drag_float(f"##least {quantity.name}", low, speed, 0.0, last, fmt, flags)
-    imgui.set_item_tooltip("The least that is shown. Drag, or Ctrl + click to type")
+    imgui.set_next_item_width(-1)
+    edited, least, most = imgui.drag_float_range2(f"##{quantity.name}", low, min(high, last), (last - first) / 300,
+                                                  0.0, last, fmt, fmt, flags)
+    imgui.set_item_tooltip("The least and the most that is shown. Drag, or Ctrl + click to type")
     if edited:
-        low = 0.0 if new <= first else new
-        high = max(low, high)  # the one that is moved pushes the other
-    imgui.same_line(0, gap)
-    imgui.set_next_item_width(width)
-    edited, new = imgui.drag_float(f"##most {quantity.name}", min(high, last), speed, first, last, fmt, flags)
-    imgui.set_item_tooltip("The most that is shown. Drag, or Ctrl + click to type")
-    if edited:
-        high = _most(quantity) if new >= last else new
-        low = min(low, high)
-    if (low, high) != before:
-        tool.limit(quantity, low, high)
+        tool.limit(quantity, 0.0 if least <= first else least, _most(quantity) if most >= last else most)
 
 
 def _most(quantity: Quantity) -> float:
@@ -273,15 +267,6 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     limits = 0.0 if least <= first else quantity.edge(least), _most(quantity) if most >= last else quantity.edge(most)
     if limits != tool.limits(quantity):
         tool.limit(quantity, *limits)
-
-
-def _bars(plot: plots.Plot, counts: tuple[np.ndarray, np.ndarray], used: tuple[int, int]) -> None:
-    """All in grey, those that are chosen over them: square roots, so that few are seen beside many."""
-    edges = np.linspace(*used, min(_BARS, used[1] - used[0]) + 1).round().astype(int)
-    every, chosen = (np.sqrt(np.add.reduceat(part[:used[1]], edges[:-1])) for part in counts)
-    top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
-    plot.bars("##all", edges, every / top, theme.GONE)
-    plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
 
 
 def _about(statistics: Statistics, quantity: Quantity, at: float, width: float) -> str:

@@ -406,12 +406,12 @@ class Through:
             self._before = here, self.view.orbit.copy()
         if index != self.index:
             self.psnr, self._measured, self._pending = None, (), ()
-        self._there(False)
+        self._arrive(False)
         self.index, self._camera = index, camera
         self._go(seconds)
         return True
 
-    def _there(self, there: bool) -> None:
+    def _arrive(self, there: bool) -> None:
         """Have the state say that the view looks through the camera, or through none."""
         self._arrived = there
         self.view.change(training=replace(self.view.state.training, through=self.index if there else None))
@@ -435,7 +435,7 @@ class Through:
         """Look through none. `back`: from where one looked before."""
         before, self._before = self._before, None
         self.index = self._camera = self.psnr = None
-        self._there(False)
+        self._arrive(False)
         self._measured, self._pending = (), ()
         self._pair.drop()
         self._meter.drop()
@@ -477,7 +477,7 @@ class Through:
             self.leave()  # the user went elsewhere
             return True
         if not self._arrived:
-            self._there(True)
+            self._arrive(True)
             return True
         return self._measure(content, now)
 

@@ -28,8 +28,6 @@ _BUTTON, _WORDS = 46.0, 92.0
 """Points: the width of a button, and of the words."""
 _NARROW = 260.0
 """Points of width below which there is only the slider."""
-_TICK = 8.0
-"""Points between two ticks at least."""
 _GRAB_PADDING = 2.0
 """Pixels around the grab of imgui's sliders."""
 
@@ -100,13 +98,13 @@ class History(Tool):
         player = self.player
         if player is None or not self.shown:
             return False
-        before = player.position, player.playing
+        before, kept = (player.position, player.playing), player.recording
         with ui.board(f"history {id(self)}", rect, (10 * scale, 0), theme.BAR) as opened:
             if not opened:
                 return False
             wide, gap = rect.width >= _NARROW * scale, imgui.get_style().item_spacing.x
             imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-            words = f"step {player.position.step:,}" if player.position else f"{len(player.recording):,} snapshots"
+            words = f"step {player.position.step:,}" if player.position else f"{len(kept):,} snapshots"
             room = max(_WORDS * scale, imgui.calc_text_size(words).x)
             if wide:
                 if imgui.button("Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)):
@@ -120,7 +118,6 @@ class History(Tool):
                 imgui.align_text_to_frame_padding()
                 left = imgui.get_cursor_pos_x()
                 ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
-                kept = player.recording
                 where = "in memory" if kept.path is None else "on disk"
                 imgui.set_item_tooltip(f"{len(kept):,} snapshots\n{kept.nbytes / 1e6:,.1f} MB {where}")
                 if player.has_live:
@@ -137,7 +134,7 @@ class History(Tool):
 
 
 def _track(player: Player, width: float, scale: float) -> Rect:
-    """A slider over the snapshots from the oldest to the newest, with a live one after them, and a tick for each."""
+    """A slider over the snapshots from the oldest to the newest, with a live one after them."""
     snapshots = player.recording.snapshots
     places = len(snapshots) - 1 + player.has_live
     here = places if player.at is None else player.at
@@ -154,8 +151,4 @@ def _track(player: Player, width: float, scale: float) -> Rect:
     if imgui.is_item_hovered() and 0 <= pointed < len(snapshots):
         imgui.set_next_window_pos(ImVec2(left + pointed * length / places, low.y - 4 * scale), pivot=ImVec2(0.5, 1.0))
         imgui.set_tooltip(f"Step {snapshots[pointed].step:,}\n{snapshots[pointed].count:,} Gaussians")
-    draw, apart = imgui.get_window_draw_list(), length / places
-    for i in range(0, len(snapshots), max(round(_TICK * scale / apart + 0.499), 1)):
-        x = round(left + i * apart)
-        draw.add_line(ImVec2(x, high.y - 5 * scale), ImVec2(x, high.y), theme.u32(theme.DIM, 0.9), scale)
     return Rect(round(left), round(low.y), round(length), round(high.y - low.y))

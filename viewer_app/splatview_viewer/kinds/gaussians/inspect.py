@@ -155,7 +155,19 @@ class Inspect(Tool):
             if corners is not None and np.abs(corners).max() <= 1e5:
                 draw_line(corners, rect, scale, theme.INK, 0.95, closed=True)
         for place in self.boards(rect):
-            self._draw_card(place, scale)
+            imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
+            pad = imgui.get_style().window_padding
+            with ui.board(f"inspected {id(self)}", place, (pad.x, pad.y)):
+                ui.colored(f"Gaussian {self.index:,}", theme.TEXT)
+                side = imgui.get_frame_height()
+                imgui.same_line(imgui.get_window_width() - side - pad.x / 2)
+                closed = imgui.button("\u00d7##close", ImVec2(side, side))
+                imgui.set_item_tooltip("Choose none (Escape)")
+                if self.values is not None:
+                    _rows(self, self.values, 3.6)
+            imgui.pop_style_var()
+            if closed:
+                self.choose(None)
         return False
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
@@ -164,22 +176,6 @@ class Inspect(Tool):
         if not self._card or rect.width < width + 2 * pad or rect.height < height + 2 * pad:
             return []
         return [Rect(rect.x + pad, rect.y + pad, width, height)]
-
-    def _draw_card(self, place: Rect, scale: float) -> None:
-        """The most important numbers over the picture."""
-        imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
-        pad = imgui.get_style().window_padding
-        with ui.board(f"inspected {id(self)}", place, (pad.x, pad.y)):
-            ui.colored(f"Gaussian {self.index:,}", theme.TEXT)
-            side = imgui.get_frame_height()
-            imgui.same_line(imgui.get_window_width() - side - imgui.get_style().window_padding.x / 2)
-            closed = imgui.button("\u00d7##close", ImVec2(side, side))
-            imgui.set_item_tooltip("Choose none (Escape)")
-            if self.values is not None:
-                _rows(self, self.values, 3.6)
-        imgui.pop_style_var()
-        if closed:
-            self.choose(None)
 
     def sections(self) -> Sequence[Section]:
         return [Section("Inspect", lambda: panel(self), tip="The numbers of one Gaussian. Click it while this is open")]
@@ -246,13 +242,10 @@ def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
     _text("Opacity", f"{values.opacity:.3f}", "", label)
     _row("Colour", label)
     side = imgui.get_text_line_height()
-    at, color = imgui.get_cursor_screen_pos(), values.color
-    imgui.dummy(ImVec2(side, side))
-    draw, end = imgui.get_window_draw_list(), ImVec2(at.x + side, at.y + side)
-    draw.add_rect_filled(at, end, theme.u32(ImVec4(*color, 1.0)), 3 * side / 15)
-    draw.add_rect(at, end, theme.u32(theme.DIM, 0.6), 3 * side / 15)
+    imgui.color_button("##colour", ImVec4(*values.color, 1.0), imgui.ColorEditFlags_.no_tooltip.value,
+                       ImVec2(side, side))
     imgui.same_line()
-    imgui.text_unformatted("  ".join(f"{v:.2f}" for v in color))
+    imgui.text_unformatted("  ".join(f"{v:.2f}" for v in values.color))
     if tool.hit is not None and tool.hit.index == tool.index:
         _text("Seen", f"{tool.hit.weight:.0%} of the pixel",
               f"Where you clicked it makes up so much of what is seen.\nThe surface is {tool.hit.depth:.4g} away there",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -53,7 +52,7 @@ class Look(Tool):
 
     name: ClassVar[str] = "look"
 
-    def panel(self) -> None:
+    def _panel(self) -> None:
         """Draw the controls."""
         view, s = self.view, self.view.state
         show: Show = ui.choice("Show", s.show, SHOWS)
@@ -63,7 +62,15 @@ class Look(Tool):
         if s.show in _MAPPED:
             s = replace(s, color_map=ui.choice("Colours", s.color_map, color_maps.NAMES))
         if s.show == "depth":
-            s = replace(s, depth_range=self._range(s.depth_range))
+            by_hand = ui.choice("Range", s.depth_range is not None, {False: "Automatic", True: "By hand"})
+            low, high = s.depth_range or view.picture.depth.range
+            if by_hand:
+                ui.row("From, to")
+                high = max(high, low + 1e-3)
+                _, low, high = imgui.drag_float_range2("##range", low, high, max(high - low, 1e-4) / 200, 0.0, 1e9,
+                                                       "%.3g", "%.3g", imgui.SliderFlags_.always_clamp.value)
+                imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
+            s = replace(s, depth_range=(low, max(high, low)) if by_hand else None)
         if s.show not in ("ellipsoids", "rings", "points"):
             s = replace(s, mode=ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
                                                            "antialiased": "Antialiased"}))
@@ -79,41 +86,24 @@ class Look(Tool):
             color = ui.color("Background", view.background)
             if max(abs(a - b) for a, b in zip(color, view.background, strict=True)) > 1e-4:
                 s = replace(s, background=color)
+        if view.data.renderer.wants_gpu:
+            s = replace(s, smooth=ui.check("Smooth motion", s.smooth))
+            imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
+                                   "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
         view.state = s
 
-    def _range(self, chosen: tuple[float, float] | None) -> tuple[float, float] | None:
-        """Draw the controls of the range of depths; return what is chosen, None: automatic."""
-        if not ui.choice("Range", chosen is not None, {False: "Automatic", True: "By hand"}):
-            return None
-        low, high = self.view.picture.depth.range
-        low, high = chosen or (low, max(high, low + 1e-3))
-        ui.row("From, to")
-        speed = max(high - low, 1e-4) / 200
-        _, low, high = imgui.drag_float_range2("##range", low, high, speed, 0.0, 1e9, "%.3g", "%.3g",
-                                               imgui.SliderFlags_.always_clamp.value)
-        imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
-        return low, max(high, low)
-
     def sections(self) -> Sequence[Section]:
-        if not self.view.data.renderer.wants_gpu:  # OpenGL draws as ever
-            return ()
-        return [Section("Motion", self._motion, tip="What is seen while the camera moves")]
-
-    def _motion(self) -> None:
-        self.view.change(smooth=ui.check("Smooth", self.view.state.smooth))
-        imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
-                               "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
+        return [Section("", self._panel)]
 
     def over(self, rect: Rect, scale: float) -> bool:
         view = self.view
         if view.state.show in _MAPPED and view.picture.source is not None and rect.width >= _LEAST * scale:
             low, high = view.depth_range
             if high > low:
-                place = replace(rect, height=rect.height - round(view.bars_height))
                 values = low, (low + high) / 2, high
                 title, words = ("Depth", _numbers(*values)) if view.state.show == "depth" else (
                     "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
-                _legend(title, view.state.color_map, words, place, scale)
+                _legend(title, view.state.color_map, words, view.above_bars(rect), scale)
         return False
 
     def details(self) -> Sequence[str]:
@@ -139,22 +129,14 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
         left, right, top = round(x + pad), round(x + width - pad), round(y + pad + line + 3 * scale)
         bright, dim = theme.u32(ImVec4(0.9, 0.91, 0.93, 1)), theme.u32(ImVec4(0.7, 0.72, 0.75, 1))
         draw.add_text(ImVec2(left, round(y + pad - 1 * scale)), bright, title)
-        colors = _knots(name)
+        colors = [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
         edges = np.linspace(left, right, len(colors)).tolist()
         for i in range(len(colors) - 1):
             draw.add_rect_filled_multi_color(ImVec2(edges[i], top), ImVec2(edges[i + 1], top + _BAR * scale),
                                              colors[i], colors[i + 1], colors[i + 1], colors[i])
         below = round(top + (_BAR + 3) * scale)
-        sizes = [imgui.calc_text_size(word).x for word in words]
-        draw.add_text(ImVec2(left, below), dim, words[0])
-        draw.add_text(ImVec2(round((left + right - sizes[1]) / 2), below), dim, words[1])
-        draw.add_text(ImVec2(round(right - sizes[2]), below), dim, words[2])
-
-
-@cache
-def _knots(name: str) -> list[int]:
-    """A colour map's colours as imgui takes them."""
-    return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
+        for word, share in zip(words, (0.0, 0.5, 1.0), strict=True):
+            draw.add_text(ImVec2(round(left + share * (right - left - imgui.calc_text_size(word).x)), below), dim, word)
 
 
 def _numbers(*values: float) -> list[str]:

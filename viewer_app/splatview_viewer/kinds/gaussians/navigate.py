@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
@@ -20,8 +21,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.bookmarks import Bookmarks
-from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text, look_at
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_json, camera_from_text, look_at
 from splatview_viewer.geometry.controls import Flying
 from splatview_viewer.geometry.orbit import SECONDS, Flight
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.host import Memo
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.geometry.orbit import Orbit
@@ -59,6 +60,8 @@ _AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
 _ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
 _DARK, _WHITE = ImVec4(0.05, 0.05, 0.06, 1), ImVec4(1, 1, 1, 1)
 """Colours of the letters on them, and of the ring around the one under the pointer."""
+_MOST = 50
+"""Bookmarks of one thing; the keys reach the first nine."""
 
 
 class Navigate(Tool):
@@ -243,7 +246,7 @@ class Navigate(Tool):
         rect = self.view.rect
         found = self.bookmarks.get(number, rect.width, rect.height)
         if found is not None:
-            self.fly_to(found.camera, pivot=found.pivot)
+            self.fly_to(found[0], pivot=found[1])
         return found is not None
 
     # -- the protocol of tools -----------------------------------------------------------------------------------
@@ -388,6 +391,56 @@ class Navigate(Tool):
                 orbit.roll(float(step[4]))
             view.moved(by_hand=True)
         return True
+
+
+class Bookmarks:
+    """Cameras that a user wants to come back to, by number, remembered under the name of what is shown. What the memo
+    holds may be anything: what is no bookmark does not count."""
+
+    def __init__(self, memo: Memo, name: str) -> None:
+        self._memo = memo
+        self._key = f"bookmarks/{name}"
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which there are, ascending. Quick: they are looked at only when one goes there."""
+        return sorted(int(n) for n, value in self._held().items() if isinstance(value, dict))
+
+    def get(self, number: int, width: int, height: int) -> tuple[Camera, np.ndarray] | None:
+        """Return the camera of this number, fitted to a picture, and (3,) what was orbited around; None where there is
+        none."""
+        value = self._held().get(str(number))
+        if not isinstance(value, dict):
+            return None
+        try:
+            camera = camera_from_json(json.dumps(value.get("camera")), width, height)
+            pivot = np.array(value.get("pivot"), np.float64)
+        except (CameraError, ValueError, TypeError, OverflowError, RecursionError):
+            return None
+        return (camera, pivot) if pivot.shape == (3,) and np.isfinite(pivot).all() else None
+
+    def put(self, camera: Camera, pivot: np.ndarray, number: int | None = None) -> int | None:
+        """Keep one, in the place of that of the same number, or as the first number that is free, which is returned.
+        None when there are too many."""
+        held = self._held()
+        if number is None:
+            number = next((n for n in range(1, _MOST + 1) if str(n) not in held), None)
+        if number is None:
+            return None
+        made = {"camera": json.loads(camera.to_json()), "pivot": np.asarray(pivot, np.float64).tolist()}
+        self._memo.put(self._key, {**held, str(number): made})
+        return number
+
+    def delete(self, number: int) -> None:
+        held = self._held()
+        held.pop(str(number), None)
+        self._memo.put(self._key, held or None)
+
+    def _held(self) -> dict[str, Any]:
+        found = self._memo.get(self._key)
+        if not isinstance(found, dict):
+            return {}
+        return {n: value for n, value in found.items() if n.isascii() and n.isdigit() and 0 < int(n[:6]) <= _MOST}
 
 
 class Gizmo:

@@ -1,38 +1,48 @@
-"""Camera paths: key frames set where the camera is, edited on a timeline, played, filmed. The panel's part "Path"."""
+"""Camera paths: key frames set where the camera is, edited on a timeline, played, filmed picture by picture while the
+loop goes on. The panel's part "Path"."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections import deque
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_ipc.system.files import output_file
-from splatview_viewer.core.errors import CameraError, ViewerError
+from splatview_viewer.core.errors import CameraError, ViewerError, words_of
 from splatview_viewer.core.events import Key as KeyEvent
+from splatview_viewer.core.host import Host
+from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.formats.camera_paths import Film, make_writer, parse_path, path_values, read_path, write_path
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
 from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Key, positions, turntable
-from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import round_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.formats.camera_paths import Writer
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.view import GaussianView
+
+    Draw = Callable[[moderngl.Framebuffer, Color], None]
 
 HEIGHT = 46.0
 """Points that the timeline takes."""
@@ -45,6 +55,10 @@ _SIZE = 0.06
 SIZES = {(1280, 720): "1280 x 720", (1920, 1080): "1920 x 1080", (2560, 1440): "2560 x 1440",
          (3840, 2160): "3840 x 2160", (1080, 1080): "1080 x 1080", (1080, 1920): "1080 x 1920"}
 RATES = {24.0: "24 a second", 25.0: "25 a second", 30.0: "30 a second", 50.0: "50 a second", 60.0: "60 a second"}
+_AHEAD = 5
+"""Pictures that wait to be written, with the one that is being written."""
+_TURN = 0.012
+"""Seconds that one turn of the loop is given to, if a picture does not take longer."""
 
 
 class PathTool(Tool):
@@ -152,15 +166,18 @@ class PathTool(Tool):
         """Edit a key frame: the camera goes there."""
         self.stop()
         self._choose(i)
-        rect = self.view.rect
-        self.view.fly_to(self.path.at(self.time, rect.width, rect.height, self.view.orbit.near), _FLIGHT)
+        self.view.fly_to(self._camera, _FLIGHT)
 
     def seek(self, seconds: float) -> None:
         """Put the playhead there; the camera goes along."""
         self.time = min(max(seconds, 0.0), self.path.duration)
         if self.path.keys:
-            rect = self.view.rect
-            self.view.use_camera(self.path.at(self.time, rect.width, rect.height, self.view.orbit.near))
+            self.view.use_camera(self._camera)
+
+    @property
+    def _camera(self) -> Camera:
+        """The camera where the playhead is; there is a key frame."""
+        return self.path.at(self.time, self.view.rect.width, self.view.rect.height, self.view.orbit.near)
 
     def play(self) -> None:
         """From where the playhead stands; from the beginning at the end."""
@@ -472,3 +489,135 @@ def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
     path = CameraPath(list(keys), loop, smooth)
     return positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), 2000) + 1) if len(keys) > 1 else (
         np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
+
+
+class Camerawork:
+    """Draws single pictures of a scene with the settings of a view, but none of what its tools draw over it."""
+
+    def __init__(self, ctx: moderngl.Context, view: GaussianView, width: int, height: int) -> None:
+        """view: shows the scene, in the way in which pictures show it, but for the camera."""
+        self._view = type(view)(view.data, view.state)
+        self._view.host = Host(exact="scene")
+        for tool in self._view.tools.values():
+            tool.close()
+        self._view.tools.clear()
+        self._background = view.background
+        self.size = width, height
+        self._ctx = ctx
+
+    def picture(self, film: Film, seconds: float, transparent: bool = False) -> np.ndarray:
+        """(H, W, 3) uint8, top row first; transparent: (H, W, 4), colours not multiplied by alpha."""
+        self._view.look_with(film.path.at(seconds, *self.size))
+        if transparent:
+            return see_through(self._ctx, self.size, self._draw)
+        return _drawn(self._ctx, self.size, self._draw, self._background)[0]
+
+    def _draw(self, framebuffer: moderngl.Framebuffer, background: Color) -> None:
+        self._view.change(background=background)
+        self._view.draw(framebuffer, Rect(0, 0, *self.size))
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self._view.release("closed")
+
+
+def see_through(ctx: moderngl.Context, size: tuple[int, int], draw: Draw) -> np.ndarray:
+    """(H, W, 4) uint8, top row first, colours not multiplied by alpha: what `draw` lays over any background.
+
+    Drawn over black and over white: what the second shows more is what is seen through.
+    """
+    black, white = _drawn(ctx, size, draw, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), dtype="f4")
+    alpha = np.clip(1 - (white - black).mean(axis=2, keepdims=True), 0, 1)
+    color = np.divide(black, alpha, out=np.zeros_like(black), where=alpha > 1e-6)
+    return (np.concatenate([np.clip(color, 0, 1), alpha], axis=2) * 255 + 0.5).astype(np.uint8)
+
+
+def _drawn(ctx: moderngl.Context, size: tuple[int, int], draw: Draw, *backgrounds: Color,
+           dtype: Literal["f1", "f4"] = "f1") -> list[np.ndarray]:
+    """(H, W, 3) uint8, or float32 of "f4", top row first: what `draw` lays over each of the backgrounds."""
+    texture, before = ctx.texture(size, 4, dtype=dtype), ctx.fbo
+    framebuffer, out = ctx.framebuffer([texture]), []
+    try:
+        for background in backgrounds:
+            draw(framebuffer, background)
+            data = framebuffer.read(components=3, alignment=1, dtype=dtype)
+            values = np.frombuffer(data, {"f1": np.uint8, "f4": np.float32}[dtype])
+            out.append(values.reshape(size[1], size[0], 3)[::-1])
+        return out
+    finally:
+        before.use()
+        framebuffer.release()
+        texture.release()
+
+
+class Filming:
+    """One film in the making: `turn` in each turn of the loop, `close` at the end, in any case. A job writes each
+    picture."""
+
+    def __init__(self, camerawork: Camerawork, film: Film, writer: Writer, *, transparent: bool = False,
+                 wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` ends the loop's sleep, from any thread."""
+        self.film = film
+        self.total = film.path.frames(film.fps)
+        self.drawn = 0
+        self.ended = False
+        """Everything is written, or given up."""
+        self.fault = ""
+        """Why it was given up; "" without a reason."""
+        self._writer = writer
+        self._camerawork = camerawork
+        self._transparent = transparent
+        self._jobs = Jobs("film", wake)
+        self._written: deque[Job[None]] = deque()
+        """Jobs that have not ended, the oldest first; behind the last picture the one that completes the film."""
+        self._complete = False
+        """The last one is among them."""
+
+    @property
+    def out(self) -> Path:
+        """The film's file or folder; its number is known at the end."""
+        return self._writer.out
+
+    def turn(self, seconds: float = _TURN) -> None:
+        """Draw a picture, and more as long as there is time; nothing while the jobs are behind."""
+        begin = time.perf_counter()
+        while not self.ended:
+            while self._written and self._written[0].done:
+                if (job := self._written.popleft()).error is not None:
+                    self._give_up(words_of(job.error))
+                    return
+            if self._complete:
+                self.ended = not self._written
+                return
+            if len(self._written) >= _AHEAD:
+                return
+            if self.drawn == self.total:
+                self._written.append(self._jobs.submit(lambda _: self._writer.close()))
+                self._complete = True
+                continue
+            try:
+                picture = self._camerawork.picture(self.film, self.drawn / self.film.fps, self._transparent)
+            except ViewerError as e:
+                self._give_up(str(e))
+                return
+            self._written.append(self._jobs.submit(lambda _, picture=picture: self._writer.add(picture)))
+            self.drawn += 1
+            if time.perf_counter() - begin >= seconds:
+                return
+
+    def wait(self, timeout: float) -> None:
+        """Sleep until there is room for a picture, or the film has ended, or for so many seconds."""
+        if self._written and (self._complete or len(self._written) >= _AHEAD):
+            self._written[0].wait(timeout)
+
+    def _give_up(self, fault: str = "") -> None:
+        """End it unfinished: an mp4 is not written, PNGs that are written stay."""
+        self.fault, self.ended = fault, True
+        self._jobs.close(None)
+        self._writer.abort()
+
+    def close(self) -> None:
+        """Give back everything; give up what is unfinished. Idempotent."""
+        if not self.ended:
+            self._give_up()
+        self._camerawork.close()

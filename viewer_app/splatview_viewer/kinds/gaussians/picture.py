@@ -113,15 +113,10 @@ class Picture:
 
     def drop(self) -> None:
         """Show none until it is rendered again."""
-        self.stay()
-        self.become()
-        self.drop_copy()
-
-    def stay(self) -> None:
-        """Give back what only moving it needs. Idempotent."""
         if self.kept is not None:
             self.kept.mover.drop()
-            self.kept = None
+        self.become()
+        self.drop_copy()
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
@@ -216,7 +211,18 @@ class DepthPicture:
         on_gpu = getattr(picture, "on_gpu", None)
         if on_gpu is not None:
             with on_gpu() as (rgba, depth):
-                return self._show_on_gpu(self._numbers(rgba[..., 0], depth, rgba[..., 3], now), rgba[..., 3])
+                alpha = rgba[..., 3]
+                if self._canvas is None:
+                    from splatview_ipc.cuda.driver import gpu_uuid
+                    from splatview_ipc.gl.probe import make_canvas
+
+                    self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
+                numbers, self._shown = self._numbers(rgba[..., 0], depth, alpha, now), self._canvas
+                target = self._canvas.begin(alpha.shape[0], alpha.shape[1], 4, "float32")
+                target[..., 0].copy_(numbers)
+                target[..., 1:3] = 0
+                target[..., 3].copy_(alpha)
+                return self._canvas.show()
         pixels, self._ranged_at = picture.pixels(), -math.inf
         alpha = torch.from_numpy(pixels.alpha)
         depth = None if pixels.depth is None else torch.from_numpy(pixels.depth)
@@ -248,19 +254,6 @@ class DepthPicture:
                 low, high = torch.quantile(some, some.new_tensor([0.01, 0.99])).tolist()
                 self.range = (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
         return numbers
-
-    def _show_on_gpu(self, numbers: torch.Tensor, alpha: torch.Tensor) -> PixelSource:
-        if self._canvas is None:
-            from splatview_ipc.cuda.driver import gpu_uuid
-            from splatview_ipc.gl.probe import make_canvas
-
-            self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
-        self._shown = self._canvas
-        target = self._canvas.begin(alpha.shape[0], alpha.shape[1], 4, "float32")
-        target[..., 0].copy_(numbers)
-        target[..., 1:3] = 0
-        target[..., 3].copy_(alpha)
-        return self._canvas.show()
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -37,8 +37,8 @@ _PERIOD = 0.5
 """Seconds between two versions of a live scene that are read for a tool."""
 _SHARE = 0.05
 """Share of the loop's time that may go into having the scene."""
-_SECTIONS = "Scenes", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
-"""Titles of the parts of the panel, from above; others come last."""
+_SECTIONS = "", "Scenes", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
+"""Titles of the parts of the panel, from above, the view's own controls first; others come last."""
 
 
 class Tool:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
-TOOLS = Frustums, Crop, Inspect, Filter, History
+TOOLS = Look, Frustums, Crop, Inspect, Filter, History
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -65,8 +65,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._hand = Orbit()
         self._hand.place = self._hand_at = state.place.orbit
         """The place of `_hand`, unless a tool moves it just now."""
-        self.look, self.path, self.navigate = Look(self), PathTool(self), Navigate(self)
-        made = self.look, *(tool(self) for tool in TOOLS), self.path, self.navigate
+        self.path, self.navigate = PathTool(self), Navigate(self)
+        made = *(tool(self) for tool in TOOLS), self.path, self.navigate
         self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
         """By name, in the order in which events are offered to them."""
 
@@ -271,13 +271,14 @@ class GaussianView(View[SceneCache, GaussianState]):
         for tool in self.tools.values():
             again |= tool.over(rect, scale)
         hints = self.data.hints
-        if hints.draw(self._above_bars(rect), scale, self.host.name) and hints.hint is not None:
+        if hints.draw(self.above_bars(rect), scale, self.host.name) and hints.hint is not None:
             self.data.choices.add(hints.hint.choice)
             hints.hint = self.data.sight = None  # both are of the scene as it was
             self.host.again()
         return again
 
-    def _above_bars(self, rect: Rect) -> Rect:
+    def above_bars(self, rect: Rect) -> Rect:
+        """Return the part of a picture in `rect` that the strips at its lower edge leave."""
         return replace(rect, height=max(rect.height - round(self.bars_height), 1))
 
     def _bars(self, rect: Rect, scale: float) -> list[tuple[Tool, Rect]]:
@@ -296,8 +297,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         return sum(tool.bar_height() for tool in self.tools.values()) * self.host.scale
 
     def panel(self) -> Sequence[Section]:
-        sections = in_order([section for tool in self.tools.values() for section in tool.sections()])
-        return [Section("", self.look.panel), *sections]
+        return in_order([section for tool in self.tools.values() for section in tool.sections()])
 
     @property
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
@@ -310,7 +310,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         data, rect = self.data, self.rect
         boards = [*(place for _, place in self._bars(rect, self.host.scale)),
                   *(board for tool in self.tools.values() for board in tool.boards(rect)),
-                  *data.hints.boards(self._above_bars(rect))]
+                  *data.hints.boards(self.above_bars(rect))]
         return Wants(data.stale, data.busy, data.renderer.wants_gpu, self.moving, boards)
 
     def info(self) -> Info:
