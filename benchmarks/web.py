@@ -20,9 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.gpu import tried
-from benchmarks.gpu.clocks import until
-from benchmarks.programs import ROOT, Program
+from benchmarks.harness import ROOT, Program, tried, until
 
 SIZE = (1920, 1080)
 WARM, SETTLE, SECONDS = 1.0, 15.0, 5.0

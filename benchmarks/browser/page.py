@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
-from benchmarks import programs
+from benchmarks import harness
 from benchmarks.browser import pictures
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core import events as ev
@@ -224,4 +224,4 @@ class Page:
 
 
 if __name__ == "__main__":
-    programs.obey(Page(json.loads(sys.argv[1])))
+    harness.obey(Page(json.loads(sys.argv[1])))
