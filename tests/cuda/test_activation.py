@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
+from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene, read_source
 
-from splatview_ipc.gl.sources import read_source
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer

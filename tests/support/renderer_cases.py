@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from splatview_ipc.gl.sources import read_source as read_source  # as its tests know it
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import Pixels, RenderOptions

@@ -17,10 +17,10 @@ from support.renderer_cases import (
     looking_at_origin,
     psnr,
     random_scene,
+    read_source,
     scene,
 )
 
-from splatview_ipc.gl.sources import read_source
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
