@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import platform
 import sys
 import tempfile
 import time
 from datetime import date
 from pathlib import Path
 
-from benchmarks.gpu import Skipped
+from benchmarks.harness import Skipped, machine, table
 
 NAMES = ("imports", "publish", "renderer", "opening", "gpu_publish", "gpu_texture", "gpu_frame",
          "gpu_training", "gpu_latency", "interface", "gpu_grab", "web", "web_latency", "frames", "camera", "memory")
@@ -51,25 +50,6 @@ def main() -> int:
             if options.save and whole:
                 save(name, module.__doc__ or "", table(whole))
     return int(failed)
-
-
-def table(rows: list[dict[str, str]]) -> str:
-    """Rows as a Markdown table."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def machine() -> str:
-    """Processor, cores, system and versions, on one line."""
-    import torch
-
-    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                  if line.startswith("model name")), platform.machine())
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
-    return (f"{model}, {os.cpu_count()} cores{gpu}, Linux {platform.release()}, Python {platform.python_version()}, "
-            f"torch {torch.__version__}")
 
 
 def save(name: str, description: str, text: str) -> None:

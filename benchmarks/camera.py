@@ -20,10 +20,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.cameras import detectors
-from benchmarks.gpu import tried
-from benchmarks.gpu.clocks import percentile, until
 from benchmarks.gpu.viewer import Viewer
-from benchmarks.programs import ROOT
+from benchmarks.harness import ROOT, percentile, tried, until
 from splatview.camera.pattern import square
 
 if TYPE_CHECKING:

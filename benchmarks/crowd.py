@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import splatview_ipc.transports  # noqa: F401  (loaded before viewers are forked)
-from benchmarks.programs import Program, say
+from benchmarks.harness import Program, say
 from splatview_ipc.control.frame import DeviceTensor, Frame
 from splatview_ipc.subscriber.subscriber import Subscriber
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import splatview
-from benchmarks.gpu import tried
+from benchmarks.harness import tried
 
 ROUNDS = 300
 WARM = 20

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from benchmarks.gpu import require_gpu, tried
 from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
+from benchmarks.harness import require_gpu, tried
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera

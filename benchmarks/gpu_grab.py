@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import splatview
-from benchmarks.gpu import require_gpu, tried
 from benchmarks.gpu.scenes import SIZE, ball, intrinsics, viewmat
+from benchmarks.harness import require_gpu, tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable

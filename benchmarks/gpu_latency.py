@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import splatview
-from benchmarks.gpu import require_gpu, tried
-from benchmarks.gpu.clocks import mid_and_p99
 from benchmarks.gpu.scenes import ball, paint
 from benchmarks.gpu.viewer import Viewer
+from benchmarks.harness import mid_and_p99, require_gpu, tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from benchmarks.gpu import require_gpu, tried
+from benchmarks.harness import require_gpu, tried
 from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.probe import BRIDGES, probe
 from splatview_ipc.gl.shared_texture import SharedTexture

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import splatview
-from benchmarks.gpu import peer, require_gpu, tried
-from benchmarks.gpu.clocks import until
+from benchmarks.gpu import peer
 from benchmarks.gpu.load import Pace, Training, train
 from benchmarks.gpu.scenes import ORBIT, paint
 from benchmarks.gpu.viewer import Viewer
+from benchmarks.harness import require_gpu, tried, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 
 import splatview
-from benchmarks.__main__ import machine, table
 from benchmarks.crowd import Crowd
+from benchmarks.harness import machine, table
 from splatview.api import session as publishing
 
 SURE = 4.0

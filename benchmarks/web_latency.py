@@ -12,9 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.gpu import tried
-from benchmarks.gpu.clocks import percentile, until
-from benchmarks.programs import Program
+from benchmarks.harness import Program, percentile, tried, until
 from benchmarks.web import base_picture, page_of
 
 SECONDS, HZ = 5.0, 60.0

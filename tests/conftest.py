@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import re
@@ -175,15 +174,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            alone = "/soak/" not in file and _STARTS_PROGRAMS.search(_text(config.rootpath / file))
+            alone = "/soak/" not in file and _STARTS_PROGRAMS.search((config.rootpath / file).read_text())
             return "programs" if alone else file
 
     return Scheduling(config, log)
-
-
-@functools.cache
-def _text(path: Path) -> str:
-    return path.read_text()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

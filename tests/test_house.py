@@ -94,15 +94,6 @@ def test_only_kinds_compare_names_of_kinds() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("name", ["ipc", "viewer_app"])
-def test_a_script_keeps_its_own_modules(name: str) -> None:
-    """A script may have an `ipc.py` or a `viewer_app/` of its own: our folders of these names are no packages."""
-    assert not (ROOT / name / "__init__.py").exists()
-    for source in sources(*FOLDERS, "tests", "benchmarks", "examples"):
-        for module, _ in source.imports:
-            assert module.partition(".")[0] != name, f"{source.name} imports {module}"
-
-
 @pytest.mark.programs
 @pytest.mark.parametrize("module", ["splatview", "splatview_ipc"])
 def test_importing_loads_nothing_heavy(module: str) -> None:

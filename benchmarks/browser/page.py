@@ -18,6 +18,7 @@ JSON: {"port", "token", "size"}. Pictures are counted when they have come whole,
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
@@ -34,7 +35,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
-from benchmarks import programs
+from benchmarks import harness
 from benchmarks.browser import pictures
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core import events as ev
@@ -107,9 +108,14 @@ class Page:
             self._say(ev.Key(name, pressed, at=time.perf_counter() * 1e3))
 
     def do_state(self) -> dict[str, Any]:
-        seen = self._seen[-1:]
-        return {"pictures": len(self._seen), "closed": self._why_closed,
-                "number": _number_in(seen[0].data) if seen else -1, "mark": _mark_in(seen[0].data) if seen else None}
+        state: dict[str, Any] = {"pictures": len(self._seen), "number": -1, "mark": None}
+        if self._seen:
+            picture = pictures.decode(self._seen[-1].data)
+            with contextlib.suppress(ValueError):
+                state["number"] = pictures.read(picture)
+            with contextlib.suppress(ValueError):
+                state["mark"] = pictures.find_mark(picture)
+        return state
 
     def do_whole(self) -> dict[str, Any]:
         """Whether pictures have come in full size for a second."""
@@ -217,20 +223,5 @@ class Page:
         return {"changed": changed, "pairs": len(pairs)}
 
 
-def _number_in(data: bytes) -> int:
-    """-1: none."""
-    try:
-        return pictures.read(pictures.decode(data))
-    except ValueError:
-        return -1
-
-
-def _mark_in(data: bytes) -> tuple[float, float] | None:
-    try:
-        return pictures.find_mark(pictures.decode(data))
-    except ValueError:
-        return None
-
-
 if __name__ == "__main__":
-    programs.obey(Page(json.loads(sys.argv[1])))
+    harness.obey(Page(json.loads(sys.argv[1])))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import splatview
-from benchmarks import programs
+from benchmarks import harness
 from benchmarks.browser import pictures
 from benchmarks.gpu.scenes import ball
 
@@ -106,5 +106,5 @@ class Publisher:
 
 if __name__ == "__main__":
     publisher = Publisher(sys.argv[1])
-    programs.obey(publisher)
+    harness.obey(publisher)
     publisher.close()

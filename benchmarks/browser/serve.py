@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any
 
-from benchmarks import programs
+from benchmarks import harness
 from splatview_viewer.app.commands import parse
 
 
@@ -21,7 +21,7 @@ class Threads:
 
 
 def _obey() -> None:
-    programs.obey(Threads())
+    harness.obey(Threads())
     os.kill(os.getpid(), signal.SIGTERM)  # standard input ended: end as a user would end it
 
 

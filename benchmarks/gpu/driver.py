@@ -26,7 +26,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import splatview_viewer.app.loop
-from benchmarks.programs import say
+from benchmarks.harness import say
 from splatview_viewer.app.commands import Serve, parse
 from splatview_viewer.core.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from benchmarks.gpu.clocks import percentile
 from benchmarks.gpu.scenes import SIZE, activated, ball, intrinsics, viewmat
+from benchmarks.harness import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.programs import ROOT
+from benchmarks.harness import ROOT
 
 FOLDER = Path(os.environ.get("SPLATVIEW_PEERS", ROOT.parent / "shared" / "peers"))
 SCRIPT = "nerfview_slowdown.py"

@@ -7,8 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.gpu.clocks import until
-from benchmarks.programs import Program
+from benchmarks.harness import Program, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.gpu import tried
-from benchmarks.gpu.clocks import until
 from benchmarks.gpu.viewer import Viewer
+from benchmarks.harness import tried, until
 from benchmarks.memory import peers
 from benchmarks.memory.processes import Told, Watch, ask, cpu_seconds
 from benchmarks.memory.traces import RECORDED, write_trace
@@ -204,7 +203,7 @@ def _took(told: Told) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    from benchmarks.__main__ import table
+    from benchmarks.harness import table
 
     names = set(sys.argv[1:])
     print(table(run(tuple(case for case in CASES if case.what in names))))

@@ -4,9 +4,8 @@ cases, and variants that are broken on purpose, are in tests/soak."""
 from __future__ import annotations
 
 import pytest
-from support import in_place_cases, slot_cases
 from support.explorer import WEAK
-from support.slot_cases import Case
+from support.slot_cases import Case, InPlace, explore
 
 CASES = {
     "nothing is there at first": Case(filled=0, reads=(2,), dies="writer"),
@@ -16,20 +15,20 @@ CASES = {
     "versions are counted": Case(told=True, cells=1),
 }
 IN_PLACE = {
-    "a generation is given back": in_place_cases.Case(publishes=3, moves=2, forgets=True, attempts=1),
-    "weak memory, one version": in_place_cases.Case(publishes=1, moves=1, forgets=True, attempts=1, memory=WEAK),
+    "a generation is given back": InPlace(publishes=3, moves=2, forgets=True, attempts=1),
+    "weak memory, one version": InPlace(publishes=1, moves=1, forgets=True, attempts=1, memory=WEAK),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_interleaving_of_slots_holds(case: Case) -> None:
-    found = slot_cases.explore(case)
+    found = explore(case)
     assert not found.wrong, found
     assert found.states > 1000 and found.ends, "nothing was explored"
 
 
 @pytest.mark.parametrize("case", IN_PLACE.values(), ids=IN_PLACE)
-def test_every_interleaving_in_place_holds(case: in_place_cases.Case) -> None:
-    found = in_place_cases.explore(case)
+def test_every_interleaving_in_place_holds(case: InPlace) -> None:
+    found = explore(case)
     assert not found.wrong, found
     assert found.states > 500 and found.ends, "nothing was explored"

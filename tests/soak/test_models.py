@@ -11,13 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import in_place_cases, slot_cases
 from support.explorer import WEAK
-from support.slot_cases import Case
+from support.slot_cases import Case, InPlace, explore
 
 SLOTS, READER = "splatview_ipc.shm.slot_writer", "splatview_ipc.shm.slot_reader"
 PLACE, PLACE_READER = "splatview_ipc.transports.zero_copy_writer", "splatview_ipc.transports.zero_copy_reader"
-InPlace = in_place_cases.Case
 
 HOLDS = {
     "the writer may die": Case(publishes=3, dies="writer", cells=1),
@@ -42,14 +40,14 @@ HOLDS_IN_PLACE = {
 
 @pytest.mark.parametrize("case", HOLDS.values(), ids=HOLDS)
 def test_every_interleaving_of_slots_holds(case: Case) -> None:
-    found = slot_cases.explore(case)
+    found = explore(case)
     assert not found.wrong, found
     assert found.states > 1000 and found.ends, "nothing was explored"
 
 
 @pytest.mark.parametrize("case", HOLDS_IN_PLACE.values(), ids=HOLDS_IN_PLACE)
 def test_every_interleaving_in_place_holds(case: InPlace) -> None:
-    found = in_place_cases.explore(case)
+    found = explore(case)
     assert not found.wrong, found
     assert found.states > 500 and found.ends, "nothing was explored"
 
@@ -92,5 +90,5 @@ BROKEN: dict[str, tuple[Case | InPlace, str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_slots_broken_on_purpose_are_found(name: str) -> None:
     case, wrong = BROKEN[name]
-    found = slot_cases.explore(case) if isinstance(case, Case) else in_place_cases.explore(case)
+    found = explore(case)
     assert wrong in found.wrong and found.trace, found

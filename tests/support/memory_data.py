@@ -264,8 +264,7 @@ def pickled(seed: int = 0, events: int = 120, *, pools: int = 1) -> dict[str, An
 def two_devices() -> Snapshot:
     """Two devices; on the first 8 MiB are asked for in vain while 12 MiB are free in two pieces."""
     def entry(action: str, addr: int, size: int, at: int, **more: Any) -> dict[str, Any]:
-        return {"action": action, "addr": addr * MB, "size": size * MB, "stream": 0, "time_us": at,
-                "frames": [frame("step", at, "/home/me/train.py")], **more}
+        return event(action, addr * MB, size * MB, time_us=at, frames=[frame("step", at, "/home/me/train.py")], **more)
 
     trace = [entry("segment_alloc", 64, 20, 1), entry("alloc", 64, 6, 2), entry("alloc", 70, 8, 3),
              entry("alloc", 78, 6, 4)]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from support.memory_data import block, event, frame, segment, snapshot
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -75,12 +77,7 @@ class Allocator:
     def snapshot(self) -> dict[str, Any]:
         """Of one live allocation that the trace saw."""
         self.snapshots += 1
-        frames = [{"filename": "train.py", "line": 7, "name": "step"}]
-        trace = [{"action": "alloc", "addr": 512, "size": 4000, "stream": 0, "time_us": 1_700_000_000_000_000,
-                  "frames": frames}]
-        block = {"address": 512, "size": 4096, "requested_size": 4000, "state": "active_allocated", "frames": frames}
-        segment = {"device": 0, "address": 512, "total_size": 4096, "allocated_size": 4096, "active_size": 4096,
-                   "requested_size": 4000, "stream": 0, "segment_type": "small", "segment_pool_id": (0, 0),
-                   "is_expandable": False, "frames": [], "blocks": [block]}
-        return {"segments": [segment], "device_traces": [trace, []], "allocator_settings": {},
-                "external_annotations": []}
+        frames = [frame("step", 7)]
+        trace = [event("alloc", 512, 4000, time_us=1_700_000_000_000_000, frames=frames)]
+        return snapshot([], [segment(512, [block(512, 4096, requested=4000, frames=frames)], segment_type="small")],
+                        device_traces=[trace, []])

@@ -6,7 +6,6 @@ import base64
 import io
 import os
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +16,7 @@ from PIL import Image
 
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.server import WebServer
-from support.wait import PATIENCE, wait_until
+from support.wait import turns, wait_until
 from support.web_clients import Client
 
 if TYPE_CHECKING:
@@ -109,11 +108,11 @@ def state(page: Page) -> dict[str, Any]:
 
 def until(page: Page, condition: str) -> Any:
     """Wait for a JavaScript expression to be true. Playwright's own way needs eval, which the page's policy forbids."""
-    end = time.monotonic() + PATIENCE
-    while not (result := page.evaluate(condition)):
-        assert time.monotonic() < end, f"not within {PATIENCE} s: {condition}"
+    for _ in turns(condition, rest=False):
+        if result := page.evaluate(condition):
+            return result
         page.wait_for_timeout(20)
-    return result
+    raise AssertionError
 
 
 def connected(viewer: Viewer, open_page: Open, *args: Any, **options: Any) -> tuple[Page, Client]:

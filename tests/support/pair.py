@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import recognise
@@ -29,17 +28,14 @@ def inproc(folder: Path, name: str) -> str:
     return f"inproc://{folder}/{name}"
 
 
-@dataclass
-class ImageLayout:
-    """Images of one shape, as they are published."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    kind: str = "image"
-    device: str = "cpu"
-
-    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        return {"image": tensors[0]}
+def show(publisher: Publisher, value: Any, name: str, **meta: Any) -> None:
+    """Publish the next version of a stream."""
+    layout = recognise(value, None, meta)
+    stream = publisher.stream(name, layout.kind)
+    stream.describe(layout)
+    published = layout.match(value, meta)
+    assert published is not None
+    stream.publish(published)
 
 
 class Pair:
@@ -63,10 +59,7 @@ class Pair:
 
     def publish(self, image: torch.Tensor, name: str = "image", **meta: Any) -> None:
         """Publish the next version of a stream."""
-        stream = self.publisher.stream(name, "image")
-        layout = ImageLayout(tuple(image.shape), str(image.dtype).removeprefix("torch."))
-        stream.describe(layout)
-        stream.publish(((image,), {"layout": "HWC" if image.ndim == 3 else "HW", **meta}))
+        show(self.publisher, image, name, **meta)
 
     def turn_helper(self) -> float | None:
         """Give the trainer's helper one turn; return when it is due."""
@@ -126,14 +119,5 @@ class OtherRun(Publisher):
 
     def __init__(self, name: str = "other") -> None:
         super().__init__(name)
-        self._layouts: dict[str, Any] = {}
 
-    def show(self, value: Any, name: str, **meta: Any) -> None:
-        """Publish the next version of a stream; all versions have one shape."""
-        layout = self._layouts.get(name)
-        if layout is None:
-            layout = self._layouts[name] = recognise(value, None, meta)
-            self.stream(name, layout.kind).describe(layout)
-        published = layout.match(value, meta)
-        assert published is not None
-        self.streams[name].publish(published)
+    show = show

@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import moderngl
 import numpy as np
 import pytest
 
-from splatview_ipc.gl.base import fragment_head
+from splatview_ipc.gl.sources import read_source as read_source  # as its tests know it
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import Pixels, RenderOptions
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from splatview_ipc.gl.base import PixelSource
+    import moderngl
+
     from splatview_viewer.render.base import Renderer
     from splatview_viewer.render.picking import Hit
 
@@ -47,23 +47,6 @@ MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
 """Every implementation by its name; after a hyphen, by the way it works."""
 MARKED = [pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name for name in sorted(MAKERS)]
 """Their names, for tests; those that need a GPU say so."""
-
-
-def read_source(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
-    """(H, W, 4) float32: what a shader reads from a source."""
-    program = ctx.program(
-        "#version 330\nvoid main() { gl_Position = vec4(gl_VertexID == 1 ? 3 : -1, gl_VertexID == 2 ? 3 : -1, 0, 1); }",
-        fragment_head(source.defines) + "out vec4 color;\nvoid main() { color = stored(ivec2(gl_FragCoord.xy)); }")
-    texture = ctx.texture(source.size, 4, dtype="f4")
-    framebuffer = ctx.framebuffer([texture])
-    array = ctx.vertex_array(program, [])
-    with ctx.scope(framebuffer, moderngl.NOTHING):
-        source.bind(program)
-        array.render(moderngl.TRIANGLES, vertices=3)
-    values = np.frombuffer(texture.read(), np.float32).reshape(*source.size[::-1], 4)
-    for held in (array, framebuffer, texture, program):
-        held.release()
-    return values
 
 
 CLASSIC = RenderOptions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from splatview_ipc.shm.slot_layout import DONE, FIRST_SLOT, WORDS_PER_SLOT
+from splatview_ipc.shm.slot_layout import DONE, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT
 from support import modelled
 from support.explorer import TSO, Explorer, Found, Port, Process, Wrong
 from support.modelled import MOST_CELLS, Target, code, initial, now, run
@@ -18,14 +19,16 @@ PUBLISHED = ("published",)
 """A note: the newest version whose publish has returned."""
 SEEN = "seen"
 """A note of each reader: the newest version that it has read whole."""
-EPOCH = 1000
+_EPOCH = 1000
 """The time of version 0."""
+_SLOTS = 3
+"""Of what is shared in place."""
 _TENSORS = [torch.full((1, MOST_CELLS), version, dtype=torch.uint8) for version in range(16)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is explored."""
+    """What is explored of a writer that copies, and of its readers."""
 
     filled: int = 3
     """Versions that were published before the others came."""
@@ -48,9 +51,24 @@ class Case:
     """Module, text, and what is put in its place."""
 
 
-def explore(case: Case) -> Found:
+@dataclass(frozen=True)
+class InPlace:
+    """What is explored of a writer that shares in place, and of one reader after the other."""
+
+    publishes: int = 3
+    moves: int = 2
+    """Of the versions that are published while others look on, the one with which a generation begins; 0: none."""
+    forgets: bool = False
+    """Whether the generation before is given back then."""
+    attempts: int = 2
+    dies: bool = False
+    memory: str = TSO
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+
+def explore(case: Case | InPlace) -> Found:
     """Every interleaving of a case."""
-    return _Slots(case).explore()
+    return (_Slots(case) if isinstance(case, Case) else _InPlace(case)).explore()
 
 
 class Queued(Target):
@@ -112,7 +130,7 @@ class _Slots:
         word, newest = block.version_word(0), case.filled
 
         def publish(version: int) -> bool:
-            port.clock = EPOCH + version
+            port.clock = _EPOCH + version
             return ring.write("image", {"image": _TENSORS[version]}, {"layout": "HW", "step": version}, version)
 
         for version in range(1, case.filled + 1):
@@ -172,9 +190,9 @@ class _Slots:
         """Return whether a frame is whole. Raises Wrong if it says so and is not."""
         values = frame.tensors["image"].values()
         intact = frame.intact()
-        if intact and len({frame.version, frame.meta["step"], frame.time_ns - EPOCH, *values}) > 1:
+        if intact and len({frame.version, frame.meta["step"], frame.time_ns - _EPOCH, *values}) > 1:
             raise Wrong(f"a torn frame was taken for whole: version {frame.version}, metadata of "
-                        f"{frame.meta['step']}, time of {frame.time_ns - EPOCH}, data {values}")
+                        f"{frame.meta['step']}, time of {frame.time_ns - _EPOCH}, data {values}")
         return intact
 
     def audit(self, memory: dict[Any, Any]) -> None:
@@ -193,3 +211,116 @@ class _Slots:
         if frame.version < max(seen, published) or (not case.dies and frame.version != published):
             raise Wrong(f"version {frame.version} is read in the end; {published} was published, {seen} read before")
         assert port.memory == memory
+
+
+class _InPlace:
+    def __init__(self, case: InPlace):
+        modelled.cells = 1
+        self.case, self.modules = case, code(case.changes)
+        driver = SimpleNamespace(current_stream=lambda index: 0, write_value=lambda *args: None)
+        self.modules.gpu_slots.driver = driver
+
+    def explore(self) -> Found:
+        case = self.case
+        run(Port({}, lambda a: True, ()))
+        ring = self.ring()
+        words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(_SLOTS) for word in range(6)]
+        headers = [("header", ring.header_offset(slot), 0) for slot in range(_SLOTS)]
+        kept = [("memory", generation, cell) for generation in (1, 2) for cell in (0, 1)]
+        memory = initial(self.write, *words, *headers, *kept, ("ring", OLDEST_KEPT), PUBLISHED)
+        writer = Process("writer", self.write, lambda a: a[0] == "ring", maker=True, mortal=case.dies)
+        found = Found(0, 0, 0)
+        for generation in (1, 2)[: 1 + (case.moves > 0)]:
+            reader = Process(f"reader of {generation}", partial(self.read, generation))
+            one = Explorer([writer, reader], memory, case.memory, self.audit).explore()
+            found = Found(found.states + one.states, found.steps + one.steps, found.ends + one.ends, one.wrong,
+                          one.trace)
+            if found.wrong:
+                break
+        return found
+
+    def ring(self) -> Any:
+        """The writer without CUDA: no GPU that marks a version, generations of the model's memory."""
+        modules = self.modules
+
+        class Writer(modules.zero_copy_writer.ZeroCopyWriter):
+            def __init__(self) -> None:
+                modules.slot_writer.SlotWriter.__init__(self, 0, _SLOTS)
+                self._generations, self._key, self.index, self._marks = deque(), (), 0, [0] * _SLOTS
+
+            def move(self, number: int) -> None:
+                """As `_begin_generation`, of memory that needs no export; it is gone when it is given back."""
+                def fill(value: int) -> None:
+                    for cell in (0, 1):
+                        now().store(("memory", number, cell), value)
+
+                fill(number)
+                if self._generations:
+                    self._generations[-1].until = 1.0
+                self._generations.append(modules.zero_copy_writer._Generation(number, (), [partial(fill, 0)]))
+
+        return Writer()
+
+    def write(self, port: Port) -> None:
+        run(port)
+        case, writer = self.case, self.ring()
+        writer.move(1)
+
+        def publish(version: int) -> None:
+            port.clock = _EPOCH + version
+            writer.write("image", {}, {"layout": "HW", "step": version}, version)
+
+        for version in range(1, _SLOTS + 1):
+            publish(version)
+        port.store(PUBLISHED, _SLOTS)
+        port.begin()
+        for n in range(1, case.publishes + 1):
+            if n == case.moves:
+                writer.move(2)
+                if case.forgets:
+                    writer.turn(2.0)
+            publish(_SLOTS + n)
+            port.ghost(PUBLISHED, _SLOTS + n)
+
+    def reader(self, generation: int) -> Any:
+        modules = self.modules
+
+        class Reader(modules.zero_copy_reader.ZeroCopyReader):
+            def __init__(self) -> None:
+                modules.slot_reader.SlotReader.__init__(self, SimpleNamespace(size=1 << 40, label="ring"), {})
+                self._generations = [SimpleNamespace(number=generation, specs={"image": ("uint8", (1, 2))}, tensors={},
+                                                     frames=0, memories=frozenset())]
+                self._open, self._closed = {}, False
+
+        return Reader()
+
+    def read(self, generation: int, port: Port) -> None:
+        run(port)
+        reader = self.reader(generation)
+        port.begin()
+        frame = reader.read(0, self.case.attempts)
+        if frame is not None:
+            self.check(frame, generation)
+            frame.close()
+        if reader.garbled:
+            raise Wrong("a header that was whole made no sense")
+        port.boundary((reader.torn, reader._header_bytes))
+
+    def check(self, frame: Any, generation: int) -> None:
+        if len({frame.version, frame.meta["step"], frame.time_ns - _EPOCH}) > 1:
+            raise Wrong(f"torn: version {frame.version}, metadata of {frame.meta['step']}, time of "
+                        f"{frame.time_ns - _EPOCH}")
+        belongs = 2 if self.case.moves and frame.version >= _SLOTS + self.case.moves else 1
+        if belongs != generation:
+            raise Wrong(f"version {frame.version} of generation {belongs} was read with the tensors of {generation}")
+        values = [now().load(("memory", generation, cell)) for cell in (0, 1)]
+        if frame.intact() and values != [generation] * 2:
+            raise Wrong(f"what was given back was said to be kept: {values}")
+
+    def audit(self, memory: dict[Any, Any]) -> None:
+        run(Port(dict(memory), lambda address: False, ()))
+        reader = self.reader(1)
+        slot, _ = reader.newest(0)
+        version, published = reader.stamp(slot)[0], memory[PUBLISHED]
+        if slot < 0 or version < published or (not self.case.dies and version != published):
+            raise Wrong(f"version {version} is marked in the end, and {published} was published")

@@ -1,21 +1,100 @@
-"""Programs that are asked by lines of JSON: how they are started, and how they answer."""
+"""What all benchmarks share: attempts, waiting, percentiles, tables, and programs that are asked by lines of JSON."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import platform
 import queue
+import statistics
 import subprocess
 import sys
 import threading
+import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+Rows = list[dict[str, str]]
 ROOT = Path(__file__).resolve().parents[1]
+
+
+class Skipped(Exception):  # noqa: N818  (not an error: nothing can be measured here)
+    """This benchmark cannot run on this machine; the text says why."""
+
+
+def require_gpu() -> None:
+    """Raises Skipped where torch sees no CUDA device."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise Skipped("needs an NVIDIA GPU that torch can use; this machine has none")
+    torch.cuda.init()
+
+
+def tried(what: str, measure: Callable[[], Rows]) -> Rows:
+    """The lines that `measure` gives, shown on standard error as they come; when it fails, one line that says how.
+
+    What one measurement got wrong must not cost the others. A line with an entry "failed" makes `python -m benchmarks`
+    end with 1, and is not saved.
+    """
+    try:
+        rows = measure()
+    except Skipped:
+        raise
+    except Exception as e:
+        traceback.print_exc()
+        rows = [{"what": what, "failed": f"{type(e).__name__}: {e}"[:300].replace("\n", " ").replace("|", "/")}]
+    for row in rows:
+        print("  " + "; ".join(f"{k}: {v}" for k, v in row.items() if v), file=sys.stderr, flush=True)
+    return rows
+
+
+def until(what: str, condition: Callable[[], bool], timeout: float = 120.0,
+          meanwhile: Callable[[], object] | None = None) -> None:
+    """Wait for something, doing `meanwhile` again and again. Raises RuntimeError that names it after `timeout` s."""
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            raise RuntimeError(f"waited {timeout:g} s in vain: {what}")
+        if meanwhile is not None:
+            meanwhile()
+        else:
+            time.sleep(0.005)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` (0 to 1) of the values lie."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def mid_and_p99(ns: Sequence[int], unit: float = 1e3) -> tuple[float, float]:
+    """Median and 99th percentile of nanoseconds, in units of `unit` ns (default: microseconds)."""
+    return statistics.median(ns) / unit, percentile(ns, 0.99) / unit
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """Rows as a Markdown table."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """Processor, cores, system and versions, on one line."""
+    import torch
+
+    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), platform.machine())
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
+    return (f"{model}, {os.cpu_count()} cores{gpu}, Linux {platform.release()}, Python {platform.python_version()}, "
+            f"torch {torch.__version__}")
 
 
 class Program:
