@@ -6,7 +6,6 @@ import gc
 import os
 import random
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -17,10 +16,6 @@ from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory
 from splatview_ipc.cuda import driver, memory
-
-if TYPE_CHECKING:
-
-    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -95,35 +90,3 @@ def test_forged_memory_is_refused_and_cuda_goes_on() -> None:
         one.close()
     for end in pipe:
         os.close(end)
-
-
-def test_a_value_is_written_in_the_order_of_the_stream() -> None:
-    """Into pinned host memory, all 64 bits."""
-    words = torch.zeros(4, dtype=torch.int64, pin_memory=True)
-    a = torch.rand(8192, 8192, device="cuda")
-    b = a @ a
-    side = torch.cuda.Stream()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(side):
-        for _ in range(10):
-            torch.mm(a, a, out=b)
-        driver.write_value(0, side.cuda_stream, words.data_ptr() + 8, 0x1234_5678_9ABC_DEF0)
-    driver.write_value(0, 0, words.data_ptr() + 16, 2**32)  # another stream does not wait
-    assert words[1] == 0
-    side.synchronize()
-    torch.cuda.synchronize()
-    assert words.tolist() == [0, 0x1234_5678_9ABC_DEF0, 2**32, 0]
-
-
-def test_devices_are_known_by_uuid_without_a_context(programs: Programs) -> None:
-    child = programs.code("""
-from splatview_ipc.cuda import driver
-uuid = driver.gpu_uuid(0)
-assert driver.device_of(uuid) == 0
-assert driver.device_of("0" * 32) is None
-assert int(driver.call("cuCtxGetCurrent")) == 0
-state = driver.call("cuDevicePrimaryCtxGetState", driver.device(0))
-print(uuid, int(state[1]))
-""")
-    out, err = child.end()
-    assert out.split() == [str(torch.cuda.get_device_properties(0).uuid).replace("-", ""), "0"], err
