@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import torch
 from support.meters import open_files
-from support.sharing import OWNER, tensor_of
+from support.sharing import tensor_of, views
 
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
@@ -28,15 +28,10 @@ pytestmark = pytest.mark.cuda
 MB = 1 << 20
 
 
-def views(dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    namespace: dict[str, Any] = {"torch": torch}
-    exec("def views" + OWNER.partition("def views")[2], namespace)
-    return namespace["views"](dtype)
-
-
 @pytest.mark.parametrize("dtype", limits.ITEM_SIZE)
 def test_every_type_and_every_view_arrives_exactly(owner: Start, allocator: str, dtype: str) -> None:
     peer = owner("""
+from support.sharing import views
 made = views(getattr(torch, sys.argv[2]))
 base = made["whole"].cuda()
 pad = torch.zeros(1000, device="cuda")
