@@ -19,10 +19,10 @@ from support.renderer_cases import (
     looking_at_origin,
     psnr,
     random_scene,
-    read_source,
     real_scene,
 )
 
+from splatview_ipc.gl.sources import read_source
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import COLOR_MAX, PAINTS, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
