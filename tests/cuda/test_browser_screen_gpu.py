@@ -1,16 +1,27 @@
-"""The browser screen on a GPU: through nvJPEG without leaving it, and through a pixel buffer without nvJPEG."""
+"""The browser screen on a GPU: through nvJPEG without leaving it, through a pixel buffer without; and nvJPEG itself."""
 
 from __future__ import annotations
 
+import io
+from typing import TYPE_CHECKING
+
 import numpy as np
+import PIL.Image
 import pytest
 import torch
 from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, poll, restful, settle, spend, until_ready
 from support.gpu_memory import used
 
 from splatview_ipc.control.errors import SharingError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.screens import offscreen as targets
 from splatview_viewer.web import encoders, sender
+from splatview_viewer.web.encoders import NvJpegEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
 
 pytestmark = pytest.mark.cuda
 
@@ -96,3 +107,45 @@ def test_a_registered_texture_is_read_where_none_can_be_shared(rig: Rig, monkeyp
         assert (target.tensor() == wanted).all(), level
     target.release()
     assert rig.ctx.error == "GL_NO_ERROR"
+
+
+# ---- nvJPEG
+
+
+@pytest.fixture
+def nvjpeg() -> Iterator[NvJpegEncoder]:
+    made = NvJpegEncoder(0)
+    yield made
+    made.close()
+
+
+def test_it_is_chosen_where_opengl_and_cuda_share_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    for named in ("", "nvjpeg"):
+        monkeypatch.setenv(encoders.VARIABLE, named)
+        with ctx:  # makes it current
+            chosen = encoders.choose(ctx)
+        assert isinstance(chosen, NvJpegEncoder), chosen.reason
+        chosen.close()
+
+
+def test_it_reads_what_the_stream_wrote_before(nvjpeg: NvJpegEncoder) -> None:
+    """On the caller's stream, however late that is done, and it may be written again at once."""
+    pixels = torch.zeros((256, 256, 4), dtype=torch.uint8, device="cuda")
+    stream = torch.cuda.Stream()
+    for shade in (200, 30, 120):
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)
+            pixels.fill_(shade)
+            data = nvjpeg.encode(pixels, 90)
+            pixels.fill_(255)
+        assert np.abs(np.asarray(PIL.Image.open(io.BytesIO(data))).astype(int) - shade).max() <= 2
+
+
+def test_what_lies_elsewhere_is_refused(nvjpeg: NvJpegEncoder) -> None:
+    pixels = np.zeros((20, 30, 4), np.uint8)
+    for given, where in ((pixels, "an array"), (torch.from_numpy(pixels), "cpu")):
+        with pytest.raises(ValueError, match=f"pixels: {where}; this nvJPEG takes tensors on cuda:0"):
+            nvjpeg.encode(given, 80)
+    nvjpeg.close()
+    with pytest.raises(ViewerError, match="the nvJPEG encoder is closed"):
+        nvjpeg.encode(torch.from_numpy(pixels).cuda(), 80)

@@ -104,18 +104,3 @@ def test_gaussians_are_copied_from_where_they_are(programs: Programs) -> None:
             assert {t.device.type for t in frame.tensors.values()} == {"cuda"}
             assert frame.tensors["means"].shape == (1000, 3)
         assert frames.path == "in-place"
-
-
-def test_one_s_own_pictures_are_read_as_well() -> None:
-    frames = None
-    for number in range(1, 30):
-        splatview.publish(torch.full((64, 64, 3), number, dtype=torch.uint8, device="cuda"), "mine", number=number)
-        if number == 1:
-            frames = of("mine")
-            assert next(frames).tensor.is_cuda
-    assert frames is not None
-    frame = next(frames)
-    while frame.meta["number"] < 29:
-        frame = next(frames)
-    assert bool((frame.tensor == 29).all())
-    frames.close()

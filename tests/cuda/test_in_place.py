@@ -79,19 +79,6 @@ def test_contents_change_under_the_viewer(trainer: Trainer, subscriber: Subscrib
     frame.close()
 
 
-def test_no_gaussians_at_all(trainer: Trainer, subscriber: Subscriber) -> None:
-    trainer.do("splatview.publish(make(0, 3), 'gaussians')")
-    stream = stream_of(subscriber)
-    version = 0
-    before = 0
-    for n in (5, 0, 7, 0):
-        with next_frame(subscriber, stream, version) as frame:
-            version = frame.version
-            assert all(len(v) == before and (v == 3).all() for v in values(frame).values())
-        trainer.do(f"splatview.publish(make({n}, 3))")
-        before = n
-
-
 def test_a_stream_waits_for_the_work_before_the_publish(one_trainer: Trainer, subscriber: Subscriber) -> None:
     one_trainer.do("""
 scene = make(100_000, 0)

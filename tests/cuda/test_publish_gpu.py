@@ -91,25 +91,6 @@ def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_u
     wait_until(seen)
 
 
-def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[..., Any]) -> None:
-    image = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device="cuda")
-    torch.cuda.synchronize()
-    for _ in range(100):
-        splatview.publish(image)
-    publisher = publishing.begun()
-    assert publisher is not None
-    assert publisher.streams["image"].offer("device-ring") is None
-    with Subscriber() as subscriber:
-        stream = stream_of(subscriber, "image")
-        next_frame(subscriber, stream).close()
-        stream.release()
-        wait_until(lambda: publisher.streams["image"].readers == 0)
-        assert publisher.streams["image"].offer("device-ring") is None
-        copies = publisher.control.counters()["copies"]
-        splatview.publish(image)
-        assert publisher.control.counters()["copies"] == copies
-
-
 @pytest.mark.parametrize("way", COPYING)
 def test_no_torn_frame_is_shown(programs: Programs, way: str) -> None:
     """Published flat out."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.renderer_cases import read_source
 from support.view_cases import scene_view, shown
 from support.wait import turns
 
+from splatview_ipc.gl.sources import read_source
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at

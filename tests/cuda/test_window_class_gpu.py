@@ -60,7 +60,7 @@ def test_a_window_follows_images_addresses_and_scenes(programs: Programs, displa
     seen("splatview", lambda p: p[p.shape[0] // 2, p.shape[1] // 2, 1] > 150)
     do(ANEW)
     seen.grey("splatview", 299 / 400)
-    do("image.fill_(0.375); window.set_image(W, H, image.data_ptr())")
+    do("image.fill_(0.375); image[..., 3] = 1; window.set_image(W, H, image.data_ptr())")
     seen.grey("splatview", 0.375)
     do("window.destroy()")
     wait_until(lambda: not desktop.shows("splatview"))

@@ -12,6 +12,7 @@ import pytest
 import torch
 from support.impostor import Liar
 from support.reading import newest, stream_of
+from support.trainers import Trainer
 from support.wait import wait_until
 
 import splatview
@@ -187,33 +188,26 @@ def test_run_of_another_protocol_is_not_attached_to(pair: Pair, said: dict[str, 
 
 # -- several processes -------------------------------------------------------------------------------------------------
 
-TRAINER = """
-import sys, torch, splatview
-for step, line in enumerate(sys.stdin):
-    splatview.publish(torch.full((8, 8, 3), step % 256, dtype=torch.uint8), "render", step=step)
-    print(step, flush=True)
-"""
-"""Publishes at each line, and prints the step."""
+PUBLISH = "splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), 'render', step={step})"
 
 
 def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
         subscriber: Subscriber, programs: Programs, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_NAME", "same")
-    trainer = programs.code(TRAINER)
+    trainer = Trainer(programs)
     splatview.publish(image(7), "render")
-    for _ in range(2):
-        trainer.say()
-        trainer.line()
+    for step in range(2):
+        trainer.do(PUBLISH.format(step=step))
     assert (newest(subscriber, "render", pid=os.getpid())[2]["image"] == 7).all()
-    version, _, tensors = newest(subscriber, "render", pid=trainer.pid)
+    version, _, tensors = newest(subscriber, "render", pid=trainer.process.pid)
     assert version == 2 and (tensors["image"] == 1).all()
     assert [run.name for run in subscriber.runs] == ["same", "same"]
     assert len({run.id for run in subscriber.runs}) == 2
-    with Subscriber(str(trainer.pid)) as one:
+    with Subscriber(str(trainer.process.pid)) as one:
         dead = stream_of(one, "render")
-        assert [r.pid for r in one.runs] == [trainer.pid]
+        assert [r.pid for r in one.runs] == [trainer.process.pid]
         assert newest(one, "render")[0] == 2
-        trainer.killed()
+        trainer.process.killed()
         wait_until(lambda: (one.poll(), not dead.run.alive)[-1])
         frame = dead.read()
         assert frame is not None, "the last picture of a dead run can still be read"
@@ -225,17 +219,16 @@ def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
 
 
 def test_stopped_trainer_stops_no_viewer(programs: Programs, subscriber: Subscriber) -> None:
-    trainer = programs.code(TRAINER)
-    trainer.say()
-    trainer.line()
+    trainer = Trainer(programs)
+    trainer.do(PUBLISH.format(step=0))
     newest(subscriber, "render")
-    trainer.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, trainer.pid, os.WSTOPPED)  # the signal is sent, but its threads may still run for a moment
+    trainer.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, trainer.process.pid, os.WSTOPPED)  # its threads may run for a moment after the signal
     with Subscriber() as late:
         for _ in range(50):  # each poll returns
             late.poll()
             subscriber.poll()
         assert [r.welcomed for r in late.runs] == [False]
         assert subscriber.streams[0].read() is not None
-        trainer.send_signal(signal.SIGCONT)
+        trainer.process.send_signal(signal.SIGCONT)
         assert newest(late, "render")[0] == 1

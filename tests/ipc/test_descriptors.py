@@ -1,4 +1,4 @@
-"""Descriptors handed from a trainer to a viewer: in order, whole, once; and a viewer that waits for them."""
+"""Descriptors handed from a trainer to a viewer: in order, whole, once."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from support.impostor import Impostor, info
 from support.meters import open_files
 
 from splatview_ipc.control import descriptors, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, Connection, EndedError, Server, close_all, connect
-from splatview_ipc.shm.segment import Segment
-from splatview_ipc.transports.cpu_ring import CpuRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from support.pair import Pair
 
 
 @pytest.fixture
@@ -103,70 +97,3 @@ def test_queue_of_a_viewer_that_does_not_read_is_bounded(ends: tuple[Connection,
         while trainer.send(b"x"):
             pass
     descriptors.withdraw(token)
-
-
-# -- a viewer that waits -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def impostor(open_pair: Pair) -> Iterator[Impostor]:
-    """A run with a welcomed viewer that opened its stream 0."""
-    made, pair = Impostor(), open_pair
-    pair.others.append(made.hear)
-    pair.until(lambda: made.viewers)
-    made.tell(made.welcome(), messages.Manifest((info(0),), ()))
-    pair.until(lambda: pair.viewer.streams)
-    pair.viewer.streams[0].open()
-    pair.until(lambda: [m for m in made.heard if isinstance(m, messages.Open)])
-    made.heard.clear()
-    yield made
-    made.close()
-
-
-def offer(segment: Segment) -> messages.Offer:
-    return messages.Offer(0, "ring", messages.RingRef(segment.ref))
-
-
-def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(open_pair: Pair, impostor: Impostor) -> None:
-    stream, writer = open_pair.viewer.streams[0], CpuRingWriter(1 << 16, 3)
-    impostor.silent = True
-    impostor.tell(messages.Offer(0, "ring", writer.ref))
-    open_pair.pump(10)
-    assert stream.fault is None, "it may be on its way"
-    open_pair.until(lambda: stream.fault)
-    assert "is the trainer stopped?" in str(stream.fault)
-    open_pair.publish(torch.zeros(4, 4, dtype=torch.uint8), "honest")
-    assert open_pair.newest("honest")[0] == 1, "others do not wait"
-    impostor.silent = False
-    open_pair.until(lambda: stream.opened)
-    assert stream.fault is None
-    writer.close()
-
-
-def test_memory_that_is_not_to_be_had_is_refused_when_it_is_offered_twice(open_pair: Pair, impostor: Impostor) -> None:
-    segment = Segment(1 << 16, "gone")
-    gone = offer(segment)
-    segment.close()
-    stream = open_pair.viewer.streams[0]
-    impostor.tell(gone)
-    open_pair.until(lambda: messages.Open(0, "ring") in impostor.heard, "it asks for another offer")
-    assert stream.fault is None
-    impostor.tell(gone)
-    open_pair.until(lambda: stream.fault)
-    assert len([m for m in impostor.heard if isinstance(m, messages.Fetch)]) == 2
-
-
-def test_newer_offer_replaces_one_that_waits(open_pair: Pair, impostor: Impostor) -> None:
-    before = open_files()
-    impostor.silent = True
-    segments = [Segment(1 << 16, "old") for _ in range(50)]
-    for segment in segments:
-        impostor.tell(offer(segment))
-        open_pair.pump()
-        segment.close()
-    impostor.silent = False
-    writer = CpuRingWriter(1 << 16, 3)
-    impostor.tell(messages.Offer(0, "ring", writer.ref))
-    open_pair.until(lambda: open_pair.viewer.streams[0].opened)
-    writer.close()
-    assert len(open_files() - before) <= 2, "what waited is given back"

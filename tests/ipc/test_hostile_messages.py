@@ -17,7 +17,6 @@ from support.wait import wait_until
 
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import MAX_CONNECTIONS
-from splatview_ipc.publisher import helper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -180,23 +179,6 @@ def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
     link.hello()
     run.pair.until(lambda: len(run.pair.run.viewers) == 2)
     link.close()
-
-
-def test_who_wakes_the_helper_all_the_time_makes_it_rest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However fast messages come, the interpreter belongs to the training."""
-    rests: list[float] = []
-    wakes = iter(range(1000))
-
-    def woken(*_: Any) -> set[int]:
-        if next(wakes) == 999:
-            run.pair.publisher.helper.close()
-        return {10**6}
-
-    monkeypatch.setattr(helper, "wait_for", woken)
-    monkeypatch.setattr(helper.time, "sleep", rests.append)
-    run.pair.publisher.helper.run()
-    assert len(rests) == 800 and min(rests) >= 0.01
-    run.pair.viewer.close()
 
 
 def test_what_comes_before_a_hello_or_again_is_dropped(run: Run) -> None:

@@ -19,6 +19,7 @@ from splatview_ipc.control import descriptors, limits, messages
 from splatview_ipc.control.run_folder import list_runs
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.shm.segment import Segment
+from splatview_ipc.transports.cpu_ring import CpuRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -222,3 +223,52 @@ def test_what_it_says_of_versions_is_bounded(impostor: Impostor, pair: Pair) -> 
     pair.pump()
     assert liar(pair).paused
     assert set(liar(pair).counters) == {"dropped_messages", "faults", "copies", "skipped"}
+
+
+# -- memory that comes late, or not at all -----------------------------------------------------------------------------
+
+
+def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(impostor: Impostor, pair: Pair) -> None:
+    stream, writer = opened(impostor, pair), CpuRingWriter(1 << 16, 3)
+    impostor.silent = True
+    impostor.tell(messages.Offer(0, "ring", writer.ref))
+    pair.pump(10)
+    assert stream.fault is None, "it may be on its way"
+    pair.until(lambda: stream.fault)
+    assert "is the trainer stopped?" in str(stream.fault)
+    pair.publish(torch.full((4, 4), 8, dtype=torch.uint8), "honest")
+    assert (pair.newest("honest", after=1)[2]["image"] == 8).all(), "others do not wait"
+    impostor.silent = False
+    pair.until(lambda: stream.opened)
+    assert stream.fault is None
+    writer.close()
+
+
+def test_memory_that_is_not_to_be_had_is_refused_when_it_is_offered_twice(impostor: Impostor, pair: Pair) -> None:
+    segment = Segment(1 << 16, "gone")
+    gone = messages.Offer(0, "ring", messages.RingRef(segment.ref))
+    segment.close()
+    stream = opened(impostor, pair)
+    impostor.heard.clear()
+    impostor.tell(gone)
+    pair.until(lambda: messages.Open(0, "ring") in impostor.heard, "it asks for another offer")
+    assert stream.fault is None
+    impostor.tell(gone)
+    pair.until(lambda: stream.fault)
+    assert len([m for m in impostor.heard if isinstance(m, messages.Fetch)]) == 2
+
+
+def test_newer_offer_replaces_one_that_waits(impostor: Impostor, pair: Pair) -> None:
+    stream, before = opened(impostor, pair), open_files()
+    impostor.silent = True
+    segments = [Segment(1 << 16, "old") for _ in range(50)]
+    for segment in segments:
+        impostor.tell(messages.Offer(0, "ring", messages.RingRef(segment.ref)))
+        pair.pump()
+        segment.close()
+    impostor.silent = False
+    writer = CpuRingWriter(1 << 16, 3)
+    impostor.tell(messages.Offer(0, "ring", writer.ref))
+    pair.until(lambda: stream.opened)
+    writer.close()
+    assert len(open_files() - before) <= 2, "what waited is given back"

@@ -132,14 +132,3 @@ def test_a_rank_that_brings_nothing_is_left_out_until_it_does() -> None:
     assert viewer.version_after() == 2
     assert whole.read(1).shards == ((0, 3), (1, 3))
     assert whole.trouble == ""
-
-
-def test_a_rank_that_has_ended_is_told_at_once() -> None:
-    ranks = [source(0), source(1)]
-    viewer = Viewer(*ranks)
-    assert viewer.whole.read(0).version == 1
-    ranks[1].run.alive = False
-    viewer.found()
-    assert viewer.version_after() == 2
-    assert viewer.whole.read(1).meta["trouble"] == "1 of 2 shards; rank 1 ended"
-    assert viewer.whole.run.alive

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import torch
 
 from splatview_ipc.control.messages import FdMemory, IpcMemory, TensorRef
 from splatview_ipc.control.sockets import close_all
@@ -17,8 +18,6 @@ from support.wait import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import torch
 
     from support.programs import Programs
 
@@ -49,10 +48,6 @@ def hear():
     if text.startswith("sys.argv"):  # the test that we were part of has failed
         raise Next(text)
     return text
-def views(dtype):
-    base = torch.arange(-20, 100, dtype=torch.float32).abs().to(dtype).reshape(6, 5, 4)
-    return {"whole": base, "sliced": base[1::2, 1:, ::3], "turned": base.permute(2, 0, 1), "row": base[3],
-            "repeated": base[0, 0].expand(7, 4), "one": base[2, 3, 1], "none": base[4:4]}
 """
 
 
@@ -162,6 +157,13 @@ class Peer:
 def close_fds(fds: dict[str, list[int]]) -> None:
     for some in fds.values():
         close_all(some)
+
+
+def views(dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Parts of one tensor on the CPU, of every sort of strides."""
+    base = torch.arange(-20, 100, dtype=torch.float32).abs().to(dtype).reshape(6, 5, 4)
+    return {"whole": base, "sliced": base[1::2, 1:, ::3], "turned": base.permute(2, 0, 1), "row": base[3],
+            "repeated": base[0, 0].expand(7, 4), "one": base[2, 3, 1], "none": base[4:4]}
 
 
 def tensor_of(memories: Sequence[Any], ref: TensorRef) -> torch.Tensor:

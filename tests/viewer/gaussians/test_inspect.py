@@ -27,7 +27,6 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import load_scene
-from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import Box, shapes
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.shell.panel import Panel
@@ -132,7 +131,8 @@ def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen,
 
 
 def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
-    tool, wanted = view.view.tools["inspect"], pick(view.content.renderer.scene(), view.view.camera(RECT), *MIDDLE, view.view.options)
+    tool = view.view.tools["inspect"]
+    wanted = pick(view.content.renderer.scene(), view.view.camera(RECT), *MIDDLE, view.view.options)
     assert wanted is not None
     for event in (PointerMove(*MIDDLE, ALT), PointerPress(*MIDDLE, mods=ALT), PointerRelease(*MIDDLE, mods=ALT)):
         view.handle(event, RECT)
