@@ -140,7 +140,6 @@ def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> N
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
     viewer.state.panel_open = False  # it shows the rate of the pictures drawn before
-    viewer.until(viewer.settled)
     viewer.until(lambda: (step(viewer), not viewer.drew)[-1])
 
 

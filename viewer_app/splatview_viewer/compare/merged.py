@@ -49,8 +49,7 @@ class MergedSource(Source):
     def __init__(self, catalogue: Catalogue, wake: Callable[[], None]) -> None:
         """`wake` ends the loop's sleep, from any thread."""
         self.parts: list[Part] = []
-        self._catalogue = catalogue
-        self._jobs = Jobs("merge scenes", wake)
+        self._catalogue, self._jobs = catalogue, Jobs("merge scenes", wake)
         self._job: Job[GaussianScene] | None = None
         self._of: tuple[object, ...] | None = None
         """The parts, placements and versions that were merged last."""
@@ -66,7 +65,6 @@ class MergedSource(Source):
         self.parts += map(Part, new)
 
     def remove(self, part: Part) -> None:
-        """Show an entry no longer."""
         self.parts = [other for other in self.parts if other is not part]
 
     @property

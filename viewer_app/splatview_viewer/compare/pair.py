@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -296,9 +297,9 @@ class PairView(View[PairSource, PairState]):
         s, lead = self._state, self.lead
         told = {id(view): view.info for view in self.views}
         details = [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
-        timings = {"compare": self.data.work.ms.get("compare", 0.0)}
-        for name, ms in (item for info in told.values() for item in info.timings.items()):
-            timings[name] = timings.get(name, 0.0) + ms
+        timings = Counter({"compare": self.data.work.ms.get("compare", 0.0)})
+        for info in told.values():
+            timings.update(info.timings)
         return Info([*details, *_words(self.psnr)], [line for info in told.values() for line in info.details],
                     "" if lead is None else told[id(lead)].readout,
                     list(dict.fromkeys(line for info in told.values() for line in info.path)), timings)

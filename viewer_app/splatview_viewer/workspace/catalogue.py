@@ -374,11 +374,6 @@ class Catalogue:
                 for viewport in viewports:
                     viewport.select(str(path))
 
-    def settled(self) -> bool:
-        """Return whether no source reads or has news for a viewport, and no command waits."""
-        busy = any(s.source.reading or (s.view is not None and s.view.wants.busy) for s in self.slots.values())
-        return not (busy or self._commands or any(slot.source.has_news() for slot in self.watched()))
-
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
         view = slot.view
