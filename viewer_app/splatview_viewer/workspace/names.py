@@ -50,8 +50,8 @@ class Finder:
         any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
         """
         there, runs = [s for s in self.look(run, now) if s.run.alive], self._runs(run)
-        self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
-            r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
+        for r in runs:
+            self._since.setdefault(r.id, now)
         found = meant([s for s in there if about(s.kind).shown and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
         if found is not None and (told or now > settled):
