@@ -137,7 +137,6 @@ def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(view
     view = slot(viewer).view
     ranks.close()
     viewer.until(lambda: not slot(viewer).entry.alive)
-    assert slot(viewer).entry.note == "ended"
     assert count(viewer) == 500
     viewer.until(lambda: trouble(viewer) == "")
     training([30, 20]).publish(0, 30)
