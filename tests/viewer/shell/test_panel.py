@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture
+def picture_file(tmp_path: Path) -> Path:
+    """620 by 494 pixels, no two rows or columns alike: fills the room that the panel leaves."""
+    y, x = np.mgrid[0:494, 0:620]
+    array = np.stack([x * 255 // 619, y * 255 // 493, (x + y) % 256], -1).astype(np.uint8)
+    path = tmp_path / "picture.png"
+    Image.fromarray(array).save(path)
+    return path
+
+
 def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
