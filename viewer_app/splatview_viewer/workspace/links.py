@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.core.kind import Link
-    from splatview_viewer.core.view import ShownView
     from splatview_viewer.workspace.catalogue import Catalogue, Slot, Viewport
 
 PLOT_PERIOD_S = 0.5
@@ -262,16 +261,14 @@ class Counts:
         if changed:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
-                if about(slot.entry.kind).counts and slot.view is not None and slot.source.stream is not None:
-                    self._show(slot.view, slot.source.stream.run.streams.values())
-
-    def _show(self, view: ShownView, streams: Iterable[RemoteStream]) -> None:
-        """Plot the numbers of a run's scenes beside what it logs, by its steps instead of versions."""
-        logged, beside = view.content.curves, []
-        for curve in (self.curves.get(id(stream)) for stream in streams) if logged.all else ():
-            if curve is not None:
-                rows = np.array(curve.rows, order="F")
-                rows[:, 0] = np.interp(rows[:, 1], logged.clock["time"], logged.clock["step"])
-                beside.append(Curve.of(curve.name, rows))
-        if beside:
-            view.content.show_beside({"Gaussians": beside})
+                if not about(slot.entry.kind).counts or slot.view is None or slot.source.stream is None:
+                    continue
+                logged, beside = slot.view.content.curves, []  # beside what the run logs, by its steps, not versions
+                found = [self.curves.get(id(stream)) for stream in slot.source.stream.run.streams.values()]
+                for curve in found if logged.all else ():
+                    if curve is not None:
+                        rows = np.array(curve.rows, order="F")
+                        rows[:, 0] = np.interp(rows[:, 1], logged.clock["time"], logged.clock["step"])
+                        beside.append(Curve.of(curve.name, rows))
+                if beside:
+                    slot.view.content.show_beside({"Gaussians": beside})
