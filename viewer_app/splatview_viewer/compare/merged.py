@@ -122,13 +122,13 @@ class MergedSource(Source):
         return wanted is not None and wanted != self._of
 
     def feed(self, view: ShownView) -> bool:
-        reader: Any = view
         if self._job is not None:
             job, self._job = self._job, None
             if job.fault:
                 raise ViewerError(f"together: {job.fault}")
-            return self._give(view, job.result())
-        if self._held is not None and self._held.on_gpu and reader.content.renderer.reading:
+            self._held = job.result()
+            return view.update(self._held)
+        if self._held is not None and self._held.on_gpu and view.content.renderer.reading:
             return False  # its memory would be used again
         self._of, loaded = self._wanted(), self._loaded()
         for part, of in loaded:
@@ -145,11 +145,8 @@ class MergedSource(Source):
         if scenes and gpu is None:
             self._job = self._jobs.submit(make)
             return False
-        return self._give(view, make())
-
-    def _give(self, view: ShownView, scene: GaussianScene) -> bool:
-        self._held = scene
-        return view.update(scene)
+        self._held = make()
+        return view.update(self._held)
 
     def close(self) -> None:
         self._jobs.close()
