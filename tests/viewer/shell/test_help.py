@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,40 +21,26 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lines(screen: OffscreenScreen) -> list[KeyHelp]:
     """What is said over a scene, which has the most keys."""
-    view = scene_view(screen)
-    try:
+    with closing(scene_view(screen)) as view:
         return [*(line for tool in view.view.tools.values() for line in tool.keys), *KEYS]
-    finally:
-        view.close()
-
-
-def drawn(screen: OffscreenScreen, size: tuple[int, int], scale: float, picture: Rect,
-          lines: list[KeyHelp]) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of what it covers of the screen."""
-    screen.resize(*size, scale)
-    screen.framebuffer.clear(1.0, 1.0, 1.0)
-    panel = Panel(scale)
-    try:
-        for _ in range(2):  # letters are made in the first
-            screen.framebuffer.clear(1.0, 1.0, 1.0)
-            panel.draw_over(screen.framebuffer, lambda _, s: bool(draw_help(picture, s, lines)), scale)
-    finally:
-        panel.close()
-    rows, columns = np.nonzero((screen.pixels()[..., :3] < 250).any(axis=2))
-    return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
 
 
 @pytest.mark.parametrize(("size", "scale"), [((1280, 800), 1.0), ((780, 1400), 2.0)])
 def test_it_fits_into_any_screen(screen: OffscreenScreen, lines: list[KeyHelp], size: tuple[int, int],
                                  scale: float) -> None:
-    picture = Rect(min(round(280 * scale), size[0] // 2), 0, 0, 0)
-    picture = Rect(picture.x, 0, size[0] - picture.x, size[1] - round(26 * scale))
-    left, top, right, bottom = drawn(screen, size, scale, picture, lines)
-    assert left > 0 and top > 0 and right < size[0] and bottom < size[1]
-    assert right - left > 200 and bottom - top > 200
+    x, bar = min(round(280 * scale), size[0] // 2), round(26 * scale)
+    picture, panel = Rect(x, 0, size[0] - x, size[1] - bar), Panel(scale)
+    screen.resize(*size, scale)
+    for _ in range(2):  # letters are made in the first
+        screen.framebuffer.clear(1.0, 1.0, 1.0)
+        panel.draw_over(screen.framebuffer, lambda _, s: bool(draw_help(picture, s, lines)), scale)
+    panel.close()
+    rows, columns = np.nonzero((screen.pixels()[..., :3] < 250).any(axis=2))
+    left, right = columns.min(), columns.max() + 1
+    assert left > 0 and rows.min() > 0 and right < size[0] and rows.max() + 1 < size[1]
+    assert np.ptp(columns) > 200 and np.ptp(rows) > 200
     if size[0] >= 1280 * scale:  # in a large one it is in the middle of the picture, and leaves the panel alone
-        assert left > picture.x
-        assert abs((left + right) / 2 - (picture.x + picture.width / 2)) < 3
+        assert left > picture.x and abs((left + right) / 2 - (picture.x + picture.width / 2)) < 3
 
 
 def test_no_key_is_said_twice_for_two_things(lines: list[KeyHelp]) -> None:

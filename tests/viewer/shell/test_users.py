@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from support import widgets
-from support.house import House, pixels
+from support.house import House
 
 import splatview
 from splatview_viewer.core import events as ev
@@ -17,8 +17,6 @@ from splatview_viewer.core import events as ev
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from support.web_clients import Page
 
     from splatview_viewer.shell.user import User
 
@@ -100,22 +98,6 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     assert a.leader is None
 
 
-def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
-    page = house.page(id="mine")
-    house.at_rest(page)
-    page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
-    before = house.at_rest(page)
-    page.end()
-    house.until(lambda: not house.app.users)
-    house.page(id="another")
-    back = house.page(id="mine")
-    after = house.at_rest(back)
-    np.testing.assert_array_equal(after[:480, 280:], before[:480, 280:])
-    assert house.app.users[0].view.view.zoom == house.app.users[0].view.view.pan_zoom.placed(  # type: ignore[union-attr]
-        house.app.users[0].picture_rect())[2] < house.app.users[1].view.view.zoom  # type: ignore[union-attr]
-
-
 def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
     """`serve --web --out`: the file has a user of its own, which nobody can follow."""
     out = tmp_path / "out.png"
@@ -129,23 +111,24 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
     house.close()
 
 
-def test_a_stream_that_is_not_seen_costs_its_run_nothing(house: House) -> None:
+def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(house: House) -> None:
     splatview.publish(torch.full((40, 60, 3), 77, dtype=torch.uint8), "render")
-    page = house.page()
+    page = house.page(id="mine")
     house.until(lambda: any(e.name == "render" for e in house.app.catalogue.entries))
     entry = next(e for e in house.app.catalogue.entries if e.name == "render")
     house.app.users[0].select(entry.key)
-
-    def grey(page: Page) -> bool:
-        picture = house.newest(page)
-        return (picture is not None and pixels(picture).shape[1::-1] == picture.size
-                and pixels(picture)[250, 600].tolist() == [77, 77, 77])
-
-    house.until(lambda: grey(page))
+    house.until(lambda: house.app.users[0].view is not None)
+    page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
+    house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
+    before, zoom = house.at_rest(page), house.app.users[0].view.view.zoom  # type: ignore[union-attr]
+    assert before[250, 600].tolist() == [77, 77, 77]
     stream = house.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
     assert stream.opened
     page.end()
     house.until(lambda: not house.app.users)
     assert not stream.opened
-    again = house.page(id="page1")
-    house.until(lambda: stream.opened and grey(again))
+    other, back = house.page(id="another"), house.page(id="mine")
+    house.until(lambda: stream.opened)
+    np.testing.assert_array_equal(house.at_rest(back)[:480, 280:], before[:480, 280:])
+    assert house.app.users[1].view.view.zoom == zoom  # type: ignore[union-attr]
+    assert shown(house.users[other]) == "picture.png"

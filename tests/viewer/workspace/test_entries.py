@@ -68,11 +68,10 @@ def test_a_kept_plot_is_what_fills_the_screen_without_the_panel(viewer: Viewer, 
         np.testing.assert_array_equal(np.asarray(kept), viewer.pixels())
 
 
-def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer) -> None:
+def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(viewer: Viewer) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
-    assert entry(viewer, "render").kind == "image"
-    assert entry(viewer, "render").alive
+    assert (entry(viewer, "render").kind, entry(viewer, "render").alive) == ("image", True)
     view = viewer.image
     assert view.size == (60, 40)
     assert view.zoom == pytest.approx(620 / 60)
@@ -82,17 +81,11 @@ def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer) -> None:
     viewer.until(lambda: sees(viewer, 90))
     assert "step 1" in view.info().details
     viewer.until(lambda: viewer.state.timings.latency_ms is not None)
-
-
-def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer) -> None:
-    publish_grey(77)
-    viewer.until(lambda: sees(viewer, 77))
     viewer.do(Wheel(590, 247, 3))
-    view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer.user.picture_rect())
+    placed = view.pan_zoom.placed(viewer.user.picture_rect())
     splatview.close()
     viewer.until(lambda: not entry(viewer, "render").alive)
-    assert sees(viewer, 77)
-    assert entry(viewer, "render").note == "ended"
+    assert sees(viewer, 90)  # the last picture stays
     publish_grey(160)
     viewer.until(lambda: sees(viewer, 160))
     assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list

@@ -34,4 +34,3 @@ def test_commands_are_executed_in_their_order_in_the_next_turn(viewer: Viewer) -
     assert done == []
     viewer.step()
     assert done == ["a", "b"]
-    assert viewer.settled()

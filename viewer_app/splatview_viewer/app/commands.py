@@ -66,7 +66,7 @@ class _Viewer:
         size, restart = parse_size(self.size), loop.Restart.resumed()
         check_files(entries := entries_of(files))
         begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
-        screen = self._open_screen(size)
+        screen = next(screen for make in SCREENS if (screen := make(self, size)) is not None)
         asked = list[int]()
         with entry.ending(lambda number, _: asked.append(number)):
             with ExitStack() as opened:
@@ -104,9 +104,6 @@ class _Viewer:
 
             check_writable(self.out, check_picture)
         _check_environment(command)
-
-    def _open_screen(self, size: tuple[int, int]) -> Screen:
-        return next(screen for make in SCREENS if (screen := make(self, size)) is not None)
 
     def _serve_browsers(self, screen: OffscreenScreen, run: str | None, restart: Restart) -> Browsers:
         """Serve pages, where the viewer served them before if it was restarted."""
@@ -263,7 +260,7 @@ class Memory(_Viewer, _Asked):
 
 
 def _check_environment(command: str) -> None:
-    """Raise ViewerError for a variable that names nothing, before anything else is done."""
+    """Raise ViewerError for a variable that names nothing."""
     from splatview_ipc.control.errors import SharingError
     from splatview_ipc.gl.probe import forced_bridge
     from splatview_viewer.core.errors import ViewerError

@@ -81,36 +81,29 @@ class Grabber:
         if size is not None and not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
             raise ValueError(f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
                              f"{MAX_SIZE} pixels")
-        look = Look(size, request.camera, request.background)
+        look, screen = Look(size, request.camera, request.background), self._screen
 
         def publish(still: Still, value: Value | None, overlays: Sequence[Frame]) -> RenderResult | None:
             size = still.prepare(value, look)
             if size is None:
                 return None
             picture = still.tensor(size)
-            flipped = picture is None
+            flipped = picture is None  # OpenGL has the lowest row first
             if picture is None:
                 still.draw(size, overlays, shared=request.gpu and self._can_share())
-                picture = self._drawn()
+                if (picture := screen.tensor()) is not None:  # on the GPU where CUDA can read it there
+                    screen.ctx.finish()  # whether a frame stayed whole that OpenGL reads in place is asked next
+                else:
+                    width, height = screen.size
+                    if self._pixels.shape != (height, width, 3):
+                        self._pixels = np.empty((height, width, 3), np.uint8)
+                    screen.framebuffer.read_into(self._pixels, components=3, alignment=1)
+                    picture = torch.from_numpy(self._pixels)
             if not request.gpu and picture.is_cuda:
                 picture = picture.cpu()
             return self._publish(picture, flipped) if still.whole() else None
 
         return self._stills.draw(request, publish)
-
-    def _drawn(self) -> torch.Tensor:
-        """Return OpenGL's picture, (H, W, 3 or 4) uint8, the lowest row first: on the GPU where CUDA can read it there.
-        The drawing is complete then."""
-        screen = self._screen
-        picture = screen.tensor()
-        if picture is not None:
-            screen.ctx.finish()  # whether a frame stayed whole that OpenGL reads in place is asked next
-            return picture
-        width, height = screen.size
-        if self._pixels.shape != (height, width, 3):
-            self._pixels = np.empty((height, width, 3), np.uint8)
-        screen.framebuffer.read_into(self._pixels, components=3, alignment=1)
-        return torch.from_numpy(self._pixels)
 
     def _can_share(self) -> bool:
         """Return whether OpenGL's pictures come to CUDA without going through the host; tried once."""

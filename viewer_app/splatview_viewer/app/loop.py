@@ -222,12 +222,6 @@ class App:
                 raise FileError("\n".join(errors))
             self._asked = []
 
-    def settled(self) -> bool:
-        """Return whether nothing is on its way: a file, a job, a picture, or work of the GPU."""
-        self.work.collect()
-        return self.catalogue.settled() and not any(user.dirty for user in self.users) and (
-            self.work.finished >= self.work.submitted)
-
     def _receive(self, now: float) -> None:
         """Connect and disconnect browsers. The views of one that leaves are kept for a while, should it come back."""
         if self._browsers is None:

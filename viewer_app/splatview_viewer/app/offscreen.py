@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, LateError, ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
-from splatview_viewer.core.view import ShownView
 from splatview_viewer.formats.camera_paths import Film, check_film, make_writer, read_path
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
@@ -33,7 +32,7 @@ from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.viewport import transparent_picture
-from splatview_viewer.workspace.links import LinkedFrames, release_linked
+from splatview_viewer.workspace.links import linked_to, open_linked
 from splatview_viewer.workspace.names import SETTLE, Finder, why_nothing
 from splatview_viewer.workspace.sources import make_subscriber
 
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.app.commands import Shot, Video
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import Value
+    from splatview_viewer.core.view import ShownView, Value
     from splatview_viewer.shell.panel import Panel
 
 T = TypeVar("T")
@@ -55,22 +54,14 @@ if TYPE_CHECKING:
     """Takes the pixels of a value that a still is to draw; None: it was overwritten meanwhile."""
 
 DEFAULT_SIZE = (1280, 720)
-_ARRIVAL_S = 2.0
-"""For the data of a picture in place to arrive; a view shows it after half a second in any case."""
-_LATER_S = 0.1
-"""For an image that is read in place: the trainer's GPU may write it later than it was announced."""
-_TIMEOUT_S = 10.0
-"""For a stream's first frame."""
-_GLANCE_S = 0.001
-"""Between two looks for what is on its way."""
-_COMPLETE_S = 300.0
-"""For a plot to be complete: ten million events take a few."""
-_NEWER_S = 0.3
-"""For the version that another run's stream is at; then an older one is drawn."""
-_IDLE_S = 5.0
-"""After the last request for a stream, it is released."""
-_MOST_OPEN = 4
-"""Streams."""
+_GLANCE_S = 0.001  # between two looks for what is on its way
+_TIMEOUT_S = 10.0  # for a stream's first frame
+_NEWER_S = 0.3  # for the version that another run's stream is at; then an older one is drawn
+_ARRIVAL_S = 2.0  # for the data of a picture in place; a view shows it after half a second in any case
+_LATER_S = 0.1  # for an image in place: the trainer's GPU may write it later than it was announced
+_COMPLETE_S = 300.0  # for a plot to be complete: ten million events take a few
+_IDLE_S = 5.0  # from the last request for a stream to its release
+_MOST_OPEN = 4  # streams
 
 
 def until(poll: Callable[[], T | None], end: float) -> T | None:
@@ -173,15 +164,15 @@ def _drawn(who: str, camera: str, asked: Shot | Video, use: Use[T]) -> T:
 # -- streams ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class _Open:
     """A stream that was drawn lately, and what draws it."""
 
-    def __init__(self, stream: RemoteStream, still: Still) -> None:
-        self.stream, self.still = stream, still
-        self.version = 0
-        """The version that `still` shows; 0: none."""
-        self.used = time.monotonic()
-        stream.open()
+    stream: RemoteStream
+    still: Still
+    version: int = 0
+    """The version that `still` shows; 0: none."""
+    used: float = 0.0
 
 
 class Stills:
@@ -209,6 +200,7 @@ class Stills:
         key, run = (stream.run.id, stream.info.index, stream.kind), stream.run
         if (opened := self._open.pop(key, None)) is None:
             opened = _Open(stream, Still(self.screen, stream.kind, self._who, self._camera))
+            stream.open()
         self._open[key] = opened  # the last one is the newest
         while len(self._open) > _MOST_OPEN:
             self._release(next(iter(self._open)))
@@ -246,10 +238,7 @@ class Stills:
         with ExitStack() as stack:
             if frame is not None:
                 stack.enter_context(frame)
-            now = time.monotonic()
-            own = end - now if request.streams else 0.0  # its process published overlays that are on their way
-            linked = LinkedFrames(self._subscriber, stream, now, min(self._overlays_s, max(end - now, 0.0)), own)
-            overlays = until(lambda: linked.poll(time.monotonic()), math.inf) or []
+            overlays = self._overlays(stream, end, request.streams > 0)
             for overlay in overlays:
                 stack.enter_context(overlay)
             try:
@@ -261,6 +250,27 @@ class Stills:
                 return None
         opened.version = version if drawn is not None else 0
         return drawn
+
+    def _overlays(self, stream: RemoteStream, end: float, own: bool) -> list[Frame]:
+        """Return the newest frames of the streams over this one, which the caller closes. `own`: its process published
+        some that are on their way; they are awaited until `end`."""
+        soon, frames = min(time.monotonic() + self._overlays_s, end), list["Frame"]()
+        waiting = [fed for link, fed in linked_to(stream, self._subscriber.streams) if link.still]
+
+        def poll() -> bool | None:
+            self._subscriber.poll()
+            for fed in list(waiting):
+                open_linked(fed)
+                late = time.monotonic() > (end if own and fed.run is stream.run else soon)  # then an older one does
+                done = late or not fed.version or fed.fault or not fed.run.alive
+                if (frame := fed.read(0 if done else fed.version - 1)) is not None:
+                    frames.append(frame)
+                if frame is not None or done:
+                    waiting.remove(fed)
+            return not waiting or None
+
+        until(poll, math.inf)
+        return frames
 
     def rest(self) -> bool:
         """Look for new runs, and release streams that are not in use. Returns whether there were any."""
@@ -275,7 +285,8 @@ class Stills:
         opened = self._open.pop(key)
         opened.still.close()
         opened.stream.release()
-        release_linked(self._subscriber, opened.stream)
+        for _, fed in linked_to(opened.stream, self._subscriber.streams):
+            fed.release()
 
     def close(self) -> None:
         for key in list(self._open):
@@ -302,16 +313,14 @@ class Still:
         camera. Raises ViewerError for a kind that cannot be drawn."""
         if not about(kind).shown:
             raise ViewerError(f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(shown())}")
-        self.screen = screen
-        self.kind = kind
+        self.screen, self.kind = screen, kind
         self._plot = about(kind).still == "plot"
         """Its picture is written over with words; each is of one value alone."""
-        self._who = who
-        self._camera = camera
+        self._who, self._camera = who, camera
         self.view: ShownView | None = None
         """The view that draws it; None before `prepare`."""
         self._image: ImageView | None = None
-        self._scene: GaussianView | None = None
+        self.scene: GaussianView | None = None
         """The view, where it shows an image, or Gaussians."""
         self._panel: Panel | None = None
         """Writes over the picture, once that was needed: a tenth of a second."""
@@ -331,31 +340,28 @@ class Still:
             self.close()
         if (view := self.view) is None:
             view = self.view = make_view(self.kind, self.screen.ctx)
-            self._image, self._scene = shown_by(view, ImageView), shown_by(view, GaussianView)
+            self._image = view.view if isinstance(view.view, ImageView) else None
+            self.scene = view.view if isinstance(view.view, GaussianView) else None
         if self._image is not None:
             background = look.background or (0.0, 0.0, 0.0)
             self._image.state = replace(self._image.state, alpha="background", background=background)
-        if self._scene is not None:
-            self._scene.host = Host(exact="scene")
-            self._scene.change(background=look.background)
-            self._scene.look_with(camera)
-        if value is not None and not self._take(view, value):
-            return None
-        if look.size is None and self._image is not None:
-            size = min(self._image.size[0], MAX_SIZE), min(self._image.size[1], MAX_SIZE)
-        return size
+        if self.scene is not None:
+            self.scene.host = Host(exact="scene")
+            self.scene.change(background=look.background)
+            self.scene.look_with(camera)
 
-    def _take(self, view: ShownView, value: Value) -> bool:
-        """Give the view the value, once its data has arrived; False when it was overwritten meanwhile."""
         def taken() -> bool | None:
             view.tick(time.monotonic())
             return True if view.update(value) else False if getattr(value, "complete", True) else None
 
-        if not until(taken, time.monotonic() + _ARRIVAL_S):
-            return False
-        if self._image is not None:
-            until(lambda: getattr(value, "complete", True) or None, time.monotonic() + _LATER_S)
-        return True
+        if value is not None:
+            if not until(taken, time.monotonic() + _ARRIVAL_S):
+                return None
+            if self._image is not None:
+                until(lambda: getattr(value, "complete", True) or None, time.monotonic() + _LATER_S)
+        if look.size is None and self._image is not None:
+            size = min(self._image.size[0], MAX_SIZE), min(self._image.size[1], MAX_SIZE)
+        return size
 
     def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), *, shared: bool = False) -> None:
         """Draw what was prepared into the screen's framebuffer, which gets this size, and over an image these frames of
@@ -367,9 +373,22 @@ class Still:
         view, image = self.view, self._image
         assert view is not None
         self.screen.resize(*size, shared=shared)
-        rect, framebuffer = Rect(0, 0, *size), self.screen.framebuffer
+        rect, framebuffer, plot = Rect(0, 0, *size), self.screen.framebuffer, view.view
+
+        def draw_plot() -> None:
+            view.draw(framebuffer, rect)
+            self._write(view.over)
+
         if self._plot:
-            self._draw_plot(view)
+            end = time.monotonic() + _COMPLETE_S
+            settled_pixels(framebuffer, draw_plot)
+            while not getattr(plot, "complete", True):
+                if time.monotonic() > end:  # some work on a picture while others are drawn
+                    raise ViewerError(f"the picture was not complete within {_COMPLETE_S:g} s")
+                plot.wait(end - time.monotonic())  # type: ignore[attr-defined]
+                settled_pixels(framebuffer, draw_plot)
+            if fault := getattr(plot, "fault", ""):
+                raise ViewerError(fault)
             return
         view.draw(framebuffer, rect)
         if not overlays or image is None:
@@ -385,24 +404,6 @@ class Still:
         finally:
             layers.clear()
 
-    def _draw_plot(self, view: Any) -> None:
-        """Draw a plot with its axes and words, once everything in it is worked out."""
-        framebuffer, size, plot = self.screen.framebuffer, self.screen.size, view.view
-
-        def draw() -> None:
-            view.draw(framebuffer, Rect(0, 0, *size))
-            self._write(view.over)
-
-        end = time.monotonic() + _COMPLETE_S
-        settled_pixels(framebuffer, draw)
-        while not getattr(plot, "complete", True):
-            if time.monotonic() > end:  # some work on a picture while others are drawn
-                raise ViewerError(f"the picture was not complete within {_COMPLETE_S:g} s")
-            plot.wait(end - time.monotonic())
-            settled_pixels(framebuffer, draw)
-        if fault := getattr(plot, "fault", ""):
-            raise ViewerError(fault)
-
     def _write(self, over: Callable[[Rect, float], bool]) -> None:
         """Draw over the picture with imgui."""
         if self._panel is None:
@@ -414,7 +415,7 @@ class Still:
     @property
     def lacks(self) -> str:
         """The Gaussians that are not in the picture, and why, in words; "" where all are."""
-        view = self._scene
+        view = self.scene
         if view is None or view.data.facts is None:
             return ""
         renderer, camera, sight = view.data.renderer, view.camera(), view.data.sight
@@ -429,7 +430,7 @@ class Still:
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
         """The same as a tensor, (H, W, 3) uint8, top row first, for what torch's current stream does next. None where
         CUDA does not draw: then it is for `draw`."""
-        return None if self._scene is None else self._scene.tensor(*size)
+        return None if self.scene is None else self.scene.tensor(*size)
 
     def see_through(self, size: tuple[int, int]) -> np.ndarray:
         """Return the picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha.
@@ -437,7 +438,7 @@ class Still:
         Raises ViewerError for what covers all of its background.
         """
         assert self.view is not None
-        if self._scene is None and self._image is None:
+        if self.scene is None and self._image is None:
             raise ViewerError(f"{self._who}: a picture of kind {self.kind} cannot be transparent; leave that out")
         pixels = transparent_picture(self.view, self.screen.ctx, size)
         assert pixels is not None
@@ -455,12 +456,7 @@ class Still:
         for part in (self.view, self._panel):
             if part is not None:
                 part.close()
-        self.view = self._scene = self._panel = None
-
-
-def shown_by(view: ShownView | None, of: type[T]) -> T | None:
-    """Return the view if it is of this class."""
-    return view.view if isinstance(view, ShownView) and isinstance(view.view, of) else None
+        self.view = self.scene = self._panel = None
 
 
 # -- films ------------------------------------------------------------------------------------------------------------
@@ -476,7 +472,7 @@ def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | Non
     still.draw((MIN_SIZE, MIN_SIZE))  # reads the scene
     if not still.whole():
         return None
-    view = shown_by(still.view, GaussianView)
+    view = still.scene
     assert view is not None
     if path is None:
         camera = view.camera(Rect(0, 0, *size))

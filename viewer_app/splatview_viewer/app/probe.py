@@ -220,15 +220,9 @@ def probe_gsplat() -> str:
     return f"{version('gsplat')} draws"
 
 
-def main(name: str) -> dict[str, object]:
-    """Return the finding for one part."""
-    probes = {"egl": probe_egl, "window": probe_window, "gsplat": probe_gsplat, "interop": probe_interop,
-              "web": probe_web, "memory": probe_memory, "video": probe_video}
-    try:
-        return {"ok": True, "detail": probes[name](), "mend": ""}
-    except Broken as e:
-        return {"ok": False, "detail": str(e), "mend": e.mend}
-
-
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1])))
+    try:
+        finding = {"ok": True, "detail": globals()[f"probe_{sys.argv[1]}"](), "mend": ""}
+    except Broken as e:
+        finding = {"ok": False, "detail": str(e), "mend": e.mend}
+    print(json.dumps(finding))

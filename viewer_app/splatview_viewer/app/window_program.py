@@ -25,13 +25,13 @@ from splatview_viewer.app.loop import App, AppOptions, run
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.screens.window import WindowScreen, on_display_lost
+from splatview_viewer.shell.viewport import Viewport
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.shell.user import User
 
 log = logging.getLogger("splatview")
 
@@ -72,22 +72,6 @@ class _Titled(WindowScreen):
         super().present(Caption(self._title))
 
 
-class _Waiting:
-    """A viewport without a picture: it opens what the caller wants until that has brought something."""
-
-    by_itself = has_panel = False
-
-    def __init__(self, user: User) -> None:
-        self.key: str | None = None
-        self.user, self.host = user, user.host
-        self.brought = 0
-        """Time of publication of what the entry had brought before."""
-        self.due = 0.0
-
-    def select(self, key: str | None) -> None:
-        self.user.catalogue.show(self, key)
-
-
 class _OneWindow(App):
     """Shows the stream that the caller wants. What was seen before stays until there is something to see of that."""
 
@@ -95,9 +79,11 @@ class _OneWindow(App):
         self._caller = caller
         self._show: Show | None = None
         self._told: WindowState | None = None
+        self._brought, self._at_latest = 0, 0.0
+        """Time of publication of what the awaited stream had brought before, and when to show it in any case."""
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
-        self._waiting = _Waiting(self.user)
+        self._waiting = Viewport(self.user)  # without a picture: it opens what the caller wants
         self.catalogue.chooses = False
         self.catalogue.join(self._waiting)
         self.state.panel_open = False
@@ -113,9 +99,9 @@ class _OneWindow(App):
         if slot is None or slot.entry.key == viewport.key:
             waiting.select(None)
         elif slot.entry.key != waiting.key:
-            waiting.brought, waiting.due = slot.source.time_ns, now + _AT_LATEST
+            self._brought, self._at_latest = slot.source.time_ns, now + _AT_LATEST
             waiting.select(slot.entry.key)
-        elif slot.source.time_ns != waiting.brought or slot.entry.fault or now > waiting.due:
+        elif slot.source.time_ns != self._brought or slot.entry.fault or now > self._at_latest:
             viewport.select(slot.entry.key)
         due = super().turn(now, events)
         state = WindowState(*self.screen.state.size, self.user.pace.fps(now))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.compare.merged import Part
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.scene.turning import Triple
     from splatview_viewer.shell.user import User
@@ -175,38 +174,33 @@ class Comparisons:
                 do(self.tie, user, tied)
 
     def _scenes(self, source: MergedSource) -> None:
-        for i, part in enumerate(source.parts):
-            if (slot := self._catalogue.slots.get(part.key)) is not None:
-                imgui.push_id(i)
-                if _draw_part(part, slot.entry):
+        """Draw a box for each scene that shows it, and a fold with its placement."""
+        slots = self._catalogue.slots
+        for i, part in enumerate(part for part in source.parts if part.key in slots):
+            entry, p = slots[part.key].entry, part.placement
+            imgui.push_id(i)
+            part.visible = imgui.checkbox("##visible", part.visible)[1]
+            imgui.set_item_tooltip("Whether this scene is seen")
+            imgui.same_line()
+            imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, imgui.get_style().frame_padding.y))
+            opened = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
+            imgui.pop_style_var()
+            imgui.set_item_tooltip(f"{entry.name}, {entry.group}: where it is put")
+            if opened:
+                move = _triple("Move", p.move, part.radius / 300, "%.4g", "World units along x, y and z")
+                turn = _triple("Turn", p.turn, 0.5, "%.1f", "Degrees around x, then y, then z, about its own middle")
+                ui.row("Scale")
+                scale = imgui.slider_float("##Scale", p.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC)[1]
+                if all(abs(v) < 1e9 for v in (*move, *turn)) and _SCALES[0] <= scale <= _SCALES[1]:  # may be typed
+                    part.placement = replace(p, move=move, turn=turn, scale=scale)
+                pressed = ui.buttons("", ["Reset", "Remove"], ["Back to where it came from",
+                                                               "Out of this picture; its entry stays in the list"])
+                if pressed == 0:
+                    part.placement = STAYS
+                elif pressed == 1:
                     self._catalogue.do(source.remove, part)
-                imgui.pop_id()
-
-
-def _draw_part(part: Part, entry: Entry) -> bool:
-    """Draw a box that shows a scene, and a fold with its placement. Returns True to take it out."""
-    part.visible = imgui.checkbox("##visible", part.visible)[1]
-    imgui.set_item_tooltip("Whether this scene is seen")
-    imgui.same_line()
-    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, imgui.get_style().frame_padding.y))
-    opened = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
-    imgui.pop_style_var()
-    imgui.set_item_tooltip(f"{entry.name}, {entry.group}: where it is put")
-    if not opened:
-        return False
-    p = part.placement
-    move = _triple("Move", p.move, part.radius / 300, "%.4g", "World units along x, y and z")
-    turn = _triple("Turn", p.turn, 0.5, "%.1f", "Degrees around x, then y, then z, about its own middle")
-    ui.row("Scale")
-    scale = imgui.slider_float("##Scale", p.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC)[1]
-    if all(abs(v) < 1e9 for v in (*move, *turn)) and _SCALES[0] <= scale <= _SCALES[1]:  # numbers can be typed
-        part.placement = replace(p, move=move, turn=turn, scale=scale)
-    pressed = ui.buttons("", ["Reset", "Remove"], ["Back to where it came from",
-                                                   "Out of this picture; its entry stays in the list"])
-    if pressed == 0:
-        part.placement = STAYS
-    imgui.dummy(ImVec2(0, 0.2 * imgui.get_font_size()))
-    return pressed == 1
+                imgui.dummy(ImVec2(0, 0.2 * imgui.get_font_size()))
+            imgui.pop_id()
 
 
 def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Triple:

@@ -49,8 +49,7 @@ class MergedSource(Source):
     def __init__(self, catalogue: Catalogue, wake: Callable[[], None]) -> None:
         """`wake` ends the loop's sleep, from any thread."""
         self.parts: list[Part] = []
-        self._catalogue = catalogue
-        self._jobs = Jobs("merge scenes", wake)
+        self._catalogue, self._jobs = catalogue, Jobs("merge scenes", wake)
         self._job: Job[GaussianScene] | None = None
         self._of: tuple[object, ...] | None = None
         """The parts, placements and versions that were merged last."""
@@ -66,7 +65,6 @@ class MergedSource(Source):
         self.parts += map(Part, new)
 
     def remove(self, part: Part) -> None:
-        """Show an entry no longer."""
         self.parts = [other for other in self.parts if other is not part]
 
     @property
@@ -124,13 +122,13 @@ class MergedSource(Source):
         return wanted is not None and wanted != self._of
 
     def feed(self, view: ShownView) -> bool:
-        reader: Any = view
         if self._job is not None:
             job, self._job = self._job, None
             if job.fault:
                 raise ViewerError(f"together: {job.fault}")
-            return self._give(view, job.result())
-        if self._held is not None and self._held.on_gpu and reader.content.renderer.reading:
+            self._held = job.result()
+            return view.update(self._held)
+        if self._held is not None and self._held.on_gpu and view.content.renderer.reading:
             return False  # its memory would be used again
         self._of, loaded = self._wanted(), self._loaded()
         for part, of in loaded:
@@ -147,11 +145,8 @@ class MergedSource(Source):
         if scenes and gpu is None:
             self._job = self._jobs.submit(make)
             return False
-        return self._give(view, make())
-
-    def _give(self, view: ShownView, scene: GaussianScene) -> bool:
-        self._held = scene
-        return view.update(scene)
+        self._held = make()
+        return view.update(self._held)
 
     def close(self) -> None:
         self._jobs.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -193,19 +194,6 @@ class PairView(View[PairSource, PairState]):
         drawn += self._use(lambda view: view.draw(second, self._rect), [1 - used])
         return len(drawn) == 2
 
-    def _measure(self) -> bool:
-        """Compare the two, without what only helps to look at them. Returns True for another PSNR: it is drawn again
-        only for that, as each picture is measured."""
-        before, self._measure_at = _words(self.psnr), math.inf
-        self.host.exact = "scene"
-        with self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING):  # which is bound again afterwards
-            drawn = self._draw_sides()
-        self.host.exact = ""
-        if drawn:
-            self._compositor.measure(self._rect)
-            self.psnr = self._compositor.psnr()
-        return _words(self.psnr) != before
-
     def ui(self, rect: Rect, scale: float) -> bool:
         again = self._use(lambda view: view.over(rect, scale), [self._leading])
         if self._state.how == "split" and len(self.views) == 2:
@@ -243,7 +231,17 @@ class PairView(View[PairSource, PairState]):
     def tick(self, now: float) -> bool:
         self._now = now
         again = any(self._use(lambda view: view.tick(now)))
-        return (now >= self._measure_at and self._measure()) or again
+        if now < self._measure_at:
+            return again
+        before, self._measure_at = _words(self.psnr), math.inf
+        self.host.exact = "scene"  # without what only helps to look at them
+        with self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING):  # which is bound again afterwards
+            drawn = self._draw_sides()
+        self.host.exact = ""
+        if drawn:
+            self._compositor.measure(self._rect)
+            self.psnr = self._compositor.psnr()
+        return again or _words(self.psnr) != before  # as each picture is measured, only another PSNR draws it again
 
     @property
     def takes_films(self) -> bool:  # type: ignore[override]
@@ -296,9 +294,9 @@ class PairView(View[PairSource, PairState]):
         s, lead = self._state, self.lead
         told = {id(view): view.info for view in self.views}
         details = [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
-        timings = {"compare": self.data.work.ms.get("compare", 0.0)}
-        for name, ms in (item for info in told.values() for item in info.timings.items()):
-            timings[name] = timings.get(name, 0.0) + ms
+        timings = Counter({"compare": self.data.work.ms.get("compare", 0.0)})
+        for info in told.values():
+            timings.update(info.timings)
         return Info([*details, *_words(self.psnr)], [line for info in told.values() for line in info.details],
                     "" if lead is None else told[id(lead)].readout,
                     list(dict.fromkeys(line for info in told.values() for line in info.path)), timings)

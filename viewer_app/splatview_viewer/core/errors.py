@@ -26,7 +26,11 @@ class ViewerError(Exception):
     what a terminal would obey in it is escaped, and the middle of a very long one left out."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(_showable(a) if isinstance(a, str) else a for a in args))
+        def showable(text: str) -> str:
+            long = len(text) > _MOST
+            return printable_lines(f"{text[:_MOST * 2 // 3]} ... {text[-_MOST // 4:]}" if long else text)
+
+        super().__init__(*(showable(a) if isinstance(a, str) else a for a in args))
 
 
 class PrintableFormatter(logging.Formatter):
@@ -34,12 +38,6 @@ class PrintableFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable_lines(super().format(record))
-
-
-def _showable(text: str) -> str:
-    if len(text) > _MOST:
-        text = f"{text[:_MOST * 2 // 3]} ... {text[-_MOST // 4:]}"
-    return printable_lines(text)
 
 
 class FileError(ViewerError):

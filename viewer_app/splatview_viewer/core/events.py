@@ -138,16 +138,11 @@ class Screenshot(_Event, frozen=True, tag="screenshot"):
     """The user wants to keep what is shown, without the panel."""
 
 
-Event = (
-    PointerMove | PointerLeave | PointerPress | PointerRelease | Wheel | Pinch | Key | Text | Resize | Expose
-    | Close | FileDrop | Screenshot
-)
-
-
 PageEvent = (
     PointerMove | PointerLeave | PointerPress | PointerRelease | Wheel | Pinch | Key | Text | Resize | Screenshot
 )
 """The events that a page sends."""
+Event = PageEvent | Expose | Close | FileDrop
 
 T = TypeVar("T")
 
@@ -204,6 +199,5 @@ class ClickCounter:
         then, px, py, before, clicks = self._last
         again = (button == before and time - then < 0.4
                  and max(abs(x - px), abs(y - py)) <= 6 * scale and clicks == 1)
-        clicks = 2 if again else 1
-        self._last = (time, x, y, button, clicks)
-        return clicks
+        self._last = (time, x, y, button, 2 if again else 1)
+        return self._last[-1]

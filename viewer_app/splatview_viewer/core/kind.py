@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import View
 
 
-def _nothing(value: Any) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Link:
     """Streams of one kind that feed the views of another. The workspace opens, reads and releases them.
@@ -76,7 +72,7 @@ class Kind:
     """Its views request full memory snapshots (`content.ask`) and name those to open (`opening`)."""
     links: tuple[Link, ...] = ()
     """The streams that feed its views, beside the plots of their run."""
-    holds: Callable[[Any], bool] = _nothing
+    holds: Callable[[Any], bool] = lambda _: False
     """Returns whether the content of a file is of this kind."""
     view: Callable[[moderngl.Context, Any], View[Any, Any]] | None = None
     """Makes a view over new data, given the OpenGL context and the `GpuWork` that times what it gives the GPU."""

@@ -30,8 +30,6 @@ class Entry:
     alive: bool = True
     """True while the run publishes. Files are always alive."""
     is_file: bool = False
-    note: str = ""
-    """A remark: it ended, it cannot be read."""
     fault: str = ""
     """The fault while it was shown, or an empty text."""
     fault_of_source: str = ""
@@ -93,10 +91,7 @@ class State:
     follows: str | None = None
     """The name of the one that is followed."""
 
-    def entry(self, key: str | None) -> Entry | None:
-        return next((e for e in self.entries if e.key == key), None)
-
     @property
     def shown(self) -> Entry | None:
         """The selected entry."""
-        return self.entry(self.selected)
+        return next((entry for entry in self.entries if entry.key == self.selected), None)

@@ -65,23 +65,19 @@ def _entry(entry: Entry, user: User) -> None:
         about = f"{entry.key}\n{entry.kind}. Right click to close it."
     imgui.set_item_tooltip(fault or about)
     if imgui.begin_popup_context_item(f"menu##{entry.key}"):
-        _menu(entry, user)
+        if imgui.menu_item("Show", "", False)[0]:
+            user.do(user.choose, entry.key)
+        if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
+            user.do(user.show_beside, entry.key)
+        shown = user.state.shown
+        if shown is not None and shown is not entry and shown.kind == entry.kind and kinds.about(entry.kind).compared:
+            if imgui.menu_item("Split with what is shown", "", False)[0]:
+                user.do(user.compare, "pair", entry.key)
+            if kinds.about(entry.kind).scene and imgui.menu_item("Together with what is shown", "", False)[0]:
+                user.do(user.compare, "together", entry.key)
+        if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
+            user.do(user.catalogue.forget, entry.key)
         imgui.end_popup()
-
-
-def _menu(entry: Entry, user: User) -> None:
-    if imgui.menu_item("Show", "", False)[0]:
-        user.do(user.choose, entry.key)
-    if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
-        user.do(user.show_beside, entry.key)
-    shown = user.state.shown
-    if shown is not None and shown is not entry and shown.kind == entry.kind and kinds.about(entry.kind).compared:
-        if imgui.menu_item("Split with what is shown", "", False)[0]:
-            user.do(user.compare, "pair", entry.key)
-        if kinds.about(entry.kind).scene and imgui.menu_item("Together with what is shown", "", False)[0]:
-            user.do(user.compare, "together", entry.key)
-    if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
-        user.do(user.catalogue.forget, entry.key)
 
 
 def draw_run_controls(entry: Entry, user: User) -> None:

@@ -166,19 +166,17 @@ class User:
 
     def tick(self, now: float) -> None:
         """Do what is due, once in each turn of the loop."""
-        if self._far and self._seen != self.screen.state.visible:
-            self._seen = self.screen.state.visible
-            if not self._seen:
-                for viewport in self.layout:
-                    self.catalogue.drop_pictures(viewport)
+        seen, self._seen = self._seen, self.screen.state.visible
+        for viewport in self.layout if self._far and seen and not self._seen else ():
+            self.catalogue.drop_pictures(viewport)
         for viewport in self.layout.seen:
             viewport.tick(now)
         if self.layout.restore():
             self.mark(SETTLE)
-        if toasts := self.state.toasts:
-            self.state.toasts = [(end, text) for until, text in toasts if now < (end := min(until, now + TOAST))]
-            if len(self.state.toasts) != len(toasts):
-                self.mark()
+        toasts = self.state.toasts
+        self.state.toasts = [(end, text) for until, text in toasts if now < (end := min(until, now + TOAST))]
+        if len(self.state.toasts) != len(toasts):
+            self.mark()
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark(SETTLE)
@@ -318,7 +316,7 @@ class User:
         return self.layout.active.rect
 
     def say(self, text: str) -> None:
-        """Tell the user something for a few seconds."""
+        """Show a text for a few seconds."""
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
         self.mark(SETTLE)
 

@@ -47,46 +47,30 @@ _DYING = 60.0
 
 
 class User(Protocol):
-    """Draws the pictures of one screen."""
+    """One screen: `shell.user.User`."""
 
     screen: Screen
 
-    def mark(self, pictures: int = 1) -> None:
-        """Draw again, so many pictures."""
-
-    def takes(self, now: float) -> bool:
-        """Return whether a new version would soon be seen."""
-        ...
-
-    def may_draw(self, now: float) -> float:
-        """Return the clock time of the next picture at the earliest."""
-        ...
-
-    def unfollow(self) -> None:
-        """Stop following another user."""
+    def mark(self, pictures: int = 1) -> None: ...
+    def takes(self, now: float) -> bool: ...
+    def may_draw(self, now: float) -> float: ...
+    def unfollow(self) -> None: ...
 
 
 class Viewport(Protocol):
-    """A part of a user's picture that shows one entry."""
+    """A part of a user's picture that shows one entry: `shell.viewport.Viewport`."""
 
     key: str | None
-    """The entry's key."""
     by_itself: bool
-    """True while the user has not chosen the entry."""
 
     @property
     def user(self) -> User: ...
-
     @property
     def host(self) -> Host: ...
-
     @property
-    def has_panel(self) -> bool:
-        """True while the panel describes it."""
-        ...
+    def has_panel(self) -> bool: ...
 
-    def select(self, key: str | None) -> None:
-        """Show this entry because the user chose it."""
+    def select(self, key: str | None) -> None: ...
 
 
 class Feature(Protocol):
@@ -150,7 +134,6 @@ class Catalogue:
         self.links = Links(self)
         self.counts = Counts()
         self.features: list[Feature] = []
-        """To be set before anything is shown."""
         self.chooses = True
         """Viewports whose users have chosen nothing show what is meant by no name."""
         self._commands: deque[Callable[[], object]] = deque()
@@ -373,11 +356,6 @@ class Catalogue:
                     self.open_file(path, viewports[0] if viewports else None)
                 for viewport in viewports:
                     viewport.select(str(path))
-
-    def settled(self) -> bool:
-        """Return whether no source reads or has news for a viewport, and no command waits."""
-        busy = any(s.source.reading or (s.view is not None and s.view.wants.busy) for s in self.slots.values())
-        return not (busy or self._commands or any(slot.source.has_news() for slot in self.watched()))
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""

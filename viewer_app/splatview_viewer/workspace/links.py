@@ -1,15 +1,8 @@
-"""Links: streams that feed the views of other streams (`Kind.links`), in the viewer and in single pictures.
+"""Links: streams that feed the views of other streams (`Kind.links`).
 
 A link leads to an entry of its own, such as the cameras of a scene or the plots of its run, or to streams that were
 published over another one, such as the boxes over an image. Parts of a comparison are entries that are linked as well
 (`Source.uses`). `Links` opens what viewports show and what is linked to it, and releases everything else.
-
-For a single picture (`splatview shot`, `splatview.grab`):
-
-    linked = LinkedFrames(subscriber, stream, now)
-    frames = linked.poll(now)                  # until it is not None: at once or within a moment
-    for frame in frames: frame.close()
-    release_linked(subscriber, stream)         # when no more pictures are wanted
 """
 
 from __future__ import annotations
@@ -28,17 +21,12 @@ from splatview_viewer.workspace.shards import runs_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.kind import Link
-    from splatview_viewer.core.view import ShownView
     from splatview_viewer.workspace.catalogue import Catalogue, Slot, Viewport
 
 PLOT_PERIOD_S = 0.5
 """Between two values of what is seen in the panel alone."""
-_PATIENCE_S = 0.5
-"""For streams over another one that a single picture needs."""
 _COUNT_PERIOD_S, _COUNTS = 0.25, 2048
 """Between two looks at the number of Gaussians of each scene; how many of them are kept."""
 _ON_HOST = ("ring", "host")
@@ -68,51 +56,13 @@ def linked_to(stream: RemoteStream, streams: Iterable[RemoteStream]) -> list[tup
     return [(links[s.kind], s) for s in found if s.run.alive or s.name not in live]
 
 
-def _open(stream: RemoteStream) -> None:
+def open_linked(stream: RemoteStream) -> None:
     """Have a stream bring its frames to host memory. Idempotent and cheap."""
     stream.open()
     for _ in stream.info.transports:
         if stream.sharing in _ON_HOST or stream.fault or not stream.run.alive:
             return
         stream.refuse("read from host memory")
-
-
-# -- single pictures -------------------------------------------------------------------------------------------------
-
-
-class LinkedFrames:
-    """The newest frame of each stream over another one that belongs into a single picture of it."""
-
-    def __init__(self, subscriber: Subscriber, stream: RemoteStream, begin: float, timeout: float = _PATIENCE_S,
-                 own: float = 0.0) -> None:
-        """Opens what is not open. Waits `timeout` seconds at most after `begin` for what has something to bring; `own`,
-        if that is more, for streams of the same run."""
-        self._subscriber, self._run, self._begin = subscriber, stream.run, begin
-        self._timeout, self._own = timeout, max(timeout, own)
-        self._waiting = [s for link, s in linked_to(stream, subscriber.streams) if link.still]
-        self._frames: list[Frame] = []
-
-    def poll(self, now: float) -> list[Frame] | None:
-        """Return the frames, which the caller closes, once all are there; None: not yet."""
-        self._subscriber.poll()
-        for fed in list(self._waiting):
-            _open(fed)
-            late = now - self._begin > (self._own if fed.run is self._run else self._timeout)  # then an older one does
-            done = late or not fed.version or fed.fault or not fed.run.alive
-            if (frame := fed.read(0 if done else fed.version - 1)) is not None:
-                self._frames.append(frame)
-            if frame is not None or done:
-                self._waiting.remove(fed)
-        return None if self._waiting else self._frames
-
-
-def release_linked(subscriber: Subscriber, stream: RemoteStream) -> None:
-    """Release what `LinkedFrames` opened. Idempotent."""
-    for _, fed in linked_to(stream, subscriber.streams):
-        fed.release()
-
-
-# -- the viewer -------------------------------------------------------------------------------------------------------
 
 
 class _Feed:
@@ -122,13 +72,11 @@ class _Feed:
         self.link, self.slot, self.stream = link, slot, stream
         self.content: Any = None
         """The content that took its frames."""
-        self.seen = 0
-        self.next = 0.0
-        self.fault = ""
-        """The reason why its newest frame cannot be shown."""
+        self.seen, self.next, self.fault = 0, 0.0, ""
+        """`fault`: the reason why its newest frame cannot be shown."""
 
     def tend(self, now: float) -> None:
-        _open(self.stream)
+        open_linked(self.stream)
         content = getattr(self.slot.view, "content", None)
         if content is not self.content:  # other views than before
             self.content, self.seen, self.fault = content, 0, ""
@@ -313,16 +261,14 @@ class Counts:
         if changed:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
-                if about(slot.entry.kind).counts and slot.view is not None and slot.source.stream is not None:
-                    self._show(slot.view, slot.source.stream.run.streams.values())
-
-    def _show(self, view: ShownView, streams: Iterable[RemoteStream]) -> None:
-        """Plot the numbers of a run's scenes beside what it logs, by its steps instead of versions."""
-        logged, beside = view.content.curves, []
-        for curve in (self.curves.get(id(stream)) for stream in streams) if logged.all else ():
-            if curve is not None:
-                rows = np.array(curve.rows, order="F")
-                rows[:, 0] = np.interp(rows[:, 1], logged.clock["time"], logged.clock["step"])
-                beside.append(Curve.of(curve.name, rows))
-        if beside:
-            view.content.show_beside({"Gaussians": beside})
+                if not about(slot.entry.kind).counts or slot.view is None or slot.source.stream is None:
+                    continue
+                logged, beside = slot.view.content.curves, []  # beside what the run logs, by its steps, not versions
+                found = [self.curves.get(id(stream)) for stream in slot.source.stream.run.streams.values()]
+                for curve in found if logged.all else ():
+                    if curve is not None:
+                        rows = np.array(curve.rows, order="F")
+                        rows[:, 0] = np.interp(rows[:, 1], logged.clock["time"], logged.clock["step"])
+                        beside.append(Curve.of(curve.name, rows))
+                if beside:
+                    slot.view.content.show_beside({"Gaussians": beside})

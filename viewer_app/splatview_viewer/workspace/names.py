@@ -1,5 +1,4 @@
-"""The stream that is meant by a name, or by none: `meant` for the list and for single pictures; and the errors when
-there is none."""
+"""The stream that is meant by a name, or by none, and the errors when there is none."""
 
 from __future__ import annotations
 
@@ -38,9 +37,7 @@ class Finder:
 
     def __init__(self, subscriber: Subscriber, who: str) -> None:
         """`who` stands at the beginning of messages."""
-        self._subscriber = subscriber
-        self._who = who
-        self._shards = Shards()
+        self._subscriber, self._who, self._shards = subscriber, who, Shards()
         self._since: dict[str, float] = {}
         """The time at which a run was first seen, by its id."""
 
@@ -52,10 +49,9 @@ class Finder:
         None: not yet. A run that has just started may tell its streams until `settled`; until `deadline` where none has
         any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
         """
-        there = [s for s in self.look(run, now) if s.run.alive]
-        runs = self._runs(run)
-        self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
-            r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
+        there, runs = [s for s in self.look(run, now) if s.run.alive], self._runs(run)
+        for r in runs:
+            self._since.setdefault(r.id, now)
         found = meant([s for s in there if about(s.kind).shown and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
         if found is not None and (told or now > settled):

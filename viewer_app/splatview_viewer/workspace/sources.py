@@ -125,7 +125,6 @@ class StreamSource(Source):
         entry.rate_hz = stream.rate_hz if entry.alive else 0.0
         entry.kind = stream.kind
         entry.fault_of_source = stream.fault or stream.run.refused or ""
-        entry.note = "" if entry.alive else "ended"
         entry.paused = any(run.paused for run in runs) if entry.alive else None
         entry.waits = max((run.waits for run in runs), default=0)
         if self._recorder is not None and self.tape is None and self.streams:
