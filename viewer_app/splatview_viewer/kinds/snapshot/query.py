@@ -344,7 +344,7 @@ def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
 def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
     """The columns of each table of one device."""
     a, b, e, p, s, n = (trace.allocations, trace.blocks, trace.events, trace.spans, trace.segments, len(trace.events))
-    per_segment, moments, oom = np.diff(s.block_start), trace.moments, f"action = {ACTIONS.index('oom')}"
+    moments, oom = trace.moments, f"action = {ACTIONS.index('oom')}"
     pools = ["default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})" for pool in snapshot.pools]
 
     def place(rows: Any) -> dict[str, Column]:
@@ -375,11 +375,11 @@ def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
         "segments": {
             "segment": _count(len(s)), "addr": _number(s.addr), "total_size": _number(s.total),
             "allocated_size": _number(s.allocated), "active_size": _number(s.active),
-            "requested_size": _number(s.requested), "blocks": _number(per_segment), **place(s),
+            "requested_size": _number(s.requested), "blocks": _number(s.blocks), **place(s),
             "type": _named(s.type, SEGMENT_TYPES), "expandable": (s.expandable, "{}::BOOLEAN"),
             "stack_id": _known(s.stack)},
         "blocks": {
-            "segment": (np.repeat(np.arange(len(s), dtype=np.int32), per_segment), "{}"), "addr": _number(b.addr),
+            "segment": (np.repeat(np.arange(len(s), dtype=np.int32), s.blocks), "{}"), "addr": _number(b.addr),
             "size": _number(b.size), "requested_size": _number(b.requested), "state": _named(b.state, BLOCK_STATES),
             "stack_id": _known(b.stack), "allocation": _known(b.allocation)},
         "spans": {"addr": _number(p.addr), "size": _number(p.size), **life(p), **place(p)},

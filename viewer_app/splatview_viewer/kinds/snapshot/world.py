@@ -86,20 +86,12 @@ def magnified(span: Range, at: float, factor: float) -> Range:
 
 
 def held(wanted: Range, full: Range, least: float) -> Range | None:
-    """`wanted` moved and narrowed so that it lies in `full` and is at least `least` wide; None when it is all.
-
-    Rounded a little: zooming in and out again comes back to the same numbers.
-    """
+    """`wanted` moved and narrowed so that it lies in `full` and is at least `least` wide; None when it is all."""
     low, high = full
-    span = high - low
-    width = max(wanted[1] - wanted[0], min(least, span))
-    if width >= span * (1 - 1e-9):
+    width = max(wanted[1] - wanted[0], min(least, high - low))
+    if width >= (high - low) * (1 - 1e-9):
         return None
-    middle = (wanted[0] + wanted[1]) / 2
-    quantum = span / (1 << 40)
-    width = max(round(width / quantum), 1) * quantum
-    begin = min(max(middle - width / 2, low), high - width)
-    begin = low + round((begin - low) / quantum) * quantum
+    begin = min(max((wanted[0] + wanted[1] - width) / 2, low), high - width)
     return begin, begin + width
 
 

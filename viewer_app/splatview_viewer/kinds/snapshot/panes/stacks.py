@@ -123,8 +123,9 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     hovered, mouse, before = imgui.is_item_hovered(), imgui.get_mouse_pos(), (flame["zoom"], flame["top"])
     drawn = (flame["zoom"], round(width), scale, id(hit))
     if flame["of"] != drawn:
-        paint = _Colors(tones, hit if hit is not None and hit.any() else None)
-        flame["of"], flame["rows"] = drawn, _rows(graph, paint, flame["zoom"], width)
+        pale = ~hit if hit is not None and hit.any() else np.zeros(len(tones), bool)
+        colors = np.where(pale, _DIMMED, tones if not pale.any() else np.uint32(_LIT))
+        flame["of"], flame["rows"] = drawn, _rows(graph, colors, pale, flame["zoom"], width)
     rows: list[list[_Box]] = flame["rows"]
     if hovered:
         flame["top"] -= 2 * imgui.get_io().mouse_wheel
@@ -183,15 +184,19 @@ def _at(rows: list[list[_Box]], x: float, row: int) -> _Box | None:
     return rows[row][i] if i >= 0 and x < rows[row][i].x1 else None
 
 
-def _rows(graph: FlameGraph, colors: _Colors, zoom: int, width: float) -> list[list[_Box]]:
-    """Return the drawn boxes by depth; of the callers of the node that is zoomed into, the nearest."""
+def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, width: float) -> list[list[_Box]]:
+    """Return the drawn boxes by depth; of the callers of the node that is zoomed into, the nearest.
+
+    colors: uint32 (F,), of each frame. pale: bool (F,), whether its letters are.
+    """
     low, whole = int(graph.x[zoom]), max(int(graph.width[zoom]), 1)
     factor, scale = width / whole, theme.scale()
 
     def box(node: int, x0: float, x1: float) -> _Box:
         room = x1 - x0 - 10 * scale
         text = fitted(_label(graph, node), room) if room > 18 * scale else ""
-        return _Box(x0, x1, node, *colors.of(node, int(graph.frame[node])), text)
+        frame = int(graph.frame[node])  # less than 0: all of it, or what has no stack
+        return _Box(x0, x1, node, int(colors[frame]) if frame >= 0 else _ROOT, frame < 0 or bool(pale[frame]), text)
 
     rows = [[box(node, 0.0, width)] for node in [*graph.path(zoom)[:-1][-_CRUMBS:], zoom]]
     for depth in range(int(graph.depth[zoom]) + 1, graph.depths):
@@ -230,16 +235,3 @@ _COOL = ((0.42, 0.51, 0.63), (0.46, 0.55, 0.65), (0.39, 0.50, 0.58), (0.48, 0.53
 _INK, _PALE, _ROOT, _LIT, _DIMMED, _LIGHT = (theme.u32(color) for color in (
     ImVec4(0.05, 0.055, 0.065, 1.0), theme.INK, ImVec4(0.22, 0.24, 0.275, 1.0), HIT, ImVec4(0.20, 0.215, 0.24, 1.0),
     ImVec4(1.0, 1.0, 1.0, 0.22)))
-
-
-class _Colors(NamedTuple):
-    shade: np.ndarray
-    """uint32 (F,): the colour of each frame."""
-    hit: np.ndarray | None
-    """bool (F,): frames that a search found; all others are dimmed."""
-
-    def of(self, node: int, frame: int) -> tuple[int, bool]:
-        """A box's colour, and its letters are pale. frame: -1 for all of it, -2 for what has no stack."""
-        if self.hit is None or node == 0:
-            return (int(self.shade[frame]), False) if frame >= 0 else (_ROOT, True)
-        return (_LIT, False) if frame >= 0 and self.hit[frame] else (_DIMMED, True)
