@@ -151,7 +151,7 @@ def test_moments_are_compared(user: Any, real: Snapshot) -> None:
     assert u.found("compare").changes.sum() == live[MOMENT] - live[3000]
     u.press("compare 0")
     found = compare((real, trace, 3000), (real, trace, MOMENT))
-    assert u.lit == np.union1d(*found.allocations(found[0])).tolist()
+    assert u.lit == found.allocations(0, both=True).tolist()
 
 
 def test_snapshots_are_compared(user: Any, real: Snapshot, full: Snapshot) -> None:

@@ -71,7 +71,12 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         view.state = view.fitted()
     else:
         view.state = world.showing(view.state, plot.x if plot.moved else None, plot.y if plot.raised else None)
-    _click(view, plot)
+    dragged = io.mouse_drag_max_distance_sqr[0] > (_CLICK * scale) ** 2
+    if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not dragged and (
+            io.mouse_clicked_last_count[0] == 1):
+        state = view.state
+        view.clicked = state.selected, state.moment
+        view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
     return plot.rect
 
 
@@ -89,15 +94,6 @@ def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     moment = world.axis.moment(x) if moment is None else moment
     view.see(pointed=moment, hovered=world.pick(moment, y))
     view.pointer = x, y
-
-
-def _click(view: SnapshotView, plot: plots.Plot) -> None:
-    moved = imgui.get_io().mouse_drag_max_distance_sqr[0] > (_CLICK * view.scale) ** 2
-    if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not moved:
-        if imgui.get_io().mouse_clicked_last_count[0] == 1:
-            state = view.state
-            view.clicked = state.selected, state.moment
-            view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
 
 
 def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:

@@ -337,15 +337,10 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
 """By the name that a key begins with: the question."""
 
 
-def _ids_of_change(found: Any, row: int, _: Any, key: Key) -> np.ndarray:
-    before, after = found.allocations(found[row])
-    return after if isinstance(key[2], str) else np.union1d(before, after)
-
-
 IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
     "group": lambda table, key, *_: table.allocations(key),
     "flame": lambda graph, node, *_: graph.allocations(node),
-    "compare": _ids_of_change,
+    "compare": lambda found, row, _, key: found.allocations(row, both=not isinstance(key[2], str)),
     "leaks": lambda suspects, row, *_: suspects[row].ids,
     "oom": lambda oom, row, trace, _: oom.allocations(trace, oom.holders[row]),
     "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),

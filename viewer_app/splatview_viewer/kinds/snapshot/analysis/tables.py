@@ -137,8 +137,6 @@ class Change:
     after: int
     count_before: int
     count_after: int
-    rows: tuple[int, int]
-    """The group's number at each side (`Row.key`); -2: it is not there."""
 
     @property
     def change(self) -> int:
@@ -169,14 +167,13 @@ class Comparison:
                 for table, row in zip(self.tables, self._rows[index], strict=True))
         named = b or a
         assert named is not None  # a row is there at one side at least
-        return Change(named.label, a.bytes if a else 0, b.bytes if b else 0, a.count if a else 0, b.count if b else 0,
-                      (a.key if a else -2, b.key if b else -2))
+        return Change(named.label, a.bytes if a else 0, b.bytes if b else 0, a.count if a else 0, b.count if b else 0)
 
-    def allocations(self, change: Change) -> tuple[np.ndarray, np.ndarray]:
-        """int32: the ids of a group, before and after."""
-        before, after = (table.allocations(key) if key > -2 else np.zeros(0, np.int32)
-                         for table, key in zip(self.tables, change.rows, strict=True))
-        return before, after
+    def allocations(self, index: int, *, both: bool) -> np.ndarray:
+        """int32: the ids of a row's group, after, or before and after."""
+        sides = list(zip(self.tables, self._rows[index].tolist(), strict=True))[0 if both else 1:]
+        return np.unique(np.concatenate([np.zeros(0, np.int32), *(
+            table.allocations(int(table.key[row])) for table, row in sides if row >= 0)]))
 
 
 def compare(a: Side, b: Side, by: By = "stack") -> Comparison:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
-    from splatview_viewer.kinds.snapshot.analysis.tables import Oom, Suspect
+    from splatview_viewer.kinds.snapshot.analysis.tables import Oom
     from splatview_viewer.kinds.snapshot.content import Content, Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
@@ -171,11 +171,6 @@ _DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
 """Blocks in use that are not lit while others are."""
 
 
-def _segments_key(view: SnapshotView) -> Key | None:
-    moment = moment_line(view)
-    return None if moment is None else ("segments", view.device, moment)
-
-
 def _segments(view: SnapshotView, shown: Shown) -> Rows:
     """A row for each segment, as long as it is large, with its blocks."""
     at, snapshot, trace = shown.answer, view.content.snapshot, view.trace
@@ -223,7 +218,8 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
     return Rows(at, len(at), columns, cells, click, tip=tip, allocation=allocation, words="Nothing was reserved then")
 
 
-SEGMENTS = QueryPane(_segments_key, _segments)
+SEGMENTS = QueryPane(lambda view: None if (moment := moment_line(view)) is None else ("segments", view.device, moment),
+                     _segments)
 
 
 def _bar(draw: imgui.ImDrawList, at: SegmentsAt, segment: int, colors: np.ndarray,
@@ -392,7 +388,13 @@ def _leaks(view: SnapshotView, shown: Shown) -> Rows:
     lit = view.state.lit
     chosen = lit.row if lit is not None and lit.key == key else None
     if chosen is not None:
-        _verdict(view, suspects[chosen])
+        suspect = suspects[chosen]
+        if imgui.button("To the oldest"):
+            view.go(suspect.oldest + 1)
+            view.see(selected=int(suspect.ids[view.trace.allocations.start[suspect.ids].argmin()]))
+        imgui.same_line()
+        imgui.align_text_to_frame_padding()
+        wrapped(suspect.verdict, theme.TEXT)
 
     def cells(row: int) -> list[Cell | str]:
         s = suspects[row]
@@ -408,15 +410,6 @@ def _leaks(view: SnapshotView, shown: Shown) -> Rows:
                 lambda row: f"{suspects[row].verdict}\n\n{stack_tip(view, suspects[row].stack)}".strip(),
                 words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
                       "was still there at its end")
-
-
-def _verdict(view: SnapshotView, suspect: Suspect) -> None:
-    if imgui.button("To the oldest"):
-        view.go(suspect.oldest + 1)
-        view.see(selected=int(suspect.ids[view.trace.allocations.start[suspect.ids].argmin()]))
-    imgui.same_line()
-    imgui.align_text_to_frame_padding()
-    wrapped(suspect.verdict, theme.TEXT)
 
 
 LEAKS = QueryPane(lambda view: ("leaks", view.device), _leaks, "Looking for what is never given back\u2026")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,7 +31,6 @@ from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
-    from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
@@ -107,7 +105,8 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     """Draw it as wide as the window, so many pixels high; True when the picture has to be drawn again."""
     snapshot, search, top = view.content.snapshot, view.state.search, imgui.get_cursor_pos_y()
     tones = view.content.ask(("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER))
-    hit = view.content.ask(("frames found", search), lambda: _found(snapshot, search), newest=True) if search else None
+    hit = None if not search else view.content.ask(("frames found", search), lambda: np.logical_or.reduce(
+        [frames_with(snapshot, word) for word in search.replace('"', " ").split()]), newest=True)
     shown = latest(view, "flame", key, "Counting\u2026")
     if shown is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
@@ -123,14 +122,16 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     hovered, mouse, before = imgui.is_item_hovered(), imgui.get_mouse_pos(), (flame["zoom"], flame["top"])
     drawn = (flame["zoom"], round(width), scale, id(hit))
     if flame["of"] != drawn:
-        pale = ~hit if hit is not None and hit.any() else np.zeros(len(tones), bool)
+        pale = ~hit if hit is not None and np.any(hit) else np.zeros(len(tones), bool)
         colors = np.where(pale, _DIMMED, tones if not pale.any() else np.uint32(_LIT))
         flame["of"], flame["rows"] = drawn, _rows(graph, colors, pale, flame["zoom"], width)
     rows: list[list[_Box]] = flame["rows"]
     if hovered:
         flame["top"] -= 2 * imgui.get_io().mouse_wheel
     flame["top"] = first = min(max(flame["top"], 0.0), max(len(rows) - height / step, 0.0))
-    over = _at(rows, mouse.x - corner.x, int(first + (mouse.y - corner.y) // step)) if hovered else None
+    row = int(first + (mouse.y - corner.y) // step) if hovered else -1
+    over = None if not 0 <= row < len(rows) else next(
+        (box for box in rows[row] if box.x0 <= mouse.x - corner.x < box.x1), None)
     draw = imgui.get_window_draw_list()
     draw.push_clip_rect(corner, ImVec2(corner.x + width, corner.y + height), True)
     for row in range(int(first), min(int(first + height / step) + 1, len(rows))):
@@ -146,14 +147,6 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     if hovered and imgui.is_mouse_clicked(imgui.MouseButton_.right) and flame["zoom"]:
         flame["zoom"] = int(graph.parent[flame["zoom"]])
     return (flame["zoom"], flame["top"]) != before
-
-
-def _found(snapshot: Snapshot, text: str) -> np.ndarray:
-    """bool (F,): frames that any word of a search names."""
-    found = np.zeros(len(snapshot.stacks.file), bool)
-    for word in text.replace('"', " ").split():
-        found |= frames_with(snapshot, word)
-    return found
 
 
 def _label(graph: FlameGraph, node: int) -> str:
@@ -175,13 +168,6 @@ def _about(graph: FlameGraph, node: int) -> str:
     frame = graph.snapshot.frame(int(graph.frame[node]))
     place = f"{frame.file}:{frame.line}" if frame.file not in ("", "??") else "C++"
     return f"{frame.name}\n{place}\n{held}"
-
-
-def _at(rows: list[list[_Box]], x: float, row: int) -> _Box | None:
-    if not 0 <= row < len(rows):
-        return None
-    i = bisect_right(rows[row], x, key=lambda box: box.x0) - 1
-    return rows[row][i] if i >= 0 and x < rows[row][i].x1 else None
 
 
 def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, width: float) -> list[list[_Box]]:
