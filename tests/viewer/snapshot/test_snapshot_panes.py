@@ -221,11 +221,10 @@ def test_a_click_on_a_row_goes_there_and_a_title_sorts(sql: User, real: Snapshot
     assert sql.lit == np.flatnonzero(a.stack == found.rows[0][0]).tolist()
 
 
-def test_a_fault_is_drawn_in_red_and_ctrl_enter_asks_again(sql: User) -> None:
+def test_a_fault_is_seen_and_ctrl_enter_asks_again(sql: User) -> None:
     sql.view.state = sql.state.choosing("sql", "SELECT nope FROM allocations")
     sql.press("Run")
-    image = sql.settle()[380:, :600]
-    assert ((image[..., 0] > 180) & (image[..., 2] < 140)).any()
+    assert "nope" in sql.view.content.fault(("sql", "SELECT nope FROM allocations"))
     sql.view.state = sql.state.choosing("sql", "SELECT 42 AS answer")
     sql.press("sql")
     sql.do(Key("enter", mods=frozenset({"ctrl"})))

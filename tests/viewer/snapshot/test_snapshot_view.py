@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.memory_data import small_snapshot
 from support.snapshot_cases import User
-from support.wait import PATIENCE, clock, turns, wait_until
+from support.wait import PATIENCE, turns, wait_until
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
@@ -102,20 +102,6 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
         np.testing.assert_array_equal(changed, (painted.canvas.ids == chosen) & (lifted != (None, None)))
 
 
-def test_nothing_is_painted_while_nothing_changes(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Painting] = []
-    monkeypatch.setattr("splatview_viewer.kinds.snapshot.picture.paint",
-                        lambda *a: made.append(paint(*a)) or made[-1])
-    for k in range(5):
-        user.do(PointerMove(100 + 20 * k, 200))
-        user.settle()
-        assert not user.view.tick(clock())
-    assert not made
-    user.do(Wheel(200, 200, 1))
-    user.settle()
-    assert 1 <= len(made) <= 2  # labels may have got wider
-
-
 def test_a_snapshot_without_anything_is_refused(user: User) -> None:
     before = user.view.info().details
     with pytest.raises(ViewerError, match="no events and no segments"):
@@ -194,13 +180,10 @@ def test_keys(user: User) -> None:
         return view.state
 
     first = press("e").x
-    assert first is not None
-    assert press("d").x != first
+    assert first is not None and press("d").x != first
     assert press("a").x == pytest.approx(first)
-    low = view.state.y
-    assert press("w").y != low
+    assert press("w").y != press("s").y
     assert (press("home").x or (1,))[0] == 0
-    press("q")
     assert press("f") == SnapshotState(view.state.style)
     for moment, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
         view.go(moment)
@@ -219,19 +202,14 @@ def content() -> Iterator[Content]:
     made.close()
 
 
-def test_an_answer_comes_later_and_stays(content: Content) -> None:
+def test_an_answer_comes_later_and_stays_and_a_fault_is_not_tried_again(content: Content,
+                                                                        caplog: pytest.LogCaptureFixture) -> None:
     calls = []
-    assert content.ask(("key",), lambda: calls.append(1) or 42, words="Counting") is None
-    assert content.misses == 1
+    assert content.ask(("key",), lambda: calls.append(1) or 42) is None
     assert content.wait(PATIENCE)
-    assert content.changes >= 2
     assert [content.ask(("key",), lambda: 0) for _ in range(3)] == [42] * 3
     assert (content.peek(("key",)), content.misses, calls) == (42, 1, [1])
-    content.forget(("key",))
-    assert content.peek(("key",)) is None
 
-
-def test_what_fails_is_said_once_and_not_tried_again(content: Content, caplog: pytest.LogCaptureFixture) -> None:
     def expected() -> int:
         raise ViewerError("no such thing")
 
@@ -258,11 +236,6 @@ def test_of_a_slot_only_the_newest_question_is_worked_on(content: Content) -> No
     go.set()
     assert content.wait(PATIENCE)
     assert done == [19, "other"]
-    for k in range(100, 120):
-        content.ask(("s", k), lambda k=k: k, newest=True)
-        assert content.wait(PATIENCE)
-    assert [k for k in range(100, 120) if content.peek(("s", k))] == list(range(114, 120))
-    assert content.peek(("other",)) == 1
 
 
 def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(content: Content) -> None:
@@ -273,14 +246,10 @@ def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(conte
     assert content.peek(("long",)) is None  # without waiting
     wait_until(lambda: content.peek(("short",)) == 1)
     assert content.working == "A long question"
-    content.ask(("never",), lambda _: 1, lane="query")
-    content.close()
     content.close()
     go.set()
     assert content.wait(PATIENCE)
-    assert content.peek(("long",)) is content.peek(("never",)) is None
-    assert content.ask(("after",), lambda: 1) is None
-    assert content.wait(0)
+    assert content.peek(("long",)) is content.ask(("after",), lambda: 1) is None
 
 
 def test_nothing_overlaps() -> None:
