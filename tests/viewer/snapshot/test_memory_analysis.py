@@ -342,6 +342,6 @@ def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, kind
     (oom,) = post_mortem(snapshot, snapshot.traces[0])
     count = 16 * 20 * MB // (live + hole)
     assert oom.kind == kind and words in oom.verdict
-    assert (oom.asked, oom.device_free, oom.live) == (100 * MB, 10 * MB, count * live)
-    assert (oom.cached, oom.largest_free, oom.free_blocks) == (count * hole, hole, count * bool(hole))
+    assert (oom.asked, oom.device_free, oom.holders.total) == (100 * MB, 10 * MB, count * live)
+    assert (oom.at.free, oom.usable.tolist()) == (count * hole, [hole] * count * bool(hole))
     assert oom.holders[0].label == "forward  model.py:7  from step train.py:3" and oom.holders[0].count == count

@@ -178,7 +178,7 @@ def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(user: Any, 
     (oom,) = post_mortem(full, full.traces[0])
     assert (u.view.tab, oom.kind) == ("oom", "fragmentation")
     u.press("oom 0")
-    assert u.lit == oom.allocations(full.traces[0], oom.holders[0]).tolist()
+    assert u.lit == oom.holders.allocations(oom.holders[0].key).tolist()
     u.press("Go there")
     assert u.state.moment == oom.event
 

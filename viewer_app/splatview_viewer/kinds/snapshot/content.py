@@ -342,7 +342,7 @@ IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
     "flame": lambda graph, node, *_: graph.allocations(node),
     "compare": lambda found, row, _, key: found.allocations(row, both=not isinstance(key[2], str)),
     "leaks": lambda suspects, row, *_: suspects[row].ids,
-    "oom": lambda oom, row, trace, _: oom.allocations(trace, oom.holders[row]),
+    "oom": lambda oom, row, *_: oom.holders.allocations(oom.holders[row].key),
     "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),
     "sql": lambda result, device, *_: result.allocations[device],
 }

@@ -48,20 +48,16 @@ TABLES = {
 }
 """The tables and what they hold."""
 CALLS = {
-    "live_at(moment)": "the allocations that are live at a moment",
-    "at_peak()": "the allocations that are live when most bytes are, on each device at its own moment",
-    "peak()": "the moment with most live bytes; peak(0): of device 0",
+    "live_at(moment)": ("the allocations that are live at a moment", """live_at(at_moment) AS TABLE
+        SELECT * FROM allocations
+        WHERE (start_event IS NULL OR start_event < at_moment) AND (end_event IS NULL OR end_event >= at_moment)"""),
+    "at_peak()": ("the allocations that are live when most bytes are, on each device at its own moment", """at_peak()
+        AS TABLE SELECT a.* FROM allocations a JOIN peaks_ p ON p.device = a.device
+        WHERE (start_event IS NULL OR start_event < p.moment) AND (end_event IS NULL OR end_event >= p.moment)"""),
+    "peak()": ("the moment with most live bytes; peak(0): of device 0", """peak(of_device := NULL) AS (SELECT moment
+        FROM peaks_ WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)"""),
 }
-"""What a query can call, and what it is given."""
-MACROS = {
-    "live_at": """live_at(at_moment) AS TABLE SELECT * FROM allocations
-        WHERE (start_event IS NULL OR start_event < at_moment) AND (end_event IS NULL OR end_event >= at_moment)""",
-    "at_peak": """at_peak() AS TABLE SELECT a.* FROM allocations a JOIN peaks_ p ON p.device = a.device
-        WHERE (start_event IS NULL OR start_event < p.moment) AND (end_event IS NULL OR end_event >= p.moment)""",
-    "peak": """peak(of_device := NULL) AS (SELECT moment FROM peaks_
-        WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)""",
-}
-"""How they are made."""
+"""Macros: what a query can call, what it is given, and how they are made."""
 _SHOW = ("show tables", "show all tables", "describe", "show")
 """Questions for the tables, which `tables_` answers: DuckDB would list those behind them too."""
 EXAMPLES = {
@@ -298,11 +294,11 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
     _table(con, "peaks_", {"device INTEGER": [t.device for t in snapshot.traces],
                            "moment INTEGER": [int(live.argmax()) for live in lives],
                            "live BIGINT": [int(live.max()) for live in lives]})
-    for macro in MACROS.values():
+    for _, macro in CALLS.values():
         con.execute(f"CREATE TEMP MACRO {macro}")
     described = [", ".join(d[0] for d in con.execute(f"FROM {name} LIMIT 0").description or []) for name in TABLES]
     _table(con, "tables_", {"table VARCHAR": [*TABLES, *CALLS],
-                            "what it holds VARCHAR": [*TABLES.values(), *CALLS.values()],
+                            "what it holds VARCHAR": [*TABLES.values(), *(words for words, _ in CALLS.values())],
                             "columns VARCHAR": [*described, "as allocations", "as allocations", ""]})
 
 

@@ -311,20 +311,11 @@ class Oom:
     """Bytes"""
     device_free: int
     """Bytes that the driver still had."""
-    live: int
-    """Bytes requested by what was live."""
-    active: int
-    """The same as the allocator rounds them."""
-    pending: int
-    """Bytes freed that wait for another stream."""
-    cached: int
-    """Bytes that the allocator had and that were free."""
-    largest_free: int
-    """The largest free block that it could use."""
-    free_blocks: int
-    """How many free blocks it could use."""
-    holders: list[Row]
-    """Who held most, by stack; at most 20."""
+    at: SegmentsAt
+    usable: np.ndarray
+    """int64: sizes of the free blocks that the request could take."""
+    holders: Table
+    """What was live, by stack."""
     kind: str
     """"fragmentation", "elsewhere", "pending", "limit" or "full"."""
     verdict: str
@@ -332,18 +323,13 @@ class Oom:
     stack: int
     """Where it was asked for."""
 
-    def allocations(self, trace: Trace, holder: Row) -> np.ndarray:
-        """int32: the ids of what a holder held."""
-        ids = live_ids(trace, self.event)
-        return ids[trace.allocations.stack[ids] == holder.key]
-
 
 @kept
 def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
     """Explain each `oom` of the trace, in their order; at most the last 32."""
     e, out = trace.events, []
     for event in np.flatnonzero(e.action == _OOM)[-32:].tolist():
-        ids, at = live_ids(trace, event), segments_at(snapshot, trace, event)
+        at = segments_at(snapshot, trace, event)
         asked, device_free = int(e.size[event]), int(e.addr[event])
         pool, stream = max(int(e.pool[event]), 0), int(e.stream[event])
         # Segments of 2 MiB serve only requests up to 1 MiB, which are served by no others but expandable ones.
@@ -354,9 +340,8 @@ def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
         if pool or snapshot.streams[stream] != 0:
             verdict += (f" It was asked for in the {pool_text(snapshot.pools[pool])} on the "
                         f"{stream_text(snapshot.streams[stream])}.")
-        out.append(Oom(event, asked, device_free, int(trace.allocations.size[ids].sum()), at.active, at.pending,
-                       at.free, int(usable.max(initial=0)), len(usable),
-                       group(snapshot, trace, ids, "stack").first(20), kind, verdict, int(e.stack[event])))
+        out.append(Oom(event, asked, device_free, at, usable, group(snapshot, trace, live_ids(trace, event), "stack"),
+                       kind, verdict, int(e.stack[event])))
     return out
 
 

@@ -453,7 +453,7 @@ def _oom(view: SnapshotView, shown: Shown) -> Rows:
     if (where := places(view)(oom.stack)) and oom.stack >= 0:
         wrapped(f"Asked by {where}")
     _capacity(oom)
-    rows, total = oom.holders, max(oom.live, 1)
+    rows, total = oom.holders.first(20), max(oom.holders.total, 1)
     most = max((row.bytes for row in rows), default=1) or 1
 
     def cells(i: int) -> list[Cell | str]:
@@ -471,9 +471,9 @@ OOM = QueryPane(_oom_key, _oom)
 
 def _capacity(oom: Oom) -> None:
     """One bar for all that the device had, and what would have had to fit."""
-    parts = [(oom.active, USED, "in use"), (oom.pending, WAITING, "waiting for another stream"),
-             (oom.cached, _CACHED, f"free in {count_text(oom.free_blocks, 'block')}, "
-                                   f"the largest {size_text(oom.largest_free)}"),
+    largest = size_text(int(oom.usable.max(initial=0)))
+    parts = [(oom.at.active, USED, "in use"), (oom.at.pending, WAITING, "waiting for another stream"),
+             (oom.at.free, _CACHED, f"free in {count_text(len(oom.usable), 'block')}, the largest {largest}"),
              (oom.device_free, FREE, "left to the driver")]
     whole, scale = max(sum(size for size, _, _ in parts), oom.asked, 1), theme.scale()
     gap(2 * scale)
