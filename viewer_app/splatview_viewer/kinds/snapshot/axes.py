@@ -162,8 +162,7 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
         lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
                   *((fitted(line, _WIDEST * scale), theme.DIM) for line in about(view, hovered))]
     if view.state.tab != "addresses":
-        curve = view.content.reserved(view.device) if view.state.style.reserved else None
-        more = f" of {size_text(int(curve[moment]))} reserved" if curve is not None else ""
+        more = f" of {size_text(int(world.reserved[moment]))} reserved" if world.reserved is not None else ""
         lines.append((f"{size_text(int(world.bands.live[moment]))} live{more}", theme.DIM if lines else theme.TEXT))
     if lines:
         plot.tell(lines)
@@ -233,19 +232,19 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     """The whole timeline, low: live bytes before reserved ones, and the window that the plot shows, which goes where
     the user takes it."""
     style, content, device, world = view.state.style, view.content, view.device, view.world()
-    if world is None:
+    curve, columns = content.reserved(device), rect.width
+    if world is None or curve is None:
         return
     axis, bands = world.axis, world.bands
-    curve, columns = content.reserved(device) if style.reserved else None, rect.width
 
     def work() -> tuple[np.ndarray, ...]:
         edges = axis.edges(*axis.extent, columns)
         live = bands.peaks.most(edges).astype(np.float64)
-        reserved = Peaks(curve).most(edges).astype(np.float64) if curve is not None else 0 * live
+        reserved = Peaks(curve).most(edges).astype(np.float64)
         x = np.linspace(*axis.extent, columns + 1)
         return np.repeat(x, 2)[1:-1], np.repeat(live, 2), np.repeat(reserved, 2)
 
-    found = content.ask(("minimap", device, style.unit, columns, curve is not None), work, newest=True, lane="layout")
+    found = content.ask(("minimap", device, style.unit, columns), work, newest=True, lane="layout")
     if found is None:
         return
     x, live, reserved = found

@@ -6,8 +6,6 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from imgui_bundle import imgui
-
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
@@ -309,9 +307,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         axis, unit = self.content.axis(self.device, "time"), style.unit
         if axis is not None:
             unit = ui.choice("Axis", unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
-        reserved = ui.check("Reserved", style.reserved)
-        imgui.set_item_tooltip("What the allocator has from the driver, behind what is in use")
-        new = replace(style, unit=unit, color_by=color_by, reserved=reserved, legend=ui.check("Legend", style.legend))
+        new = replace(style, unit=unit, color_by=color_by, legend=ui.check("Legend", style.legend))
         self.see(style=new, x=self.state.x if unit == style.unit else None)
 
     def info(self) -> Info:

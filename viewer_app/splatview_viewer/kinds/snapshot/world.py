@@ -110,7 +110,7 @@ class World:
     painter: Bands | Addresses
     """Of the tab: `bands`, or the address space."""
     reserved: np.ndarray | None
-    """int64 (M + 1,): bytes reserved at each moment, where they are seen."""
+    """int64 (M + 1,): bytes reserved at each moment; None: they are not seen."""
     full: Range
     """All of the bytes axis."""
 
@@ -142,17 +142,14 @@ class World:
 
 def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
     """Return what the plot is of; None until that is known."""
-    with_reserved = state.style.reserved
-    axis, bands = content.axis(device, state.style.unit), content.bands(device)
-    curve = content.reserved(device) if with_reserved else None
-    if axis is None or bands is None or (curve is None and with_reserved):
+    axis, bands, curve = content.axis(device, state.style.unit), content.bands(device), content.reserved(device)
+    if axis is None or bands is None or curve is None:
         return None
     if state.tab == "addresses":
         addresses = content.addresses(device)
         return None if addresses is None else World(
             axis, bands, addresses, None, (0.0, max(float(addresses.height), LEAST_BYTES)))
-    top = content.ask(("top", device, with_reserved), lambda: float(
-        max(bands.live.max(initial=0), 0 if curve is None else curve.max(initial=0), LEAST_BYTES)), lane="layout")
+    top = content.ask(("top", device), lambda: float(max(bands.live.max(), curve.max(), LEAST_BYTES)), lane="layout")
     return None if top is None else World(axis, bands, bands, curve, (0.0, top * _AIR))
 
 
@@ -169,5 +166,5 @@ def picture_of(content: Content, device: int, state: SnapshotState, world: World
     paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
                         words="Colouring")
     return None if paint is None else (Sheet(
-        (id(content), device, state.tab == "addresses", style.unit), (key, style.reserved), x[0],
+        (id(content), device, state.tab == "addresses", style.unit), key, x[0],
         (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height, line), world, paint)
