@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import numpy as np
+from msgspec import Meta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -235,11 +236,11 @@ class Trace:
 class Annotation:
     """A remark of the program about itself (`external_annotations`): a profiler's record, an optimizer's step."""
 
-    name: str
-    stage: str
+    name: str = ""
+    stage: str = ""
     """"START", "END" or whatever it says."""
-    device: int
-    time_us: int
+    device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
+    time_us: Annotated[int, Meta(ge=0, lt=LIMIT)] = 0
 
 
 class _Answer:
@@ -304,11 +305,6 @@ def live_mask(trace: Trace, moment: int) -> np.ndarray:
     return (a.start < moment) & (a.end >= moment)
 
 
-def live_ids(trace: Trace, moment: int) -> np.ndarray:
-    """int32: the ids of what is live at a moment, in stacking order. Raises as `live_mask` does."""
-    return np.flatnonzero(live_mask(trace, moment)).astype(np.int32)
-
-
 def held(moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:
     """int64 (M + 1,): the bytes at each moment of what is there at the moments start < k <= end."""
     change = np.zeros(moments + 1, np.int64)
@@ -326,18 +322,6 @@ def live_bytes(trace: Trace) -> np.ndarray:
 def peak_moment(trace: Trace) -> int:
     """The moment with most live bytes; the first of them."""
     return int(np.argmax(live_bytes(trace)))
-
-
-def ids_of(trace: Trace, ids: np.ndarray | None) -> np.ndarray | slice:
-    """Return an index for the arrays of allocations: ids, a mask bool (A,), or all of them for None."""
-    if ids is None:
-        return slice(None)
-    ids = np.asarray(ids)
-    if ids.dtype == bool:
-        if len(ids) != len(trace.allocations):
-            raise ValueError(f"a mask of {len(ids)} is not one of {len(trace.allocations)} allocations")
-        return np.flatnonzero(ids)
-    return ids
 
 
 def kept(function: Callable[P, T]) -> Callable[P, T]:

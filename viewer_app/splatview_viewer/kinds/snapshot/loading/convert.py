@@ -119,19 +119,12 @@ class _Segment(msgspec.Struct):
     blocks: list[_Block] | None = None
 
 
-class _Annotation(msgspec.Struct):
-    name: str = ""
-    stage: str = ""
-    device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
-    time_us: _Bytes = 0
-
-
 class _File(msgspec.Struct):
     """What a pickle holds. Entries of traces are read many at once (`_Chunk`)."""
 
     segments: list[_Segment] | None = None
     device_traces: list[Any] | None = None
-    external_annotations: list[_Annotation] | None = None
+    external_annotations: list[Annotation] | None = None
     allocator_settings: dict[Any, Any] | None = None
     host_segments: list[Any] | None = None
     host_traces: list[list[Any]] | None = None
@@ -399,7 +392,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
         notes.append("no events: recording was off; only what was live at the end is known")
     texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
-                    tuple(Annotation(a.name, a.stage, a.device, a.time_us) for a in file.external_annotations or ()),
+                    tuple(file.external_annotations or ()),
                     _settings(file.allocator_settings or {}), tuple(notes), file_bytes)
 
 
