@@ -24,7 +24,6 @@ from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.picture import Painting, paint
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState, Style
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
 
@@ -54,15 +53,6 @@ def painting(content: Content, state: SnapshotState, before: Painting | None = N
             return paint(*wanted, before)
         content.wait(PATIENCE)
     raise AssertionError
-
-
-@pytest.mark.parametrize(("tab", "of"), [("timeline", Bands), ("addresses", Addresses)])
-def test_each_pixel_is_the_allocation_that_is_there(content: Content, tab: str, of: type[Bands | Addresses]) -> None:
-    made, laid_out = painting(content, SnapshotState(tab=tab)), of(content.snapshot.traces[0])
-    for x in range(0, RECT.width, 7):
-        for y in range(0, RECT.height, 5):
-            at = made.sheet.low + (RECT.height - y - 0.5) * made.sheet.per_pixel
-            assert made.canvas.ids[x, y] == laid_out.pick(int(made.moments[x]), int(at))
 
 
 def test_columns_that_are_taken_over_are_as_if_painted_anew() -> None:

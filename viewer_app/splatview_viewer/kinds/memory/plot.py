@@ -12,7 +12,7 @@ from splatview_viewer.ui.format import ago_text, ago_ticks, byte_ticks, size_tex
 from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.memory.live import About, Columns, History
+    from splatview_viewer.kinds.memory.live import Columns, History
     from splatview_viewer.kinds.memory.view import MemoryView
     from splatview_viewer.ui.format import Tick
     from splatview_viewer.ui.widgets import Line
@@ -47,7 +47,13 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         elif view.data.about.device == "cpu":
             plot.say("CUDA is not in use there")
         if not plot.small:
-            _limit(plot, view.data.about, top)
+            about = view.data.about
+            if 0 < about.total <= top:  # all that the GPU has
+                x, y = plot.at(plot.x[0], about.total)
+                with plot.drawing() as draw:
+                    draw.add_line((x, y), (x + plot.rect.width, y), theme.u32(theme.FAULT, 0.8), 1.5 * plot.scale)
+                    plot.words((x + plot.rect.width / 2, y + 12 * plot.scale),
+                               f"{about.gpu}: {size_text(about.total)}", theme.FAULT)
             _marks(plot, history)
         row = history.row_at(plot.pointer[0]) if plot.hovered else None
         if row is not None:
@@ -92,16 +98,6 @@ def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> 
         if not history.on_gpu:
             plot.shade(label, x, zero, columns.host, faint(HOST, 0.5))
         plot.line(label, x, columns.host, HOST, 1.2)
-
-
-def _limit(plot: plots.Plot, about: About, top: float) -> None:
-    """All that the GPU has, where that is in sight."""
-    if 0 < about.total <= top:
-        with plot.drawing() as draw:
-            x, y = plot.at(plot.x[0], about.total)
-            draw.add_line((x, y), (x + plot.rect.width, y), theme.u32(theme.FAULT, 0.8), 1.5 * plot.scale)
-            plot.words((x + plot.rect.width / 2, y + 12 * plot.scale), f"{about.gpu}: {size_text(about.total)}",
-                       theme.FAULT)
 
 
 def _marks(plot: plots.Plot, history: History) -> None:

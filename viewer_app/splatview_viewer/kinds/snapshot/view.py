@@ -165,8 +165,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         x0, x1 = self.state.x or axis.extent
         width = min(x1 - x0, max((high - low) / 200, 1.0)) if close else x1 - x0
         if close or not x0 <= at <= x1:
-            begin = min(max(at - width / 2, low), max(high - width, low))
-            self.see(x=(begin, begin + width))
+            self.see(x=world.held((at - width / 2, at + width / 2), axis.extent, width))
 
     def fitted(self) -> SnapshotState:
         """The state after a double click: all is seen, and what its first half chose is taken back."""

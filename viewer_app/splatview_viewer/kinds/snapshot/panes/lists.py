@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
     from splatview_viewer.kinds.snapshot.analysis.tables import Oom
-    from splatview_viewer.kinds.snapshot.content import Content, Key
+    from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _MOST = 100_000
@@ -283,7 +283,17 @@ def _compare_key(view: SnapshotView) -> Key | None:
     if now is None:
         centered("Looking for the peak\u2026")
         return None
-    other = _against(view, others) if others else None
+    other = None
+    if others:
+        label("With")
+        imgui.set_next_item_width(imgui.get_font_size() * 18)
+        names, chosen = [content.snapshot.name for content in others], view.state.choice("with", "")
+        before = names.index(chosen) + 1 if chosen in names else 0
+        _, number = imgui.combo("##with", before, ["two moments of this one", *names])
+        if number != before:
+            view.state = view.state.choosing("with", ["", *names][number])
+        imgui.same_line()
+        other = others[number - 1] if number else None
     key: Key
     if other is None:
         a, b = (here if mark is None else mark for here, mark in zip((0, now), view.state.marks, strict=True))
@@ -301,19 +311,6 @@ def _compare_key(view: SnapshotView) -> Key | None:
         colored(f"B {moment_text(view, now)}", theme.TEXT)
     label("By")
     return (*key, choose(view, "compare by", _BY))
-
-
-def _against(view: SnapshotView, others: list[Content]) -> Content | None:
-    label("With")
-    imgui.set_next_item_width(imgui.get_font_size() * 18)
-    names = ["", *(other.snapshot.name for other in others)]
-    chosen = view.state.choice("with", "")
-    before = names.index(chosen) if chosen in names else 0
-    _, number = imgui.combo("##with", before, ["two moments of this one", *names[1:]])
-    if number != before:
-        view.state = view.state.choosing("with", names[number])
-    imgui.same_line()
-    return others[number - 1] if number else None
 
 
 def _side(view: SnapshotView, name: str, moment: int, color: ImVec4, marks: Callable[[int], tuple[int, int]]) -> None:

@@ -149,15 +149,6 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     return (flame["zoom"], flame["top"]) != before
 
 
-def _label(graph: FlameGraph, node: int) -> str:
-    """A function and its line, and how much it holds."""
-    size = size_text(int(graph.width[node]))
-    if node == 0:
-        return f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
-    name, _, place = graph.text(node).partition("  ")
-    return f"{name}   {size}   {place}"
-
-
 def _about(graph: FlameGraph, node: int) -> str:
     width, total = int(graph.width[node]), max(int(graph.width[0]), 1)
     held = f"{exact_size_text(width)} in {count_text(int(graph.count[node]), 'block')}, {width / total:.1%} of all"
@@ -180,7 +171,10 @@ def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, wi
 
     def box(node: int, x0: float, x1: float) -> _Box:
         room = x1 - x0 - 10 * scale
-        text = fitted(_label(graph, node), room) if room > 18 * scale else ""
+        name, _, where = graph.text(node).partition("  ")
+        size = size_text(int(graph.width[node]))
+        text = f"{name}   {size}   {where}" if node else f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
+        text = fitted(text, room) if room > 18 * scale else ""
         frame = int(graph.frame[node])  # less than 0: all of it, or what has no stack
         return _Box(x0, x1, node, int(colors[frame]) if frame >= 0 else _ROOT, frame < 0 or bool(pale[frame]), text)
 
