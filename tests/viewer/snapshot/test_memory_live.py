@@ -20,7 +20,7 @@ from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
@@ -63,19 +63,6 @@ def test_columns_tell_the_extremes_of_what_they_cover() -> None:
             assert columns.peak[i] == rows[covered, PLACE["peak"]].max()
             assert columns.low[i] == rows[covered, PLACE["low"]].min()
             assert columns.host[i] == rows[covered, PLACE["host"]].max()
-
-
-def test_numbers_that_are_none_break_nothing() -> None:
-    for value in (np.nan, np.inf, 1e300, -5.0):
-        rows = made(50)
-        rows[20, 1:] = value
-        h = History(rows)
-        columns = h.columns(h.begin, h.end, 100)
-        for band in (columns.low, columns.peak, columns.reserved, columns.host):
-            assert np.isfinite(band).all()
-            assert (band >= 0).all()
-        h.steps(h.begin, h.end, 10)
-        assert 0 <= h.fragmentation(20) <= 1
 
 
 def test_frames_that_are_none_are_refused_by_name() -> None:
@@ -129,15 +116,9 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     assert view.state.right is None and end - begin < 0.8 * (before[1] - before[0])
     viewer.do(Pinch(x, y, 1.5, 0, 0))
     viewer.until(lambda: view.window()[1] - view.window()[0] < 0.9 * (end - begin))
-    viewer.do(PointerPress(x, y))
-    viewer.do(PointerMove(x + 60, y))
-    viewer.do(PointerRelease(x + 60, y))
+    for event in (PointerPress(x, y), PointerMove(x + 60, y), PointerRelease(x + 60, y)):
+        viewer.do(event)
     assert view.state.right is not None and view.state.right < view.data.history.end
-    before_finger = view.state.right
-    viewer.do(PointerLeave())
-    for event in (PointerPress(x - 40, y), PointerMove(x - 10, y), PointerMove(x + 20, y), PointerRelease(x + 20, y)):
-        viewer.do(event)  # a finger comes down without a pointer that hovered there
-    assert view.state.right < before_finger
 
 
 @pytest.fixture

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Canvas, Paint
-from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -175,9 +172,3 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
         around = slice(max(column - 1, 0), column + 2)
         assert (canvas.ids[around, 20:80] == spike).all(1).any()
         assert (rgba(canvas)[around, 20:80, :3] == (250, 40, 40)).all((1, 2)).any()
-
-
-def test_kernels_are_stored_on_disk() -> None:
-    """Otherwise each program that needs them compiles for 10 s."""
-    kernel = kernels().paint_bands
-    assert list(Path(kernel.stats.cache_path).glob("kernels.paint_bands-*.nbi"))

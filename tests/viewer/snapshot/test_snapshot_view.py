@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.memory_data import small_snapshot
 from support.snapshot_cases import User
-from support.wait import PATIENCE, clock, turns, wait_until
+from support.wait import PATIENCE, turns, wait_until
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
@@ -24,7 +24,6 @@ from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.picture import Painting, paint
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState, Style
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
 
@@ -54,15 +53,6 @@ def painting(content: Content, state: SnapshotState, before: Painting | None = N
             return paint(*wanted, before)
         content.wait(PATIENCE)
     raise AssertionError
-
-
-@pytest.mark.parametrize(("tab", "of"), [("timeline", Bands), ("addresses", Addresses)])
-def test_each_pixel_is_the_allocation_that_is_there(content: Content, tab: str, of: type[Bands | Addresses]) -> None:
-    made, laid_out = painting(content, SnapshotState(tab=tab)), of(content.snapshot.traces[0])
-    for x in range(0, RECT.width, 7):
-        for y in range(0, RECT.height, 5):
-            at = made.sheet.low + (RECT.height - y - 0.5) * made.sheet.per_pixel
-            assert made.canvas.ids[x, y] == laid_out.pick(int(made.moments[x]), int(at))
 
 
 def test_columns_that_are_taken_over_are_as_if_painted_anew() -> None:
@@ -100,20 +90,6 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
         now = np.frombuffer(picture.texture.read(), np.uint32).reshape(painted.rows.shape)
         changed = (now != painted.rows)[::-1].T
         np.testing.assert_array_equal(changed, (painted.canvas.ids == chosen) & (lifted != (None, None)))
-
-
-def test_nothing_is_painted_while_nothing_changes(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Painting] = []
-    monkeypatch.setattr("splatview_viewer.kinds.snapshot.picture.paint",
-                        lambda *a: made.append(paint(*a)) or made[-1])
-    for k in range(5):
-        user.do(PointerMove(100 + 20 * k, 200))
-        user.settle()
-        assert not user.view.tick(clock())
-    assert not made
-    user.do(Wheel(200, 200, 1))
-    user.settle()
-    assert 1 <= len(made) <= 2  # labels may have got wider
 
 
 def test_a_snapshot_without_anything_is_refused(user: User) -> None:
@@ -194,13 +170,10 @@ def test_keys(user: User) -> None:
         return view.state
 
     first = press("e").x
-    assert first is not None
-    assert press("d").x != first
+    assert first is not None and press("d").x != first
     assert press("a").x == pytest.approx(first)
-    low = view.state.y
-    assert press("w").y != low
+    assert press("w").y != press("s").y
     assert (press("home").x or (1,))[0] == 0
-    press("q")
     assert press("f") == SnapshotState(view.state.style)
     for moment, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
         view.go(moment)
@@ -219,19 +192,14 @@ def content() -> Iterator[Content]:
     made.close()
 
 
-def test_an_answer_comes_later_and_stays(content: Content) -> None:
+def test_an_answer_comes_later_and_stays_and_a_fault_is_not_tried_again(content: Content,
+                                                                        caplog: pytest.LogCaptureFixture) -> None:
     calls = []
-    assert content.ask(("key",), lambda: calls.append(1) or 42, words="Counting") is None
-    assert content.misses == 1
+    assert content.ask(("key",), lambda: calls.append(1) or 42) is None
     assert content.wait(PATIENCE)
-    assert content.changes >= 2
     assert [content.ask(("key",), lambda: 0) for _ in range(3)] == [42] * 3
     assert (content.peek(("key",)), content.misses, calls) == (42, 1, [1])
-    content.forget(("key",))
-    assert content.peek(("key",)) is None
 
-
-def test_what_fails_is_said_once_and_not_tried_again(content: Content, caplog: pytest.LogCaptureFixture) -> None:
     def expected() -> int:
         raise ViewerError("no such thing")
 
@@ -258,11 +226,6 @@ def test_of_a_slot_only_the_newest_question_is_worked_on(content: Content) -> No
     go.set()
     assert content.wait(PATIENCE)
     assert done == [19, "other"]
-    for k in range(100, 120):
-        content.ask(("s", k), lambda k=k: k, newest=True)
-        assert content.wait(PATIENCE)
-    assert [k for k in range(100, 120) if content.peek(("s", k))] == list(range(114, 120))
-    assert content.peek(("other",)) == 1
 
 
 def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(content: Content) -> None:
@@ -273,14 +236,10 @@ def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(conte
     assert content.peek(("long",)) is None  # without waiting
     wait_until(lambda: content.peek(("short",)) == 1)
     assert content.working == "A long question"
-    content.ask(("never",), lambda _: 1, lane="query")
-    content.close()
     content.close()
     go.set()
     assert content.wait(PATIENCE)
-    assert content.peek(("long",)) is content.peek(("never",)) is None
-    assert content.ask(("after",), lambda: 1) is None
-    assert content.wait(0)
+    assert content.peek(("long",)) is content.ask(("after",), lambda: 1) is None
 
 
 def test_nothing_overlaps() -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec4
 
 from splatview_viewer.ui import plots, theme
-from splatview_viewer.ui.format import ago_text, ago_ticks, byte_ticks, size_text, time_ticks
+from splatview_viewer.ui.format import ago_text, ago_ticks, byte_ticks, size_text
 from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.memory.live import About, Columns, History
+    from splatview_viewer.kinds.memory.live import Columns, History
     from splatview_viewer.kinds.memory.view import MemoryView
     from splatview_viewer.ui.format import Tick
     from splatview_viewer.ui.widgets import Line
@@ -35,7 +35,8 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         if not steps or (t - steps[-1][0]) * size[0] > 6 * line * (end - begin):  # steps may follow at uneven times
             steps.append((t, f"step {number:,}"))
     up = plots.Axis((0.0, top), ticks=byte_ticks(0.0, top, max(int(size[1] / (4 * line)), 1)), locked=True)
-    across = plots.Axis((begin, end), ticks=_times(view, history, many))
+    across = plots.Axis((begin, end), ticks=[
+        (history.end + at, text) for at, text in ago_ticks(begin - history.end, end - history.end, many)])
     with plots.plot("memory", size, across, up, above=steps, legend="row") as plot:
         if plot is None:
             return None
@@ -46,7 +47,13 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         elif view.data.about.device == "cpu":
             plot.say("CUDA is not in use there")
         if not plot.small:
-            _limit(plot, view.data.about, top)
+            about = view.data.about
+            if 0 < about.total <= top:  # all that the GPU has
+                x, y = plot.at(plot.x[0], about.total)
+                with plot.drawing() as draw:
+                    draw.add_line((x, y), (x + plot.rect.width, y), theme.u32(theme.FAULT, 0.8), 1.5 * plot.scale)
+                    plot.words((x + plot.rect.width / 2, y + 12 * plot.scale),
+                               f"{about.gpu}: {size_text(about.total)}", theme.FAULT)
             _marks(plot, history)
         row = history.row_at(plot.pointer[0]) if plot.hovered else None
         if row is not None:
@@ -91,23 +98,6 @@ def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> 
         if not history.on_gpu:
             plot.shade(label, x, zero, columns.host, faint(HOST, 0.5))
         plot.line(label, x, columns.host, HOST, 1.2)
-
-
-def _times(view: MemoryView, history: History, many: int) -> list[Tick]:
-    begin, end = view.window()
-    if view.state.clock == "ago":
-        return [(history.end + at, text) for at, text in ago_ticks(begin - history.end, end - history.end, many)]
-    return [(begin + at / 1e6, text) for at, text in time_ticks(0.0, (end - begin) * 1e6, int(begin * 1e6), many)]
-
-
-def _limit(plot: plots.Plot, about: About, top: float) -> None:
-    """All that the GPU has, where that is in sight."""
-    if 0 < about.total <= top:
-        with plot.drawing() as draw:
-            x, y = plot.at(plot.x[0], about.total)
-            draw.add_line((x, y), (x + plot.rect.width, y), theme.u32(theme.FAULT, 0.8), 1.5 * plot.scale)
-            plot.words((x + plot.rect.width / 2, y + 12 * plot.scale), f"{about.gpu}: {size_text(about.total)}",
-                       theme.FAULT)
 
 
 def _marks(plot: plots.Plot, history: History) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from imgui_bundle import ImVec2, imgui
 
@@ -46,8 +46,6 @@ class MemoryData:
 class MemoryState:
     """The time that is seen, and how."""
 
-    clock: Literal["ago", "clock"] = "ago"
-    """Labels of the time axis: time ago, or the time of day."""
     host: bool = False
     """The host's memory is seen beside the GPU's."""
     span: float | None = None
@@ -162,8 +160,6 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
 
     def _controls(self) -> None:
         about, waits = self.data.about, self._asked is not None
-        self.state = replace(
-            self.state, clock=ui.choice("Time", self.state.clock, {"ago": "Before now", "clock": "By the clock"}))
         if self.data.history.on_gpu:
             host = ui.choice("Host memory", self.state.host, {False: "Hidden", True: "Shown"})
             self.state = replace(self.state, host=host)

@@ -71,7 +71,12 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         view.state = view.fitted()
     else:
         view.state = world.showing(view.state, plot.x if plot.moved else None, plot.y if plot.raised else None)
-    _click(view, plot)
+    dragged = io.mouse_drag_max_distance_sqr[0] > (_CLICK * scale) ** 2
+    if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not dragged and (
+            io.mouse_clicked_last_count[0] == 1):
+        state = view.state
+        view.clicked = state.selected, state.moment
+        view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
     return plot.rect
 
 
@@ -89,15 +94,6 @@ def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     moment = world.axis.moment(x) if moment is None else moment
     view.see(pointed=moment, hovered=world.pick(moment, y))
     view.pointer = x, y
-
-
-def _click(view: SnapshotView, plot: plots.Plot) -> None:
-    moved = imgui.get_io().mouse_drag_max_distance_sqr[0] > (_CLICK * view.scale) ** 2
-    if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not moved:
-        if imgui.get_io().mouse_clicked_last_count[0] == 1:
-            state = view.state
-            view.clicked = state.selected, state.moment
-            view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
 
 
 def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
@@ -166,8 +162,7 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
         lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
                   *((fitted(line, _WIDEST * scale), theme.DIM) for line in about(view, hovered))]
     if view.state.tab != "addresses":
-        curve = view.content.reserved(view.device) if view.state.style.reserved else None
-        more = f" of {size_text(int(curve[moment]))} reserved" if curve is not None else ""
+        more = f" of {size_text(int(world.reserved[moment]))} reserved" if world.reserved is not None else ""
         lines.append((f"{size_text(int(world.bands.live[moment]))} live{more}", theme.DIM if lines else theme.TEXT))
     if lines:
         plot.tell(lines)
@@ -237,19 +232,19 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     """The whole timeline, low: live bytes before reserved ones, and the window that the plot shows, which goes where
     the user takes it."""
     style, content, device, world = view.state.style, view.content, view.device, view.world()
-    if world is None:
+    curve, columns = content.reserved(device), rect.width
+    if world is None or curve is None:
         return
     axis, bands = world.axis, world.bands
-    curve, columns = content.reserved(device) if style.reserved else None, rect.width
 
     def work() -> tuple[np.ndarray, ...]:
         edges = axis.edges(*axis.extent, columns)
         live = bands.peaks.most(edges).astype(np.float64)
-        reserved = Peaks(curve).most(edges).astype(np.float64) if curve is not None else 0 * live
+        reserved = Peaks(curve).most(edges).astype(np.float64)
         x = np.linspace(*axis.extent, columns + 1)
         return np.repeat(x, 2)[1:-1], np.repeat(live, 2), np.repeat(reserved, 2)
 
-    found = content.ask(("minimap", device, style.unit, columns, curve is not None), work, newest=True, lane="layout")
+    found = content.ask(("minimap", device, style.unit, columns), work, newest=True, lane="layout")
     if found is None:
         return
     x, live, reserved = found

@@ -24,7 +24,7 @@ from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.frames import sites
 from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
 from splatview_viewer.kinds.snapshot.analysis.tables import colors, compare, group, leaks, post_mortem
-from splatview_viewer.kinds.snapshot.model import ACTIONS, live_ids, peak_moment
+from splatview_viewer.kinds.snapshot.model import ACTIONS, live_mask, peak_moment
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, reserved
 
@@ -274,23 +274,20 @@ class Content:
         """The frame of each stack that names it."""
         return self.ask(("sites",), lambda: sites(self.snapshot))
 
-    def members(self, device: int, whose: Any) -> Callable[[], np.ndarray | None] | None:
-        """Return a function that finds allocations: live at a moment (a number), found by a search (a text), or all
-        (None, as its result); None while the search goes on."""
-        trace = self.snapshot.traces[device]
-        if isinstance(whose, str):
-            hits = self.hits(device, whose)
-            return None if hits is None else lambda: hits.mask
-        return (lambda: None) if whose is None else lambda: live_ids(trace, whose)
-
 
 def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A question about some allocations of a device: ("group", device, whose, by)."""
+    """A question about some allocations of a device: ("group", device, whose, by); whose: live at a moment (a number),
+    found by a search (a text), or None for all."""
     def asked(content: Content, name: str, device: int, whose: Any, *more: Any) -> Any:
-        ids = content.members(device, whose)
-        trace = content.snapshot.traces[device]
-        return None if ids is None else content.ask(
-            (name, device, whose, *more), lambda: function(content.snapshot, trace, ids(), *more), newest=True)
+        trace, hits = content.snapshot.traces[device], None
+        if isinstance(whose, str) and (hits := content.hits(device, whose)) is None:
+            return None
+
+        def work() -> Any:
+            mask = hits.mask if hits is not None else None if whose is None else live_mask(trace, int(whose))
+            return function(content.snapshot, trace, mask, *more)
+
+        return content.ask((name, device, whose, *more), work, newest=True)
 
     return asked
 
@@ -337,17 +334,12 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
 """By the name that a key begins with: the question."""
 
 
-def _ids_of_change(found: Any, row: int, _: Any, key: Key) -> np.ndarray:
-    before, after = found.allocations(found[row])
-    return after if isinstance(key[2], str) else np.union1d(before, after)
-
-
 IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
     "group": lambda table, key, *_: table.allocations(key),
     "flame": lambda graph, node, *_: graph.allocations(node),
-    "compare": _ids_of_change,
+    "compare": lambda found, row, _, key: found.allocations(row, both=not isinstance(key[2], str)),
     "leaks": lambda suspects, row, *_: suspects[row].ids,
-    "oom": lambda oom, row, trace, _: oom.allocations(trace, oom.holders[row]),
+    "oom": lambda oom, row, *_: oom.holders.allocations(oom.holders[row].key),
     "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),
     "sql": lambda result, device, *_: result.allocations[device],
 }

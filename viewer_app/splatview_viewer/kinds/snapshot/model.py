@@ -22,9 +22,10 @@ from __future__ import annotations
 import functools
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import numpy as np
+from msgspec import Meta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,13 +54,22 @@ def unsigned(addr: np.ndarray) -> np.ndarray:
     return addr.view(np.uint64) ^ np.uint64(MIDDLE)
 
 
+U1 = Annotated[np.ndarray, "u1"]
+B1 = Annotated[np.ndarray, "b1"]
+I2 = Annotated[np.ndarray, "i2"]
+I4 = Annotated[np.ndarray, "i4"]
+I8 = Annotated[np.ndarray, "i8"]
+U8 = Annotated[np.ndarray, "u8"]
+
+
+@dataclass(frozen=True, eq=False)
 class Texts:
     """Many different texts in one array of bytes."""
 
-    def __init__(self, blob: np.ndarray, start: np.ndarray) -> None:
-        """blob: uint8, UTF-8. start: int64 (n + 1,), where each text begins, and the end."""
-        self.blob = blob
-        self.start = start
+    blob: U1
+    """UTF-8"""
+    start: I8
+    """(n + 1,): where each text begins, and the end."""
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -87,16 +97,15 @@ class Frame:
 class Stacks:
     """Interned stacks. Frames: F of them, all different; stacks: S of them, all different."""
 
-    file: np.ndarray
-    """int32 (F,): the number of the file's name in `Snapshot.texts`."""
-    line: np.ndarray
-    """int32 (F,)"""
-    name: np.ndarray
-    """int32 (F,): the number of the function's name in `Snapshot.texts`."""
-    start: np.ndarray
-    """int64 (S + 1,): where each stack begins in `frames`."""
-    frames: np.ndarray
-    """int32: the frames of all stacks, innermost first."""
+    file: I4
+    """(F,): the number of the file's name in `Snapshot.texts`."""
+    line: I4
+    name: I4
+    """(F,): the number of the function's name in `Snapshot.texts`."""
+    start: I8
+    """(S + 1,): where each stack begins in `frames`."""
+    frames: I4
+    """The frames of all stacks, innermost first."""
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -110,8 +119,7 @@ class Stacks:
 class Columns:
     """Rows, in columns of one length."""
 
-    addr: np.ndarray
-    """uint64"""
+    addr: U8
 
     def __len__(self) -> int:
         return len(self.addr)
@@ -121,94 +129,90 @@ class Columns:
 class Events(Columns):
     """The trace of one device; M rows. `addr` of an oom: what the driver still had (`device_free`)."""
 
-    action: np.ndarray
-    """uint8: a place in ACTIONS."""
-    size: np.ndarray
-    """uint64, bytes requested; only of an oom 2^62 or more."""
-    time_us: np.ndarray
-    """int64, microseconds since the epoch; 0 where the file says none."""
-    stream: np.ndarray
-    """int16: a place in `Snapshot.streams`."""
-    pool: np.ndarray
-    """int16: a place in `Snapshot.pools`, or UNKNOWN_POOL."""
-    stack: np.ndarray
-    """int32, or NO_STACK."""
-    context: np.ndarray
-    """int32: `compile_context`, a number in `Snapshot.texts`; -1: none."""
-    metadata: np.ndarray
-    """int32: `user_metadata`, likewise."""
-    allocation: np.ndarray
-    """int32: the allocation that it begins, or asks to end, or ends; -1: none."""
+    action: U1
+    """A place in ACTIONS."""
+    size: U8
+    """Bytes requested; only of an oom 2^62 or more."""
+    time_us: I8
+    """Microseconds since the epoch; 0 where the file says none."""
+    stream: I2
+    """A place in `Snapshot.streams`."""
+    pool: I2
+    """A place in `Snapshot.pools`, or UNKNOWN_POOL."""
+    stack: I4
+    """NO_STACK where there is none."""
+    context: I4
+    metadata: I4
+    """`compile_context` and `user_metadata`, numbers in `Snapshot.texts`; -1: none."""
+    allocation: I4
+    """The allocation that it begins, or asks to end, or ends; -1: none."""
 
 
 @dataclass(frozen=True)
 class Allocations(Columns):
     """Allocations of one device; A rows, in the order of their ids."""
 
-    size: np.ndarray
-    """int64, bytes requested: the height of its band."""
-    rounded: np.ndarray
-    """int64, bytes of its block; 0: not known."""
-    start: np.ndarray
-    """int32: the event that allocated it; -1: before the trace."""
-    end: np.ndarray
-    """int32: the event that asked to free it (that freed it, where nothing else is told); M: still live."""
-    freed: np.ndarray
-    """int32: the event that completed the free; M: none did."""
-    stream: np.ndarray
-    """int16"""
-    pool: np.ndarray
-    """int16, told by its events or by the segment that it lies in."""
-    stack: np.ndarray
-    """int32: where it was allocated; NO_STACK where that is not known."""
+    size: I8
+    """Bytes requested: the height of its band."""
+    rounded: I8
+    """Bytes of its block; 0: not known."""
+    start: I4
+    """The event that allocated it; -1: before the trace."""
+    end: I4
+    """The event that asked to free it (that freed it, where nothing else is told); M: still live."""
+    freed: I4
+    """The event that completed the free; M: none did."""
+    stream: I2
+    pool: I2
+    """Told by its events or by the segment that it lies in."""
+    stack: I4
+    """Where it was allocated; NO_STACK where that is not known."""
 
 
 @dataclass(frozen=True)
 class Spans(Columns):
     """Memory that was reserved, and when: one row for every range that was got from the driver at once."""
 
-    size: np.ndarray
-    """int64"""
-    start: np.ndarray
-    """int32: the event that reserved it; -1: before the trace."""
-    end: np.ndarray
-    """int32: the event that gave it back; M: still there."""
-    stream: np.ndarray
-    pool: np.ndarray
+    size: I8
+    start: I4
+    """The event that reserved it; -1: before the trace."""
+    end: I4
+    """The event that gave it back; M: still there."""
+    stream: I2
+    pool: I2
 
 
 @dataclass(frozen=True)
 class Segments(Columns):
     """The segments of one device as they were when the snapshot was taken."""
 
-    total: np.ndarray
-    """int64, bytes"""
-    allocated: np.ndarray
-    active: np.ndarray
-    requested: np.ndarray
-    stream: np.ndarray
-    pool: np.ndarray
-    type: np.ndarray
-    """uint8: a place in SEGMENT_TYPES."""
-    expandable: np.ndarray
-    """bool"""
-    stack: np.ndarray
-    block_start: np.ndarray
-    """int32 (n + 1,): which of the blocks are a segment's."""
+    total: I8
+    """Bytes"""
+    allocated: I8
+    active: I8
+    requested: I8
+    stream: I2
+    pool: I2
+    type: U1
+    """A place in SEGMENT_TYPES."""
+    expandable: B1
+    stack: I4
+    blocks: I4
+    """Number of its blocks."""
 
 
 @dataclass(frozen=True)
 class Blocks(Columns):
     """The blocks of these segments, one behind the other."""
 
-    size: np.ndarray
-    """int64, rounded bytes"""
-    requested: np.ndarray
-    state: np.ndarray
-    """uint8: a place in BLOCK_STATES."""
-    stack: np.ndarray
-    allocation: np.ndarray
-    """int32: the allocation that it holds; -1: none."""
+    size: I8
+    """Rounded bytes"""
+    requested: I8
+    state: U1
+    """A place in BLOCK_STATES."""
+    stack: I4
+    allocation: I4
+    """The allocation that it holds; -1: none."""
 
 
 @dataclass(frozen=True)
@@ -232,11 +236,11 @@ class Trace:
 class Annotation:
     """A remark of the program about itself (`external_annotations`): a profiler's record, an optimizer's step."""
 
-    name: str
-    stage: str
+    name: str = ""
+    stage: str = ""
     """"START", "END" or whatever it says."""
-    device: int
-    time_us: int
+    device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
+    time_us: Annotated[int, Meta(ge=0, lt=LIMIT)] = 0
 
 
 class _Answer:
@@ -301,11 +305,6 @@ def live_mask(trace: Trace, moment: int) -> np.ndarray:
     return (a.start < moment) & (a.end >= moment)
 
 
-def live_ids(trace: Trace, moment: int) -> np.ndarray:
-    """int32: the ids of what is live at a moment, in stacking order. Raises as `live_mask` does."""
-    return np.flatnonzero(live_mask(trace, moment)).astype(np.int32)
-
-
 def held(moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:
     """int64 (M + 1,): the bytes at each moment of what is there at the moments start < k <= end."""
     change = np.zeros(moments + 1, np.int64)
@@ -323,18 +322,6 @@ def live_bytes(trace: Trace) -> np.ndarray:
 def peak_moment(trace: Trace) -> int:
     """The moment with most live bytes; the first of them."""
     return int(np.argmax(live_bytes(trace)))
-
-
-def ids_of(trace: Trace, ids: np.ndarray | None) -> np.ndarray | slice:
-    """Return an index for the arrays of allocations: ids, a mask bool (A,), or all of them for None."""
-    if ids is None:
-        return slice(None)
-    ids = np.asarray(ids)
-    if ids.dtype == bool:
-        if len(ids) != len(trace.allocations):
-            raise ValueError(f"a mask of {len(ids)} is not one of {len(trace.allocations)} allocations")
-        return np.flatnonzero(ids)
-    return ids
 
 
 def kept(function: Callable[P, T]) -> Callable[P, T]:

@@ -48,20 +48,16 @@ TABLES = {
 }
 """The tables and what they hold."""
 CALLS = {
-    "live_at(moment)": "the allocations that are live at a moment",
-    "at_peak()": "the allocations that are live when most bytes are, on each device at its own moment",
-    "peak()": "the moment with most live bytes; peak(0): of device 0",
+    "live_at(moment)": ("the allocations that are live at a moment", """live_at(at_moment) AS TABLE
+        SELECT * FROM allocations
+        WHERE (start_event IS NULL OR start_event < at_moment) AND (end_event IS NULL OR end_event >= at_moment)"""),
+    "at_peak()": ("the allocations that are live when most bytes are, on each device at its own moment", """at_peak()
+        AS TABLE SELECT a.* FROM allocations a JOIN peaks_ p ON p.device = a.device
+        WHERE (start_event IS NULL OR start_event < p.moment) AND (end_event IS NULL OR end_event >= p.moment)"""),
+    "peak()": ("the moment with most live bytes; peak(0): of device 0", """peak(of_device := NULL) AS (SELECT moment
+        FROM peaks_ WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)"""),
 }
-"""What a query can call, and what it is given."""
-MACROS = {
-    "live_at": """live_at(at_moment) AS TABLE SELECT * FROM allocations
-        WHERE (start_event IS NULL OR start_event < at_moment) AND (end_event IS NULL OR end_event >= at_moment)""",
-    "at_peak": """at_peak() AS TABLE SELECT a.* FROM allocations a JOIN peaks_ p ON p.device = a.device
-        WHERE (start_event IS NULL OR start_event < p.moment) AND (end_event IS NULL OR end_event >= p.moment)""",
-    "peak": """peak(of_device := NULL) AS (SELECT moment FROM peaks_
-        WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)""",
-}
-"""How they are made."""
+"""Macros: what a query can call, what it is given, and how they are made."""
 _SHOW = ("show tables", "show all tables", "describe", "show")
 """Questions for the tables, which `tables_` answers: DuckDB would list those behind them too."""
 EXAMPLES = {
@@ -298,11 +294,11 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
     _table(con, "peaks_", {"device INTEGER": [t.device for t in snapshot.traces],
                            "moment INTEGER": [int(live.argmax()) for live in lives],
                            "live BIGINT": [int(live.max()) for live in lives]})
-    for macro in MACROS.values():
+    for _, macro in CALLS.values():
         con.execute(f"CREATE TEMP MACRO {macro}")
     described = [", ".join(d[0] for d in con.execute(f"FROM {name} LIMIT 0").description or []) for name in TABLES]
     _table(con, "tables_", {"table VARCHAR": [*TABLES, *CALLS],
-                            "what it holds VARCHAR": [*TABLES.values(), *CALLS.values()],
+                            "what it holds VARCHAR": [*TABLES.values(), *(words for words, _ in CALLS.values())],
                             "columns VARCHAR": [*described, "as allocations", "as allocations", ""]})
 
 
@@ -344,7 +340,7 @@ def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
 def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
     """The columns of each table of one device."""
     a, b, e, p, s, n = (trace.allocations, trace.blocks, trace.events, trace.spans, trace.segments, len(trace.events))
-    per_segment, moments, oom = np.diff(s.block_start), trace.moments, f"action = {ACTIONS.index('oom')}"
+    moments, oom = trace.moments, f"action = {ACTIONS.index('oom')}"
     pools = ["default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})" for pool in snapshot.pools]
 
     def place(rows: Any) -> dict[str, Column]:
@@ -375,11 +371,11 @@ def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
         "segments": {
             "segment": _count(len(s)), "addr": _number(s.addr), "total_size": _number(s.total),
             "allocated_size": _number(s.allocated), "active_size": _number(s.active),
-            "requested_size": _number(s.requested), "blocks": _number(per_segment), **place(s),
+            "requested_size": _number(s.requested), "blocks": _number(s.blocks), **place(s),
             "type": _named(s.type, SEGMENT_TYPES), "expandable": (s.expandable, "{}::BOOLEAN"),
             "stack_id": _known(s.stack)},
         "blocks": {
-            "segment": (np.repeat(np.arange(len(s), dtype=np.int32), per_segment), "{}"), "addr": _number(b.addr),
+            "segment": (np.repeat(np.arange(len(s), dtype=np.int32), s.blocks), "{}"), "addr": _number(b.addr),
             "size": _number(b.size), "requested_size": _number(b.requested), "state": _named(b.state, BLOCK_STATES),
             "stack_id": _known(b.stack), "allocation": _known(b.allocation)},
         "spans": {"addr": _number(p.addr), "size": _number(p.size), **life(p), **place(p)},

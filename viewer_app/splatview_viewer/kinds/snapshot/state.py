@@ -23,8 +23,6 @@ class Style:
     unit: Literal["events", "time"] = "events"
     """The time axis counts events, or time as the clock goes."""
     color_by: Literal["stack", "size", "category", "age", "stream", "pool"] = "stack"
-    reserved: bool = True
-    """Reserved bytes are seen behind the live ones."""
     legend: bool = True
     """The meaning of the colours is written over the plot."""
 

@@ -6,8 +6,6 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from imgui_bundle import imgui
-
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
@@ -167,8 +165,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         x0, x1 = self.state.x or axis.extent
         width = min(x1 - x0, max((high - low) / 200, 1.0)) if close else x1 - x0
         if close or not x0 <= at <= x1:
-            begin = min(max(at - width / 2, low), max(high - width, low))
-            self.see(x=(begin, begin + width))
+            self.see(x=world.held((at - width / 2, at + width / 2), axis.extent, width))
 
     def fitted(self) -> SnapshotState:
         """The state after a double click: all is seen, and what its first half chose is taken back."""
@@ -309,9 +306,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         axis, unit = self.content.axis(self.device, "time"), style.unit
         if axis is not None:
             unit = ui.choice("Axis", unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
-        reserved = ui.check("Reserved", style.reserved)
-        imgui.set_item_tooltip("What the allocator has from the driver, behind what is in use")
-        new = replace(style, unit=unit, color_by=color_by, reserved=reserved, legend=ui.check("Legend", style.legend))
+        new = replace(style, unit=unit, color_by=color_by, legend=ui.check("Legend", style.legend))
         self.see(style=new, x=self.state.x if unit == style.unit else None)
 
     def info(self) -> Info:

@@ -86,20 +86,12 @@ def magnified(span: Range, at: float, factor: float) -> Range:
 
 
 def held(wanted: Range, full: Range, least: float) -> Range | None:
-    """`wanted` moved and narrowed so that it lies in `full` and is at least `least` wide; None when it is all.
-
-    Rounded a little: zooming in and out again comes back to the same numbers.
-    """
+    """`wanted` moved and narrowed so that it lies in `full` and is at least `least` wide; None when it is all."""
     low, high = full
-    span = high - low
-    width = max(wanted[1] - wanted[0], min(least, span))
-    if width >= span * (1 - 1e-9):
+    width = max(wanted[1] - wanted[0], min(least, high - low))
+    if width >= (high - low) * (1 - 1e-9):
         return None
-    middle = (wanted[0] + wanted[1]) / 2
-    quantum = span / (1 << 40)
-    width = max(round(width / quantum), 1) * quantum
-    begin = min(max(middle - width / 2, low), high - width)
-    begin = low + round((begin - low) / quantum) * quantum
+    begin = min(max((wanted[0] + wanted[1] - width) / 2, low), high - width)
     return begin, begin + width
 
 
@@ -118,7 +110,7 @@ class World:
     painter: Bands | Addresses
     """Of the tab: `bands`, or the address space."""
     reserved: np.ndarray | None
-    """int64 (M + 1,): bytes reserved at each moment, where they are seen."""
+    """int64 (M + 1,): bytes reserved at each moment; None: they are not seen."""
     full: Range
     """All of the bytes axis."""
 
@@ -150,17 +142,14 @@ class World:
 
 def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
     """Return what the plot is of; None until that is known."""
-    with_reserved = state.style.reserved
-    axis, bands = content.axis(device, state.style.unit), content.bands(device)
-    curve = content.reserved(device) if with_reserved else None
-    if axis is None or bands is None or (curve is None and with_reserved):
+    axis, bands, curve = content.axis(device, state.style.unit), content.bands(device), content.reserved(device)
+    if axis is None or bands is None or curve is None:
         return None
     if state.tab == "addresses":
         addresses = content.addresses(device)
         return None if addresses is None else World(
             axis, bands, addresses, None, (0.0, max(float(addresses.height), LEAST_BYTES)))
-    top = content.ask(("top", device, with_reserved), lambda: float(
-        max(bands.live.max(initial=0), 0 if curve is None else curve.max(initial=0), LEAST_BYTES)), lane="layout")
+    top = content.ask(("top", device), lambda: float(max(bands.live.max(), curve.max(), LEAST_BYTES)), lane="layout")
     return None if top is None else World(axis, bands, bands, curve, (0.0, top * _AIR))
 
 
@@ -177,5 +166,5 @@ def picture_of(content: Content, device: int, state: SnapshotState, world: World
     paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
                         words="Colouring")
     return None if paint is None else (Sheet(
-        (id(content), device, state.tab == "addresses", style.unit), (key, style.reserved), x[0],
+        (id(content), device, state.tab == "addresses", style.unit), key, x[0],
         (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height, line), world, paint)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.model import ids_of, kept
+from splatview_viewer.kinds.snapshot.model import kept
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
@@ -58,7 +58,7 @@ class FlameGraph:
     """int64 (depth + 1,): the nodes of depth d are level[d] to level[d + 1]."""
     leaf: np.ndarray
     """int32 (S + 1,): the node where each stack ends, the last for NO_STACK; -1: it is not in the graph."""
-    ids: np.ndarray | slice
+    ids: np.ndarray
     """The allocations that the graph is of."""
 
     def __len__(self) -> int:
@@ -96,16 +96,15 @@ class FlameGraph:
             if not len(deep):
                 break
             under[deep] = self.parent[under[deep]]
-        inside = (under == node)[self.trace.allocations.stack[self.ids]]
-        ids = np.flatnonzero(inside)
-        return (ids if isinstance(self.ids, slice) else self.ids[ids]).astype(np.int32)
+        return self.ids[(under == node)[self.trace.allocations.stack[self.ids]]].astype(np.int32)
 
 
-def flame(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None = None) -> FlameGraph:
-    """The flame graph of some allocations: ids, a mask bool (A,), or None for all. Python's frames come first, then
-    those of C++ that tell something."""
+def flame(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None = None) -> FlameGraph:
+    """The flame graph of the allocations of a mask, bool (A,), or of all. Python's frames come first, then those of C++
+    that tell something."""
     frames, start = _paths(snapshot)
-    depth, which, frame_base = np.diff(start), ids_of(trace, ids), np.int64(len(snapshot.stacks.file) + 2)
+    depth, frame_base = np.diff(start), np.int64(len(snapshot.stacks.file) + 2)
+    which = np.flatnonzero(mask) if mask is not None else np.arange(len(trace.allocations))
     slot = trace.allocations.stack[which] % len(depth)  # NO_STACK is the last
     of_stack = np.zeros(len(depth), np.int64)
     np.add.at(of_stack, slot, trace.allocations.size[which])

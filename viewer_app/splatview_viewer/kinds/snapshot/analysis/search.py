@@ -71,7 +71,14 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
         return _address(trace, int(lower, 16))
     if re.fullmatch(r"#\d{1,12}", lower):
         return np.arange(len(trace.allocations)) == int(lower[1:]), f"allocation {lower}"
-    return _size(trace, lower) or _text(snapshot, trace, word)
+    if (sized := _size(trace, lower)) is not None:
+        return sized
+    a, events = trace.allocations, trace.events
+    mask = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)[a.stack]  # NO_STACK is the last
+    if (events.context >= 0).any() or (events.metadata >= 0).any():
+        has = np.append(texts_with(snapshot, word), False)
+        mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
+    return mask, f'function or file has "{word}"'
 
 
 def _address(trace: Trace, address: int) -> tuple[np.ndarray, str]:
@@ -145,17 +152,6 @@ def frames_with(snapshot: Snapshot, part: str) -> np.ndarray:
     if (place := _PLACE.fullmatch(part)) and (number := int(place.group(2))) < 1 << 31:
         frames |= texts_with(snapshot, place.group(1))[s.file] & (s.line == number)
     return frames
-
-
-def _text(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
-    a = trace.allocations
-    stacks = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)  # NO_STACK takes the last
-    mask = stacks[a.stack]
-    events = trace.events
-    if (events.context >= 0).any() or (events.metadata >= 0).any():
-        has = np.append(texts_with(snapshot, word), False)
-        mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
-    return mask, f'function or file has "{word}"'
 
 
 def _grouped(snapshot: Snapshot, trace: Trace, by: By, value: str) -> tuple[np.ndarray, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.details import INACTIVE, SMALL, SMALL_SEGMENT, SegmentsAt, segments_at
 from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.model import ACTIONS, ids_of, kept, live_ids, peak_moment, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.model import ACTIONS, kept, live_mask, peak_moment, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class Row:
 class Table:
     """Groups, those with most bytes first. Rows are made when they are asked for."""
 
-    def __init__(self, by: By, ids: np.ndarray | None, group: np.ndarray, size: np.ndarray,
+    def __init__(self, by: By, ids: np.ndarray, group: np.ndarray, size: np.ndarray,
                  label: Callable[[int], str]) -> None:
-        """ids: int (n,), or None for all. group: int (n,), -1 and more. size: int64 (n,)."""
+        """ids: int (n,). group: int (n,), -1 and more. size: int64 (n,)."""
         self.by = by
         self._ids, self._group, self.label = ids, group, label
         n = int(group.max()) + 2 if len(group) else 1
@@ -75,8 +75,7 @@ class Table:
 
     def allocations(self, key: int) -> np.ndarray:
         """int32: the ids of one group."""
-        place = np.flatnonzero(self._group == key)
-        return (place if self._ids is None else self._ids[place]).astype(np.int32)
+        return self._ids[self._group == key].astype(np.int32)
 
 
 def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Callable[[int], str]]:
@@ -111,10 +110,11 @@ def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Calla
     return np.append(of_stack, -1)[a.stack], lambda key: text(key) if key >= 0 else "no stack"  # -1 takes the last
 
 
-def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
-    """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
-    which, (groups, label) = ids_of(trace, ids), classes(snapshot, trace, by)
-    return Table(by, None if isinstance(which, slice) else which, groups[which], trace.allocations.size[which], label)
+def group(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None, by: By) -> Table:
+    """Group the allocations of a mask, bool (A,), or all. Raises ValueError for an unknown `by`."""
+    groups, label = classes(snapshot, trace, by)
+    which = np.flatnonzero(mask) if mask is not None else np.arange(len(groups))
+    return Table(by, which, groups[which], trace.allocations.size[which], label)
 
 
 def size_class(size: np.ndarray) -> np.ndarray:
@@ -137,8 +137,6 @@ class Change:
     after: int
     count_before: int
     count_after: int
-    rows: tuple[int, int]
-    """The group's number at each side (`Row.key`); -2: it is not there."""
 
     @property
     def change(self) -> int:
@@ -169,14 +167,13 @@ class Comparison:
                 for table, row in zip(self.tables, self._rows[index], strict=True))
         named = b or a
         assert named is not None  # a row is there at one side at least
-        return Change(named.label, a.bytes if a else 0, b.bytes if b else 0, a.count if a else 0, b.count if b else 0,
-                      (a.key if a else -2, b.key if b else -2))
+        return Change(named.label, a.bytes if a else 0, b.bytes if b else 0, a.count if a else 0, b.count if b else 0)
 
-    def allocations(self, change: Change) -> tuple[np.ndarray, np.ndarray]:
-        """int32: the ids of a group, before and after."""
-        before, after = (table.allocations(key) if key > -2 else np.zeros(0, np.int32)
-                         for table, key in zip(self.tables, change.rows, strict=True))
-        return before, after
+    def allocations(self, index: int, *, both: bool) -> np.ndarray:
+        """int32: the ids of a row's group, after, or before and after."""
+        sides = list(zip(self.tables, self._rows[index].tolist(), strict=True))[0 if both else 1:]
+        return np.unique(np.concatenate([np.zeros(0, np.int32), *(
+            table.allocations(int(table.key[row])) for table, row in sides if row >= 0)]))
 
 
 def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
@@ -184,7 +181,7 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
 
     Raises: ValueError for a moment that a trace does not have, or an unknown `by`.
     """
-    tables = [group(snapshot, trace, live_ids(trace, moment), by) for snapshot, trace, moment in (a, b)]
+    tables = [group(snapshot, trace, live_mask(trace, moment), by) for snapshot, trace, moment in (a, b)]
     names: list[list[Hashable]] = []
     for (snapshot, *_), table in zip((a, b), tables, strict=True):
         texts, stacks = snapshot.texts, snapshot.stacks
@@ -314,20 +311,11 @@ class Oom:
     """Bytes"""
     device_free: int
     """Bytes that the driver still had."""
-    live: int
-    """Bytes requested by what was live."""
-    active: int
-    """The same as the allocator rounds them."""
-    pending: int
-    """Bytes freed that wait for another stream."""
-    cached: int
-    """Bytes that the allocator had and that were free."""
-    largest_free: int
-    """The largest free block that it could use."""
-    free_blocks: int
-    """How many free blocks it could use."""
-    holders: list[Row]
-    """Who held most, by stack; at most 20."""
+    at: SegmentsAt
+    usable: np.ndarray
+    """int64: sizes of the free blocks that the request could take."""
+    holders: Table
+    """What was live, by stack."""
     kind: str
     """"fragmentation", "elsewhere", "pending", "limit" or "full"."""
     verdict: str
@@ -335,18 +323,13 @@ class Oom:
     stack: int
     """Where it was asked for."""
 
-    def allocations(self, trace: Trace, holder: Row) -> np.ndarray:
-        """int32: the ids of what a holder held."""
-        ids = live_ids(trace, self.event)
-        return ids[trace.allocations.stack[ids] == holder.key]
-
 
 @kept
 def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
     """Explain each `oom` of the trace, in their order; at most the last 32."""
     e, out = trace.events, []
     for event in np.flatnonzero(e.action == _OOM)[-32:].tolist():
-        ids, at = live_ids(trace, event), segments_at(snapshot, trace, event)
+        at = segments_at(snapshot, trace, event)
         asked, device_free = int(e.size[event]), int(e.addr[event])
         pool, stream = max(int(e.pool[event]), 0), int(e.stream[event])
         # Segments of 2 MiB serve only requests up to 1 MiB, which are served by no others but expandable ones.
@@ -357,9 +340,8 @@ def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
         if pool or snapshot.streams[stream] != 0:
             verdict += (f" It was asked for in the {pool_text(snapshot.pools[pool])} on the "
                         f"{stream_text(snapshot.streams[stream])}.")
-        out.append(Oom(event, asked, device_free, int(trace.allocations.size[ids].sum()), at.active, at.pending,
-                       at.free, int(usable.max(initial=0)), len(usable),
-                       group(snapshot, trace, ids, "stack").first(20), kind, verdict, int(e.stack[event])))
+        out.append(Oom(event, asked, device_free, at, usable, group(snapshot, trace, live_mask(trace, event), "stack"),
+                       kind, verdict, int(e.stack[event])))
     return out
 
 
@@ -487,7 +469,7 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
         color[move] = (color[move] + 1 + (move * 7 + turn * 5) % (_STACK_COLORS - 1)) % _STACK_COLORS
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     legend, named = [], set()
-    for row in group(snapshot, trace, live_ids(trace, peak_moment(trace)), "stack").first(12):
+    for row in group(snapshot, trace, live_mask(trace, peak_moment(trace)), "stack").first(12):
         number = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
         if number not in named:
             named.add(number)

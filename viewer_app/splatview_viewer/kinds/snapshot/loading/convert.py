@@ -119,19 +119,12 @@ class _Segment(msgspec.Struct):
     blocks: list[_Block] | None = None
 
 
-class _Annotation(msgspec.Struct):
-    name: str = ""
-    stage: str = ""
-    device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
-    time_us: _Bytes = 0
-
-
 class _File(msgspec.Struct):
     """What a pickle holds. Entries of traces are read many at once (`_Chunk`)."""
 
     segments: list[_Segment] | None = None
     device_traces: list[Any] | None = None
-    external_annotations: list[_Annotation] | None = None
+    external_annotations: list[Annotation] | None = None
     allocator_settings: dict[Any, Any] | None = None
     host_segments: list[Any] | None = None
     host_traces: list[list[Any]] | None = None
@@ -311,7 +304,7 @@ def read_segments(entries: list[_Segment], tables: Tables, devices: Iterable[int
 def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
     blocks: list[tuple[int, int, int, int]] = []
     frames: list[Any] = []
-    starts = [0]
+    counts = [len(s.blocks or ()) for s in rows]
     for s in rows:
         at = s.address
         for b in s.blocks or ():
@@ -325,7 +318,6 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
                 raise FileError(f"a block at {shown(begin)} of {b.size:,} bytes: it ends beyond 2^64")
         if s.address + s.total_size > TOP:
             raise FileError(f"a segment at {shown(s.address)} of {s.total_size:,} bytes: it ends beyond 2^64")
-        starts.append(len(blocks))
     pools = [max(tables.pool(s.segment_pool_id), 0) for s in rows]
     kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]
     total, allocated, active, requested = np.array(
@@ -335,7 +327,7 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
         np.array([tables.stream(s.stream) for s in rows], np.int16), np.array(pools, np.int16),
         np.array(kinds, np.uint8), np.array([s.is_expandable is True for s in rows], bool),
         tables.stacks([s.frames for s in rows], lambda i: f"frames of the segment at {rows[i].address:#x}"),
-        np.array(starts, np.int32))
+        np.array(counts, np.int32))
     b = np.array(blocks, np.uint64).reshape(-1, 4)
     size, requested = b[:, 1].astype(np.int64), b[:, 2].astype(np.int64)
     return segments, Blocks(b[:, 0].copy(), size, requested, b[:, 3].astype(np.uint8),
@@ -400,14 +392,13 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
         notes.append("no events: recording was off; only what was live at the end is known")
     texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
-                    tuple(Annotation(a.name, a.stage, a.device, a.time_us) for a in file.external_annotations or ()),
+                    tuple(file.external_annotations or ()),
                     _settings(file.allocator_settings or {}), tuple(notes), file_bytes)
 
 
 def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
-    per_segment = np.diff(segments.block_start)
-    a, (lost, late, unheld) = pair(events, blocks, np.repeat(segments.stream, per_segment),
-                                   np.repeat(segments.pool, per_segment))
+    a, (lost, late, unheld) = pair(events, blocks, np.repeat(segments.stream, segments.blocks),
+                                   np.repeat(segments.pool, segments.blocks))
     spans = make_spans(events, segments)
     fill_pools(a, events, segments, spans)
     if float(np.sum(a.size, dtype=np.float64)) >= LIMIT:  # beyond it sums would overflow

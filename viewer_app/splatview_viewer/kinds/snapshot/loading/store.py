@@ -17,7 +17,7 @@ import stat
 import struct
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, get_type_hints
 
 import msgspec
 import numpy as np
@@ -45,21 +45,11 @@ from splatview_viewer.kinds.snapshot.model import (
 
 MAGIC = b"splatview.mem.3\n"
 TAIL = struct.Struct("<Q16s")
-DTYPES: dict[str, dict[str, str]] = {
-    "texts": {"blob": "u1", "start": "i8"},
-    "stacks": {"file": "i4", "line": "i4", "name": "i4", "start": "i8", "frames": "i4"},
-    "events": {"action": "u1", "addr": "u8", "size": "u8", "time_us": "i8", "stream": "i2", "pool": "i2", "stack": "i4",
-               "context": "i4", "metadata": "i4", "allocation": "i4"},
-    "allocations": {"addr": "u8", "size": "i8", "rounded": "i8", "start": "i4", "end": "i4", "freed": "i4",
-                    "stream": "i2", "pool": "i2", "stack": "i4"},
-    "spans": {"addr": "u8", "size": "i8", "start": "i4", "end": "i4", "stream": "i2", "pool": "i2"},
-    "segments": {"addr": "u8", "total": "i8", "allocated": "i8", "active": "i8", "requested": "i8", "stream": "i2",
-                 "pool": "i2", "type": "u1", "expandable": "b1", "stack": "i4", "blocks": "i4"},
-    "blocks": {"addr": "u8", "size": "i8", "requested": "i8", "state": "u1", "stack": "i4", "allocation": "i4"},
-    "annotations": {"json": "u1"},
-}
-"""The arrays of a snapshot and their dtypes, little endian; those of the devices one behind the other."""
 PARTS = {"events": Events, "allocations": Allocations, "spans": Spans, "segments": Segments, "blocks": Blocks}
+DTYPES: dict[str, dict[str, str]] = {
+    name: {column: hint.__metadata__[0] for column, hint in get_type_hints(kind, include_extras=True).items()}
+    for name, kind in {"texts": Texts, "stacks": Stacks, **PARTS}.items()} | {"annotations": {"json": "u1"}}
+"""The arrays of a snapshot and their dtypes, little endian; those of the devices one behind the other."""
 LIMIT_BYTES = 8 << 30
 """Bytes of all files in the cache folder; those not used for longest are removed."""
 
@@ -95,8 +85,6 @@ def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
         for name, dtype in columns.items():
             if part == "annotations":
                 found = [np.frombuffer(msgspec.json.encode(snapshot.annotations), np.uint8)]
-            elif name == "blocks":
-                found = [np.diff(s.block_start) for s in owners]
             else:
                 found = [getattr(o, name) for o in owners]
             whole = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, "<" + dtype), *found])
@@ -135,7 +123,6 @@ def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Sna
                                  for part, i, n in zip(PARTS, at, d.rows, strict=True)}, tops))
         at = [i + n for i, n in zip(at, d.rows, strict=True)]
     annotations = decoded(found["annotations"]["json"].tobytes(), tuple[Annotation, ...])
-    _check(all(-1 <= a.device < 2**15 and 0 <= a.time_us < LIMIT for a in annotations), "annotations")
     return Snapshot(name, tuple(traces), texts, stacks, tuple(answer.streams), tuple(answer.pools), annotations,
                     answer.settings, tuple(answer.notes), answer.file_bytes)
 
@@ -154,10 +141,7 @@ def _trace(device: Device, parts: dict[str, dict[str, np.ndarray]], tops: dict[s
     a = parts["allocations"]
     _check((a["end"] > a["start"]).all() and (a["freed"] >= a["end"]).all()
            and float(np.sum(a["size"], dtype=np.float64)) < LIMIT, "allocations")
-    starts = np.concatenate([[0], np.cumsum(parts["segments"].pop("blocks"), dtype=np.int64)])
-    _check(starts[-1] == blocks, "segments.blocks")
-    parts["segments"]["block_start"] = starts.astype(np.int32)
-    parts["segments"]["block_start"].flags.writeable = False
+    _check(parts["segments"]["blocks"].sum(dtype=np.int64) == blocks, "segments.blocks")
     return Trace(device.device, **{part: PARTS[part](**parts[part]) for part in PARTS})  # type: ignore[arg-type]
 
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
-    from splatview_viewer.kinds.snapshot.analysis.tables import Oom, Suspect
-    from splatview_viewer.kinds.snapshot.content import Content, Key
+    from splatview_viewer.kinds.snapshot.analysis.tables import Oom
+    from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _MOST = 100_000
@@ -171,11 +171,6 @@ _DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
 """Blocks in use that are not lit while others are."""
 
 
-def _segments_key(view: SnapshotView) -> Key | None:
-    moment = moment_line(view)
-    return None if moment is None else ("segments", view.device, moment)
-
-
 def _segments(view: SnapshotView, shown: Shown) -> Rows:
     """A row for each segment, as long as it is large, with its blocks."""
     at, snapshot, trace = shown.answer, view.content.snapshot, view.trace
@@ -223,7 +218,8 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
     return Rows(at, len(at), columns, cells, click, tip=tip, allocation=allocation, words="Nothing was reserved then")
 
 
-SEGMENTS = QueryPane(_segments_key, _segments)
+SEGMENTS = QueryPane(lambda view: None if (moment := moment_line(view)) is None else ("segments", view.device, moment),
+                     _segments)
 
 
 def _bar(draw: imgui.ImDrawList, at: SegmentsAt, segment: int, colors: np.ndarray,
@@ -287,7 +283,17 @@ def _compare_key(view: SnapshotView) -> Key | None:
     if now is None:
         centered("Looking for the peak\u2026")
         return None
-    other = _against(view, others) if others else None
+    other = None
+    if others:
+        label("With")
+        imgui.set_next_item_width(imgui.get_font_size() * 18)
+        names, chosen = [content.snapshot.name for content in others], view.state.choice("with", "")
+        before = names.index(chosen) + 1 if chosen in names else 0
+        _, number = imgui.combo("##with", before, ["two moments of this one", *names])
+        if number != before:
+            view.state = view.state.choosing("with", ["", *names][number])
+        imgui.same_line()
+        other = others[number - 1] if number else None
     key: Key
     if other is None:
         a, b = (here if mark is None else mark for here, mark in zip((0, now), view.state.marks, strict=True))
@@ -305,19 +311,6 @@ def _compare_key(view: SnapshotView) -> Key | None:
         colored(f"B {moment_text(view, now)}", theme.TEXT)
     label("By")
     return (*key, choose(view, "compare by", _BY))
-
-
-def _against(view: SnapshotView, others: list[Content]) -> Content | None:
-    label("With")
-    imgui.set_next_item_width(imgui.get_font_size() * 18)
-    names = ["", *(other.snapshot.name for other in others)]
-    chosen = view.state.choice("with", "")
-    before = names.index(chosen) if chosen in names else 0
-    _, number = imgui.combo("##with", before, ["two moments of this one", *names[1:]])
-    if number != before:
-        view.state = view.state.choosing("with", names[number])
-    imgui.same_line()
-    return others[number - 1] if number else None
 
 
 def _side(view: SnapshotView, name: str, moment: int, color: ImVec4, marks: Callable[[int], tuple[int, int]]) -> None:
@@ -392,7 +385,13 @@ def _leaks(view: SnapshotView, shown: Shown) -> Rows:
     lit = view.state.lit
     chosen = lit.row if lit is not None and lit.key == key else None
     if chosen is not None:
-        _verdict(view, suspects[chosen])
+        suspect = suspects[chosen]
+        if imgui.button("To the oldest"):
+            view.go(suspect.oldest + 1)
+            view.see(selected=int(suspect.ids[view.trace.allocations.start[suspect.ids].argmin()]))
+        imgui.same_line()
+        imgui.align_text_to_frame_padding()
+        wrapped(suspect.verdict, theme.TEXT)
 
     def cells(row: int) -> list[Cell | str]:
         s = suspects[row]
@@ -408,15 +407,6 @@ def _leaks(view: SnapshotView, shown: Shown) -> Rows:
                 lambda row: f"{suspects[row].verdict}\n\n{stack_tip(view, suspects[row].stack)}".strip(),
                 words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
                       "was still there at its end")
-
-
-def _verdict(view: SnapshotView, suspect: Suspect) -> None:
-    if imgui.button("To the oldest"):
-        view.go(suspect.oldest + 1)
-        view.see(selected=int(suspect.ids[view.trace.allocations.start[suspect.ids].argmin()]))
-    imgui.same_line()
-    imgui.align_text_to_frame_padding()
-    wrapped(suspect.verdict, theme.TEXT)
 
 
 LEAKS = QueryPane(lambda view: ("leaks", view.device), _leaks, "Looking for what is never given back\u2026")
@@ -460,7 +450,7 @@ def _oom(view: SnapshotView, shown: Shown) -> Rows:
     if (where := places(view)(oom.stack)) and oom.stack >= 0:
         wrapped(f"Asked by {where}")
     _capacity(oom)
-    rows, total = oom.holders, max(oom.live, 1)
+    rows, total = oom.holders.first(20), max(oom.holders.total, 1)
     most = max((row.bytes for row in rows), default=1) or 1
 
     def cells(i: int) -> list[Cell | str]:
@@ -478,9 +468,9 @@ OOM = QueryPane(_oom_key, _oom)
 
 def _capacity(oom: Oom) -> None:
     """One bar for all that the device had, and what would have had to fit."""
-    parts = [(oom.active, USED, "in use"), (oom.pending, WAITING, "waiting for another stream"),
-             (oom.cached, _CACHED, f"free in {count_text(oom.free_blocks, 'block')}, "
-                                   f"the largest {size_text(oom.largest_free)}"),
+    largest = size_text(int(oom.usable.max(initial=0)))
+    parts = [(oom.at.active, USED, "in use"), (oom.at.pending, WAITING, "waiting for another stream"),
+             (oom.at.free, _CACHED, f"free in {count_text(len(oom.usable), 'block')}, the largest {largest}"),
              (oom.device_free, FREE, "left to the driver")]
     whole, scale = max(sum(size for size, _, _ in parts), oom.asked, 1), theme.scale()
     gap(2 * scale)

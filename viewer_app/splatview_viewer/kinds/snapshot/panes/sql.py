@@ -166,7 +166,9 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
 
     return Rows(result, len(result.rows), _columns(result), cells, click,
                 lambda row: view.state.selected is not None and allocation(row) == view.state.selected, tip,
-                allocation=allocation, sort=lambda column: [_order_of(row[column]) for row in result.rows],
+                allocation=allocation, sort=lambda column: [  # nothing first, then numbers, then texts
+                    (0, 0) if v is None else (1, v) if isinstance(v, (int, float)) else (2, str(v))
+                    for v in (row[column] for row in result.rows)],
                 words="No rows", wide=True)
 
 
@@ -235,12 +237,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     return " ".join(str(value).split())
-
-
-def _order_of(value: Any) -> tuple[int, Any]:
-    """Return the key to sort by: nothing first, then numbers, then texts."""
-    if value is None:
-        return 0, 0
-    if isinstance(value, (int, float)):
-        return 1, value
-    return 2, str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,7 +31,6 @@ from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
-    from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
@@ -107,7 +105,8 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     """Draw it as wide as the window, so many pixels high; True when the picture has to be drawn again."""
     snapshot, search, top = view.content.snapshot, view.state.search, imgui.get_cursor_pos_y()
     tones = view.content.ask(("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER))
-    hit = view.content.ask(("frames found", search), lambda: _found(snapshot, search), newest=True) if search else None
+    hit = None if not search else view.content.ask(("frames found", search), lambda: np.logical_or.reduce(
+        [frames_with(snapshot, word) for word in search.replace('"', " ").split()]), newest=True)
     shown = latest(view, "flame", key, "Counting\u2026")
     if shown is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
@@ -123,13 +122,16 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     hovered, mouse, before = imgui.is_item_hovered(), imgui.get_mouse_pos(), (flame["zoom"], flame["top"])
     drawn = (flame["zoom"], round(width), scale, id(hit))
     if flame["of"] != drawn:
-        paint = _Colors(tones, hit if hit is not None and hit.any() else None)
-        flame["of"], flame["rows"] = drawn, _rows(graph, paint, flame["zoom"], width)
+        pale = ~hit if hit is not None and np.any(hit) else np.zeros(len(tones), bool)
+        colors = np.where(pale, _DIMMED, tones if not pale.any() else np.uint32(_LIT))
+        flame["of"], flame["rows"] = drawn, _rows(graph, colors, pale, flame["zoom"], width)
     rows: list[list[_Box]] = flame["rows"]
     if hovered:
         flame["top"] -= 2 * imgui.get_io().mouse_wheel
     flame["top"] = first = min(max(flame["top"], 0.0), max(len(rows) - height / step, 0.0))
-    over = _at(rows, mouse.x - corner.x, int(first + (mouse.y - corner.y) // step)) if hovered else None
+    row = int(first + (mouse.y - corner.y) // step) if hovered else -1
+    over = None if not 0 <= row < len(rows) else next(
+        (box for box in rows[row] if box.x0 <= mouse.x - corner.x < box.x1), None)
     draw = imgui.get_window_draw_list()
     draw.push_clip_rect(corner, ImVec2(corner.x + width, corner.y + height), True)
     for row in range(int(first), min(int(first + height / step) + 1, len(rows))):
@@ -147,23 +149,6 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
     return (flame["zoom"], flame["top"]) != before
 
 
-def _found(snapshot: Snapshot, text: str) -> np.ndarray:
-    """bool (F,): frames that any word of a search names."""
-    found = np.zeros(len(snapshot.stacks.file), bool)
-    for word in text.replace('"', " ").split():
-        found |= frames_with(snapshot, word)
-    return found
-
-
-def _label(graph: FlameGraph, node: int) -> str:
-    """A function and its line, and how much it holds."""
-    size = size_text(int(graph.width[node]))
-    if node == 0:
-        return f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
-    name, _, place = graph.text(node).partition("  ")
-    return f"{name}   {size}   {place}"
-
-
 def _about(graph: FlameGraph, node: int) -> str:
     width, total = int(graph.width[node]), max(int(graph.width[0]), 1)
     held = f"{exact_size_text(width)} in {count_text(int(graph.count[node]), 'block')}, {width / total:.1%} of all"
@@ -176,22 +161,22 @@ def _about(graph: FlameGraph, node: int) -> str:
     return f"{frame.name}\n{place}\n{held}"
 
 
-def _at(rows: list[list[_Box]], x: float, row: int) -> _Box | None:
-    if not 0 <= row < len(rows):
-        return None
-    i = bisect_right(rows[row], x, key=lambda box: box.x0) - 1
-    return rows[row][i] if i >= 0 and x < rows[row][i].x1 else None
+def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, width: float) -> list[list[_Box]]:
+    """Return the drawn boxes by depth; of the callers of the node that is zoomed into, the nearest.
 
-
-def _rows(graph: FlameGraph, colors: _Colors, zoom: int, width: float) -> list[list[_Box]]:
-    """Return the drawn boxes by depth; of the callers of the node that is zoomed into, the nearest."""
+    colors: uint32 (F,), of each frame. pale: bool (F,), whether its letters are.
+    """
     low, whole = int(graph.x[zoom]), max(int(graph.width[zoom]), 1)
     factor, scale = width / whole, theme.scale()
 
     def box(node: int, x0: float, x1: float) -> _Box:
         room = x1 - x0 - 10 * scale
-        text = fitted(_label(graph, node), room) if room > 18 * scale else ""
-        return _Box(x0, x1, node, *colors.of(node, int(graph.frame[node])), text)
+        name, _, where = graph.text(node).partition("  ")
+        size = size_text(int(graph.width[node]))
+        text = f"{name}   {size}   {where}" if node else f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
+        text = fitted(text, room) if room > 18 * scale else ""
+        frame = int(graph.frame[node])  # less than 0: all of it, or what has no stack
+        return _Box(x0, x1, node, int(colors[frame]) if frame >= 0 else _ROOT, frame < 0 or bool(pale[frame]), text)
 
     rows = [[box(node, 0.0, width)] for node in [*graph.path(zoom)[:-1][-_CRUMBS:], zoom]]
     for depth in range(int(graph.depth[zoom]) + 1, graph.depths):
@@ -230,16 +215,3 @@ _COOL = ((0.42, 0.51, 0.63), (0.46, 0.55, 0.65), (0.39, 0.50, 0.58), (0.48, 0.53
 _INK, _PALE, _ROOT, _LIT, _DIMMED, _LIGHT = (theme.u32(color) for color in (
     ImVec4(0.05, 0.055, 0.065, 1.0), theme.INK, ImVec4(0.22, 0.24, 0.275, 1.0), HIT, ImVec4(0.20, 0.215, 0.24, 1.0),
     ImVec4(1.0, 1.0, 1.0, 0.22)))
-
-
-class _Colors(NamedTuple):
-    shade: np.ndarray
-    """uint32 (F,): the colour of each frame."""
-    hit: np.ndarray | None
-    """bool (F,): frames that a search found; all others are dimmed."""
-
-    def of(self, node: int, frame: int) -> tuple[int, bool]:
-        """A box's colour, and its letters are pale. frame: -1 for all of it, -2 for what has no stack."""
-        if self.hit is None or node == 0:
-            return (int(self.shade[frame]), False) if frame >= 0 else (_ROOT, True)
-        return (_LIT, False) if frame >= 0 and self.hit[frame] else (_DIMMED, True)

@@ -203,7 +203,7 @@ _LEAST, _NARROW = 13, 6
 once they can only get narrower."""
 _FLAGS = (imgui.TableFlags_.scroll_y | imgui.TableFlags_.row_bg | imgui.TableFlags_.no_saved_settings
           | imgui.TableFlags_.sizing_fixed_fit | imgui.TableFlags_.sort_tristate).value
-_ROW = imgui.SelectableFlags_.span_all_columns.value
+_ROW = (imgui.SelectableFlags_.span_all_columns | imgui.SelectableFlags_.allow_double_click).value
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ def _body(view: SnapshotView, name: str, rows: Rows, places: Sequence[int], orde
                 at, room = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
                 if not i:
                     if imgui.selectable(f"##{name} {number}", rows.chosen(row), _ROW, ImVec2(0, line))[0]:
-                        rows.click(row, imgui.get_io().mouse_clicked_last_count[0] > 1)
+                        rows.click(row, imgui.is_mouse_double_clicked(imgui.MouseButton_.left))
                     over = row if imgui.is_item_hovered() else over
                 cell = cells[place]
                 _cell(rows.columns[place].right, cell if isinstance(cell, Cell) else Cell(cell), at, room)

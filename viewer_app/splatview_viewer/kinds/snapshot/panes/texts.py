@@ -118,7 +118,11 @@ def draw_details(view: SnapshotView) -> None:
     if details.user_frames:
         _heading("Your code")
         for line in details.user_frames:
-            _frame(line)
+            width, place = imgui.get_content_region_avail().x, f"{line.file}:{line.line}"
+            colored(fitted(line.name, width), theme.TEXT)
+            colored(fitted(place, width, tail=True), theme.DIM)
+            if imgui.is_item_hovered():
+                tooltip(place)
     whole = view.memory.get("whole stack", False)
     told = [f for f in details.frames if whole or f.kind != kinds.MACHINERY] or details.frames
     if details.frames:
@@ -169,16 +173,6 @@ def _head(view: SnapshotView, details: Details) -> None:
         if chip("Same stack", view.is_lit(key, stack)):
             view.light(key, stack, f"all of {place or 'this stack'}")
         imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
-
-
-def _frame(line: FrameLine) -> None:
-    """A frame of the user's: the function, and below it the whole path."""
-    width = imgui.get_content_region_avail().x
-    colored(fitted(line.name, width), theme.TEXT)
-    place = f"{line.file}:{line.line}"
-    colored(fitted(place, width, tail=True), theme.DIM)
-    if imgui.is_item_hovered():
-        tooltip(place)
 
 
 def _brief(line: FrameLine) -> None:
