@@ -23,12 +23,12 @@ PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_LINES = 700
 MOST_PARAMETERS = 8
-MOST_TEST_LINES = 38_800
+MOST_TEST_LINES = 33_700
 MOST_ROOM_LINES = {
-    "app": 2102, "compare": 738, "core": 1530, "formats": 2602, "geometry": 1609, "gpu": 647, "kinds": 134,
-    "kinds/cameras": 397, "kinds/gaussians": 4914, "kinds/image": 1646, "kinds/memory": 562, "kinds/scalars": 730,
-    "kinds/snapshot": 8313, "recording": 1009, "render": 5325, "scene": 997, "screens": 664, "shell": 1873,
-    "ui": 1030, "web": 1935, "workspace": 1728,
+    "app": 1999, "compare": 691, "core": 1336, "formats": 2432, "geometry": 1421, "gpu": 534, "kinds": 124,
+    "kinds/cameras": 391, "kinds/gaussians": 4497, "kinds/image": 1414, "kinds/memory": 548, "kinds/scalars": 662,
+    "kinds/snapshot": 7363, "recording": 1000, "render": 5006, "scene": 942, "screens": 594, "shell": 1735,
+    "ui": 1029, "web": 1795, "workspace": 1510,
 }
 """Lines of Python in each room of the viewer. A number may only fall."""
 ROOM_SLACK = 100

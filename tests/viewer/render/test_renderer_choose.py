@@ -29,7 +29,7 @@ class Promised(Kernels):
     """Kernels that come, or do not, when the test says so."""
 
     def __init__(self) -> None:
-        self.reason, self.ready, self.building = "", False, True
+        self.reason, self.ready = "", False
 
     def wait_unless_building(self, seconds: float) -> bool:
         return self.ready
@@ -97,7 +97,7 @@ def test_opengl_draws_until_gsplat_is_ready(screen: OffscreenScreen, kernels: Pr
     view = view_of(screen)
     before = shown(view, screen)
     assert "gl renderer" in view.info.path and "building" in view.info.extras[-1] and not view.tick(0.0)
-    kernels.ready, kernels.building = True, False
+    kernels.ready = True
     assert view.tick(0.0) and not view.tick(0.0)
     assert "gsplat renderer" in view.info.path and renderer_note(view.content.renderer) == ""
     assert psnr(shown(view, screen) / 255, before / 255) > 40

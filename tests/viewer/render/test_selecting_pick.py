@@ -17,8 +17,8 @@ from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 
 if TYPE_CHECKING:
-
     from splatview_viewer.geometry.cameras import Camera, CameraModel
+
 
 def truth(given: GaussianScene, view: Camera, row: int, column: int, options: RenderOptions) -> tuple[int, float]:
     """Which Gaussian contributes most to a pixel, and how much, by the reference's projection, one after another. Red

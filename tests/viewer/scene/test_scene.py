@@ -121,7 +121,7 @@ def test_the_numbers_of_one(device: str) -> None:
     np.testing.assert_allclose(values.color, (0.5 + SH_C0 * host.sh0[17]).clamp(0, 1), rtol=1e-6)
 
 
-# -- picked: tests/render/test_selecting_pick.py compares it with what the reference draws ---------------------------
+# -- picked: tests/viewer/render/test_selecting_pick.py compares it with what the reference draws ----------------------
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -151,7 +151,7 @@ def test_an_outline_goes_where_density_has_fallen_alike(device: str, model: Any)
     np.testing.assert_allclose([alpha[int(y), int(x)] for x, y in rim], 0.9 * math.exp(-2.0), atol=0.02)  # pixels
 
 
-# -- placed and merged ---------------------------------------------------------------------------------------------
+# -- placed and merged -------------------------------------------------------------------------------------------------
 
 
 def cloud(n: int = 40, degree: int = 3, seed: int = 0, **more: Any) -> GaussianScene:
@@ -206,7 +206,7 @@ def test_turns_go_around_x_then_y_then_z() -> None:
         np.testing.assert_allclose(Placement(turn=turn).rotation @ before, after, atol=1e-12)
 
 
-# -- packed: tests/app/test_recorder.py has how faithful it is -------------------------------------------------------
+# -- packed: tests/viewer/recording/test_recorder.py has how faithful it is --------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

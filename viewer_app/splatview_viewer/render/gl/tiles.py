@@ -7,7 +7,6 @@ are made on the processor, since GL 3.3 has nothing to make them with. All of gs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -93,10 +92,10 @@ class TileCompositor(Compositor):
         latest: int | None = None  # which of two sets of parts holds the result, if any does
         if visible:
             chunks = Chunks(self.read_back(visible, 3, 2, np.int32), self._grid)
-            for lists in chunks:
-                self._room = max(self._room, 1 << (len(lists.entries) - 1).bit_length())
-                self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, self._room)
-                self._lists.write("ranges", lists.ranges, 1 << self._list_bits)
+            for entries, ranges in chunks:
+                self._room = max(self._room, 1 << (len(entries) - 1).bit_length())
+                self._lists.write("lists", entries[:, None], 1 << self._list_bits, self._room)
+                self._lists.write("ranges", ranges, 1 << self._list_bits)
                 for kind in pictures[:1] if bodies else pictures:
                     self._walk(kind, latest)
                 latest = 0 if latest is None else 1 - latest
@@ -177,21 +176,13 @@ class TileCompositor(Compositor):
         self._layers.clear()
 
 
-@dataclass(frozen=True)
-class Lists:
-    """One chunk: for each tile the Gaussians that touch it, nearest first."""
-
-    entries: np.ndarray
-    """(E,) int32 places in drawing order, tile after tile."""
-    ranges: np.ndarray
-    """(tiles, 2) int32: where in `entries` a tile's list starts and ends; tiles row by row."""
-
-
 class Chunks:
     """Goes through the Gaussians from front to back in chunks of at most `BUDGET` entries.
 
-    Iterate over it; before the next chunk is asked for, `close_tiles` may say where nothing more can be seen. Ends
-    after `most` entries, or those of one more Gaussian, whatever is left.
+    Iterate over it: each chunk is (E,) int32 places in drawing order, for each tile those of the Gaussians that touch
+    it, nearest first; and (tiles, 2) int32 where a tile's list starts and ends, tiles row by row. Before the next chunk
+    is asked for, `close_tiles` may say where nothing more can be seen. Ends after `most` entries, or those of one more
+    Gaussian, whatever is left.
     """
 
     def __init__(self, boxes: np.ndarray, grid: tuple[int, int], most: int = LISTED_MAX):
@@ -201,46 +192,49 @@ class Chunks:
         """Entries of all chunks so far, and those that the last one left out at the end."""
         self._most = most
         self._columns, self._rows = grid
-        self._held = _Boxes(np.arange(len(boxes), dtype=np.int32), boxes[:, 0], boxes[:, 1] & 0xFFFF, boxes[:, 1] >> 16)
+        self._held = np.stack([np.arange(len(boxes), dtype=np.int32), boxes[:, 0], boxes[:, 1] & 0xFFFF,
+                               boxes[:, 1] >> 16])
+        """(4, M) int32: place in drawing order, first tile, width and height of those that no chunk has held yet."""
 
-    def __iter__(self) -> Iterator[Lists]:
-        while len(self._held.rank):
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        while n := self.remaining:
             held = self._held
-            n, total = len(held.rank), np.cumsum(held.widths * held.heights, dtype=np.int64)
+            total = np.cumsum(held[2] * held[3], dtype=np.int64)
             budget = min(BUDGET, self._most - self.listed)
             if total[-1] > 0 and budget <= 0:
                 self.lacking = int(total[-1])
                 return
             if total[-1] > budget:  # one Gaussian at least: it has no more entries than the picture has tiles
                 n = max(int(np.searchsorted(total, budget, side="right")), 1)
-            self._held = held[n:]
+            self._held = held[:, n:]
             self.listed += int(total[n - 1])
             if total[n - 1]:
-                yield self._lists(held[:n])
+                yield self._lists(*held[:, :n])
 
     @property
     def remaining(self) -> int:
         """Gaussians that no chunk has held yet."""
-        return len(self._held.rank)
+        return self._held.shape[1]
 
     def close_tiles(self, unfinished: np.ndarray) -> None:
         """Forget Gaussians that touch only tiles where `unfinished` (rows, columns), bool, is False."""
         table = np.zeros((self._rows + 1, self._columns + 1), np.int32)  # sums over everything left of and above
         np.cumsum(np.cumsum(unfinished, axis=0, dtype=np.int32), axis=1, out=table[1:, 1:])
-        held = self._held
-        y0, x0 = np.divmod(held.first, self._columns)
-        y1, x1 = y0 + held.heights, x0 + held.widths
-        self._held = held[np.flatnonzero(table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0])]
+        _, first, widths, heights = self._held
+        y0, x0 = np.divmod(first, self._columns)
+        y1, x1 = y0 + heights, x0 + widths
+        self._held = self._held[:, np.flatnonzero(table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0])]
 
-    def _lists(self, boxes: _Boxes) -> Lists:
+    def _lists(self, rank: np.ndarray, first: np.ndarray, widths: np.ndarray, heights: np.ndarray
+               ) -> tuple[np.ndarray, np.ndarray]:
         columns, tiles = self._columns, self._columns * self._rows
         # First every row of tiles that a box has, then every tile of such a row. The tile's number is what its row
         # of tiles starts with plus how far along it is; repeating (start - place) and adding places gives that.
-        owner = np.repeat(np.arange(len(boxes.rank), dtype=np.int32), boxes.heights)
-        first = (boxes.first - columns * _starts(boxes.heights)).take(owner)
-        first += np.arange(0, len(owner) * columns, columns, dtype=np.int32)
-        widths = boxes.widths.take(owner)
-        pairs = np.stack([first - _starts(widths), boxes.rank.take(owner)], axis=1)
+        owner = np.repeat(np.arange(len(rank), dtype=np.int32), heights)
+        begin = (first - columns * _starts(heights)).take(owner)
+        begin += np.arange(0, len(owner) * columns, columns, dtype=np.int32)
+        widths = widths.take(owner)
+        pairs = np.stack([begin - _starts(widths), rank.take(owner)], axis=1)
         # Both at once: as one number of 64 bits.
         pairs = np.repeat(pairs.view(np.int64)[:, 0], widths).view(np.int32).reshape(-1, 2)
         tile = pairs[:, 0] + np.arange(len(pairs), dtype=np.int32)
@@ -249,21 +243,7 @@ class Chunks:
         count = np.bincount(tile, minlength=tiles)
         np.cumsum(count, out=ranges[:, 1])
         np.subtract(ranges[:, 1], count, out=ranges[:, 0])
-        return Lists(entries, ranges)
-
-
-@dataclass(frozen=True)
-class _Boxes:
-    """(M,) int32 each."""
-
-    rank: np.ndarray
-    """Place in drawing order."""
-    first: np.ndarray
-    widths: np.ndarray
-    heights: np.ndarray
-
-    def __getitem__(self, which: slice | np.ndarray) -> _Boxes:
-        return _Boxes(self.rank[which], self.first[which], self.widths[which], self.heights[which])
+        return entries, ranges
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:

@@ -118,8 +118,6 @@ class Kernels:
         """Why there are none, in one line; "" while there still may be."""
         self.ready = False
         """True if gsplat can draw now."""
-        self.building = False
-        """True if they are being compiled, which takes a minute or more: do not wait."""
         self._decided = threading.Event()
         self._moved = threading.Event()
         if self.reason:
@@ -138,22 +136,23 @@ class Kernels:
         return self.ready
 
     def _decide(self, reason: str = "") -> None:
-        self.reason, self.ready, self.building = reason or self.reason, not (reason or self.reason), False
+        self.reason = reason or self.reason
+        self.ready = not self.reason
         self._decided.set()
         self._moved.set()
 
     def _run(self) -> None:
+        reason = ""
         try:
             self._get()
         except KernelsError as e:
-            self._decide(str(e))
+            reason = str(e)
         except Exception as e:  # a broken installation can fail anywhere
             log.debug("gsplat cannot be used", exc_info=True)
-            self._decide(f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}")
-        else:
-            self._decide()
-        if self.reason:
-            log.info("drawing with OpenGL: %s", self.reason)
+            reason = f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
+        if reason:
+            log.info("drawing with OpenGL: %s", reason)
+        self._decide(reason)
 
     def _get(self) -> None:
         import torch
@@ -164,7 +163,12 @@ class Kernels:
                 "torch finds no usable GPU" if built else "this torch is built without it"))
         import gsplat
 
-        if load_prebuilt():
+        try:
+            importlib.import_module("gsplat.csrc")
+        except ImportError as e:
+            if e.name != "gsplat.csrc":
+                log.info("the kernels that gsplat was installed with do not load: %s", e)
+        else:
             return
         # Should anything make gsplat compile here after all, let it not be in the trainer's folder.
         theirs = trainers_folder()
@@ -184,22 +188,10 @@ class Kernels:
             else:
                 return
         if not library.exists():
-            self.building = True
-            self._moved.set()
+            self._moved.set()  # to wait takes a minute or more
             log.info("building gsplat's kernels, about a minute; drawing with OpenGL meanwhile")
             build(library)
         load_library(library)
-
-
-def load_prebuilt() -> bool:
-    """Return True if gsplat brings its kernels along, compiled; load them."""
-    try:
-        importlib.import_module("gsplat.csrc")
-    except ImportError as e:
-        if e.name != "gsplat.csrc":
-            log.info("the kernels that gsplat was installed with do not load: %s", e)
-        return False
-    return True
 
 
 def finished_build(theirs: Path, package: Path) -> Path | None:

@@ -155,9 +155,14 @@ class FrameGraph:
 
     def _render(self, scene: Scene, camera: Camera, options: RenderOptions,
                 rgba: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        size = (camera.height, camera.width)
-        rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
-        _check_target(rgba, (*size, 4), self._device)
+        size, device = (camera.height, camera.width), self._device
+        rgba = torch.empty((*size, 4), device=device) if rgba is None else rgba
+        if (tuple(rgba.shape) != (*size, 4) or rgba.dtype not in (torch.float32, torch.float16, torch.uint8)
+                or rgba.device != device or not rgba.is_contiguous() or rgba.data_ptr() % (4 * rgba.element_size())):
+            raise ValueError(f"rgba is {tuple(rgba.shape)} {rgba.dtype} on {rgba.device} with strides {rgba.stride()} "
+                             f"at address {rgba.data_ptr():#x}; needed is {(*size, 4)} float32, float16 or uint8 on "
+                             f"{device}, contiguous and at a whole pixel's address")
+        degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
         depth = torch.empty(size, device=self._device) if options.depth else None
         self._stream = torch.cuda.current_stream()
         self._drawn += 1
@@ -171,7 +176,9 @@ class FrameGraph:
         self._needed_array[place] = _UNKNOWN
         while True:
             try:
-                kind = self._kind(scene, camera, options, rgba.element_size())
+                kind = Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
+                            options.mode == "antialiased", options.depth, degree, rgba.element_size(),
+                            self._capacity.slots, options.paint, scene.flags is not None, options.scale != 1.0)
                 self._own(kind.key_type).launch("set_frame", 1, 64, settings, self._parameters)
                 graph = self._graph(kind)
                 if graph is None:
@@ -184,12 +191,6 @@ class FrameGraph:
                     raise
                 self._drop_graphs()
                 torch.cuda.empty_cache()
-
-    def _kind(self, scene: Scene, camera: Camera, options: RenderOptions, element_size: int) -> Kind:
-        degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
-        return Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                    options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots,
-                    options.paint, scene.flags is not None, options.scale != 1.0)
 
     def overflowed(self) -> bool:
         """True if the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One
@@ -339,14 +340,6 @@ class Capacity:
         slots = max(slots, cls.FIRST)
         step = 1 << max(slots.bit_length() - 4, 0)
         return -(-slots // step) * step
-
-
-def _check_target(rgba: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    if (tuple(rgba.shape) != shape or rgba.dtype not in (torch.float32, torch.float16, torch.uint8)
-            or rgba.device != device or not rgba.is_contiguous() or rgba.data_ptr() % (4 * rgba.element_size())):
-        raise ValueError(f"rgba is {tuple(rgba.shape)} {rgba.dtype} on {rgba.device} with strides {rgba.stride()} at "
-                         f"address {rgba.data_ptr():#x}; needed is {shape} float32, float16 or uint8 on {device}, "
-                         "contiguous and at a whole pixel's address")
 
 
 def _gsplat_kernels() -> Any:

@@ -67,17 +67,14 @@ class Mover:
 
         `color`: float16 (H, W, 4); `rgba`: the same in float32; `depth`: (H, W) float32, accumulated.
         """
-        return self._kept(color.clone(), grid_of(rgba, depth, self._own), stream)
+        grid, copy = grid_of(rgba, depth, self._own), color.clone()
+        for held in (copy, grid):  # this memory is written anew only when it has been read
+            held.record_stream(self._stream)
+        return Kept(self, copy, grid, stream.record_event())
 
     def borrow(self, color: torch.Tensor, stream: torch.cuda.Stream) -> Kept:
         """A picture of which only the colours are there, for as long as nothing is written there."""
-        return self._kept(color, None, stream)
-
-    def _kept(self, color: torch.Tensor, grid: torch.Tensor | None, stream: torch.cuda.Stream) -> Kept:
-        if grid is not None and grid.is_cuda:  # this memory is written anew only when it has been read
-            color.record_stream(self._stream)
-            grid.record_stream(self._stream)
-        return Kept(self, color, grid, stream.record_event())
+        return Kept(self, color, None, stream.record_event())
 
     def take(self, kept: Kept, seen: Camera, camera: Camera, middle: float) -> PixelSource:
         """The picture as `camera` sees it, valid until the next `take` but one.

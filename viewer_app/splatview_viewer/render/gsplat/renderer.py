@@ -320,15 +320,12 @@ class GsplatPicture:
         """In memory that OpenGL reads, where that is possible: see `splatview_ipc.gl`."""
         if self._source is None:
             with self._renderer._working():
-                target = self._shown
+                target = self._renderer._target(self._camera) if self._shown is None else self._shown
                 if target is None:
-                    target = self._renderer._target(self._camera)
-                    if target is None:
-                        raise RendererError("gsplat: made without an OpenGL context; only pixels() works")
-                    self._make_whole()
+                    raise RendererError("gsplat: made without an OpenGL context; only pixels() works")
+                self._make_whole()
+                if self._shown is None:
                     target.copy_(self._rgba)
-                else:
-                    self._make_whole()
                 self._source = self._renderer._canvas().show(finished=self._shown is not None)
                 if self._shown is not None and (mover := self._renderer._mover()) is not None:
                     self.kept = mover.borrow(target, self._renderer._stream)
