@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import splatview_viewer.app.loop
 from benchmarks.harness import say
-from splatview_viewer.app.commands import Serve, parse
+from splatview_viewer.app import commands
 from splatview_viewer.core.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
 
 if TYPE_CHECKING:
@@ -259,11 +259,13 @@ def main(counting: type[CountingScreen] = CountingScreen) -> None:
             super().__init__(*args, **options)
             CountingScreen.app = self
 
-    open_screen = Serve._open_screen
-    Serve._open_screen = lambda self, size: counting(open_screen(self, size))  # type: ignore[method-assign,return-value]
+    def counted(make: Any) -> Any:
+        return lambda options, size: counting(screen) if (screen := make(options, size)) is not None else None
+
+    commands.SCREENS = tuple(map(counted, commands.SCREENS))
     splatview_viewer.app.loop.App = WatchedApp  # the command takes it from its module
     sys.stdout = sys.stderr  # `say` has the other to itself
-    parse(sys.argv[1:]).execute()
+    commands.parse(sys.argv[1:]).execute()
 
 
 if __name__ == "__main__":
