@@ -165,7 +165,7 @@ def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> Non
 
 
 def test_what_is_filtered_is_counted_and_not_drawn(view: Any, panel: Panel, screen: OffscreenScreen) -> None:
-    tool, before = view.tools["filter"], shown(view, screen)
+    tool, before = view.view.tools["filter"], shown(view, screen)
     assert not tool.details()
 
     def counted() -> bool:

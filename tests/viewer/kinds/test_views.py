@@ -18,7 +18,7 @@ from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.view import Info, ShownView
 from splatview_viewer.kinds import shown as shown_kinds
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def objects() -> set[tuple[str, int]]:
 
 
 def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:
-    assert view.empty and (view.info.details, view.info.readout) == ([], "")
+    assert view.empty and view.info == Info()
     pixels = shown(view, screen)
     assert (pixels == pixels[0, 0]).all() and not view.tick(clock())
 

@@ -255,7 +255,7 @@ class Panel:
             # imgui shows one press of a button in a frame. It tells double clicks by the time between frames, which a
             # busy machine pulls apart.
             if clicks and io.mouse_clicked[button]:
-                io.mouse_clicked_count[button] = clicks.popleft()
+                io.mouse_clicked_count[button] = io.mouse_clicked_last_count[button] = clicks.popleft()
         try:
             yield
         finally:
