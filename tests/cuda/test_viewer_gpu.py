@@ -24,6 +24,7 @@ from splatview_viewer.core.screen import Rect, read_pixels
 from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS, ShownView
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -317,16 +318,16 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], 
                                                     renderer: str, bridge: str) -> None:
     trainer = trainers[allocator]
     want, after = expected_scene(trainer.k), expected_scene(trainer.k + 1)  # each has an OpenGL context of its own
-    viewer = open_viewer(trainer, OffscreenScreen(320, 240), bridge, renderer)
+    viewer = open_viewer(trainer, OffscreenScreen(320, 240), bridge, renderer, record=RecordOptions(every=1))
     select(viewer, trainer, "splats")
     view = wait_for_scene(viewer, trainer, want)
     assert view.info.path[1] == f"{renderer} renderer"
     if bridge:
         assert view.info.path[2] == CANVAS_WORDS[bridge]
+    slot = viewer.user.shown
+    assert slot is not None
     if renderer == "gsplat":
         assert view.info.path[0] == "parameters read in place"
-        slot = viewer.user.shown
-        assert slot is not None
         assert slot.source.path == "in place (zero-copy)"
     trainer.next()
     wait_for_scene(viewer, trainer, after)
@@ -336,6 +337,8 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], 
         sample = np.sort(sight.means[:, 0])
         assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)
     assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.info.details
+    tape = slot.source.tape
+    viewer.until(lambda: tape.recording.snapshots and tape.recording.snapshots[-1].count == 1500 + 700 * trainer.k)
 
 
 # -- a window, and doctor --------------------------------------------------------------------------------------
