@@ -193,7 +193,7 @@ class CountingScreen:
         self.push(Key(name), Key(name, pressed=False))
 
     def _do_closer(self, distance: float) -> None:
-        orbit = getattr(self._view(), "orbit", None)
+        orbit = getattr(getattr(self._view(), "view", None), "orbit", None)
         assert orbit is not None, "nothing to come closer to"
         notches = math.log(distance / orbit.distance) / math.log(0.88)
         width, height = self.state.size

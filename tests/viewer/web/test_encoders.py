@@ -49,7 +49,7 @@ def given(encoder: Encoder, pixels: np.ndarray) -> Any:
         return np.ascontiguousarray(pixels)
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(pixels)).cuda()
+    return torch.from_numpy(pixels.copy()).cuda()  # of one row as well, which is flipped and contiguous
 
 
 def decoded(data: bytes, kind: str = "JPEG") -> np.ndarray:
