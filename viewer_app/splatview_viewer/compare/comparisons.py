@@ -157,7 +157,8 @@ class Comparisons:
         if found:
             options = dict(zip([entry.key for entry in found], told_apart(found), strict=True))
             key = self._chosen.get(viewport, "")
-            self._chosen[viewport] = key = ui.choice("With", key if key in options else found[0].key, options)
+            self._chosen[viewport] = key = ui.choice("With", "The scene that this one is compared with",
+                                                     key if key in options else found[0].key, options)
             pressed = ui.buttons("Show", ["Split", "Beside"], [
                 "Both in one picture, with a line between them that can be dragged; or their difference",
                 "In a pane beside this one; what is moved in one moves in both",
@@ -168,8 +169,8 @@ class Comparisons:
             if pressed is not None:
                 do(self.compare, ("pair", "beside", "together")[pressed], viewport, key)
         if len(user.layout) > 1:
-            tied = ui.check("Tied panes", user in self._ties)
-            imgui.set_item_tooltip("What is moved in one pane moves in all that show the same kind")
+            tied = ui.check("Tied panes", "What is moved in one pane moves in all that show the same kind",
+                            user in self._ties)
             if tied != (user in self._ties):
                 do(self.tie, user, tied)
 

@@ -276,19 +276,21 @@ class PairView(View[PairSource, PairState]):
         return [own, *(() if lead is None else lead.sections)]
 
     def _controls(self) -> None:
-        from imgui_bundle import imgui
 
         from splatview_viewer.ui import widgets as ui
 
         s = self._state
-        how = ui.choice("Compare", s.how, {"split": "Split by a line", "difference": "Difference", "blend": "Blend"})
+        how = ui.choice("Compare", "Both scenes beside a line, their difference, or one over the other",
+                        s.how, {"split": "Split by a line", "difference": "Difference", "blend": "Blend"})
         if how == "difference":
-            s = replace(s, gain=ui.slider("Stronger", s.gain, (1.0, 64.0), "%.0f \u00d7", reset=4.0))
+            s = replace(s, gain=ui.slider("Stronger", "Factor on the difference",
+                                          s.gain, (1.0, 64.0), "%.0f \u00d7", reset=4.0))
         if how == "blend":
-            s = replace(s, at=ui.slider("Second", s.at, (0.0, 1.0), "%.2f", reset=0.5))
-        self._state = replace(s, how=how, alike=ui.check("Same view", s.alike))
-        imgui.set_item_tooltip("Both are shown in the same way. Off: only from the same place; what the panel\n"
-                               "says is then of the side that was clicked last.")
+            s = replace(s, at=ui.slider("Second", "Share of the second scene in the blend",
+                                        s.at, (0.0, 1.0), "%.2f", reset=0.5))
+        tip = ("Both are shown in the same way. Off: only from the same place; what the panel\n"
+               "says is then of the side that was clicked last.")
+        self._state = replace(s, how=how, alike=ui.check("Same view", tip, s.alike))
 
     def info(self) -> Info:
         s, lead = self._state, self.lead

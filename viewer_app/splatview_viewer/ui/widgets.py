@@ -100,18 +100,17 @@ def dim(text: str) -> None:
     imgui.text_disabled(text)
 
 
-def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None,
+def slider(label: str, tip: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None,
            log: bool = False) -> float:
-    """The value after this turn; a right click sets it to `reset`. log: on a scale of powers of ten."""
+    """The value after this turn; a right click sets it to `reset`. tip: shown under the pointer. log: on a scale of
+    powers of ten."""
     row(label)
     flags = imgui.SliderFlags_.always_clamp.value | log * imgui.SliderFlags_.logarithmic.value
     edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, flags)
     value = new if edited else value
-    if reset is not None:
-        imgui.set_item_tooltip("Right click: back to the default. Ctrl + click: type a number.")
-        if imgui.is_item_clicked(imgui.MouseButton_.right):
-            value = reset
-    return value
+    more = "" if reset is None else "\nRight click: back to the default. Ctrl + click: type a number."
+    imgui.set_item_tooltip(tip + more)
+    return reset if reset is not None and imgui.is_item_clicked(imgui.MouseButton_.right) else value
 
 
 def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
@@ -127,25 +126,29 @@ def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[fl
     return new != list(values), new
 
 
-def check(label: str, value: bool) -> bool:
+def check(label: str, tip: str, value: bool) -> bool:
     """The value after this turn, in a box to tick."""
     row(label)
-    return imgui.checkbox(f"##{label}", value)[1]
+    ticked = imgui.checkbox(f"##{label}", value)[1]
+    imgui.set_item_tooltip(tip)
+    return ticked
 
 
-def choice(label: str, value: T, options: Mapping[T, str]) -> T:
+def choice(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
     """The value after this turn, one of `options` (value: what it is called)."""
     row(label)
     keys = list(options)
     index = keys.index(value) if value in options else 0
     _, index = imgui.combo(f"##{label}", index, list(options.values()))
+    imgui.set_item_tooltip(tip)
     return keys[index]
 
 
-def color(label: str, value: Color) -> Color:
+def color(label: str, tip: str, value: Color) -> Color:
     """RGB in [0, 1] after this turn."""
     row(label)
     edited, new = imgui.color_edit3(f"##{label}", list(value), imgui.ColorEditFlags_.no_options.value)
+    imgui.set_item_tooltip(tip)
     if not edited:
         return value  # not what came back, which was rounded to 32 bits
     r, g, b = list(new)[:3]

@@ -191,14 +191,16 @@ def panel(tool: Crop) -> None:
     tool.shown = True
     shape = tool.shape
     kind = "" if shape is None else "box" if isinstance(shape, Box) else "sphere"
-    chosen = ui.choice("Shape", kind, {"": "None", "box": "Box", "sphere": "Sphere"})
+    chosen = ui.choice("Shape", "The region that the scene is cut to",
+                       kind, {"": "None", "box": "Box", "sphere": "Sphere"})
     if chosen != kind:
         box, sphere = tool.fitted()
         shape = {"": None, "box": box, "sphere": sphere}[chosen]
         tool.set(shape)
     if shape is None:
         return
-    new: Box | Sphere = replace(shape, outside=ui.choice("Keep", shape.outside, {False: "Inside", True: "Outside"}))
+    new: Box | Sphere = replace(shape, outside=ui.choice("Keep", "The side of the region whose Gaussians stay",
+                                                         shape.outside, {False: "Inside", True: "Outside"}))
     size = max(new.half) if isinstance(new, Box) else new.radius
     fmt = f"%.{min(max(2 - math.floor(math.log10(size)), 0), 9)}f"
     new = replace(new, center=_three("Centre", new.center, size / 200, "World units. Drag, or Ctrl + click to type",

@@ -328,24 +328,28 @@ class Frustums(Tool):
     def _panel(self, content: CamerasContent) -> None:
         through, cameras, s = self.through, content.cameras, self.state
         assert cameras is not None
-        s = replace(s, shown=ui.check("Show", s.shown))
+        s = replace(s, shown=ui.check("Show", "The training's cameras in the scene", s.shown))
         if s.shown:
             if cameras.photos or any(cameras.paths):
-                s = replace(s, pictures=ui.check("Photos", s.pictures))
-            s = replace(s, size=ui.slider("Size", s.size, (0.1, 10.0), "%.2f", reset=1.0))
+                s = replace(s, pictures=ui.check("Photos", "The cameras' photographs in their frustums", s.pictures))
+            s = replace(s, size=ui.slider("Size", "Size of the frustums", s.size, (0.1, 10.0), "%.2f", reset=1.0))
         if through.index is not None:
-            s = replace(s, how=ui.choice("Compare", s.how, HOWS))
+            s = replace(s, how=ui.choice("Compare",
+                                         "The scene against the photograph of the camera that is looked through",
+                                         s.how, HOWS))
             if s.how == "photo":
-                s = replace(s, opacity=ui.slider("Opacity", s.opacity, (0.0, 1.0), "%.2f", reset=1.0))
+                s = replace(s, opacity=ui.slider("Opacity", "Of the photograph over the scene",
+                                                 s.opacity, (0.0, 1.0), "%.2f", reset=1.0))
             elif s.how == "error":
-                s = replace(s, gain=ui.slider("Error", s.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0))
+                s = replace(s, gain=ui.slider("Error", "Factor on the difference from the photograph",
+                                              s.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0))
             if through.words:
                 ui.row("PSNR")
                 imgui.text(through.words.removeprefix("PSNR "))
         self.view.change(training=s)
         if content.current is not None:
-            following = ui.check("Follow", self.following)
-            imgui.set_item_tooltip(f"Look through the camera that is trained with, now {content.current}")
+            tip = f"Look through the camera that is trained with, now {content.current}"
+            following = ui.check("Follow", tip, self.following)
             if following != self.following:
                 self.follow(following)
         ui.row("Look through")

@@ -55,14 +55,13 @@ class Look(Tool):
     def _panel(self) -> None:
         """Draw the controls."""
         view, s = self.view, self.view.state
-        show: Show = ui.choice("Show", s.show, SHOWS)
+        show: Show = ui.choice("Show", _TIPS.get(s.show, "The quantity that is drawn"), s.show, SHOWS)
         s = replace(s, show=show)
-        if s.show in _TIPS:
-            imgui.set_item_tooltip(_TIPS[s.show])
         if s.show in _MAPPED:
-            s = replace(s, color_map=ui.choice("Colours", s.color_map, color_maps.NAMES))
+            s = replace(s, color_map=ui.choice("Colours", "Colour map of numbers", s.color_map, color_maps.NAMES))
         if s.show == "depth":
-            by_hand = ui.choice("Range", s.depth_range is not None, {False: "Automatic", True: "By hand"})
+            by_hand = ui.choice("Range", "The depths at both ends of the colour map",
+                                s.depth_range is not None, {False: "Automatic", True: "By hand"})
             low, high = s.depth_range or view.picture.depth.range
             if by_hand:
                 ui.row("From, to")
@@ -72,24 +71,28 @@ class Look(Tool):
                 imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
             s = replace(s, depth_range=(low, max(high, low)) if by_hand else None)
         if s.show not in ("ellipsoids", "rings", "points"):
-            s = replace(s, mode=ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
-                                                           "antialiased": "Antialiased"}))
+            tip = "Antialiased: small Gaussians keep their opacity (Mip-Splatting)"
+            s = replace(s, mode=ui.choice("Mode", tip, s.mode, {"scene": "As trained", "classic": "Classic",
+                                                                "antialiased": "Antialiased"}))
         stored = view.data.facts.stored_sh_degree if view.data.facts is not None else 0
         if stored and s.show in _COLORED:
             degrees: dict[int | None, str] = {None: "As trained"} | {d: f"Up to {d}" for d in range(stored + 1)}
-            s = replace(s, sh_degree=ui.choice("SH degree", s.sh_degree, degrees))
+            s = replace(s, sh_degree=ui.choice("SH degree", "Spherical harmonics: colour by direction",
+                                               s.sh_degree, degrees))
         if s.show == "points":
-            s = replace(s, point_px=ui.slider("Diameter", s.point_px, _POINTS, "%.1f points", reset=3.0))
+            s = replace(s, point_px=ui.slider("Diameter", "Size of a point on the screen",
+                                              s.point_px, _POINTS, "%.1f points", reset=3.0))
         else:
-            s = replace(s, scale=ui.slider("Size", s.scale, _SCALES, "%.2f \u00d7", reset=1.0))
+            s = replace(s, scale=ui.slider("Size", "Factor on the size of all Gaussians",
+                                           s.scale, _SCALES, "%.2f \u00d7", reset=1.0))
         if s.show != "alpha":
-            color = ui.color("Background", view.background)
+            color = ui.color("Background", "Colour behind the scene", view.background)
             if max(abs(a - b) for a, b in zip(color, view.background, strict=True)) > 1e-4:
                 s = replace(s, background=color)
         if view.data.renderer.wants_gpu:
-            s = replace(s, smooth=ui.check("Smooth motion", s.smooth))
-            imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
-                                   "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
+            tip = ("While the camera moves and the GPU has no time for a new picture, the last one is moved along.\n"
+                   "Once the camera rests, and in screenshots, the scene itself is drawn.")
+            s = replace(s, smooth=ui.check("Smooth motion", tip, s.smooth))
         view.state = s
 
     def sections(self) -> Sequence[Section]:

@@ -534,8 +534,8 @@ class Gizmo:
 def panel(navigate: Navigate) -> bool:
     """Draw the panel's part. True when a picture has to follow though the state is the same."""
     view, orbit = navigate.view, navigate.view.orbit
-    navigate.looks = ui.choice("Drag", navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
-    imgui.set_item_tooltip("What dragging does (O). W A S D, Q and E fly either way.")
+    navigate.looks = ui.choice("Drag", "What dragging does (O). W A S D, Q and E fly either way.",
+                               navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
     pressed = ui.buttons("Camera", ["Frame", "Copy", "Paste"], [
         "Look at the whole scene (F)",
         "Copy the camera to the clipboard, as splatview shot --camera takes it (Ctrl + C over the picture)",
@@ -550,8 +550,9 @@ def panel(navigate: Navigate) -> bool:
             navigate.paste(text)
         else:
             view.host.say("Press Ctrl + V over the picture to paste a camera")
-    model: CameraModel = ui.choice("Projection", orbit.model, _MODELS)
-    fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0 if model != "fisheye" else 170.0), "%.0f deg",
+    model: CameraModel = ui.choice("Projection", "The camera model of the picture", orbit.model, _MODELS)
+    fov = ui.slider("Field of view", "Vertical angle of the picture",
+                    orbit.fov, (5.0, 120.0 if model != "fisheye" else 170.0), "%.0f deg",
                     reset=DEFAULT_FOV)
     if (model, fov) != (orbit.model, orbit.fov):
         navigate.begin()
@@ -564,7 +565,7 @@ def panel(navigate: Navigate) -> bool:
         return False
     _numbers(navigate)
     before = navigate.gizmo.shown
-    if (shown := ui.check("Show axes", before)) != before:
+    if (shown := ui.check("Show axes", "The world's axes in the corner; click one to look along it", before)) != before:
         navigate.gizmo.shown = shown
     return shown != before
 
@@ -589,7 +590,8 @@ def _up(navigate: Navigate) -> None:
     up = navigate.view.orbit.up / np.linalg.norm(navigate.view.orbit.up)
     now = next((name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6), "own")
     options = {"own": "As detected"} if now == "own" else {}
-    chosen = ui.choice("Up", now, options | {name: name for name in UPS} | {"detect": "Detect"})
+    chosen = ui.choice("Up", "The world's axis that points upwards",
+                       now, options | {name: name for name in UPS} | {"detect": "Detect"})
     if chosen == now:
         return
     found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
@@ -647,17 +649,18 @@ def _numbers(navigate: Navigate) -> None:
         orbit.target, orbit.distance = aim, float(np.linalg.norm(aim - place))
         orbit.up = up / np.linalg.norm(up)
         view.moved()
-    tilt = ui.slider("Roll", math.degrees(orbit.tilt), (-180.0, 180.0), "%.0f deg", reset=0.0)
+    tilt = ui.slider("Roll", "Turn of the camera around its line of sight",
+                     math.degrees(orbit.tilt), (-180.0, 180.0), "%.0f deg", reset=0.0)
     if abs(tilt - math.degrees(orbit.tilt)) > 1e-3:
         navigate.begin()
         orbit.roll(math.radians(tilt) - orbit.tilt)
         view.moved()
     least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
     seen = orbit.near, min(orbit.far, most)
-    near = ui.slider("Near", seen[0], (least, most), "%.3g", reset=least, log=True)
-    imgui.set_item_tooltip("What is nearer than this is not drawn")
-    far = ui.slider("Far", seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
-    imgui.set_item_tooltip("What is farther than this is not drawn")
+    near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
+                     seen[0], (least, most), "%.3g", reset=least, log=True)
+    far = ui.slider("Far", "Gaussians farther from the camera are not drawn, world units",
+                    seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
     if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
         navigate.begin()
         orbit.near = near

@@ -394,7 +394,7 @@ class PathTool(Tool):
             key, count = self.path.keys[self.chosen], len(self.path.keys)
             edit = ui.buttons(f"{self.chosen + 1} of {count}", ["Set here", "Remove"], [
                 "Move it to where the camera is", "Take it out (Delete)"])
-            fov = ui.slider("Its view", key.fov, (5.0, 120.0), "%.0f deg")
+            fov = ui.slider("Its view", "Vertical field of view of this key frame", key.fov, (5.0, 120.0), "%.0f deg")
             if edit == 0:
                 self.replace()
             elif edit == 1:
@@ -406,12 +406,14 @@ class PathTool(Tool):
             ui.wrapped("K sets a key frame where the camera is. A path of nerfstudio's viewer can be dropped here.",
                        theme.DIM)
         else:
-            path.loop, path.smooth = ui.check("Loop", path.loop), ui.check("Smooth", path.smooth)
+            path.loop = ui.check("Loop", "The path goes back to its first key frame", path.loop)
+            path.smooth = ui.check("Smooth", "A curve through the key frames; off: straight lines", path.smooth)
             if path.duration > 0:
-                seconds = ui.slider("Duration", path.duration, (0.5, 60.0), "%.1f s")
+                seconds = ui.slider("Duration", "Seconds from the first key frame to the last",
+                                    path.duration, (0.5, 60.0), "%.1f s")
                 if seconds != path.duration:
                     path.stretch(seconds)
-            self.shown = ui.check("Timeline", self.shown)
+            self.shown = ui.check("Timeline", "The path's times at the lower edge of the picture", self.shown)
             if ui.buttons("File", ["Save"], ["Into the current folder, as nerfstudio's viewer writes paths"]) == 0:
                 self.save()
             self._film_panel()
@@ -426,13 +428,18 @@ class PathTool(Tool):
                 self.cancel()
             return
         size = film.width, film.height
-        width, height = ui.choice("Film size", size, SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}",
+        width, height = ui.choice("Film size", "Width and height of the film, in pixels",
+                                  size, SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}",
                                                                                   **SIZES})
         rates = RATES if film.fps in RATES else {film.fps: f"{film.fps:g} a second", **RATES}
-        self.film = replace(film, width=width, height=height, fps=ui.choice("Pictures", film.fps, rates))
-        self.as_frames = ui.choice("As", self.as_frames, {False: "mp4", True: "PNGs"})
+        self.film = replace(film, width=width, height=height, fps=ui.choice("Pictures",
+                                                                            "Pictures of the film in a second",
+                                                                            film.fps, rates))
+        self.as_frames = ui.choice("As", "One video, or a folder of numbered pictures",
+                                   self.as_frames, {False: "mp4", True: "PNGs"})
         if self.as_frames:
-            self.transparent = ui.check("Transparent", self.transparent)
+            self.transparent = ui.check("Transparent", "Pictures with an alpha channel in place of a background",
+                                        self.transparent)
         if ui.buttons("Film", ["Film it"], ["Into the current folder of the viewer; drawing goes on meanwhile"]) == 0:
             self.record()
 

@@ -263,21 +263,29 @@ class ImageView(View[ImageContent, ImageState]):
             hand.set_zoom(zooms[chosen][1], self._rect) if chosen else hand.fit()
             s = replace(s, place=hand.place)
         if self.is_float:
-            span = ui.choice("Values", s.range, {UNIT: "0 to 1", (0.0, 255.0): "0 to 255", (-1.0, 1.0): "-1 to 1",
+            span = ui.choice("Values", "The values that are shown as black and as white",
+                             s.range, {UNIT: "0 to 1", (0.0, 255.0): "0 to 255", (-1.0, 1.0): "-1 to 1",
                                                  None: "Automatic"})
             s = replace(s, range=span,
-                        exposure=ui.slider("Exposure", s.exposure, (-10.0, 10.0), "%+.1f EV", reset=0.0),
-                        gamma=ui.slider("Gamma", s.gamma, (0.2, 4.0), "%.2f", reset=1.0))
+                        exposure=ui.slider("Exposure", "Brightness in stops: + 1 doubles the values",
+                                           s.exposure, (-10.0, 10.0), "%+.1f EV", reset=0.0),
+                        gamma=ui.slider("Gamma", "Exponent of the display: values are raised to 1 / gamma",
+                                        s.gamma, (0.2, 4.0), "%.2f", reset=1.0))
         if self.has_alpha:
-            s = replace(s, alpha=ui.choice("Alpha", s.alpha, {"checkerboard": "Checkerboard",
+            s = replace(s, alpha=ui.choice("Alpha", "How transparent pixels are shown",
+                                           s.alpha, {"checkerboard": "Checkerboard",
                                                               "background": "Background", "ignore": "Ignored"}))
-        s = replace(s, background=ui.color("Backdrop", s.background))
+        s = replace(s, background=ui.color("Backdrop", "Colour around and behind the image", s.background))
         if self.data.layers:
-            s = replace(s, overlay=ui.check("Overlay", s.overlay))
+            s = replace(s, overlay=ui.check("Overlay",
+                                            "Boxes, masks, points and lines that were published for the image",
+                                            s.overlay))
             if s.overlay:
                 as_told = any(layer.result.motion for layer in self.data.layers.all)
-                labels, before = ui.check("Labels", s.labels), as_told if s.motion is None else s.motion
-                moves = ui.check("Motion", before)
+                labels, before = ui.check("Labels", "Names and scores beside boxes",
+                                          s.labels), as_told if s.motion is None else s.motion
+                moves = ui.check("Motion", "Boxes move on between results, at the speed they had", before)
                 s = replace(s, labels=labels, motion=s.motion if moves == before else moves,
-                            threshold=ui.slider("Score from", s.threshold, (0.0, 1.0), "%.2f", reset=0.0))
+                            threshold=ui.slider("Score from", "Detections of a lower score are hidden",
+                                                s.threshold, (0.0, 1.0), "%.2f", reset=0.0))
         self.state = s

@@ -161,7 +161,8 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     def _controls(self) -> None:
         about, waits = self.data.about, self._asked is not None
         if self.data.history.on_gpu:
-            host = ui.choice("Host memory", self.state.host, {False: "Hidden", True: "Shown"})
+            host = ui.choice("Host memory", "The memory of the process beside that of the GPU",
+                             self.state.host, {False: "Hidden", True: "Shown"})
             self.state = replace(self.state, host=host)
         imgui.begin_disabled(about.device == "cpu" or waits or self.data.ask is None)
         if imgui.button("Waiting for the snapshot" if waits else "Take a full snapshot", ImVec2(-1, 0)):

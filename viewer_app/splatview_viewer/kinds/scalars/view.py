@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from imgui_bundle import imgui
 
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
@@ -138,13 +137,17 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     def _controls(self) -> None:
         s = before = self.state
         s = replace(
-            s, across=ui.choice("Across", s.across, {"step": "Steps", "time": "Time since start",
+            s, across=ui.choice("Across", "The horizontal axis: training steps, or time",
+                                s.across, {"step": "Steps", "time": "Time since start",
                                                      "clock": "By the clock"}),
-            smoothing=ui.slider("Smoothing", s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6),
-            log_up=ui.choice("Vertical", s.log_up, {False: "Linear", True: "Logarithmic"}))
-        s = replace(s, outliers=ui.check("Outliers", s.outliers))
-        imgui.set_item_tooltip("Whether plots are as high as the values that stand out most")
-        s = replace(s, columns=ui.choice("Columns", s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"}))
+            smoothing=ui.slider("Smoothing",
+                                "Weight of the past in the smoothed curve, as in TensorBoard; 0 draws the values alone",
+                                s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6),
+            log_up=ui.choice("Vertical", "The scale of values; a logarithmic one leaves out what is not above zero",
+                             s.log_up, {False: "Linear", True: "Logarithmic"}))
+        s = replace(s, outliers=ui.check("Outliers", "Plots as high as the values that stand out most", s.outliers))
+        s = replace(s, columns=ui.choice("Columns", "Plots beside each other",
+                                         s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"}))
         if s.across != before.across:
             s = replace(s, window=None)
         if (s.log_up, s.outliers) != (before.log_up, before.outliers):

@@ -300,13 +300,17 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         snapshot, style = self.content.snapshot, self.state.style
         if len(snapshot.traces) > 1:
             names = {k: f"GPU {t.device}" if t.device >= 0 else "host" for k, t in enumerate(snapshot.traces)}
-            if (device := ui.choice("Device", self.device, names)) != self.device:
+            if (device := ui.choice("Device", "The GPU whose memory is shown", self.device, names)) != self.device:
                 self.state = self.state.elsewhere(device)
-        color_by: Any = ui.choice("Colour", style.color_by, COLORS)
+        color_by: Any = ui.choice("Colour", "The property of an allocation that its colour stands for",
+                                  style.color_by, COLORS)
         axis, unit = self.content.axis(self.device, "time"), style.unit
         if axis is not None:
-            unit = ui.choice("Axis", unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
-        new = replace(style, unit=unit, color_by=color_by, legend=ui.check("Legend", style.legend))
+            unit = ui.choice("Axis", "Events at equal distances, or by the time at which they happened",
+                             unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
+        new = replace(style, unit=unit, color_by=color_by, legend=ui.check("Legend",
+                                                                           "The list of colours over the timeline",
+                                                                           style.legend))
         self.see(style=new, x=self.state.x if unit == style.unit else None)
 
     def info(self) -> Info:
