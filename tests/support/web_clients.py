@@ -265,5 +265,6 @@ def raw(port: int, request: bytes) -> bytes:
 
 
 def kept(folder: Path) -> list[Path]:
-    """Files that were sent and are there, whole or in part."""
-    return sorted(folder.glob("splatview-files-*/*/*"))
+    """Files that were sent and are there, whole or in part. Folders may go meanwhile, which `glob` does not bear."""
+    return sorted(Path(at, name) for at, _, names in os.walk(folder) for name in names
+                  if at.startswith(str(folder / "splatview-files-")))
