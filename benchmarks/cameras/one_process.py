@@ -1,0 +1,70 @@
+"""The design held against ours, async-tensorrt's: capture, drawing and inference in one process.
+
+`python -m benchmarks.cameras.one_process DETECTOR SECONDS`. The main thread reads the camera, draws the boxes that it
+has over each picture, and puts every third picture into an unbounded queue; a thread takes them from there in order,
+has the detector look at them, and leaves the boxes. What is drawn is a picture in memory, which costs less than a
+window. Prints one JSON object, with what `benchmarks.cameras.viewer` tells, and how long the queue is in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cameras import detectors
+from splatview.camera.pattern import draw, number_of
+
+HZ = 30.0
+EVERY = 3
+WARM = 2.0
+
+
+def main(name: str, seconds: float) -> None:
+    detect: detectors.Detector = getattr(detectors, name)
+    waiting: queue.Queue[tuple[int, np.ndarray]] = queue.Queue()
+    found: tuple[int, dict[str, Any]] | None = None
+
+    def infer() -> None:
+        nonlocal found
+        while True:
+            taken, image = waiting.get()
+            found = taken, detect(image)
+
+    threading.Thread(target=infer, daemon=True).start()
+    pictures, results, count, number = [], [], 0, -1
+    drawn = None
+    begun = time.monotonic()
+    end = begun + WARM + seconds
+    since = time.time_ns() + int(WARM * 1e9)
+    while time.monotonic() < end:
+        number = max(number + 1, int((time.monotonic() - begun) * HZ))  # a camera's: who comes late misses some
+        time.sleep(max(0.0, begun + number / HZ - time.monotonic()))
+        image = draw(number, 1280, 720)
+        taken = time.time_ns()
+        if count % EVERY == 0:
+            waiting.put((taken, image.copy()))
+        count += 1
+        shown = image.copy()
+        if found is not None:
+            x0, y0, x1, y1 = found[1]["boxes"][0]
+            for edge in (np.s_[y0:y1, x0 : x0 + 2], np.s_[y0:y1, x1 - 2 : x1], np.s_[y0 : y0 + 2, x0:x1],
+                         np.s_[y1 - 2 : y1, x0:x1]):
+                shown[edge] = detectors.MAGENTA
+        now = time.time_ns()
+        if now < since:
+            continue
+        pictures.append((now, number_of(shown)))
+        if found is not None and found[0] != drawn:
+            drawn = found[0]
+            results.append((now, 0, drawn, int(found[1]["labels"][0]), found[1]["boxes"][0][0]))
+    print(json.dumps({"pictures": pictures, "results": results, "versions": [], "queue": waiting.qsize()}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))
