@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.host import Host
-from splatview_viewer.core.jobs import Cancelled, Job, Jobs
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.layout import Layout
@@ -121,8 +121,7 @@ class User:
         self._with_panel, self._work, self._far = panel, work, far
         self._rate_shown, self._rates_seen, self._seen = False, 0, True
         self._say_at, self._hover_at = 0.0, math.inf
-        self._reading: list[Jobs] = []
-        """One for each camera path that a page has sent."""
+        self._reading = Jobs("read camera path")
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -138,8 +137,6 @@ class User:
         """Leave the screen. What was chosen, cameras included, is kept."""
         for user in [self, *self.followers]:
             user.unfollow()
-        while self._reading:
-            self._reading.pop().close()
         self.layout.look(False)
 
     def close(self) -> None:
@@ -265,7 +262,7 @@ class User:
 
     def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
         """Open files, and show the last of them; camera paths are for what is shown. `done`: the files come from a
-        page, and are not decoded in this process; called with each that is not needed any more."""
+        page, and scenes and pictures are not decoded in this process; called with each that is not needed any more."""
         found, files = self.layout.active.working(), [Path(path) for path in paths]
         view = None if found is None else found[1]
         for path in entries_of(files) if done is None else ():
@@ -277,22 +274,19 @@ class User:
             return
         for path in files:
             if view is not None and view.view.takes_films and path.suffix.lower() == ".json":
-                self._reading.append(Jobs("read camera path"))
-                self._reading[-1].submit(partial(self._read_film, view, path, done))
+                self._reading.submit(partial(self._read_film, view, path, done))
             else:
                 source = FileSource(path, apart=True)
                 source.done = done
                 self.catalogue.open_file(source, self.layout.active)
 
-    def _read_film(self, view: ShownView, path: Path, done: Callable[[Path], None], job: Job[None]) -> None:
+    def _read_film(self, view: ShownView, path: Path, done: Callable[[Path], None], _: Job[None]) -> None:
         """Give a view the camera path that a page has sent for it, or the user the fault. Runs in a job."""
         from splatview_viewer.formats.camera_paths import read_path
 
         film, fault = None, ""
         try:
             film = read_path(path)
-        except Cancelled:
-            pass
         except Exception as e:
             fault = words_of(e)
 
