@@ -234,7 +234,7 @@ def test_pixels_before_it_is_shown(renderer: GsplatRenderer, ctx: moderngl.Conte
     picture = renderer.render(VIEW, SHOWN)
     p = picture.pixels()
     assert psnr(read_source(ctx, picture.source())[..., :3], p.color) > 60
-    for _ in range(5):  # pictures that nobody shows
+    for _ in range(5):  # pictures that are not shown
         renderer.render(looking_at_origin(distance=9.0), SHOWN)
         renderer.render(VIEW, SHOWN)
     assert psnr(read_source(ctx, renderer.render(VIEW, SHOWN).source())[..., :3], p.color) > 60

@@ -207,7 +207,7 @@ class _Slots:
                 raise Wrong(f"nothing can be read in the end, and version {published} was published")
             return
         if not self.whole(frame):
-            raise Wrong("a frame is not whole although nobody writes")
+            raise Wrong("a frame is not whole although none is being written")
         if frame.version < max(seen, published) or (not case.dies and frame.version != published):
             raise Wrong(f"version {frame.version} is read in the end; {published} was published, {seen} read before")
         assert port.memory == memory
