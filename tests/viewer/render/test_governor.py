@@ -107,6 +107,19 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, cl
         assert fixed + (full - fixed) * SCALES[max(rung - 2, 0)] ** 2 > 100 / 60
 
 
+@pytest.mark.parametrize("brought", [False, True])
+def test_a_cost_that_was_once_too_much_is_forgotten(governor: Governor, clock: Clock, brought: bool) -> None:
+    """The other process got in between while the first picture was measured."""
+    words, scales = ("brought",) if brought else (), list[float]()
+    governor.took(("scene", *SIZE, *words), 8.0)
+    for _ in range(60 * 10):
+        scale = governor.scale_later("scene", SIZE)[0] if brought else governor.scale("scene", SIZE)
+        governor.took(("scene", *scaled(SIZE, scale), *words), 0.2 + scale**2)
+        scales.append(scale)
+        clock.now += 1 / 60
+    assert scales[0] < 1.0 == scales[-1]
+
+
 @pytest.mark.parametrize(("full", "least"), [(40.0, 1.0), (170.0, 0.5), (5000.0, SCALES[-1])])
 def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_shared(clock: Clock, full: float,
                                                                                   least: float) -> None:

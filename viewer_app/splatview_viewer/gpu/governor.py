@@ -46,13 +46,12 @@ _TRY_MOVING = 5.0
 """Seconds after which it is measured again what it costs to move a picture, if that seemed too much."""
 _LEAST = 0.5
 """The lowest resolution of a picture that is moved along."""
-_TRY = 2.0
-"""Seconds between two pictures that are drawn at a higher resolution than was chosen, to learn what that costs."""
 _PAUSE = 0.5
 """Seconds without such pictures after which the choice of a resolution begins anew."""
 _BURST = 0.05
 """Seconds of its share that may be saved up, so that the first picture after a rest comes at once."""
-_MEMORY = 10.0
+_MEMORY = 5.0
+"""Seconds after which what was measured is forgotten, unless nothing was measured since."""
 _SAMPLES = 32
 
 
@@ -80,7 +79,7 @@ class Governor:
         self._moved_ms: float | None = None
         """Cost in ms of a picture that shows the last one moved, while that goes on."""
         self._scale = self._later_scale = 1.0
-        self._scaled_at = self._tried_at = self._moving_tried_at = self._version_at = -1e9
+        self._scaled_at = self._moving_tried_at = self._version_at = -1e9
         self._version_period = 0.0
 
     @property
@@ -223,11 +222,10 @@ class Governor:
         as the share allows it or, where nothing is limited, so that a picture takes at most ALONE.
 
         Costs that are not known are taken from those that are: a part stays, a part goes with the number of pixels.
-        Since what is measured beside another process is often too much, a higher one is tried now and then.
         """
         now = self._clock()
         if now - self._scaled_at > _PAUSE:
-            self._scale, self._tried_at = 1.0, now
+            self._scale = 1.0
         self._scaled_at = now
         known = self._known(name, size)
         if not known:
@@ -236,9 +234,6 @@ class Governor:
             self._scale = self._fluent(known, self._beside(name), self._scale)
         else:
             self._scale = _allowed(known, ALONE / 1.3, self._scale, ALONE)
-        if self._scale < 1.0 and now - self._tried_at > _TRY:
-            self._tried_at = now
-            return SCALES[SCALES.index(self._scale) - 1]
         return self._scale
 
     def next_version(self, rate_hz: float, moving: bool = False) -> float:
@@ -258,9 +253,15 @@ class Governor:
         self._version_at = max(self._version_at + self._version_period, self._clock() - self._version_period / 2)
 
     def _known(self, name: str, size: tuple[int, int], *more: object) -> dict[float, float]:
-        """Return the cost of the work `(name, width, height, *more)` at each of SCALES, as far as is known."""
-        costs = {s: self.cost((name, *scaled(size, s), *more)) for s in SCALES}
-        return {s: cost for s, cost in costs.items() if cost is not None}
+        """Return the cost of the work `(name, width, height, *more)` at each of SCALES, as far as is known.
+
+        What is measured beside another process is often too much: a resolution that is not drawn is soon unknown again,
+        and drawn anew if what others cost lets it.
+        """
+        works = {s: (name, *scaled(size, s), *more) for s in SCALES}
+        measured = {s: self._samples[work][-1][0] for s, work in works.items() if work in self._samples}
+        newest = max(measured.values(), default=0.0)
+        return {s: self.cost(works[s]) or 0.0 for s, at in measured.items() if newest - at <= _MEMORY}
 
     def _fluent(self, known: dict[float, float], beside: float, kept: float | None) -> float:
         """Return the highest of SCALES with SMOOTH pictures a second, or with FLUENT ones if it is the one to be
@@ -294,7 +295,7 @@ def _estimate(known: dict[float, float], scale: float) -> float:
     a = nearest[0]
     if len(nearest) == 1:
         factor = (scale / a) ** 2
-        return known[a] * (0.5 + 0.5 * factor if scale < a else factor)
+        return known[a] * (0.5 + 0.5 * factor)
     b = nearest[1]
     slope = max((known[b] - known[a]) / (b * b - a * a), 0.0)
     return max(known[a] + slope * (scale * scale - a * a), 0.0)
