@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.odd_cases import SCENES, everywhere
+from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CLASSIC,
     Chance,
@@ -28,7 +29,6 @@ from splatview_viewer.render.base import COLOR_MAX, PAINTS, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.render.gsplat.scene import DeviceGaussians
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene

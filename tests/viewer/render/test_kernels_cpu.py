@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
+from support.reference import ReferenceRenderer, blurred, places
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
 from splatview_viewer.geometry import rotations
@@ -23,7 +24,6 @@ from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.gsplat import frame
 from splatview_viewer.render.gsplat.frame import Kind, Parameters, Scene
 from splatview_viewer.render.gsplat.scene import Active, Told, activate, step
-from splatview_viewer.render.reference import ReferenceRenderer, blurred, places
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.odd_cases import SCENES, everywhere
+from support.reference import ReferenceRenderer
 from support.renderer_cases import MAKERS, Chance, camera, draw, looking_at_origin, psnr, random_scene
 from support.view_cases import scene_view
 
@@ -18,7 +19,6 @@ from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOpt
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl import tiles as gl_tiles
 from splatview_viewer.render.gl.tiles import Chunks
-from splatview_viewer.render.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

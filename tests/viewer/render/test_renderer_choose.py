@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, psnr, random_scene
 from support.view_cases import scene_view, shown
 
@@ -16,7 +17,6 @@ from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat import build as gsplat_kernels
 from splatview_viewer.render.gsplat import renderer as gsplat
 from splatview_viewer.render.gsplat.build import Kernels
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

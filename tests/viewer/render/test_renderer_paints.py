@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CENTER,
     CLASSIC,
@@ -20,7 +21,6 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, RenderOptions
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import Selection
 
 if TYPE_CHECKING:

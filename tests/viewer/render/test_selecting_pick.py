@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.reference import ReferenceRenderer, project
 from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, pick, random_scene, scene
 
 from splatview_viewer.geometry.cameras import MODELS, point_at
 from splatview_viewer.render.activation import Activated, LeftOut
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
-from splatview_viewer.render.reference import ReferenceRenderer, project
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 

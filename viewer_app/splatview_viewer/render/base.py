@@ -1,8 +1,7 @@
 """The protocol that every Gaussian renderer fulfils.
 
-All renderers follow the rules of gsplat 1.5.3's rasteriser (`reference.py` spells them out), so that a picture
-does not depend on which one drew it. `tests/viewer/render/test_renderers.py` runs one conformance suite over all of
-them.
+All renderers follow the rules of gsplat 1.5.3's rasteriser, so that a picture does not depend on which one drew it.
+`tests/support/reference.py` spells the rules out, `tests/viewer/render/test_renderers.py` is the conformance suite.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class RenderOptions:
     after the one that takes its transmittance to `TRANSMITTANCE_MIN`, not before, as these are all but opaque.
     overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
     hide them, in all three channels, alpha is 1 where there are any, and depth is that of color.
-    `reference.py` has the formulas."""
+    `tests/support/reference.py` has the formulas."""
     scale: float = 1.0
     """Multiplies the Gaussians' standard deviations."""
     point_px: float = 3.0

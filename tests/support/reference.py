@@ -21,7 +21,6 @@ from splatview_viewer.render.base import (
     BY_DENSITY,
     COLOR_MAX,
     COVARIANCE_MAX,
-    EPS_2D,
     LIGHT,
     MARK_COLOR,
     RING_INSIDE,
@@ -31,6 +30,7 @@ from splatview_viewer.render.base import (
     Renderer,
     RenderOptions,
 )
+from splatview_viewer.render.picking import blurred, places
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene.scene import FIELDS, nothing
 from splatview_viewer.scene.turning import harmonics
@@ -223,48 +223,6 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
                      np.column_stack([rgb, p[order, 2]]), shapes)
-
-
-def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-    """Project points (M, 3) in camera axes: places (M, 2) in pixels, and the Jacobians (M, 2, 3)."""
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
-    if camera.model == "fisheye":
-        centers, jacobian = fisheye(p)
-    else:
-        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
-        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
-        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
-            centers = p[:, :2] / p[:, 2:]
-            clamped = np.clip(centers, *camera.slope_limits())
-            jacobian /= p[:, 2, None, None]
-            jacobian[:, :, 2] = -clamped / p[:, 2:]
-    return centers * focal + center, jacobian * focal[:, None]
-
-
-def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """From square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
-    it, and without (add_blur)."""
-    cov = root @ root.transpose(0, 2, 1)
-    # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
-    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
-    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
-    return np.stack([cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D]), det, det_sharp
-
-
-def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Equidistant projection of points (M, 3): places (M, 2) and Jacobians (M, 2, 3), for a focal length of 1
-    (fisheye_proj). The small numbers are gsplat's guard against dividing by 0 on the axis."""
-    eps = 1e-7
-    x, y, z = p.T
-    length = np.hypot(x, y) + eps
-    centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
-    xx, xy, yy = x * x + eps, x * y, y * y
-    square = xx + yy
-    inverse = 1 / (square + z * z)
-    across, along = np.arctan2(length, z) / length / square, z * inverse / square
-    jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
-                         xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
-    return centers, jacobian.reshape(-1, 2, 3)
 
 
 def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
