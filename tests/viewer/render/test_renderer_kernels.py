@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import gsplat
 import pytest
-import torch
 from support.wait import PATIENCE, wait_until
 
-from splatview_viewer.render.gsplat.build import KernelsError, build, finished_build
+from splatview_viewer.render.gsplat.build import KernelsError, build
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support.programs import Programs
 
 pytestmark = pytest.mark.programs
-PACKAGE = Path(gsplat.__file__).parent
 LIBRARY = "gsplat_cuda.so"
 BACKEND = """
 import os
@@ -49,27 +47,6 @@ def cache(tmp_path: Path) -> Path:
     folder = tmp_path / "cache"
     folder.mkdir()
     return folder
-
-
-def test_a_finished_build_of_the_trainer_is_used_and_no_other(tmp_path: Path) -> None:
-    library, rules, log = (tmp_path / name for name in (LIBRARY, "build.ninja", ".ninja_log"))
-    torch_include = Path(torch.__file__).parent / "include"
-
-    def finish() -> None:
-        library.write_text("their library")
-        rules.write_text(f"cflags = -isystem {torch_include}\nbuild x: {PACKAGE / 'cuda' / 'ext.cpp'}\n")
-        log.write_text(f"# ninja log v5\n0\t100\t0\t{LIBRARY}\tabc\n")
-
-    for name, change in (
-            ("unfinished", lambda: log.write_text("# ninja log v5\n0\t100\t0\text.o\tabc\n")),
-            ("other gsplat", lambda: rules.write_text(rules.read_text().replace(str(PACKAGE), "/elsewhere/gsplat"))),
-            ("other torch", lambda: rules.write_text(rules.read_text().replace(str(torch_include), "/elsewhere"))),
-            ("older", lambda: os.utime(library, (1, 1))), ("none", library.unlink),
-            ("lock", (tmp_path / "lock").touch)):
-        finish()
-        assert finished_build(tmp_path, PACKAGE) == library
-        change()
-        assert finished_build(tmp_path, PACKAGE) is None, name
 
 
 def test_building(backend: Path, cache: Path) -> None:

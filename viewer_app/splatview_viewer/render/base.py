@@ -56,13 +56,11 @@ COLOR_MAX = 16383.0
 PAIRS_MAX = 1 << 27
 """Pairs of Gaussian and tile (16 pixels a side) that the CUDA renderer draws of one picture: 1.2 GB, a fifth of a
 second. A million Gaussians that each cover the picture are billions of pairs: minutes in which a GPU answers no other
-program, until its driver ends this one. Each renderer counts what a picture costs and draws the nearest Gaussians until
-such a bound is reached; scenes as they are trained stay far below."""
+program, until its driver ends this one. The nearest Gaussians are drawn until such a bound is reached; scenes as
+they are trained stay far below."""
 LISTED_MAX = 1 << 26
-"""Pairs of Gaussian and tile (8 pixels a side) that OpenGL goes through, of those that nothing finished hides: some
-seconds of a software rasteriser."""
-PIXELS_MAX = 1 << 33
-"""Pixels that OpenGL fills with Gaussians, each time that one is filled: a second or two of a graphics card."""
+"""Pairs of Gaussian and tile (8 pixels a side) that a software rasteriser goes through, of those that nothing finished
+hides: some seconds."""
 
 
 Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
