@@ -23,7 +23,7 @@ from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.gsplat import frame
 from splatview_viewer.render.gsplat.frame import Kind, Parameters, Scene
-from splatview_viewer.render.gsplat.scene import Active, Told, activate, step
+from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
@@ -65,9 +65,9 @@ def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = N
     made = activation.activate(GaussianScene(**arrays, activated=r.activated))
     expected = made.scene()
     got = room(n, terms)
-    told, counters = Told(pin_memory=False), torch.zeros(4, dtype=torch.int32)
-    activate(r, got, origin, told, 3, counters, own)
-    assert told.version == 3 and not counters.any()
+    left_out, counters = torch.full((3,), 7), torch.zeros(4, dtype=torch.int32)
+    activate(r, got, origin, left_out, counters, own)
+    assert not counters.any()
     good = got.opacities.numpy() != 0  # nothing else of the others is read
     assert np.array_equal(good, (expected.opacities != 0).numpy())
     means = r.means.numpy() if r.means.dtype == torch.float64 else r.means.float().numpy()
@@ -80,8 +80,7 @@ def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = N
                        ("opacities", got.opacities.numpy(), expected.opacities)):
         np.testing.assert_allclose(a[good], b[good], rtol=1e-6, atol=1e-7 if name == "quats" else 0, err_msg=name)
     assert np.array_equal(got.colors.numpy()[good], sh[good])
-    assert told.left_out == made.left_out
-    assert torch.equal(told.sample(n), r.means[::step(n)].float()) or r.means.isnan().any()
+    assert activation.LeftOut(*left_out.tolist()) == made.left_out
     return got
 
 

@@ -238,11 +238,6 @@ class Renderer:
     def wait(self) -> None:
         """Wait until no GPU reads the arrays of the last `load` any more."""
 
-    def tick(self) -> bool:
-        """Return whether the loaded scene should be drawn again though nothing else changed, as it can be drawn better
-        by now. Cheap: for every pass of the event loop."""
-        return False
-
     def _check_open(self) -> None:
         if self._closed:
             raise RendererError(f"{self.name}: this renderer is closed; make a new one")
