@@ -127,7 +127,22 @@ class GlRenderer(Renderer):
         with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
             means = (a.means - origin).astype(np.float32)
         self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
-        self._upload(a, means)
+        stored = a.shN.shape[1]
+        # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
+        sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
+        packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
+        capacity = self._limit * min(self._columns, packed_columns, sh_columns)
+        if len(a) > capacity:
+            raise RendererError(f"gl: {len(a)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
+                                f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
+        # What the projection needs of one Gaussian fills one line of a processor's cache.
+        packed = np.zeros((len(a), 16), np.float32)
+        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, a.opacities, a.quats
+        packed[:, 8:11], packed[:, 12:15] = a.scales, a.sh0
+        self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
+        self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
+        self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
+        self._packed_columns = packed_columns
         self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
         self._dtype = a.means.dtype
         self._drawn = self._scene = None
@@ -178,24 +193,6 @@ class GlRenderer(Renderer):
         self._picture = None
         self._means = np.empty((0, 3), np.float32)
         self._scene = self._chosen = None
-
-    def _upload(self, a: Activated, means: np.ndarray) -> None:
-        stored = a.shN.shape[1]
-        # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
-        sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
-        packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
-        capacity = self._limit * min(self._columns, packed_columns, sh_columns)
-        if len(a) > capacity:
-            raise RendererError(f"gl: {len(a)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
-                                f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
-        # What the projection needs of one Gaussian fills one line of a processor's cache.
-        packed = np.zeros((len(a), 16), np.float32)
-        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, a.opacities, a.quats
-        packed[:, 8:11], packed[:, 12:15] = a.scales, a.sh0
-        self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
-        self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
-        self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
-        self._packed_columns = packed_columns
 
     def _sort(self, camera: Camera, options: RenderOptions) -> int:
         """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected."""

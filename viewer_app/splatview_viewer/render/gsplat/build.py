@@ -82,20 +82,6 @@ def cache_folder() -> Path:
     return root / "splatview" / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
 
 
-def load_library(path: str | os.PathLike[str]) -> None:
-    """Load a build of gsplat's kernels and give it to gsplat, which then compiles nothing."""
-    import gsplat
-    import torch  # noqa: F401  (its libraries are what the kernels link to)
-
-    spec = importlib.util.spec_from_file_location(NAME, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python extension")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules["gsplat.csrc"] = module
-    gsplat.csrc = module  # type: ignore[attr-defined]
-
-
 class Kernels:
     """The kernels on their way, in a thread. Made once per process, by `kernels()`."""
 
@@ -107,7 +93,8 @@ class Kernels:
         self._decided = threading.Event()
         self._moved = threading.Event()
         if self.reason:
-            self._decide()
+            self._decided.set()
+            self._moved.set()
         else:
             threading.Thread(target=self._run, name="gsplat-kernels", daemon=True).start()
 
@@ -121,24 +108,19 @@ class Kernels:
         self._moved.wait(seconds)
         return self.ready
 
-    def _decide(self, reason: str = "") -> None:
-        self.reason = reason or self.reason
-        self.ready = not self.reason
-        self._decided.set()
-        self._moved.set()
-
     def _run(self) -> None:
-        reason = ""
         try:
             self._get()
+            self.ready = True
         except KernelsError as e:
-            reason = str(e)
+            self.reason = str(e)
         except Exception as e:  # a broken installation can fail anywhere
             log.debug("gsplat cannot be used", exc_info=True)
-            reason = f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
-        if reason:
-            log.info("drawing with OpenGL: %s", reason)
-        self._decide(reason)
+            self.reason = f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
+        if self.reason:
+            log.info("drawing with OpenGL: %s", self.reason)
+        self._decided.set()
+        self._moved.set()
 
     def _get(self) -> None:
         import torch
@@ -167,7 +149,13 @@ class Kernels:
             self._moved.set()  # to wait takes a minute or more
             log.info("building gsplat's kernels, about a minute; drawing with OpenGL meanwhile")
             build(library)
-        load_library(library)
+        spec = importlib.util.spec_from_file_location(NAME, library)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        import gsplat
+
+        sys.modules["gsplat.csrc"] = gsplat.csrc = module  # type: ignore[attr-defined]  (where gsplat looks first)
 
 
 def build(library: Path) -> None:
