@@ -295,7 +295,18 @@ class QuadCompositor(Compositor):
             splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
             target.framebuffer.depth_mask = False
         elif visible and self._options.paint == "overdraw":
-            self._count(target, visible)
+            if target.depth is not None:
+                self._blend(target, visible)
+            target.counting.use()
+            target.counting.clear()
+            splat = self._splats(target, "OVERDRAW")
+            splat.set(first=0)
+            self._ctx.enable_only(moderngl.BLEND)
+            self._ctx.blend_func = moderngl.ONE, moderngl.ONE
+            self._ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
+            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
+            self._ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
+            self._ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
         elif visible:
             self._blend(target, visible, *DEFINES[self._options.paint])
         return target.color, target.depth
@@ -315,21 +326,6 @@ class QuadCompositor(Compositor):
                   ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
                   ambient=AMBIENT)
         return splat
-
-    def _count(self, target: Target, visible: int) -> None:
-        if target.depth is not None:
-            self._blend(target, visible)
-        target.counting.use()
-        target.counting.clear()
-        splat = self._splats(target, "OVERDRAW")
-        splat.set(first=0)
-        ctx = self._ctx
-        ctx.enable_only(moderngl.BLEND)
-        ctx.blend_func = moderngl.ONE, moderngl.ONE
-        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
-        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
-        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
-        ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
     def _blend(self, target: Target, visible: int, *defines: str) -> None:
         ctx, mark, tiles = self._ctx, self._mark, self._tiles

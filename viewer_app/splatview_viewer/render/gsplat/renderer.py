@@ -367,7 +367,11 @@ class GsplatPicture:
         """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
         renderer's stream is current."""
         with self._renderer._working():
-            self._make_exact()
+            self._make_whole()
+            while self._rgba.element_size() < 4 or not self._whole:  # what is in OpenGL's memory stays there
+                with self._renderer._reading:
+                    self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
+                self._whole = not self._renderer._overflowed()
             yield self._rgba, self._depth
 
     def _make_whole(self) -> None:
@@ -377,11 +381,3 @@ class GsplatPicture:
             if not self._whole:
                 with self._renderer._reading:
                     self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
-
-    def _make_exact(self) -> None:
-        """Have float32 tensors. What is in OpenGL's memory stays there."""
-        self._make_whole()
-        while self._rgba.element_size() < 4 or not self._whole:
-            with self._renderer._reading:
-                self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
-            self._whole = not self._renderer._overflowed()

@@ -139,18 +139,18 @@ class DeviceGaussians:
         self._active_for = -1, -1  # also if there is too little memory
         k = (self.sh_degree + 1) ** 2
         shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "colors": (k, 3)}
-        self.active = Active(**{name: self._room(name, (self._n, *shape)) for name, shape in shapes.items()})
+        views: dict[str, torch.Tensor] = {}
+        for name, shape in shapes.items():
+            size = self._n * math.prod(shape)
+            held = self._buffers.pop(name, None)
+            if held is None or not size <= held.numel() <= 4 * size:
+                capacity = size if held is None or held.numel() > size else size + size // 4
+                del held  # before the new one is made
+                held = torch.empty(capacity, dtype=torch.float32, device=self.device)
+            self._buffers[name] = held
+            views[name] = held[:size].view((self._n, *shape))
+        self.active = Active(**views)
         self._active_for = wanted
-
-    def _room(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        size = math.prod(shape)
-        held = self._buffers.pop(name, None)
-        if held is None or not size <= held.numel() <= 4 * size:
-            capacity = size if held is None or held.numel() > size else size + size // 4
-            del held  # before the new one is made
-            held = torch.empty(capacity, dtype=torch.float32, device=self.device)
-        self._buffers[name] = held
-        return held[:size].view(shape)
 
     def _raw(self, scene: GaussianScene, to: Active) -> GaussianScene:
         """Return the scene with its tensors on this GPU; those of the host are copied to where they will stay."""
