@@ -13,7 +13,6 @@ import torch
 from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.gsplat import frame
 from splatview_viewer.render.gsplat.frame import FrameGraph
 
 if TYPE_CHECKING:
@@ -108,20 +107,6 @@ def test_random_scenes(graph: FrameGraph, model: Any, mode: Any, degree: int) ->
     assert graph.graphs
 
 
-@pytest.mark.parametrize(("n", "chance"), [
-    (2000, Chance(n=2000, log_scale=(-2.5, 2.0))), (5000, Chance(n=5000, logit=(-4.5, 1.0))),
-    (300, Chance(n=300, log_scale=(0.0, 1.0))), (200_000, Chance(n=200_000, log_scale=(-4.5, 1.0)))],
-    ids=["needles", "faint", "large", "many"])
-def test_hard_scenes(graph: FrameGraph, n: int, chance: Chance) -> None:
-    t = on_gpu(random_scene(7, chance))
-    assert len(t["means"]) == n
-    for distance in (0.5, 4.0):
-        camera, options = looking_at_origin(641, 479, distance=distance), RenderOptions(mode="antialiased")
-        graph.load(**t)
-        got = [draw(graph, camera, options) for _ in range(DRAWS)][-1]
-        assert_gsplat_s(got, gsplat_draws(t, camera, options))
-
-
 @pytest.mark.parametrize("size", [(1, 1), (17, 50), (1919, 1079), (4096, 2304)], ids=str)
 def test_sizes(graph: FrameGraph, size: tuple[int, int]) -> None:
     """The last one has more tiles than 16 bits count."""
@@ -133,24 +118,6 @@ def test_sizes(graph: FrameGraph, size: tuple[int, int]) -> None:
     expected = gsplat_draws(t, camera, options)
     for _ in range(DRAWS):
         assert_gsplat_s(draw(graph, camera, options), expected)
-
-
-def test_overflow_is_told_and_mended() -> None:
-    graph = FrameGraph(torch.device("cuda", 0))
-    t = on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5))))
-    graph.load(**t)
-    near, far, options = looking_at_origin(1280, 720, distance=3.0), looking_at_origin(64, 48), RenderOptions()
-    for _ in range(DRAWS):
-        draw(graph, far, options)
-    first = graph.capacity.slots
-    graph.render(near, options)
-    assert graph.overflowed(), "waits for the frame by itself"
-    assert graph.capacity.slots > first
-    assert not graph.overflowed(), "asked again about the same frame"
-    for _ in range(DRAWS):
-        assert_gsplat_s(draw(graph, near, options), gsplat_draws(t, near, options))
-    assert graph.failure == ""
-    graph.close()
 
 
 @contextmanager
@@ -175,24 +142,3 @@ def test_no_frame_waits_for_the_gpu(graph: FrameGraph) -> None:
                 graph.render(looking_at_origin(1280, 720, distance=4.0 + i), options)
         torch.cuda.synchronize()
         assert graph.graphs
-
-
-def test_what_six_million_gaussians_take_beside_themselves() -> None:
-    n, camera, g = 6_000_000, looking_at_origin(1920, 1080, distance=4.0), torch.Generator("cuda").manual_seed(2)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(n, *shape, device="cuda", generator=g)
-
-    tensors = {"means": normal(3) * 1.5, "quats": normal(4), "scales": (normal(3) * 0.6 - 4.9).exp(),
-               "opacities": (normal() * 1.5).sigmoid(), "sh0": normal(3) * 0.5, "shN": normal(15, 3) * 0.1}
-    graph = FrameGraph(torch.device("cuda", 0))
-    torch.cuda.empty_cache()
-    before = torch.cuda.memory_reserved()
-    graph.load(**tensors)
-    for _ in range(7):
-        draw(graph, camera, RenderOptions(depth=False))
-    assert len(graph.graphs) == 1 and graph.failure == ""
-    # Per Gaussian some 96 bytes at a time; per slot 6, and 30 for those sorted at a time.
-    most = 1.3 * (120 * n + 6 * graph.capacity.slots + 34 * frame.PART) + (128 << 20)
-    assert torch.cuda.memory_reserved() - before < most
-    graph.close()

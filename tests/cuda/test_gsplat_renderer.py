@@ -24,11 +24,9 @@ from support.renderer_cases import (
 )
 
 from splatview_ipc.gl.sources import read_source
-from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import COLOR_MAX, PAINTS, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
-from splatview_viewer.render.gsplat.scene import DeviceGaussians
 from splatview_viewer.scene import HIDDEN, MARKED, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
@@ -73,43 +71,6 @@ def pixels(renderer: GsplatRenderer, s: GaussianScene, view: Camera = VIEW, opti
 
 
 # ---- scenes on a GPU
-
-
-def assert_activated(s: GaussianScene) -> None:
-    """The kernel does what NumPy does."""
-    kernel = DeviceGaussians(torch.device("cuda", 0))
-    for _ in range(2):
-        kernel.load(s)
-    torch.cuda.synchronize()
-    made = activate(replace(s.to_host(), means=s.means.double().cpu()))
-    a = kernel.active
-    expected, good = made.scene(), a.opacities.cpu().numpy() != 0
-    assert np.array_equal(good, (expected.opacities != 0).numpy()) and kernel.left_out == made.left_out
-    terms = a.colors.shape[1]
-    sh = torch.cat([expected.sh0[:, None], expected.shN[:, : terms - 1]], 1)
-    quats = torch.nn.functional.normalize(a.quats.double(), dim=-1)
-    for name, got, wanted in (("means", a.means, expected.means), ("quats", quats, expected.quats),
-                              ("scales", a.scales, expected.scales), ("opacities", a.opacities, expected.opacities),
-                              ("colors", a.colors, sh)):
-        assert got.is_contiguous()
-        np.testing.assert_allclose(got.cpu().numpy()[good], wanted.float().numpy()[good], rtol=2e-6, atol=1e-7,
-                                   err_msg=name)
-    assert not kernel.origin.any()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16,
-                                   torch.float8_e4m3fn], ids=str)
-def test_activation_of_every_dtype(dtype: torch.dtype) -> None:
-    for n, degree in ((1, 3), (20_001, 2), (3_000, 4)):
-        assert_activated(on_gpu(random_scene(n, Chance(n=n, sh_degree=degree)), dtype))
-
-
-def test_activation_of_any_strides() -> None:
-    s = on_gpu(random_scene(1, Chance(n=5000)))
-    whole = torch.cat([s.sh0[:, None], s.shN], 1)
-    assert_activated(replace(s, sh0=whole[:, 0], shN=whole[:, 1:]))
-    assert_activated(replace(s, **{name: getattr(s, name).mT.contiguous().mT
-                                   for name in ("means", "quats", "sh0", "shN")}))
 
 
 def test_a_scene_on_the_gpu_looks_like_one_in_host_memory(renderer: GsplatRenderer) -> None:
@@ -179,7 +140,7 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
 # ---- pictures
 
 
-@pytest.mark.parametrize("name", ["biker_0", "biker_1", "playbot_0_aa", "playbot_2", "random_0", "random_1"])
+@pytest.mark.parametrize("name", ["biker_1", "playbot_0_aa", "random_0"])
 def test_against_stored_pictures_of_gsplat(renderer: GsplatRenderer, data_dir: Path, name: str) -> None:
     d = gsplat_picture(data_dir, name)
     p = pixels(renderer, on_gpu(real_scene(data_dir, d.scene)), d.camera, RenderOptions(d.mode, d.sh_degree))
@@ -227,17 +188,6 @@ def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -
             assert p.color.dtype == np.float32 and p.depth is None and p.alpha.max() > 0.5
             assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
             assert np.array_equal(read_source(ctx, picture.source()), values)
-
-
-def test_pixels_before_it_is_shown(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
-    renderer.load(on_gpu(random_scene(1, Chance(n=800))))
-    picture = renderer.render(VIEW, SHOWN)
-    p = picture.pixels()
-    assert psnr(read_source(ctx, picture.source())[..., :3], p.color) > 60
-    for _ in range(5):  # pictures that are not shown
-        renderer.render(looking_at_origin(distance=9.0), SHOWN)
-        renderer.render(VIEW, SHOWN)
-    assert psnr(read_source(ctx, renderer.render(VIEW, SHOWN).source())[..., :3], p.color) > 60
 
 
 def test_more_than_there_was_room_for(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:

@@ -277,15 +277,6 @@ def test_frame_sorted_in_parts_is_the_same(frames: OnCpu, monkeypatch: pytest.Mo
         assert parts[1] is not None and depth is not None and torch.equal(parts[1], depth)
 
 
-def test_frame_with_wide_keys_is_the_same(frames: OnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in pictures of more tiles than 16 bits count."""
-    given = random_scene(3, Chance(n=200))
-    narrow = drawn(frames, given)
-    monkeypatch.setattr(frame, "SHORT_TILES", 0)
-    wide = drawn(OnCpu("frame.cu", KERNELS, {"KEY": "int"}), given)
-    assert torch.equal(narrow[0], wide[0]) and narrow[2] == wide[2]
-
-
 def test_frame_with_nothing_in_sight(frames: OnCpu) -> None:
     view = camera(20, 20)
     view.viewmat[2, 3] = -50

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE
 
 from splatview_viewer.render.gsplat.build import KernelsError, build
 
@@ -68,39 +66,6 @@ def test_a_build_that_fails(backend: Path, cache: Path, program: str, message: s
     assert not (cache / LIBRARY).exists() and not (cache / "build").exists()
 
 
-BUILDER = """
-import sys
-from pathlib import Path
-from splatview_viewer.render.gsplat.build import build
-print("building", flush=True)
-build(Path(sys.argv[1]))
-print("built", flush=True)
-"""
-
-
-def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(backend: Path, cache: Path, programs: Programs) -> None:
-    """Another viewer waits until then, and compiles nothing."""
-    gate = cache.parent / "gate"
-    os.mkfifo(gate)
-
-    def compiling() -> int | None:
-        try:
-            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as e:
-            assert e.errno == errno.ENXIO  # the gate is not read yet
-            return None
-
-    code = f"import sys; sys.path.insert(0, {str(backend.parents[2])!r})\n{BUILDER}"
-    viewer = programs.code(code, cache / LIBRARY, GATE=str(gate))
-    assert viewer.line() == "building"
-    held = wait_until(compiling, "the compiler is at the gate")
-    viewer.killed()
-    backend.write_text("raise SystemExit('compiled again')")
-    other = programs.code(code, cache / LIBRARY)
-    assert other.line() == "building"
-    os.close(held)
-    assert other.line() == "built"
-    assert (cache / LIBRARY).read_text() == "library"
 
 
 def test_without_a_driver(programs: Programs) -> None:
