@@ -66,8 +66,6 @@ class FrameGraph:
                                 "gsplat")
         self._own("short")
         self._scene: Scene | None = None
-        self._flags: torch.Tensor | None = None
-        """Those that graphs know."""
         self.capacity = Capacity()
         with torch.cuda.device(self._device):
             self._parameters = torch.zeros(ctypes.sizeof(Parameters) // 4, device=self._device)
@@ -104,21 +102,15 @@ class FrameGraph:
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
-            self._flags = None
             self.capacity.at_least(len(means))
         self._scene = scene
 
     def select(self, flags: torch.Tensor | None) -> None:
         """(N,) uint8 as `Selection.flags` gives them, for the frames from now on: `RenderOptions.selection` is not
-        looked at. Not copied. None, and after `load` in other places: all are drawn, none stands out. The same storage
-        again, or none, keeps the graphs."""
-        if self._scene is None or flags is self._scene.flags:
-            return
-        if flags is not None:
-            if self._flags is not None and self._flags.data_ptr() != flags.data_ptr():
-                self._drop_graphs()
-            self._flags = flags
-        self._scene = replace(self._scene, flags=flags)
+        looked at. Not copied: always the same storage until `load` is given another one. None: all are drawn, none
+        stands out."""
+        if self._scene is not None and flags is not self._scene.flags:
+            self._scene = replace(self._scene, flags=flags)
 
     def render(self, camera: Camera, options: RenderOptions,
                rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -60,9 +60,6 @@ class DeviceGaussians:
         self._flags_of: Selection | None = None
         self._make_room()
 
-    def __len__(self) -> int:
-        return self._n
-
     @property
     def left_out(self) -> LeftOut:
         """Gaussians that cannot be drawn, as far as known: of the last load that the GPU has finished."""
