@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     """Browser screens over a real server."""

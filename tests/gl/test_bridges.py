@@ -195,8 +195,6 @@ def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
 # -- pictures in memory, read through buffer textures ------------------------------------------------------------------
 
 
-
-
 class Plain(GlMemory):
     """Ordinary OpenGL buffers in place of imported ones."""
 

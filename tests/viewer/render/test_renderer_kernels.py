@@ -22,8 +22,6 @@ folder = os.environ["TORCH_EXTENSIONS_DIR"]
 print("compiling", flush=True)
 os.makedirs(folder + "/gsplat_cuda")
 open(folder + "/gsplat_cuda/gsplat_cuda.so", "w").write("library")
-if "GATE" in os.environ:
-    open(os.environ["GATE"]).read()
 _C = 1
 """
 
@@ -64,8 +62,6 @@ def test_a_build_that_fails(backend: Path, cache: Path, program: str, message: s
     with pytest.raises(KernelsError, match=message):
         build(cache / LIBRARY)
     assert not (cache / LIBRARY).exists() and not (cache / "build").exists()
-
-
 
 
 def test_without_a_driver(programs: Programs) -> None:

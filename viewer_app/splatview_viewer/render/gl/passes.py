@@ -171,7 +171,6 @@ class Compositor:
         return self._projected.framebuffer
 
 
-
 class Fields:
     """Arrays as textures by name, written in place as long as their size stays."""
 
