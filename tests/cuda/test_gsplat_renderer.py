@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CLASSIC,
     Chance,
+    activated,
     camera,
     draw,
     gsplat_picture,
@@ -24,7 +26,7 @@ from support.renderer_cases import (
 )
 
 from splatview_ipc.gl.sources import read_source
-from splatview_viewer.render.base import COLOR_MAX, PAINTS, RenderOptions
+from splatview_viewer.render.base import COLOR_MAX, PAINTS, Pixels, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Selection
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from support.programs import Programs
 
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.base import Pixels
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin()
@@ -200,6 +201,73 @@ def test_more_than_there_was_room_for(renderer: GsplatRenderer, ctx: moderngl.Co
     assert renderer._frame.capacity.slots > slots, "this scene does not show what the test is about"
     p = renderer.render(near, CLASSIC).pixels()
     assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
+
+
+# ---- gsplat's own pictures
+
+
+def gsplat_draws(s: GaussianScene, view: Camera, options: RenderOptions) -> Pixels:
+    from gsplat import rasterization
+
+    viewmat, K = (torch.tensor(np.asarray(m)[None], dtype=torch.float32, device="cuda") for m in (view.viewmat, view.K))
+    picture, alphas, _ = rasterization(
+        s.means, s.quats, s.scales, s.opacities, torch.cat([s.sh0[:, None], s.shN], 1), viewmat, K, view.width,
+        view.height, near_plane=view.near, far_plane=view.far, sh_degree=s.sh_degree, packed=False,
+        render_mode="RGB+D", rasterize_mode=options.mode, camera_model=view.model)
+    values = picture[0].cpu().numpy()
+    return Pixels(values[..., :3], alphas[0, ..., 0].cpu().numpy(), values[..., 3])
+
+
+def assert_gsplat_s(renderer: GsplatRenderer, given: GaussianScene, view: Camera, options: RenderOptions) -> None:
+    """A compiler may round the same formulas differently, and colours pass through our harmonics, in the direction
+    from a camera whose position gsplat finds by inverting a matrix in float32. Where a Gaussian is at the limit of
+    showing, that can decide."""
+    s = on_gpu(activated(given))
+    s = replace(s, quats=s.quats / s.quats.abs().amax(1, keepdim=True))  # as the renderer has them, bit for bit
+    expected = gsplat_draws(s, view, options)
+    assert expected.alpha.any()
+    renderer.load(s)
+    for i in range(DRAWS):
+        renderer.render(looking_at_origin(distance=3.0 + 0.1 * i), options).pixels()
+        got = renderer.render(view, options).pixels()
+        for name in ("color", "alpha", "depth"):
+            wanted = getattr(expected, name)
+            error = np.abs(getattr(got, name) - wanted) / np.maximum(np.abs(wanted), 1)
+            found = f"{name}: worst {error.max():.2g}, {(error < 1e-5).mean():.5%} within 1e-5"
+            assert (error < 1e-5).mean() > 0.99 and (error < 1e-4).mean() > 0.999 and error.max() < 2e-2, found
+        assert psnr(got.color, expected.color) > 80
+    assert renderer._frame.graphs
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize(("mode", "degree"), [("classic", 3), ("classic", 4), ("antialiased", 1)])
+def test_pictures_are_gsplat_s(renderer: GsplatRenderer, model: Any, mode: Any, degree: int) -> None:
+    given = random_scene(degree, Chance(n=3000, sh_degree=degree))
+    assert_gsplat_s(renderer, given, looking_at_origin(333, 250, model=model), RenderOptions(mode))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (17, 50), (1919, 1079), (4096, 2304)], ids=str)
+def test_pictures_of_every_size_are_gsplat_s(renderer: GsplatRenderer, size: tuple[int, int]) -> None:
+    """The last one has more tiles than 16 bits count."""
+    K = VIEW.K * np.array([[size[0] / 200], [size[1] / 150], [1]])
+    view = replace(VIEW, width=size[0], height=size[1], K=K)
+    assert_gsplat_s(renderer, random_scene(2, Chance(n=2000)), view, CLASSIC)
+
+
+def test_no_frame_waits_for_the_gpu(renderer: GsplatRenderer) -> None:
+    """Not the first ones, nor the one that is captured, nor those from the graph."""
+    renderer.load(on_gpu(random_scene(1, Chance(n=100_000))))
+    renderer.render(VIEW, CLASSIC).pixels()  # it is read
+    for options in (CLASSIC, RenderOptions("antialiased")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that this mode does not see everything
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            for i in range(2 * DRAWS):
+                renderer.render(looking_at_origin(1280, 720, distance=4.0 + i), options)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
 
 
 # ---- what the renderer keeps from one version of a scene to the next

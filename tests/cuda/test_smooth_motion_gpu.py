@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
+from support.renderer_cases import psnr
 from support.view_cases import scene_view, shown
 from support.wait import turns
 
@@ -58,10 +58,6 @@ def ball(n: int = 20_000) -> GaussianScene:
     return made
 
 
-def psnr(a: np.ndarray, b: np.ndarray) -> float:
-    return 20 * math.log10(255 / max(float(np.sqrt(np.mean((a - b) ** 2.0))), 1e-9))
-
-
 def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenScreen,
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
@@ -100,11 +96,11 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
         assert camera is not None
         still.view.use_camera(camera)
         true = shown(still, screen)
-        assert psnr(moved, true) > 33
-        assert psnr(moved, true) > psnr(seen, true) + 8
+        assert psnr(moved, true, 255) > 33
+        assert psnr(moved, true, 255) > psnr(seen, true, 255) + 8
         view.view.picture.motion.moved_at = -math.inf
         assert view.tick(now[0])
-        assert psnr(shown(view, screen), true) > 50
+        assert psnr(shown(view, screen), true, 255) > 50
     finally:
         view.close()
         still.close()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.programs import Programs
+from support.renderer_cases import psnr
 from support.trainers import ALLOCATORS, Trainer
 from support.view_cases import scene_view, see
 from support.viewer import Viewer
@@ -206,10 +207,6 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
         screen.close()
 
 
-def psnr(a: np.ndarray, b: np.ndarray) -> float:
-    return float(-10 * np.log10(((a - b) ** 2).mean() / 255**2 + 1e-12))
-
-
 def wait_for_scene(viewer: Viewer, trainer: Shown, want: np.ndarray, least: float = 36.0) -> Any:
     """The view, once it shows this."""
     def fits() -> tuple[bool, str]:
@@ -222,7 +219,7 @@ def wait_for_scene(viewer: Viewer, trainer: Shown, want: np.ndarray, least: floa
             scene.use_camera(CAMERA)
             viewer.user.mark()
             return False, "another camera"
-        decibels = psnr(viewer.pixels(), want)
+        decibels = psnr(viewer.pixels(), want, 255)
         return decibels > least, f"{decibels:.1f} dB"
 
     until(viewer, trainer, fits)

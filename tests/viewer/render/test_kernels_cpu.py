@@ -1,6 +1,6 @@
 """The CUDA kernels that activate and draw Gaussians, run on the CPU (`support/kernels_on_cpu.h`), against the same in
 NumPy and against the reference renderer. gsplat's projection is stood in for by its rules; that the whole agrees with
-gsplat itself is what `tests/cuda/test_frame_graph.py` shows."""
+gsplat itself is what `tests/cuda/test_gsplat_renderer.py` shows."""
 
 from __future__ import annotations
 
