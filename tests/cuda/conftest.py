@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     """Browser screens over a real server."""
@@ -32,13 +31,12 @@ def allocator(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def owner(allocator: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory,
-          ) -> Iterator[Callable[..., Peer]]:
-    """`owner(code, *args)`: a program that owns GPU memory and runs this piece; BEGIN of the module comes first."""
+def owner(allocator: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Peer]]:
+    """`owner(code, *args)`: a program that owns GPU memory and runs this piece."""
     torch.zeros(1, device="cuda")
     with Programs(tmp_path_factory.mktemp("owner")) as started:
-        peer = Peer(started, tmp_path_factory.mktemp("peer"), PIECES, begin=getattr(request.module, "BEGIN", OWNER),
-                    PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator])
+        conf = ALLOCATORS[allocator]
+        peer = Peer(started, tmp_path_factory.mktemp("peer"), PIECES, begin=OWNER, PYTORCH_CUDA_ALLOC_CONF=conf)
         assert peer.socket  # connected
 
         def run(code: str, *args: str) -> Peer:

@@ -22,27 +22,19 @@ PUBLISHER = """
 import sys, time, torch, splatview
 sort, pause = sys.argv[1], float(sys.argv[2])
 image = torch.zeros(270, 480, 4, dtype=torch.uint8, device="cuda")
-scene = {"means": (1000, 3), "quats": (1000, 4), "scales": (1000, 3), "opacities": (1000,), "sh0": (1000, 1, 3)}
-scene = {name: torch.zeros(shape, device="cuda") for name, shape in scene.items()}
-scene["shN"] = torch.zeros(1000, 3, 3, device="cuda")
 number = 0
 while True:
     number += 1
-    if sort == "scene":
-        for tensor in scene.values():
-            tensor.fill_(number % 251)
-        splatview.publish(scene, "it", number=number)
-    else:
-        if sort == "new":
-            image = torch.empty_like(image)
-        image.fill_(number % 251)
-        splatview.publish(image, "it", number=number, copy=False if sort == "shared" else None)
+    if sort == "new":
+        image = torch.empty_like(image)
+    image.fill_(number % 251)
+    splatview.publish(image, "it", number=number, copy=False if sort == "shared" else None)
     if number == 8:
         print("ready", flush=True)
     time.sleep(pause)
 """
-"""Arguments: "new" pictures at each step, one that "stays", one that is "shared" for good, or a "scene"; seconds
-between two. Everything is filled with the number modulo 251."""
+"""Arguments: "new" pictures at each step, or one that is "shared" for good; seconds between two. Each holds its number
+modulo 251."""
 
 
 def started(programs: Programs, sort: str, pause: float = 0.005) -> None:
@@ -94,13 +86,3 @@ def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(programs: 
             assert not frame.tensor.is_cuda
             assert bool((frame.tensor == filled(frame)).all())
         assert host.path == "host"
-
-
-def test_gaussians_are_copied_from_where_they_are(programs: Programs) -> None:
-    started(programs, "scene", 0.02)
-    with of() as frames:
-        for _ in range(20):
-            frame = next(frames)
-            assert {t.device.type for t in frame.tensors.values()} == {"cuda"}
-            assert frame.tensors["means"].shape == (1000, 3)
-        assert frames.path == "in-place"

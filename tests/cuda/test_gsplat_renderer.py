@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 from support.odd_cases import SCENES, everywhere
+from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CLASSIC,
     Chance,
+    activated,
     camera,
     draw,
     gsplat_picture,
@@ -23,12 +26,9 @@ from support.renderer_cases import (
 )
 
 from splatview_ipc.gl.sources import read_source
-from splatview_viewer.render.activation import activate
-from splatview_viewer.render.base import COLOR_MAX, PAINTS, RenderOptions
+from splatview_viewer.render.base import COLOR_MAX, PAINTS, Pixels, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
-from splatview_viewer.render.gsplat.scene import DeviceGaussians
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from support.programs import Programs
 
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.base import Pixels
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin()
@@ -73,43 +72,6 @@ def pixels(renderer: GsplatRenderer, s: GaussianScene, view: Camera = VIEW, opti
 
 
 # ---- scenes on a GPU
-
-
-def assert_activated(s: GaussianScene) -> None:
-    """The kernel does what NumPy does."""
-    kernel = DeviceGaussians(torch.device("cuda", 0))
-    for _ in range(2):
-        kernel.load(s)
-    torch.cuda.synchronize()
-    made = activate(replace(s.to_host(), means=s.means.double().cpu()))
-    a = kernel.active
-    expected, good = made.scene(), a.opacities.cpu().numpy() != 0
-    assert np.array_equal(good, (expected.opacities != 0).numpy()) and kernel.left_out == made.left_out
-    terms = a.colors.shape[1]
-    sh = torch.cat([expected.sh0[:, None], expected.shN[:, : terms - 1]], 1)
-    quats = torch.nn.functional.normalize(a.quats.double(), dim=-1)
-    for name, got, wanted in (("means", a.means, expected.means), ("quats", quats, expected.quats),
-                              ("scales", a.scales, expected.scales), ("opacities", a.opacities, expected.opacities),
-                              ("colors", a.colors, sh)):
-        assert got.is_contiguous()
-        np.testing.assert_allclose(got.cpu().numpy()[good], wanted.float().numpy()[good], rtol=2e-6, atol=1e-7,
-                                   err_msg=name)
-    assert not kernel.origin.any() and not kernel.rough
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16,
-                                   torch.float8_e4m3fn], ids=str)
-def test_activation_of_every_dtype(dtype: torch.dtype) -> None:
-    for n, degree in ((1, 3), (20_001, 2), (3_000, 4)):
-        assert_activated(on_gpu(random_scene(n, Chance(n=n, sh_degree=degree)), dtype))
-
-
-def test_activation_of_any_strides() -> None:
-    s = on_gpu(random_scene(1, Chance(n=5000)))
-    whole = torch.cat([s.sh0[:, None], s.shN], 1)
-    assert_activated(replace(s, sh0=whole[:, 0], shN=whole[:, 1:]))
-    assert_activated(replace(s, **{name: getattr(s, name).mT.contiguous().mT
-                                   for name in ("means", "quats", "sh0", "shN")}))
 
 
 def test_a_scene_on_the_gpu_looks_like_one_in_host_memory(renderer: GsplatRenderer) -> None:
@@ -179,7 +141,7 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
 # ---- pictures
 
 
-@pytest.mark.parametrize("name", ["biker_0", "biker_1", "playbot_0_aa", "playbot_2", "random_0", "random_1"])
+@pytest.mark.parametrize("name", ["biker_1", "playbot_0_aa", "random_0"])
 def test_against_stored_pictures_of_gsplat(renderer: GsplatRenderer, data_dir: Path, name: str) -> None:
     d = gsplat_picture(data_dir, name)
     p = pixels(renderer, on_gpu(real_scene(data_dir, d.scene)), d.camera, RenderOptions(d.mode, d.sh_degree))
@@ -229,27 +191,83 @@ def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -
             assert np.array_equal(read_source(ctx, picture.source()), values)
 
 
-def test_pixels_before_it_is_shown(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
-    renderer.load(on_gpu(random_scene(1, Chance(n=800))))
-    picture = renderer.render(VIEW, SHOWN)
-    p = picture.pixels()
-    assert psnr(read_source(ctx, picture.source())[..., :3], p.color) > 60
-    for _ in range(5):  # pictures that are not shown
-        renderer.render(looking_at_origin(distance=9.0), SHOWN)
-        renderer.render(VIEW, SHOWN)
-    assert psnr(read_source(ctx, renderer.render(VIEW, SHOWN).source())[..., :3], p.color) > 60
-
-
 def test_more_than_there_was_room_for(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
     """The picture that is shown is whole, though it was drawn into OpenGL's memory at once."""
     renderer.load(on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5)))))
     near = looking_at_origin(1280, 720, distance=3.0)
     picture = renderer.render(near, SHOWN)
-    slots = renderer._frame.slots
+    slots = renderer._frame.capacity.slots
     values = read_source(ctx, picture.source())
-    assert renderer._frame.slots > slots, "this scene does not show what the test is about"
+    assert renderer._frame.capacity.slots > slots, "this scene does not show what the test is about"
     p = renderer.render(near, CLASSIC).pixels()
     assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
+
+
+# ---- gsplat's own pictures
+
+
+def gsplat_draws(s: GaussianScene, view: Camera, options: RenderOptions) -> Pixels:
+    from gsplat import rasterization
+
+    viewmat, K = (torch.tensor(np.asarray(m)[None], dtype=torch.float32, device="cuda") for m in (view.viewmat, view.K))
+    picture, alphas, _ = rasterization(
+        s.means, s.quats, s.scales, s.opacities, torch.cat([s.sh0[:, None], s.shN], 1), viewmat, K, view.width,
+        view.height, near_plane=view.near, far_plane=view.far, sh_degree=s.sh_degree, packed=False,
+        render_mode="RGB+D", rasterize_mode=options.mode, camera_model=view.model)
+    values = picture[0].cpu().numpy()
+    return Pixels(values[..., :3], alphas[0, ..., 0].cpu().numpy(), values[..., 3])
+
+
+def assert_gsplat_s(renderer: GsplatRenderer, given: GaussianScene, view: Camera, options: RenderOptions) -> None:
+    """A compiler may round the same formulas differently, and colours pass through our harmonics, in the direction
+    from a camera whose position gsplat finds by inverting a matrix in float32. Where a Gaussian is at the limit of
+    showing, that can decide."""
+    s = on_gpu(activated(given))
+    s = replace(s, quats=s.quats / s.quats.abs().amax(1, keepdim=True))  # as the renderer has them, bit for bit
+    expected = gsplat_draws(s, view, options)
+    assert expected.alpha.any()
+    renderer.load(s)
+    for i in range(DRAWS):
+        renderer.render(looking_at_origin(distance=3.0 + 0.1 * i), options).pixels()
+        got = renderer.render(view, options).pixels()
+        for name in ("color", "alpha", "depth"):
+            wanted = getattr(expected, name)
+            error = np.abs(getattr(got, name) - wanted) / np.maximum(np.abs(wanted), 1)
+            found = f"{name}: worst {error.max():.2g}, {(error < 1e-5).mean():.5%} within 1e-5"
+            assert (error < 1e-5).mean() > 0.99 and (error < 1e-4).mean() > 0.999 and error.max() < 2e-2, found
+        assert psnr(got.color, expected.color) > 80
+    assert renderer._frame.graphs
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize(("mode", "degree"), [("classic", 3), ("classic", 4), ("antialiased", 1)])
+def test_pictures_are_gsplat_s(renderer: GsplatRenderer, model: Any, mode: Any, degree: int) -> None:
+    given = random_scene(degree, Chance(n=3000, sh_degree=degree))
+    assert_gsplat_s(renderer, given, looking_at_origin(333, 250, model=model), RenderOptions(mode))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (17, 50), (1919, 1079), (4096, 2304)], ids=str)
+def test_pictures_of_every_size_are_gsplat_s(renderer: GsplatRenderer, size: tuple[int, int]) -> None:
+    """The last one has more tiles than 16 bits count."""
+    K = VIEW.K * np.array([[size[0] / 200], [size[1] / 150], [1]])
+    view = replace(VIEW, width=size[0], height=size[1], K=K)
+    assert_gsplat_s(renderer, random_scene(2, Chance(n=2000)), view, CLASSIC)
+
+
+def test_no_frame_waits_for_the_gpu(renderer: GsplatRenderer) -> None:
+    """Not the first ones, nor the one that is captured, nor those from the graph."""
+    renderer.load(on_gpu(random_scene(1, Chance(n=100_000))))
+    renderer.render(VIEW, CLASSIC).pixels()  # it is read
+    for options in (CLASSIC, RenderOptions("antialiased")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that this mode does not see everything
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            for i in range(2 * DRAWS):
+                renderer.render(looking_at_origin(1280, 720, distance=4.0 + i), options)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
 
 
 # ---- what the renderer keeps from one version of a scene to the next
@@ -299,7 +317,6 @@ def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context) -> N
     for name, (make, left_out) in SCENES.items():
         odd = make()
         there = replace(odd, **{field: getattr(odd, field).cuda() for field in FIELDS})
-        draw(renderer, there, view)  # roughly, where it lies far from the scene before
         expected, got = draw(ReferenceRenderer(), odd, view), draw(renderer, there, view)
         assert renderer.left_out == left_out, name
         assert np.isfinite(got.color).all() and np.isfinite(got.alpha).all() and got.color.max() <= COLOR_MAX, name
@@ -312,7 +329,7 @@ def test_more_pairs_than_may_be_are_not_drawn(ctx: moderngl.Context, monkeypatch
     """The nearest are."""
     renderer, most, view, many = GsplatRenderer(ctx), 62 * 20, camera(80, 64), everywhere(500)
     monkeypatch.setattr(Capacity, "FIRST", 64)
-    renderer._frame._capacity = Capacity(most)
+    renderer._frame.capacity = Capacity(most)
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
     got, expected = draw(renderer, many, view), draw(ReferenceRenderer(), nearest, view)
     assert psnr(got.color, expected.color) > 45

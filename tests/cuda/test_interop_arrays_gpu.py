@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
 from support.reading import next_frame, stream_of, values
 from support.trainers import Trainer
+
+from splatview.adapters.images import picture_at
+from splatview_ipc.cuda import driver
 
 if TYPE_CHECKING:
 
@@ -64,30 +68,6 @@ splatview.publish(image, "{dtype}")
         assert np.array_equal(reader.next()["image"], expected[::2, ::3]), dtype
 
 
-@needs("cupy")
-def test_gaussians_of_cupy_are_shared_where_they_lie(trainer: Trainer, subscriber: Subscriber) -> None:
-    trainer.do("""
-import cupy as cp
-try:
-    splatview.publish(cp.zeros((8, 8, 3), cp.uint8)[:, ::-2], "image")  # torch would end the process
-except TypeError:
-    pass
-scene = {name: cp.zeros((1000, *shape), cp.float32) for name, shape in SHAPES.items()}
-splatview.publish(scene, "scene")
-""")
-    reader = Reader(subscriber, "scene")
-    reader.next()
-    for i in range(1, 6):
-        trainer.do(f"""
-for array in scene.values():
-    array.fill({i})
-splatview.publish(scene, "scene", step={i})
-cp.cuda.Device().synchronize()
-""")
-        assert {float(v) for t in reader.next().values() for v in (t.min(), t.max())} == {float(i)}
-    assert reader.stream.sharing in ("in-place", "device-ring")
-
-
 def test_an_array_with_an_interface_alone(trainer: Trainer, subscriber: Subscriber) -> None:
     trainer.do("""
 from types import SimpleNamespace
@@ -95,3 +75,20 @@ image = torch.full((37, 53, 4), 7, dtype=torch.uint8, device="cuda")
 splatview.publish(SimpleNamespace(__cuda_array_interface__=image.__cuda_array_interface__, keep=image), "image")
 """)
     assert (Reader(subscriber, "image").next()["image"] == 7).all()
+
+
+def test_gpu_memory_that_is_not_torchs() -> None:
+    values = torch.rand(20, 30, 3, device="cuda")
+    size = values.numel() * 4
+    with driver.context(0):
+        address = int(driver.handle("cuMemAlloc", size))
+        try:
+            driver.call("cuMemcpyDtoD", address, values.data_ptr(), size)
+            picture = picture_at(address, 30, 20, 3)
+            assert torch.equal(picture, values)
+            with pytest.raises(ValueError, match="allocation"):
+                picture_at(address, 3000, 2000, 3)
+        finally:
+            driver.call("cuMemFree", address)
+    assert torch.equal(picture, values), "a copy"
+    torch.cuda.synchronize()

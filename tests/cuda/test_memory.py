@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import torch
-from support.gpu_memory import told, used
+from support.gpu_memory import used
 from support.meters import open_files
 from support.sharing import tensor_of, views
 
@@ -57,37 +57,6 @@ hear()
         assert torch.equal(t.cpu(), expected[name]), name
     peer.say()
     for m in memories:
-        m.close()
-
-
-def test_large_tensors_in_many_chunks_and_only_what_they_touch(owner: Start, allocator: str) -> None:
-    peer = owner("""
-big = torch.arange(100 << 20, dtype=torch.int32, device="cuda").to(torch.uint8)
-other = torch.arange(30 << 20, dtype=torch.int32, device="cuda").to(torch.float32)
-torch.cuda.synchronize()
-share({"big": big, "other": other})
-hear()
-share({"part": big[51 << 20 :][: 1 << 20]})
-hear()
-""")
-    memories, refs = peer.memories()
-    big, other = tensor_of(memories, refs["big"]), tensor_of(memories, refs["other"])
-    assert torch.equal(big, torch.arange(100 << 20, dtype=torch.int32, device="cuda").to(torch.uint8))
-    assert torch.equal(other, torch.arange(30 << 20, dtype=torch.int32, device="cuda").to(torch.float32))
-    pieces = [piece.size for m in memories for piece in m.pieces]
-    if allocator == "expandable":
-        assert len(pieces) > 2
-        assert sum(pieces) < 300 * MB
-        assert all(size % (2 * MB) == 0 for size in pieces)
-    else:
-        assert not pieces
-    peer.say()
-    part, part_refs = peer.memories()
-    assert torch.equal(tensor_of(part, part_refs["part"]), big[51 * MB : 52 * MB])
-    if allocator == "expandable":
-        assert sum(piece.size for m in part for piece in m.pieces) <= 40 * MB
-    peer.say()
-    for m in [*memories, *part]:
         m.close()
 
 
@@ -151,45 +120,6 @@ hear()
 
 
 # ---- memory of our own, and forgeries of it
-
-
-@pytest.mark.parametrize("dtype", limits.ITEM_SIZE)
-def test_memory_of_our_own(dtype: str) -> None:
-    kind = getattr(torch, dtype)
-    own = memory.Allocation(5 * MB, 0)
-    assert own.size == 6 * MB
-    assert own.gpu == driver.gpu_uuid(0)
-    t = own.tensor(dtype, (100, 7), offset=512)
-    values = (torch.rand(100, 7) * 200).to(kind)
-    t.copy_(values)
-    opened = memory.open_memory(FdMemory("t-1", (own.size,), own.gpu), [own.fd()])
-    torch.cuda.synchronize()
-    again = opened.tensor(dtype, (7, 100), (1, 7), 512)
-    assert torch.equal(again.cpu(), values.t())
-    with pytest.raises(SharingError, match="does not lie within"):
-        own.tensor(dtype, (6 * MB,), offset=512)
-    opened.close()
-    own.close()
-    del again
-    assert torch.equal(t.cpu(), values), "the tensor keeps it"
-
-
-def test_memory_of_our_own_is_given_back() -> None:
-    torch.empty(4, dtype=torch.uint8, device="cuda").fill_(1)  # kernels are loaded when they are first used
-    memory.Allocation(MB, 0).close()
-    gc.collect()  # what other tests left
-    fds, before = open_files(), used()
-    for i in range(20):
-        own = memory.Allocation(256 * MB, 0)
-        t = own.tensor("uint8", (256 * MB,))
-        t.fill_(1)
-        own.close()
-        if i == 10 and told():
-            assert used() >= before + 256 * MB, "the tensor keeps it"
-        del t
-        gc.collect()
-    assert open_files() <= fds
-    assert used() < before + 8 * MB
 
 
 def test_forged_memory_is_refused_and_cuda_goes_on() -> None:

@@ -11,7 +11,7 @@ from support.annotate_cases import texts
 from support.frames import host_array, poses
 from support.reading import next_frame, stream_of, values
 from support.trainers import Trainer
-from support.wait import turns
+from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.api import session as publishing
@@ -226,7 +226,7 @@ def test_poses_on_a_gpu_come_to_host_memory() -> None:
             np.testing.assert_array_equal(host_array(frame.tensors["sizes"]), [[40, 30]] * 5)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16])
 def test_photographs_on_a_gpu_are_brought(dtype: torch.dtype) -> None:
     whole = torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8)
     given = whole.cuda() if dtype == torch.uint8 else (whole.cuda() / 255).to(dtype)
@@ -240,3 +240,35 @@ def test_photographs_on_a_gpu_are_brought(dtype: torch.dtype) -> None:
         stream.request_photos(0, 8)
         with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 8) as frame:
             assert frame.tensors["photos"].shape == (3, 8, 8, 3)
+
+
+ENDS = ("", "atexit.register(end)", "end()", "torch.cuda.synchronize()")
+
+
+def test_a_process_that_ends_in_the_midst_of_it_ends_well(programs: Programs) -> None:
+    started = [programs.code(f"""
+import atexit, time, torch
+from splatview_ipc.transports.device_ring import DeviceRingWriter
+from splatview_ipc.transports.pinned_host import PinnedHostWriter
+tensors = {{"image": torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")}}
+a = torch.rand(4096, 4096, device="cuda")
+b = a @ a
+torch.cuda.synchronize()
+writers = [DeviceRingWriter(0, 4 << 20, 3), PinnedHostWriter(0, 4 << 20, 3)]
+def end():
+    for writer in writers:
+        writer.close()
+for writer in writers:
+    while not writer.write("image", tensors, {{"layout": "HWC"}}, 1):
+        time.sleep(1e-3)
+torch.cuda.synchronize()
+for _ in range(50):
+    torch.mm(a, a, out=b)
+time.sleep(0.1)
+for writer in writers:
+    writer.write("image", tensors, {{"layout": "HWC"}}, 2)
+{end}
+""") for end in ENDS]
+    for end, child in zip(ENDS, started, strict=True):
+        out, err = child.communicate(timeout=PATIENCE)
+        assert (child.returncode, out, err) == (0, "", ""), end

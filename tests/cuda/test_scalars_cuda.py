@@ -10,7 +10,6 @@ import torch
 from support.frames import host_array
 
 import splatview
-from splatview.api.session import session
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -84,13 +83,3 @@ def test_nothing_is_queued_while_a_graph_is_captured(wait_until: Callable[..., A
         rows = rows_of(viewer, 2, wait_until)
     assert rows[:, 0].tolist() == [0, 2]
     assert rows[1, 2] == 3
-
-
-def test_closing_takes_the_last_numbers_with_it(wait_until: Callable[..., Any]) -> None:
-    x = torch.full((), 5.0, device="cuda")
-    splatview.log(0, it=x)
-    with Subscriber() as viewer:
-        rows_of(viewer, 1, wait_until)
-        splatview.log(1, it=x + 1)
-        session().features["log"].close()
-        assert rows_of(viewer, 2, wait_until)[-1, 2] == 6

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
+from support.renderer_cases import psnr
 from support.view_cases import scene_view, shown
 from support.wait import turns
 
-from splatview_ipc.gl.sources import read_source
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gsplat import moving as gsplat_moving
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.scene.scene import GaussianScene
@@ -60,10 +58,6 @@ def ball(n: int = 20_000) -> GaussianScene:
     return made
 
 
-def psnr(a: np.ndarray, b: np.ndarray) -> float:
-    return 20 * math.log10(255 / max(float(np.sqrt(np.mean((a - b) ** 2.0))), 1e-9))
-
-
 def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenScreen,
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
@@ -102,33 +96,12 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
         assert camera is not None
         still.view.use_camera(camera)
         true = shown(still, screen)
-        assert psnr(moved, true) > 33
-        assert psnr(moved, true) > psnr(seen, true) + 8
+        assert psnr(moved, true, 255) > 33
+        assert psnr(moved, true, 255) > psnr(seen, true, 255) + 8
         view.view.picture.motion.moved_at = -math.inf
         assert view.tick(now[0])
-        assert psnr(shown(view, screen), true) > 50
+        assert psnr(shown(view, screen), true, 255) > 50
     finally:
         view.close()
         still.close()
         work.close()
-
-
-def aside(x: float, y: float = 0.0) -> Camera:
-    return Camera(look_at((x, y, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
-
-
-def test_its_memory_goes_with_the_pictures(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "host"))
-    renderer, held = GsplatRenderer(screen.ctx), []
-    renderer.load(ball())
-    for i in range(30):
-        picture = renderer.render(aside(0.02 * i), RenderOptions(depth=True))
-        assert picture.bring()
-        if picture.brought() is not None:
-            kept = picture.kept
-            assert kept is not None
-            read_source(screen.ctx, kept.mover.take(kept, aside(0.02 * i), aside(0.02 * i + 0.05), 4.0))
-        torch.cuda.synchronize()
-        held.append(torch.cuda.memory_allocated())
-    assert max(held[-5:]) <= max(held[5:15]) + 2 * W * H * 8
-    renderer.close()

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 from support.programs import Programs
+from support.renderer_cases import psnr
 from support.trainers import ALLOCATORS, Trainer
-from support.view_cases import scene_view, see, zoom
+from support.view_cases import scene_view, see
 from support.viewer import Viewer
 from support.wait import PATIENCE, clock
 
 from splatview_viewer.app.loop import AppOptions, step
-from splatview_viewer.core.screen import Rect, read_pixels
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS, ShownView
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
@@ -32,7 +33,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview_viewer.core.screen import Caption, Screen
+    from splatview_viewer.core.screen import Screen
 
 pytestmark = pytest.mark.cuda
 
@@ -206,10 +207,6 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
         screen.close()
 
 
-def psnr(a: np.ndarray, b: np.ndarray) -> float:
-    return float(-10 * np.log10(((a - b) ** 2).mean() / 255**2 + 1e-12))
-
-
 def wait_for_scene(viewer: Viewer, trainer: Shown, want: np.ndarray, least: float = 36.0) -> Any:
     """The view, once it shows this."""
     def fits() -> tuple[bool, str]:
@@ -222,7 +219,7 @@ def wait_for_scene(viewer: Viewer, trainer: Shown, want: np.ndarray, least: floa
             scene.use_camera(CAMERA)
             viewer.user.mark()
             return False, "another camera"
-        decibels = psnr(viewer.pixels(), want)
+        decibels = psnr(viewer.pixels(), want, 255)
         return decibels > least, f"{decibels:.1f} dB"
 
     until(viewer, trainer, fits)
@@ -341,37 +338,7 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], 
     viewer.until(lambda: tape.recording.snapshots and tape.recording.snapshots[-1].count == 1500 + 700 * trainer.k)
 
 
-# -- a window, and doctor --------------------------------------------------------------------------------------
-
-
-@pytest.mark.display
-def test_a_window_shows_images_and_scenes(trainers: dict[str, Shown], open_viewer: Any, display: str) -> None:
-    from splatview_viewer.screens.window import WindowScreen
-
-    class Window(WindowScreen):
-        """What it presents can be seen."""
-
-        def present(self, caption: Caption) -> None:
-            self.seen = read_pixels(self.framebuffer)
-            super().present(caption)
-
-        def pixels(self) -> np.ndarray:
-            return self.seen
-
-    trainer, window = trainers["expandable"], Window(900, 520, vsync=False)
-    viewer = open_viewer(trainer, window, panel=True)
-    select(viewer, trainer, "ring uint8 RGBA")
-    viewer.until(lambda: viewer.user.shown.view is not None and not viewer.user.shown.view.empty)
-    zoom(viewer.user.view, 4.0, viewer.user.picture_rect())
-    viewer.user.mark()
-    left, top, _ = viewer.image.pan_zoom.placed(viewer.user.picture_rect())
-    want = np.kron(expected_image(trainer.k, "uint8", "RGBA"), np.ones((4, 4, 1), int))
-    wait_for(viewer, trainer, want, (round(left), round(top)))
-    on_gpu = "NVIDIA" in window.ctx.info["GL_RENDERER"]
-    assert viewer.image.info().path == [BRIDGE_WORDS["direct" if on_gpu else "host"]], about(viewer)
-    select(viewer, trainer, "splats")
-    viewer.until(lambda: viewer.user.shown.view is not None and not viewer.user.shown.view.empty)
-    viewer.until(lambda: viewer.picture().max() > 100)
+# -- doctor --------------------------------------------------------------------------------------------------
 
 
 def test_doctor_on_a_gpu(programs: Programs) -> None:

@@ -12,7 +12,7 @@ from support.interop_cases import CASES, Case, OwnMemory, expected, same
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import Form
-from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, plan_access
+from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
 
@@ -195,10 +195,6 @@ def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
 # -- pictures in memory, read through buffer textures ------------------------------------------------------------------
 
 
-MOST = 1 << 27
-MIB = 1 << 20
-
-
 class Plain(GlMemory):
     """Ordinary OpenGL buffers in place of imported ones."""
 
@@ -208,30 +204,6 @@ class Plain(GlMemory):
 
     def buffer(self, piece: int) -> int:
         return self.made[piece].glo
-
-
-def access(shape: tuple[int, ...], dtype: str, layout: str, strides: tuple[int, ...] | None = None, offset: int = 0,
-           sizes: Sequence[int] = (64 * MIB,), most: int = MOST) -> tuple[str, int]:
-    form = Form.of(shape, dtype, layout)
-    strides = torch.empty(shape, device="meta").stride() if strides is None else strides
-    plan = plan_access(form, strides, offset, sizes, most)
-    return plan.fetch, plan.format
-
-
-def test_pieces_and_limits() -> None:
-    sizes = [2 * MIB] * 10
-    assert access((512, 1024, 4), "uint8", "HWC", offset=MIB, sizes=sizes) == ("FETCH_TEXEL", 0x8058)
-    assert access((512, 1024, 3), "float32", "HWC", offset=MIB, sizes=sizes) == ("FETCH_ELEMENT", 0x822E)
-    assert access((512, 1000, 3), "uint8", "HWC", offset=3, sizes=sizes) == ("FETCH_ELEMENT", 0x8229)
-    with pytest.raises(SharingError, match=f"spans 9 pieces of memory; a shader reads {MAX_PIECES}"):
-        access((2048, 2048, 4), "uint8", "HWC", offset=MIB, sizes=sizes)
-    with pytest.raises(SharingError, match="does not lie within 4096 bytes"):
-        access((32, 32, 4), "uint8", "HWC", offset=4, sizes=[4096])
-    with pytest.raises(SharingError, match="does not lie within"):
-        access((32, 32), "float32", "HW", offset=2)
-    assert access((256, 256), "uint8", "HW", offset=MIB, most=65536) == ("FETCH_TEXEL", 0x8229), "a part of the memory"
-    with pytest.raises(SharingError, match="spans 65792 bytes; this OpenGL's buffer textures have 65536 texels"):
-        access((257, 256), "uint8", "HW", most=65536)
 
 
 @pytest.mark.parametrize("pieces", [1, 3])

@@ -122,9 +122,3 @@ def test_an_explicit_texture_is_one_sides_at_a_time(ctx: moderngl.Context) -> No
         assert torch.equal(shared.read(), sent[3])
     with pytest.raises(SharingError, match="the texture is closed"):
         shared.read()
-
-
-def test_formats_that_are_refused(ctx: moderngl.Context) -> None:
-    for size, components, dtype in (((4, 4), 3, "f1"), ((4, 4), 4, "u4"), ((0, 4), 4, "f1")):
-        with pytest.raises(ValueError, match="legal are 1, 2 or 4 of f1, f2, f4"):
-            SharedTexture(ctx, size, components, dtype)

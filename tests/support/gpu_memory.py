@@ -27,11 +27,6 @@ def used(pid: int | None = None) -> int:
     return total - free
 
 
-def told() -> bool:
-    """Whether `used` tells what a process has and nothing else: the driver lists it, or no other test runs beside."""
-    return os.getpid() in _listed() or "PYTEST_XDIST_WORKER" not in os.environ
-
-
 def _listed() -> dict[int, int]:
     try:
         lines = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],

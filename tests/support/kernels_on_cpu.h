@@ -76,7 +76,6 @@ static inline int atomicMax(int *at, int v) {
     return before;
 }
 static inline void __threadfence() {}
-static inline void __threadfence_system() {}
 static inline void __syncwarp() { wait_for_warp(); }
 static inline unsigned __ballot_sync(unsigned, bool vote) {
     votes[threadIdx.x % 32] = vote;

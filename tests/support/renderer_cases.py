@@ -19,8 +19,8 @@ from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.render.picking import pick_later
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
+from support.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

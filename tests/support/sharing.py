@@ -11,7 +11,6 @@ import msgspec
 import torch
 
 from splatview_ipc.control.messages import FdMemory, IpcMemory, TensorRef
-from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda.memory import open_memory
 from support.wait import PATIENCE
 
@@ -152,11 +151,6 @@ class Peer:
         self._server.close()
         if self._socket is not None:
             self._socket.close()
-
-
-def close_fds(fds: dict[str, list[int]]) -> None:
-    for some in fds.values():
-        close_all(some)
 
 
 def views(dtype: torch.dtype) -> dict[str, torch.Tensor]:

@@ -14,6 +14,7 @@ from PIL import Image
 from support import stub_kind
 from support.frames import frame_of
 from support.programs import ROOT
+from support.reference import ReferenceRenderer
 from support.scene_files import truth, write_splat
 
 from splatview_ipc.control.frame import Frame
@@ -28,7 +29,6 @@ from splatview_viewer.kinds import files
 from splatview_viewer.kinds.gaussians import view as gaussians
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render import choose
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 from support.view_cases import scene_view, shown
 
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import Selection, color_maps
 
 if TYPE_CHECKING:

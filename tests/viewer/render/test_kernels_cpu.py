@@ -1,6 +1,6 @@
 """The CUDA kernels that activate and draw Gaussians, run on the CPU (`support/kernels_on_cpu.h`), against the same in
 NumPy and against the reference renderer. gsplat's projection is stood in for by its rules; that the whole agrees with
-gsplat itself is what `tests/cuda/test_frame_graph.py` shows."""
+gsplat itself is what `tests/cuda/test_gsplat_renderer.py` shows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
+from support.reference import ReferenceRenderer, blurred, places
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
 from splatview_viewer.geometry import rotations
@@ -22,14 +23,12 @@ from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.gsplat import frame
 from splatview_viewer.render.gsplat.frame import Kind, Parameters, Scene
-from splatview_viewer.render.gsplat.scene import Active, Told, activate, step
-from splatview_viewer.render.reference import ReferenceRenderer, blurred, places
+from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from splatview_viewer.render.base import Pixels
 
@@ -65,9 +64,9 @@ def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = N
     made = activation.activate(GaussianScene(**arrays, activated=r.activated))
     expected = made.scene()
     got = room(n, terms)
-    told, counters = Told(pin_memory=False), torch.zeros(4, dtype=torch.int32)
-    activate(r, got, origin, told, 3, counters, own)
-    assert told.version == 3 and not counters.any()
+    left_out, counters = torch.full((3,), 7), torch.zeros(4, dtype=torch.int32)
+    activate(r, got, origin, left_out, counters, own)
+    assert not counters.any()
     good = got.opacities.numpy() != 0  # nothing else of the others is read
     assert np.array_equal(good, (expected.opacities != 0).numpy())
     means = r.means.numpy() if r.means.dtype == torch.float64 else r.means.float().numpy()
@@ -80,8 +79,7 @@ def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = N
                        ("opacities", got.opacities.numpy(), expected.opacities)):
         np.testing.assert_allclose(a[good], b[good], rtol=1e-6, atol=1e-7 if name == "quats" else 0, err_msg=name)
     assert np.array_equal(got.colors.numpy()[good], sh[good])
-    assert told.left_out == made.left_out
-    assert torch.equal(told.sample(n), r.means[::step(n)].float()) or r.means.isnan().any()
+    assert activation.LeftOut(*left_out.tolist()) == made.left_out
     return got
 
 
@@ -113,23 +111,14 @@ def test_activation_reads_no_higher_degree_than_is_used(own: OnCpu) -> None:
         assert (assert_same(own, r, (used + 1) ** 2).opacities > 0).all()
 
 
-STRIDED: dict[str, Callable[[GaussianScene], GaussianScene]] = {
-    "rows apart": lambda r: replace(r, means=r.means.repeat_interleave(2, 0)[::2],
-                                    opacities=r.opacities.repeat_interleave(3)[::3]),
-    "columns first": lambda r: replace(r, means=r.means.T.contiguous().T, quats=r.quats.T.contiguous().T,
-                                       sh0=r.sh0.T.contiguous().T, shN=r.shN.mT.contiguous().mT),
-    "one tensor of all coefficients": lambda r: replace(r, sh0=(c := torch.cat([r.sh0[:, None], r.shN], 1))[:, 0],
-                                                        shN=c[:, 1:]),
-    "one tensor of everything": lambda r: replace(
-        r, means=(t := torch.cat([r.means, r.quats, r.scales, r.opacities[:, None]], 1))[:, :3], quats=t[:, 3:7],
-        scales=t[:, 7:10], opacities=t[:, 10]),
-    "all the same": lambda r: replace(r, means=r.means[:1].expand(300, 3), shN=r.shN[:1].expand(300, 15, 3)),
-}
-
-
-@pytest.mark.parametrize("name", STRIDED)
-def test_activation_of_any_strides(own: OnCpu, name: str) -> None:
-    assert_same(own, STRIDED[name](raw()), 16)
+def test_activation_of_any_strides(own: OnCpu) -> None:
+    r = raw()
+    assert_same(own, replace(r, means=r.means.T.contiguous().T, quats=r.quats.T.contiguous().T,
+                             sh0=r.sh0.T.contiguous().T, shN=r.shN.mT.contiguous().mT), 16)
+    every = torch.cat([r.means, r.quats, r.scales, r.opacities[:, None], r.sh0, r.shN.flatten(1)], 1)
+    means, quats, scales, opacities, sh0, rest = every.split([3, 4, 3, 1, 3, 45], 1)
+    assert_same(own, GaussianScene(means, quats, scales, opacities[:, 0], sh0, rest.unflatten(1, (15, 3))), 16)
+    assert_same(own, replace(r, means=r.means[:1].expand(300, 3), shN=r.shN[:1].expand(300, 15, 3)), 16)
 
 
 def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
@@ -276,15 +265,6 @@ def test_frame_sorted_in_parts_is_the_same(frames: OnCpu, monkeypatch: pytest.Mo
             parts = drawn(frames, given, slots=slots)
         assert whole.any() and torch.equal(parts[0], whole) and parts[2] == needed
         assert parts[1] is not None and depth is not None and torch.equal(parts[1], depth)
-
-
-def test_frame_with_wide_keys_is_the_same(frames: OnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in pictures of more tiles than 16 bits count."""
-    given = random_scene(3, Chance(n=200))
-    narrow = drawn(frames, given)
-    monkeypatch.setattr(frame, "SHORT_TILES", 0)
-    wide = drawn(OnCpu("frame.cu", KERNELS, {"KEY": "int"}), given)
-    assert torch.equal(narrow[0], wide[0]) and narrow[2] == wide[2]
 
 
 def test_frame_with_nothing_in_sight(frames: OnCpu) -> None:

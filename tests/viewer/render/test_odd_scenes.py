@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.odd_cases import SCENES, everywhere
+from support.reference import ReferenceRenderer
 from support.renderer_cases import MAKERS, Chance, camera, draw, looking_at_origin, psnr, random_scene
 from support.view_cases import scene_view
 
@@ -15,10 +16,8 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
-from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl import tiles as gl_tiles
 from splatview_viewer.render.gl.tiles import Chunks
-from splatview_viewer.render.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,15 +83,10 @@ def test_the_view_tells_what_is_left_out(screen: OffscreenScreen) -> None:
 
 
 def test_what_is_shown_is_the_nearest(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    many, view = everywhere(500), camera(80, 64)
-    nearest = many[:62]
+    many, view, renderer = everywhere(500), camera(80, 64), MAKERS["gl-tiles"](ctx)
     monkeypatch.setattr(gl_tiles, "Chunks", lambda boxes, grid: Chunks(boxes, grid, 62 * 80))
-    monkeypatch.setattr(gl_renderer, "PIXELS_MAX", 62 * 80 * 64)
-    expected = draw(ReferenceRenderer(), nearest, view)
-    for compositor in ("quads", "tiles"):
-        renderer = MAKERS[f"gl-{compositor}"](ctx)
-        got = draw(renderer, many, view)
-        assert renderer.thinned and psnr(got.color, expected.color) > 55, compositor
-        draw(renderer, random_scene(1, Chance(n=40)), view)
-        assert renderer.thinned == "", compositor
-        renderer.close()
+    expected, got = draw(ReferenceRenderer(), many[:62], view), draw(renderer, many, view)
+    assert renderer.thinned and psnr(got.color, expected.color) > 55
+    draw(renderer, random_scene(1, Chance(n=40)), view)
+    assert renderer.thinned == ""
+    renderer.close()

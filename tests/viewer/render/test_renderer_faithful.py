@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     MAKERS,
     Chance,
@@ -29,7 +30,6 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

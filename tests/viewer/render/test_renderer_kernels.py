@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import gsplat
 import pytest
-import torch
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE
 
-from splatview_viewer.render.gsplat.build import KernelsError, build, finished_build
+from splatview_viewer.render.gsplat.build import KernelsError, build
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support.programs import Programs
 
 pytestmark = pytest.mark.programs
-PACKAGE = Path(gsplat.__file__).parent
 LIBRARY = "gsplat_cuda.so"
 BACKEND = """
 import os
@@ -26,8 +22,6 @@ folder = os.environ["TORCH_EXTENSIONS_DIR"]
 print("compiling", flush=True)
 os.makedirs(folder + "/gsplat_cuda")
 open(folder + "/gsplat_cuda/gsplat_cuda.so", "w").write("library")
-if "GATE" in os.environ:
-    open(os.environ["GATE"]).read()
 _C = 1
 """
 
@@ -51,27 +45,6 @@ def cache(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_finished_build_of_the_trainer_is_used_and_no_other(tmp_path: Path) -> None:
-    library, rules, log = (tmp_path / name for name in (LIBRARY, "build.ninja", ".ninja_log"))
-    torch_include = Path(torch.__file__).parent / "include"
-
-    def finish() -> None:
-        library.write_text("their library")
-        rules.write_text(f"cflags = -isystem {torch_include}\nbuild x: {PACKAGE / 'cuda' / 'ext.cpp'}\n")
-        log.write_text(f"# ninja log v5\n0\t100\t0\t{LIBRARY}\tabc\n")
-
-    for name, change in (
-            ("unfinished", lambda: log.write_text("# ninja log v5\n0\t100\t0\text.o\tabc\n")),
-            ("other gsplat", lambda: rules.write_text(rules.read_text().replace(str(PACKAGE), "/elsewhere/gsplat"))),
-            ("other torch", lambda: rules.write_text(rules.read_text().replace(str(torch_include), "/elsewhere"))),
-            ("older", lambda: os.utime(library, (1, 1))), ("none", library.unlink),
-            ("lock", (tmp_path / "lock").touch)):
-        finish()
-        assert finished_build(tmp_path, PACKAGE) == library
-        change()
-        assert finished_build(tmp_path, PACKAGE) is None, name
-
-
 def test_building(backend: Path, cache: Path) -> None:
     (cache / "build").mkdir()
     (cache / "build" / "left by a compiler that was killed").touch()
@@ -89,41 +62,6 @@ def test_a_build_that_fails(backend: Path, cache: Path, program: str, message: s
     with pytest.raises(KernelsError, match=message):
         build(cache / LIBRARY)
     assert not (cache / LIBRARY).exists() and not (cache / "build").exists()
-
-
-BUILDER = """
-import sys
-from pathlib import Path
-from splatview_viewer.render.gsplat.build import build
-print("building", flush=True)
-build(Path(sys.argv[1]))
-print("built", flush=True)
-"""
-
-
-def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(backend: Path, cache: Path, programs: Programs) -> None:
-    """Another viewer waits until then, and compiles nothing."""
-    gate = cache.parent / "gate"
-    os.mkfifo(gate)
-
-    def compiling() -> int | None:
-        try:
-            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as e:
-            assert e.errno == errno.ENXIO  # the gate is not read yet
-            return None
-
-    code = f"import sys; sys.path.insert(0, {str(backend.parents[2])!r})\n{BUILDER}"
-    viewer = programs.code(code, cache / LIBRARY, GATE=str(gate))
-    assert viewer.line() == "building"
-    held = wait_until(compiling, "the compiler is at the gate")
-    viewer.killed()
-    backend.write_text("raise SystemExit('compiled again')")
-    other = programs.code(code, cache / LIBRARY)
-    assert other.line() == "building"
-    os.close(held)
-    assert other.line() == "built"
-    assert (cache / LIBRARY).read_text() == "library"
 
 
 def test_without_a_driver(programs: Programs) -> None:

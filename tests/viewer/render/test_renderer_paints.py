@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CENTER,
     CLASSIC,
@@ -19,8 +20,7 @@ from support.renderer_cases import (
     scene,
 )
 
-from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, RenderOptions
-from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.scene import Selection
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
 
 @pytest.mark.parametrize(("paint", "model", "chance"), [
     ("ellipsoids", "pinhole", MIXED), ("rings", "fisheye", MIXED),
-    ("points", "ortho", MIXED), ("ellipsoids", "pinhole", Chance(n=60, log_scale=(-0.5, 0.8)))])
+    ("points", "ortho", MIXED), ("normals", "pinhole", MIXED),
+    ("ellipsoids", "pinhole", Chance(n=60, log_scale=(-0.5, 0.8)))])
 def test_the_picture_is_the_reference_s(other: Renderer, paint: Any, model: Any, chance: Chance) -> None:
     gaussians, view = random_scene(21, chance), looking_at_origin(model=model)
     options = RenderOptions(paint=paint, point_px=5.0)
@@ -75,44 +76,6 @@ def test_selected_marked_and_scaled(other: Renderer) -> None:
     assert np.array_equal(again.color, everything.color) and np.array_equal(again.alpha, everything.alpha)
     newer = random_scene(32, MIXED)  # of which the same numbers choose others
     close(draw(other, newer, view, options), draw(ReferenceRenderer(), newer, view, options))
-
-
-def test_normals_by_hand(renderer: Renderer) -> None:
-    for axis in range(3):
-        sizes = np.full(3, 0.4)
-        sizes[axis] = 0.01
-        for turned in (0, 180):  # whichever way round it lies, the normal looks at the camera
-            a = np.radians(turned) / 2
-            quats = np.array([[np.cos(a), np.sin(a), 0, 0]], np.float32)
-            p = draw(renderer, scene((0, 0, 2), scales=sizes, opacities=0.9, quats=quats),
-                     options=RenderOptions(paint="normals"))
-            normal = 2 * p.color[CENTER] / p.alpha[CENTER] - 1
-            if axis == 2:
-                assert normal == pytest.approx([0, 0, -1], abs=2e-3)
-            else:
-                assert abs(normal[axis]) == pytest.approx(1, abs=2e-3)
-
-
-def test_a_body_by_hand(renderer: Renderer) -> None:
-    s, z, focal = 0.2, 2.0, 50.0
-    p = draw(renderer, scene((0, 0, z), (0.8, 0.8, 0.8), s, 0.3), options=RenderOptions(paint="ellipsoids"))
-    y, x = np.mgrid[:48, :64]
-    away = np.hypot(y - CENTER[0], x - CENTER[1])
-    edge = BODY_SIGMAS * np.sqrt((focal * s / z) ** 2 + EPS_2D)
-    sure = np.abs(away - edge) > 0.01
-    assert np.array_equal((p.alpha == 1)[sure], (away < edge)[sure]) and set(np.unique(p.alpha)) == {0.0, 1.0}
-    assert p.depth is not None and p.depth[CENTER] == pytest.approx(z - BODY_SIGMAS * s, abs=1e-3)
-    assert p.color[CENTER] == pytest.approx([0.8 * (AMBIENT + (1 - AMBIENT) * -LIGHT[2])] * 3, abs=1e-3)
-    assert p.color[CENTER[0] - 6, CENTER[1] - 4, 0] > p.color[CENTER[0] + 6, CENTER[1] + 4, 0]  # lit from above
-
-
-def test_a_point_by_hand(renderer: Renderer) -> None:
-    options = RenderOptions(paint="points", point_px=4.0)
-    p = draw(renderer, scene((0, 0, 2), (0.8, 0.4, 0.2), 0.5, 0.01), options=options)
-    y, x = np.mgrid[:48, :64]
-    wanted = np.clip(2.5 - np.hypot(y - CENTER[0], x - CENTER[1]), 0, 0.999)
-    assert np.abs(p.alpha - wanted).max() < 2e-3
-    assert p.color[CENTER] == pytest.approx([0.8 * 0.999, 0.4 * 0.999, 0.2 * 0.999], abs=2e-3)
 
 
 def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:

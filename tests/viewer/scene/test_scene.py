@@ -11,6 +11,7 @@ import pytest
 import torch
 from support import scene_files as w
 from support.frames import scene as recorded
+from support.reference import ReferenceRenderer
 from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, pick, random_scene, scene
 from support.wait import PATIENCE
 
@@ -18,7 +19,6 @@ from splatview_viewer.geometry.cameras import MODELS, Camera, intrinsics, look_a
 from splatview_viewer.recording.packed import layout, pack, unpack
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.picking import values_later
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Box, Selection, Sphere, flags, largest_scale, sh_energy
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, merged
 from splatview_viewer.scene.statistics import QUANTITIES, count_later

@@ -32,8 +32,6 @@ SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader
 """Parts of GL_RENDERER where there is no graphics card."""
 _TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
 _MOST = 64
-_OFTEN, _SELDOM = 8, 4
-"""Times in a row that a work is timed, and then one in so many: the GPU has to write each time down."""
 
 
 def is_software(ctx: moderngl.Context) -> bool:
@@ -44,8 +42,7 @@ def is_software(ctx: moderngl.Context) -> bool:
 class GpuWork:
     """Times works on the GPU (`with work("image", 640, 480): ...`) and tells a governor.
 
-    A work is timed by two timestamps in the stream of commands (OpenGL 3.3), not every time once it is known well.
-    Works do not lie in each other.
+    A work is timed by two timestamps in the stream of commands (OpenGL 3.3). Works do not lie in each other.
     A software rasteriser's timestamps say little, and its drawing is the processor's work: there the end is waited for,
     and nothing is paid for it.
     Belongs to the thread that holds the context.
@@ -65,7 +62,6 @@ class GpuWork:
         self._queries: list[int] = []
         self._free: list[int] = []
         self._pending: deque[tuple[Work, int, int]] = deque()
-        self._times: dict[Work, int] = {}
         self._closed = False
 
     @contextmanager
@@ -79,18 +75,12 @@ class GpuWork:
             self.took(work, (time.perf_counter() - since) * 1e3)
             return
         self.governor.gives(work, "opengl")
-        begin = self._stamp(self._gl) if self._is_timed(work) else 0
+        begin = self._stamp(self._gl)
         try:
             yield
         finally:
             self._pending.append((work, begin, self._stamp(self._gl)))
             self.submitted += 1
-
-    def _is_timed(self, work: Work) -> bool:
-        if work not in self._times and len(self._times) > 200:  # of windows that were dragged to many sizes
-            self._times.clear()
-        self._times[work] = times = self._times.get(work, 0) + 1
-        return times <= _OFTEN or times % _SELDOM == 0
 
     def _stamp(self, gl: GL) -> int:
         if not self._free and len(self._queries) >= 2 * _MOST:  # they were not collected
@@ -114,15 +104,13 @@ class GpuWork:
                 break
             self._pending.popleft()
             self.finished += 1
-            if begin:
-                times = []
-                for query in (begin, end):
-                    ns = ctypes.c_uint64()
-                    gl.glGetQueryObjectui64v(query, _RESULT, ctypes.byref(ns))
-                    times.append(ns.value)
-                self.took(work, max(times[1] - times[0], 0) * 1e-6)
-                self._free.append(begin)
-            self._free.append(end)
+            times = []
+            for query in (begin, end):
+                ns = ctypes.c_uint64()
+                gl.glGetQueryObjectui64v(query, _RESULT, ctypes.byref(ns))
+                times.append(ns.value)
+                self._free.append(query)
+            self.took(work, max(times[1] - times[0], 0) * 1e-6)
 
     def flush(self) -> None:
         """Have the GPU begin with what was submitted. Does not wait."""
@@ -218,11 +206,6 @@ class GpuMemory:
         """Bytes in use and in all; None where the driver does not report them. `now`: `time.monotonic()`."""
         if self._known and now - self._asked_at >= PERIOD:
             self._asked_at = now
-            try:
-                gl = GL.current()
-                total, available = (gl.integer(what) << 10 for what in (TOTAL, AVAILABLE))
-            except (SharingError, AttributeError):
-                self._known, self._last = False, None
-            else:
-                self._last = (total - available, total) if total > 0 else None
+            total, available = (GL.current().integer(what) << 10 for what in (TOTAL, AVAILABLE))
+            self._last = (total - available, total) if total > 0 else None
         return self._last

@@ -1,8 +1,7 @@
 """The protocol that every Gaussian renderer fulfils.
 
-All renderers follow the rules of gsplat 1.5.3's rasteriser (`reference.py` spells them out), so that a picture
-does not depend on which one drew it. `tests/viewer/render/test_renderers.py` runs one conformance suite over all of
-them.
+All renderers follow the rules of gsplat 1.5.3's rasteriser, so that a picture does not depend on which one drew it.
+`tests/support/reference.py` spells the rules out, `tests/viewer/render/test_renderers.py` is the conformance suite.
 """
 
 from __future__ import annotations
@@ -57,13 +56,11 @@ COLOR_MAX = 16383.0
 PAIRS_MAX = 1 << 27
 """Pairs of Gaussian and tile (16 pixels a side) that the CUDA renderer draws of one picture: 1.2 GB, a fifth of a
 second. A million Gaussians that each cover the picture are billions of pairs: minutes in which a GPU answers no other
-program, until its driver ends this one. Each renderer counts what a picture costs and draws the nearest Gaussians until
-such a bound is reached; scenes as they are trained stay far below."""
+program, until its driver ends this one. The nearest Gaussians are drawn until such a bound is reached; scenes as
+they are trained stay far below."""
 LISTED_MAX = 1 << 26
-"""Pairs of Gaussian and tile (8 pixels a side) that OpenGL goes through, of those that nothing finished hides: some
-seconds of a software rasteriser."""
-PIXELS_MAX = 1 << 33
-"""Pixels that OpenGL fills with Gaussians, each time that one is filled: a second or two of a graphics card."""
+"""Pairs of Gaussian and tile (8 pixels a side) that a software rasteriser goes through, of those that nothing finished
+hides: some seconds."""
 
 
 Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
@@ -94,7 +91,7 @@ class RenderOptions:
     after the one that takes its transmittance to `TRANSMITTANCE_MIN`, not before, as these are all but opaque.
     overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
     hide them, in all three channels, alpha is 1 where there are any, and depth is that of color.
-    `reference.py` has the formulas."""
+    `tests/support/reference.py` has the formulas."""
     scale: float = 1.0
     """Multiplies the Gaussians' standard deviations."""
     point_px: float = 3.0
@@ -240,11 +237,6 @@ class Renderer:
 
     def wait(self) -> None:
         """Wait until no GPU reads the arrays of the last `load` any more."""
-
-    def tick(self) -> bool:
-        """Return whether the loaded scene should be drawn again though nothing else changed, as it can be drawn better
-        by now. Cheap: for every pass of the event loop."""
-        return False
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,7 +1,7 @@
 """Picking at a pixel: the Gaussian that contributes most, its numbers, and how far away the surface is.
 
-By the rules of the renderers (`reference.py`), so that what is picked is what is seen. Two steps: bounds find the few
-Gaussians that may reach the pixel, on the scene's device; these few are gone through exactly, in NumPy and float64.
+By the rules of the renderers, so that what is picked is what is seen. Two steps: bounds find the few Gaussians that may
+reach the pixel, on the scene's device; these few are gone through exactly, in NumPy and float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import point_at
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
-from splatview_viewer.render.reference import blurred, places
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, HostCopy, as_floats
 
@@ -120,6 +119,48 @@ def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[
         m = world_to_camera @ (rotations.matrix(scene.quats.numpy()) * scales[:, None, :])
         centers, jacobian = places(p, camera)
         return p, centers, jacobian @ m
+
+
+def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
+    """Project points (M, 3) in camera axes: places (M, 2) in pixels, and the Jacobians (M, 2, 3)."""
+    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
+    if camera.model == "fisheye":
+        centers, jacobian = _fisheye(p)
+    else:
+        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
+        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
+        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
+            centers = p[:, :2] / p[:, 2:]
+            clamped = np.clip(centers, *camera.slope_limits())
+            jacobian /= p[:, 2, None, None]
+            jacobian[:, :, 2] = -clamped / p[:, 2:]
+    return centers * focal + center, jacobian * focal[:, None]
+
+
+def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """From square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
+    it, and without (add_blur)."""
+    cov = root @ root.transpose(0, 2, 1)
+    # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
+    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
+    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
+    return np.stack([cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D]), det, det_sharp
+
+
+def _fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equidistant projection of points (M, 3): places (M, 2) and Jacobians (M, 2, 3), for a focal length of 1
+    (fisheye_proj). The small numbers are gsplat's guard against dividing by 0 on the axis."""
+    eps = 1e-7
+    x, y, z = p.T
+    length = np.hypot(x, y) + eps
+    centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
+    xx, xy, yy = x * x + eps, x * y, y * y
+    square = xx + yy
+    inverse = 1 / (square + z * z)
+    across, along = np.arctan2(length, z) / length / square, z * inverse / square
+    jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
+                         xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
+    return centers, jacobian.reshape(-1, 2, 3)
 
 
 # -- those that may reach the pixel ------------------------------------------------------------------------------

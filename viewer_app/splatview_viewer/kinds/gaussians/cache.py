@@ -549,8 +549,6 @@ class SceneCache:
         if (renderer := better(self.renderer, self.ctx)) is not None:
             self._draw_with(renderer)
             self.loads += 1
-        elif self.renderer.tick():
-            self.loads += 1
         if self.busy and not self.renderer.reading:  # a fault came between
             self._let_go()
 

@@ -154,25 +154,17 @@ class FrustumDrawing:
         if self._atlas is None:
             rows = -(-len(self._flags) // (ATLAS // self._side))
             atlas = self._atlas = self._ctx.texture((ATLAS, min(rows * self._side, ATLAS)), 3, alignment=1)
-            atlas.build_mipmaps(0, _LEVELS)
             atlas.filter = moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR
             atlas.repeat_x = atlas.repeat_y = False
         per_row = ATLAS // self._side
         for number, photo in came:
             if number >= len(self._flags) or photo.shape[:2] != (self._side, self._side):
                 continue
-            x, y, level = number % per_row * self._side, number // per_row * self._side, 0
-            pixels: np.ndarray = photo
-            while level <= _LEVELS and pixels.shape[0]:
-                n = len(pixels)
-                self._atlas.write(np.ascontiguousarray(pixels).tobytes(), (x >> level, y >> level, n, n), level=level,
-                                  alignment=1)
-                half = n // 2
-                pixels = (pixels[: 2 * half, : 2 * half].reshape(half, 2, half, 2, 3).mean((1, 3)) + 0.5).astype(
-                    np.uint8)
-                level += 1
+            place = number % per_row * self._side, number // per_row * self._side, self._side, self._side
+            self._atlas.write(np.ascontiguousarray(photo).tobytes(), place, alignment=1)
             self._flags[number, 0] = 1.0
             self._table.write(self._flags[number].tobytes(), (4, number, 1, 1))
+        self._atlas.build_mipmaps(0, _LEVELS)
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, camera: Camera, look: Look) -> None:
@@ -192,10 +184,9 @@ class FrustumDrawing:
             "u_K": (camera.K[0, 0], camera.K[1, 1], camera.K[0, 2], camera.K[1, 2]),
             "u_size": (camera.width, camera.height), "u_model": MODELS.index(camera.model),
             "u_near": max(camera.near, 0.02 * look.depth), "u_depth": look.depth, "u_fade": self._fade,
-            "u_opacity": look.opacity, "u_per_row": ATLAS // self._side, "u_width": look.width,
+            "u_opacity": look.opacity, "u_width": look.width,
             "u_color": look.color, "u_marked_color": look.marked_color, "u_current_color": look.current_color,
-            "u_marked": look.marked, "u_current": look.current, "u_side": float(self._side),
-            "u_levels": float(min(_LEVELS, self._side.bit_length() - 1)), "u_cameras": 0, "u_atlas": 1,
+            "u_marked": look.marked, "u_current": look.current,
         }
         framebuffer.use()
         framebuffer.viewport = rect.viewport(framebuffer.height)
@@ -229,9 +220,7 @@ class FrustumDrawing:
             self._atlas.use(1)
         values: dict[str, Any] = {
             "u_size": (rect.width, rect.height), "u_cell": grid.cell, "u_gap": grid.gap, "u_scroll": grid.scroll,
-            "u_columns": grid.columns, "u_first": first, "u_ground": tuple(ground), "u_cameras": 0, "u_atlas": 1,
-            "u_per_row": ATLAS // self._side, "u_side": float(self._side),
-            "u_levels": float(min(_LEVELS, self._side.bit_length() - 1)),
+            "u_columns": grid.columns, "u_first": first, "u_ground": tuple(ground),
         }
         with self._work("frustums", rect.width, rect.height, count):
             self._render("gallery", values, 6, count)
@@ -247,6 +236,8 @@ class FrustumDrawing:
             self._arrays[which] = self._ctx.vertex_array(made, content)
         array = self._arrays[which]
         program = array.program
+        values |= {"u_cameras": 0, "u_atlas": 1, "u_per_row": ATLAS // self._side, "u_side": float(self._side),
+                   "u_levels": float(min(_LEVELS, self._side.bit_length() - 1))}
         for name in program:
             if name in values:
                 program[name] = values[name]

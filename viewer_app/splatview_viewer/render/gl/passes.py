@@ -157,6 +157,8 @@ class Compositor:
     formats: ClassVar[dict[str, tuple[int, str]]]
     _ctx: moderngl.Context
     _projected: Layers | None = None
+    thinned = ""
+    """As `Renderer.thinned`."""
 
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         """Target of the projections: `columns` (a power of two) of them in a row."""
@@ -167,16 +169,6 @@ class Compositor:
             held = None
         self._projected = held or Layers(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
-
-    def read_back(self, visible: int, number: int, components: int, dtype: type) -> np.ndarray:
-        """(visible, components) of the projections' texture `number`; waits for the GPU."""
-        assert self._projected is not None
-        columns = self._projected.size[0]
-        rows = -(-visible // columns)
-        out = np.empty((rows * columns, components), dtype)
-        self._projected.framebuffer.read_into(out, viewport=(0, 0, columns, rows), components=components,
-                                              attachment=number, dtype="i4" if dtype is np.int32 else "f4", alignment=1)
-        return out[:visible]
 
 
 class Fields:

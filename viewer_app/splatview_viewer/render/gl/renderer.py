@@ -8,7 +8,6 @@ walk along the list of its tile.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,21 +20,18 @@ from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.activation import Activated, activate, middle, selected
 from splatview_viewer.render.base import (
-    ALPHA_MIN,
     AMBIENT,
     BODY_SIGMAS,
     COVARIANCE_MAX,
     EPS_2D,
     LIGHT,
     MARK_COLOR,
-    PIXELS_MAX,
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
     Pixels,
     Renderer,
     RenderOptions,
-    thinned_words,
 )
 from splatview_viewer.render.gl.passes import (
     DEFINES,
@@ -62,8 +58,6 @@ if TYPE_CHECKING:
 
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
-REACH_SIGMAS = math.sqrt(2 * math.log(1 / ALPHA_MIN))
-"""Standard deviations at which an opaque Gaussian ends."""
 SAMPLE = 10_000
 """Gaussians that are looked at for the middle of a scene, or a few more."""
 MARKED_FROM = 1 << 30
@@ -112,8 +106,6 @@ class GlRenderer(Renderer):
         self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx)
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
-        self._reach = np.empty(0, np.float32)
-        """(N,) the farthest that each shows from its centre, in world units."""
         self._origin, self._dtype = np.zeros(3), np.dtype(np.float32)
         self._kept: np.ndarray | None = None
         """As in `Activated`."""
@@ -134,10 +126,23 @@ class GlRenderer(Renderer):
         origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
         with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
             means = (a.means - origin).astype(np.float32)
-        if self._compositor.most_pixels:
-            self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
         self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
-        self._upload(a, means)
+        stored = a.shN.shape[1]
+        # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
+        sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
+        packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
+        capacity = self._limit * min(self._columns, packed_columns, sh_columns)
+        if len(a) > capacity:
+            raise RendererError(f"gl: {len(a)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
+                                f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
+        # What the projection needs of one Gaussian fills one line of a processor's cache.
+        packed = np.zeros((len(a), 16), np.float32)
+        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, a.opacities, a.quats
+        packed[:, 8:11], packed[:, 12:15] = a.scales, a.sh0
+        self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
+        self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
+        self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
+        self._packed_columns = packed_columns
         self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
         self._dtype = a.means.dtype
         self._drawn = self._scene = None
@@ -168,11 +173,11 @@ class GlRenderer(Renderer):
         self._drawn = None
         try:
             with self.ctx.scope(compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
-                visible, pixels = 0, 0.0
+                visible = 0
                 if len(self._means):
-                    visible, pixels = self._sort(camera, options)
+                    visible = self._sort(camera, options)
                     self._project(camera, options, visible)
-                self._picture = GlPicture(*compositor.draw(visible, camera.near, pixels))
+                self._picture = GlPicture(*compositor.draw(visible, camera.near))
         except moderngl.Error as e:
             raise RendererError(f"gl: {words_of(e)}") from e
         self._drawn, self.thinned = wanted, compositor.thinned
@@ -189,28 +194,8 @@ class GlRenderer(Renderer):
         self._means = np.empty((0, 3), np.float32)
         self._scene = self._chosen = None
 
-    def _upload(self, a: Activated, means: np.ndarray) -> None:
-        stored = a.shN.shape[1]
-        # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
-        sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
-        packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
-        capacity = self._limit * min(self._columns, packed_columns, sh_columns)
-        if len(a) > capacity:
-            raise RendererError(f"gl: {len(a)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
-                                f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
-        # What the projection needs of one Gaussian fills one line of a processor's cache.
-        packed = np.zeros((len(a), 16), np.float32)
-        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, a.opacities, a.quats
-        packed[:, 8:11], packed[:, 12:15] = a.scales, a.sh0
-        self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
-        self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
-        self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
-        self._packed_columns = packed_columns
-
-    def _sort(self, camera: Camera, options: RenderOptions) -> tuple[int, float]:
-        """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected, and
-        how many pixels these fill at most, if the compositor wants to know.
-        """
+    def _sort(self, camera: Camera, options: RenderOptions) -> int:
+        """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected."""
         axis = camera.viewmat[2, :3]
         with np.errstate(over="ignore", invalid="ignore"):  # of those that are too far away to be seen
             z = self._means @ axis.astype(np.float32)
@@ -224,7 +209,6 @@ class GlRenderer(Renderer):
                 self._chosen = options.selection, *selected(self.scene(), self._kept, options)
             within &= self._chosen[1]
             marked = self._chosen[2]
-        pixels = self._pixels_at_most(z, within, camera, options) if self._compositor.most_pixels else 0.0
         visible = np.flatnonzero(within)
         # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
         # the nearer one in a tie.
@@ -233,27 +217,7 @@ class GlRenderer(Renderer):
         if marked is not None:
             entries[marked[entries]] |= MARKED_FROM
         self._fields.write("order", entries[:, None], self._columns, len(self._means))
-        return len(order), pixels
-
-    def _pixels_at_most(self, z: np.ndarray, within: np.ndarray, camera: Camera, options: RenderOptions) -> float:
-        """Number of pixels that those within near and far fill, if all were balls as large as their longest axis
-        and none lay beside the picture: quick, and never too little."""
-        if options.paint == "points":
-            return min(4 * options.point_reach ** 2, camera.width * camera.height) * float(np.count_nonzero(within))
-        low, high = np.abs(camera.slope_limits())
-        # How much longer the rows of the Jacobian are than focal / z: at the border of a pinhole's picture, and of a
-        # fisheye's, where an angle is up to pi / 2 times its sine.
-        longer = {"pinhole": math.hypot(1, max(low.max(), high.max())), "ortho": 1.0, "fisheye": math.pi / 2}
-        focal = float(max(camera.K[0, 0], camera.K[1, 1])) * longer[camera.model]
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            side = self._reach * np.float32(2 * focal * options.scale)
-            if camera.model != "ortho":
-                side /= z
-            side += 4  # of the blur
-            np.minimum(side, np.float32(math.sqrt(camera.width * camera.height)), out=side)
-            side *= within
-            np.nan_to_num(side, copy=False, nan=0.0)  # of those that are not within
-        return float(np.dot(side, side))
+        return len(order)
 
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
         projected = self._compositor.reserve(self._columns, max(-(-len(self._means) // self._columns), 1),
@@ -304,10 +268,6 @@ class QuadCompositor(Compositor):
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
         self._target: Target | None = None
         self._options = RenderOptions()
-        self.thinned = ""
-        """As `Renderer.thinned`."""
-        self.most_pixels = PIXELS_MAX
-        """Number of pixels that may be filled without an exact count; 0: not used."""
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
         """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
@@ -319,20 +279,34 @@ class QuadCompositor(Compositor):
             self._target = Target(self._ctx, size, depth)
         return self._target.framebuffer
 
-    def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
-        if asked for, accumulated depth in the first channel. `near`: the camera's. `pixels`: how many are filled at
-        most, if each Gaussian were as large as it could be; asked for where `most_pixels` is not 0."""
+        if asked for, accumulated depth in the first channel. `near`: the camera's."""
         target = self._target
         assert target is not None
-        self.thinned = ""
-        if pixels > self.most_pixels:
-            visible = self._affordable(visible, target.size)
         target.clear()
-        if visible and self._options.paint == "ellipsoids":
-            self._nearest(target, visible, near)
+        if visible and self._options.paint == "ellipsoids":  # by the depth test
+            splat = self._splats(target, "BODIES")
+            splat.set(first=0, z_near=near)
+            target.framebuffer.use()
+            target.framebuffer.depth_mask = True
+            self._ctx.enable_only(moderngl.DEPTH_TEST)
+            self._ctx.depth_func = "<"
+            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
+            target.framebuffer.depth_mask = False
         elif visible and self._options.paint == "overdraw":
-            self._count(target, visible)
+            if target.depth is not None:
+                self._blend(target, visible)
+            target.counting.use()
+            target.counting.clear()
+            splat = self._splats(target, "OVERDRAW")
+            splat.set(first=0)
+            self._ctx.enable_only(moderngl.BLEND)
+            self._ctx.blend_func = moderngl.ONE, moderngl.ONE
+            self._ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
+            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
+            self._ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
+            self._ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
         elif visible:
             self._blend(target, visible, *DEFINES[self._options.paint])
         return target.color, target.depth
@@ -343,23 +317,6 @@ class QuadCompositor(Compositor):
                 held.release()
         self._projected = self._target = None
 
-    def _affordable(self, visible: int, size: tuple[int, int]) -> int:
-        """Number of Gaussians, the nearest first, within the limit of filled pixels. Reads the projection back."""
-        place, shape = (self.read_back(visible, number, 4, np.float32) for number in range(2))
-        with np.errstate(over="ignore", invalid="ignore"):  # rectangles around ellipses, as project.frag wrote them
-            major = np.hypot(shape[:, 0], shape[:, 1])
-            whole = 4 * shape[:, 3] ** 2 * major * shape[:, 2]
-            reach = shape[:, 3] * np.maximum(major, shape[:, 2])
-            sides = [np.clip(np.minimum(place[:, k] + reach, size[k]) - np.maximum(place[:, k] - reach, 0), 0, size[k])
-                     for k in range(2)]
-        each = np.where(shape[:, 3] > 0, np.fmin(whole, sides[0] * sides[1]), 0)
-        filled = np.cumsum(each, dtype=np.float64)
-        if filled[-1] <= self.most_pixels:
-            return visible
-        count = max(int(np.searchsorted(filled, self.most_pixels, side="right")), 1)
-        self.thinned = thinned_words(float(filled[-1]), float(filled[count - 1]))
-        return count
-
     def _splats(self, target: Target, *defines: str) -> Pass:
         """The pass that draws, ready but for the first Gaussian."""
         assert self._projected is not None
@@ -369,32 +326,6 @@ class QuadCompositor(Compositor):
                   ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
                   ambient=AMBIENT)
         return splat
-
-    def _nearest(self, target: Target, visible: int, near: float) -> None:
-        """Bodies, by the depth test."""
-        ctx, splat = self._ctx, self._splats(target, "BODIES")
-        splat.set(first=0, z_near=near)
-        target.framebuffer.use()
-        target.framebuffer.depth_mask = True
-        ctx.enable_only(moderngl.DEPTH_TEST)
-        ctx.depth_func = "<"
-        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
-        target.framebuffer.depth_mask = False
-
-    def _count(self, target: Target, visible: int) -> None:
-        if target.depth is not None:
-            self._blend(target, visible)
-        target.counting.use()
-        target.counting.clear()
-        splat = self._splats(target, "OVERDRAW")
-        splat.set(first=0)
-        ctx = self._ctx
-        ctx.enable_only(moderngl.BLEND)
-        ctx.blend_func = moderngl.ONE, moderngl.ONE
-        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
-        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
-        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
-        ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
     def _blend(self, target: Target, visible: int, *defines: str) -> None:
         ctx, mark, tiles = self._ctx, self._mark, self._tiles

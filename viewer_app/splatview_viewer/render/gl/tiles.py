@@ -74,7 +74,7 @@ class TileCompositor(Compositor):
         """Tiles of the picture across and down."""
         self._options = RenderOptions()
         self._near = 0.0
-        self.thinned, self.most_pixels = "", 0
+        self.thinned = ""
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
         if size != self._size:
@@ -83,7 +83,7 @@ class TileCompositor(Compositor):
         self._grid = -(-size[0] // TILE), -(-size[1] // TILE)
         return self._target("color").framebuffer
 
-    def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         options = self._options
         self._near, self.thinned = near, ""
         bodies = options.paint == "ellipsoids"
@@ -91,7 +91,13 @@ class TileCompositor(Compositor):
         pictures = ["color", "depth"] if options.depth else ["color"]
         latest: int | None = None  # which of two sets of parts holds the result, if any does
         if visible:
-            chunks = Chunks(self.read_back(visible, 3, 2, np.int32), self._grid)
+            assert self._projected is not None
+            columns = self._projected.size[0]
+            rows = -(-visible // columns)
+            boxes = np.empty((rows * columns, 2), np.int32)
+            self._projected.framebuffer.read_into(boxes, viewport=(0, 0, columns, rows), components=2, attachment=3,
+                                                  dtype="i4", alignment=1)
+            chunks = Chunks(boxes[:visible], self._grid)
             for entries, ranges in chunks:
                 self._room = max(self._room, 1 << (len(entries) - 1).bit_length())
                 self._lists.write("lists", entries[:, None], 1 << self._list_bits, self._room)

@@ -1,5 +1,5 @@
 // A trainer's Gaussians, as they lie in its memory, to the activated float32 arrays that frames are drawn from, in one
-// kernel. `activate_with_torch` in activate.py says the same in torch.
+// kernel. `render/activation.py` says the same in NumPy.
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -10,7 +10,7 @@ constexpr int WARPS = 4;             // of a block
 constexpr u32 ALL = 0xffffffffu;
 constexpr float SCALE_MAX = 1e8f, SH_MAX = 1e30f;  // as in base.py
 
-// A tensor anywhere in the device's memory. Mirrored by `_Array` in activate.py, as is `Source`.
+// A tensor anywhere in the device's memory. Mirrored by `_Array` in scene.py, as is `Source`.
 struct Array {
     u64 data;
     i64 strides[3];                  // in elements, of Gaussian, row and column
@@ -84,11 +84,11 @@ __device__ void rows_of_any_type(const Array &from, float *to, int pitch, i64 fi
 
 // Blocks of WARPS * 32; any number of them. `terms`: coefficients of a Gaussian, 1, 4, 9, 16 or 25. `counters`: four zeros,
 // and zeros again at the end. An output may lie where its input lies.
-// In memory that the host can read: `told`, how many Gaussians cannot be drawn for each of three reasons (`LeftOut` in
-// base.py), and then `version`, when everything is written; `sample`, the centres of every `step`-th Gaussian as they came.
+// `left_out`: how many Gaussians cannot be drawn for each of three reasons (`LeftOut` in base.py), in memory that the host
+// can read.
 extern "C" __global__ void __launch_bounds__(128) activate(
     int n, int terms, const Source source, float *means, float *quats, float *scales, float *opacities, float *colors,
-    u32 *counters, int step, float *sample, i64 version, i64 *told) {
+    u32 *counters, i64 *left_out) {
     __shared__ u32 masks[WARPS];
     const int lane = threadIdx.x % 32;
     u32 *const mask = masks + threadIdx.x / 32;
@@ -124,7 +124,6 @@ extern "C" __global__ void __launch_bounds__(128) activate(
                 good = good && finite(v);
                 means[3 * (i64)i + k] = source.means.type == 1  // rounded after the subtraction
                     ? (float)(((const double *)source.means.data)[at] - source.origin[k]) : v - source.origin[k];
-                if (i % step == 0) ((volatile float *)sample)[i / step * 3 + k] = v;
             }
             for (int k = 0; k < 3; ++k) {
                 const float v = load(source.scales, i * source.scales.strides[0] + k * source.scales.strides[1]);
@@ -142,15 +141,11 @@ extern "C" __global__ void __launch_bounds__(128) activate(
         totals[1] += __popc(__ballot_sync(ALL, good && !fits));
         totals[2] += __popc(__ballot_sync(ALL, good && fits && !turned));
     }
-    __threadfence_system();  // of what each lane wrote
-    __syncwarp();
     if (lane != 0) return;
     for (int k = 0; k < 3; ++k)
         if (totals[k]) atomicAdd(counters + k, totals[k]);
     __threadfence();
     if (atomicAdd(counters + 3, 1u) + 1 < gridDim.x * WARPS) return;
-    for (int k = 0; k < 3; ++k) ((volatile i64 *)told)[k] = atomicExch(counters + k, 0u);  // the last warp of all
+    for (int k = 0; k < 3; ++k) left_out[k] = atomicExch(counters + k, 0u);  // the last warp of all
     counters[3] = 0;
-    __threadfence_system();
-    ((volatile i64 *)told)[3] = version;
 }

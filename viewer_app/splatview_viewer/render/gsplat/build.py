@@ -3,9 +3,8 @@
 gsplat is installed as source, and compiles its kernels in the process that first needs them, into a folder that all
 processes of a user share. It deletes that folder's lock, and the folder, when it finds no finished build there: a
 viewer that starts while a trainer compiles would destroy the trainer's build. So the viewer never lets gsplat do
-that. It takes, in this order: kernels inside the installed package; a build of its own, in a folder of its own; the
-finished build of a trainer, which it only reads; or it has another process compile them into its own folder, one at a
-time. A build is loaded as `gsplat.csrc`, where gsplat looks first.
+that. It takes the kernels inside the installed package, or has another process compile them into a folder of the
+viewer's own, one at a time. A build is loaded as `gsplat.csrc`, where gsplat looks first.
 """
 
 from __future__ import annotations
@@ -83,33 +82,6 @@ def cache_folder() -> Path:
     return root / "splatview" / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
 
 
-def trainers_folder() -> Path:
-    """Folder in which gsplat compiles by itself."""
-    import torch
-    from torch.utils.cpp_extension import get_default_build_root
-
-    root = os.environ.get("TORCH_EXTENSIONS_DIR")
-    if root:
-        return Path(root) / NAME
-    abi = getattr(sys, "abiflags", "")
-    cuda = (torch.version.cuda or "").replace(".", "")
-    return Path(get_default_build_root()) / f"py{sys.version_info.major}{sys.version_info.minor}{abi}_cu{cuda}" / NAME
-
-
-def load_library(path: str | os.PathLike[str]) -> None:
-    """Load a build of gsplat's kernels and give it to gsplat, which then compiles nothing."""
-    import gsplat
-    import torch  # noqa: F401  (its libraries are what the kernels link to)
-
-    spec = importlib.util.spec_from_file_location(NAME, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python extension")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules["gsplat.csrc"] = module
-    gsplat.csrc = module  # type: ignore[attr-defined]
-
-
 class Kernels:
     """The kernels on their way, in a thread. Made once per process, by `kernels()`."""
 
@@ -121,7 +93,8 @@ class Kernels:
         self._decided = threading.Event()
         self._moved = threading.Event()
         if self.reason:
-            self._decide()
+            self._decided.set()
+            self._moved.set()
         else:
             threading.Thread(target=self._run, name="gsplat-kernels", daemon=True).start()
 
@@ -135,24 +108,19 @@ class Kernels:
         self._moved.wait(seconds)
         return self.ready
 
-    def _decide(self, reason: str = "") -> None:
-        self.reason = reason or self.reason
-        self.ready = not self.reason
-        self._decided.set()
-        self._moved.set()
-
     def _run(self) -> None:
-        reason = ""
         try:
             self._get()
+            self.ready = True
         except KernelsError as e:
-            reason = str(e)
+            self.reason = str(e)
         except Exception as e:  # a broken installation can fail anywhere
             log.debug("gsplat cannot be used", exc_info=True)
-            reason = f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
-        if reason:
-            log.info("drawing with OpenGL: %s", reason)
-        self._decide(reason)
+            self.reason = f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
+        if self.reason:
+            log.info("drawing with OpenGL: %s", self.reason)
+        self._decided.set()
+        self._moved.set()
 
     def _get(self) -> None:
         import torch
@@ -161,8 +129,6 @@ class Kernels:
             built = torch.version.cuda is not None
             raise KernelsError("gsplat needs CUDA, and " + (
                 "torch finds no usable GPU" if built else "this torch is built without it"))
-        import gsplat
-
         try:
             importlib.import_module("gsplat.csrc")
         except ImportError as e:
@@ -170,50 +136,26 @@ class Kernels:
                 log.info("the kernels that gsplat was installed with do not load: %s", e)
         else:
             return
-        # Should anything make gsplat compile here after all, let it not be in the trainer's folder.
-        theirs = trainers_folder()
         folder = cache_folder()
         try:
             make_private(folder)
         except OSError as e:
             raise KernelsError(f"gsplat's kernels cannot be built: {folder}: {e.strerror}") from None
+        # Should anything make gsplat compile here after all, let it not be in the trainer's folder.
         if "gsplat.cuda._backend" not in sys.modules:
             os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "jit")
         library = folder / f"{NAME}.so"
-        if not library.exists() and (found := finished_build(theirs, Path(gsplat.__file__).parent)) is not None:
-            try:
-                load_library(found)
-            except ImportError as e:
-                log.info("the build of gsplat's kernels in %s does not load: %s", theirs, e)
-            else:
-                return
         if not library.exists():
             self._moved.set()  # to wait takes a minute or more
             log.info("building gsplat's kernels, about a minute; drawing with OpenGL meanwhile")
             build(library)
-        load_library(library)
+        spec = importlib.util.spec_from_file_location(NAME, library)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        import gsplat
 
-
-def finished_build(theirs: Path, package: Path) -> Path | None:
-    """The library in folder `theirs`, if it is of what is installed, and nothing is compiled there now; else None.
-
-    `package`: gsplat's own folder.
-    """
-    import torch
-
-    library = theirs / f"{NAME}.so"
-    try:
-        made_at = library.stat().st_mtime
-        rules = (theirs / "build.ninja").read_text(encoding="utf-8", errors="replace")
-        finished = (theirs / ".ninja_log").read_text(encoding="utf-8", errors="replace")
-        # Compiled from these sources, against this torch, to the end.
-        fits = str(package / "cuda" / "ext.cpp") in rules and str(Path(torch.__file__).parent / "include") in rules
-        sources = [*(package / "cuda").rglob("*.cu"), *(package / "cuda").rglob("*.cpp"),
-                   Path(torch.__file__).parent / "version.py"]
-        fits = fits and all(source.stat().st_mtime <= made_at for source in sources)
-    except OSError:
-        return None
-    return library if fits and library.name in finished and not (theirs / "lock").exists() else None
+        sys.modules["gsplat.csrc"] = gsplat.csrc = module  # type: ignore[attr-defined]  (where gsplat looks first)
 
 
 def build(library: Path) -> None:
@@ -252,16 +194,12 @@ def kernels() -> Kernels:
 
 def home_gpu(ctx: moderngl.Context | None) -> int:
     """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
-    if ctx is not None:
-        from splatview_ipc.control.errors import SharingError
-        from splatview_ipc.cuda.driver import device_of
-        from splatview_ipc.gl.glapi import gl_device_uuid
+    from splatview_ipc.control.errors import SharingError
+    from splatview_ipc.cuda.driver import device_of
+    from splatview_ipc.gl.glapi import gl_device_uuid
 
-        try:
-            uuid = gl_device_uuid(ctx)
-            found = None if uuid is None else device_of(uuid)
-        except SharingError:
-            found = None
-        if found is not None:
-            return found
-    return 0
+    try:
+        uuid = None if ctx is None else gl_device_uuid(ctx)
+        return (None if uuid is None else device_of(uuid)) or 0
+    except SharingError:
+        return 0

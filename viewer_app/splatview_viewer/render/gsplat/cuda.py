@@ -15,9 +15,8 @@ import os
 import site
 import sys
 from collections import deque
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
@@ -25,6 +24,9 @@ from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue] 
 from splatview_ipc.cuda.driver import stream_object
 from splatview_ipc.system.files import make_private, write_output
 from splatview_viewer.core.errors import RendererError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FLAGS = ("--std=c++17",)
 FAST = {"frame.cu": ("--use_fast_math",)}
@@ -81,8 +83,9 @@ class Kernels:
                                                        f"kernel {name}")
         values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
         pointers = (ctypes.c_void_p * len(args))(*(ctypes.addressof(v) for v in values))
-        _checked(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream_object(raw_stream(self._device)),
-                                       ctypes.addressof(pointers), 0), f"kernel {name}")
+        stream = stream_object(torch._C._cuda_getCurrentRawStream(self._device))  # much quicker than `current_stream`
+        _checked(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(pointers), 0),
+                 f"kernel {name}")
 
 
 class Nvrtc:
@@ -152,50 +155,11 @@ def _checked(result: Any, what: str) -> Any:
 
 # -- streams ----------------------------------------------------------------------------------------------------------
 
-def raw_stream(index: int) -> int:
-    """The handle of torch's current stream on a GPU, by the GPU's ordinal."""
-    return torch._C._cuda_getCurrentRawStream(index)
-
-
-class OnStream:
-    """`with on:` work on one stream, on its GPU, without gradients. May be entered again inside, which is cheap.
-
-    For one thread.
-    """
-
-    def __init__(self, stream: torch.cuda.Stream) -> None:
-        self._stream = stream
-        self._raw = stream.cuda_stream
-        self._index = stream.device_index
-        self._home: tuple[int, Any] = -1, None
-        """The stream that was current before, by its handle: nearly always the same."""
-        self._before: list[tuple[bool, Any]] = []
-        """The state to go back to, for each time that it was entered: gradients, and the stream or torch's contexts."""
-
-    def __enter__(self) -> None:
-        before: Any = None
-        if torch.cuda.current_device() != self._index:
-            before = ExitStack()
-            before.enter_context(torch.cuda.device(self._index))  # leaves without making a context on the other GPU
-            before.enter_context(torch.cuda.stream(self._stream))
-        elif (raw := raw_stream(self._index)) != self._raw:
-            if raw != self._home[0]:
-                self._home = raw, torch.cuda.current_stream(self._index)
-            before = self._home[1]
-            torch.cuda.set_stream(self._stream)
-        grad = torch.is_grad_enabled()
-        if grad:
-            torch._C._set_grad_enabled(False)
-        self._before.append((grad, before))
-
-    def __exit__(self, *exc: object) -> None:
-        grad, before = self._before.pop()
-        if grad:
-            torch._C._set_grad_enabled(True)
-        if isinstance(before, ExitStack):
-            before.close()
-        elif before is not None:
-            torch.cuda.set_stream(before)
+@contextlib.contextmanager
+def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
+    """Work on this stream and its GPU, without gradients. May be entered again inside."""
+    with torch.cuda.device(stream.device), torch.cuda.stream(stream), torch.no_grad():
+        yield
 
 
 class Clock:

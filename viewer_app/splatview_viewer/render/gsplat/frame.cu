@@ -46,7 +46,7 @@ struct __align__(16) Footprint {
     u16 x0, y0, x1, y1;              // box of tiles, ends excluded
 };
 
-// The surface of a Gaussian drawn as a body: see `Bodies` in reference.py.
+// The surface of a Gaussian drawn as a body: see `Bodies` in tests/support/reference.py.
 struct __align__(16) Body {
     float l11, l12, l22, thickness;  // whitening, by rows, of an offset in pixels
     float slope[2];

@@ -40,8 +40,6 @@ never worth a capture, which costs a few frames' time."""
 GRAPHS = 8
 """Captured kinds of frames kept. They share one memory pool, which never shrinks: before more are captured, all are
 dropped and it is given back."""
-FAILURES = 3
-"""Captures that may fail before no more are tried."""
 SPARE = 1 << 21
 """From so many slots on, the memory that frames took before the capture is given back after it."""
 IN_FLIGHT = 16
@@ -57,15 +55,18 @@ class FrameGraph:
 
         Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile.
         """
-        if device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
         self._device = device
-        self._gsplat = _gsplat_kernels()
+        try:  # its wrappers add autograd and checks that are of no use here
+            from gsplat.cuda import _backend
+        except Exception as e:  # it compiles itself, and that fails in many ways
+            raise RendererError(f"gsplat's CUDA kernels do not load here: {e}") from e
+        self._gsplat: Any = getattr(_backend, "_C", None)
+        if self._gsplat is None:
+            raise RendererError("gsplat found no CUDA toolkit to compile its kernels with; install nvcc, or a built "
+                                "gsplat")
         self._own("short")
         self._scene: Scene | None = None
-        self._flags: torch.Tensor | None = None
-        """Those that graphs know."""
-        self._capacity = Capacity()
+        self.capacity = Capacity()
         with torch.cuda.device(self._device):
             self._parameters = torch.zeros(ctypes.sizeof(Parameters) // 4, device=self._device)
             self._needed = torch.full((IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True)
@@ -74,30 +75,20 @@ class FrameGraph:
         self._drawn = 0
         self._judged = True
         self._stream: torch.cuda.Stream | None = None
-        self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
+        self.graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
+        """Captured kinds of frames."""
         self._seen: dict[Kind, int] = {}
         """Count of frames by kind, of kinds not captured yet."""
         self._pool: Any = None
         self._side: torch.cuda.Stream | None = None
         self._spare = False
-        self._failures = 0
         self.failure = ""
-        """Why frames are not captured; "" when they are."""
-
-    @property
-    def captured(self) -> int:
-        """Number of captured kinds of frames."""
-        return len(self._graphs)
+        """Why frames are not captured any more; "" when they are."""
 
     @property
     def thinned(self) -> str:
         """As `Renderer.thinned`, of the last frame that was judged."""
-        return thinned_words(self._capacity.wanted, self._capacity.slots) if self._capacity.full else ""
-
-    @property
-    def slots(self) -> int:
-        """Capacity of a frame now: pairs of Gaussian and tile."""
-        return self._capacity.slots
+        return thinned_words(self.capacity.wanted, self.capacity.slots) if self.capacity.full else ""
 
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
              sh0: torch.Tensor, shN: torch.Tensor) -> None:
@@ -111,25 +102,19 @@ class FrameGraph:
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
-            self._flags = None
-            self._capacity.at_least(len(means))
+            self.capacity.at_least(len(means))
         self._scene = scene
 
     def select(self, flags: torch.Tensor | None) -> None:
         """(N,) uint8 as `Selection.flags` gives them, for the frames from now on: `RenderOptions.selection` is not
-        looked at. Not copied. None, and after `load` in other places: all are drawn, none stands out. The same storage
-        again, or none, keeps the graphs."""
-        if self._scene is None or flags is self._scene.flags:
-            return
-        if flags is not None:
-            if self._flags is not None and self._flags.data_ptr() != flags.data_ptr():
-                self._drop_graphs()
-            self._flags = flags
-        self._scene = replace(self._scene, flags=flags)
+        looked at. Not copied: always the same storage until `load` is given another one. None: all are drawn, none
+        stands out."""
+        if self._scene is not None and flags is not self._scene.flags:
+            self._scene = replace(self._scene, flags=flags)
 
     def render(self, camera: Camera, options: RenderOptions,
                rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Queue the drawing of a frame on the current stream; the host waits for nothing.
+        """Queue the drawing of a frame on the current stream of the current GPU; the host waits for nothing.
 
         Args:
             camera: its `model` may be any that gsplat projects: pinhole, ortho, fisheye.
@@ -143,25 +128,12 @@ class FrameGraph:
 
         Raises:
             RendererError: nothing is loaded, or this object is closed.
-            ValueError: `rgba` does not fit.
         """
         scene = self._scene
         if scene is None:
             raise RendererError("FrameGraph.render: load a scene first")
-        if torch.is_grad_enabled() or torch.cuda.current_device() != self._device.index:
-            with torch.cuda.device(self._device), torch.no_grad():
-                return self._render(scene, camera, options, rgba)
-        return self._render(scene, camera, options, rgba)
-
-    def _render(self, scene: Scene, camera: Camera, options: RenderOptions,
-                rgba: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        size, device = (camera.height, camera.width), self._device
-        rgba = torch.empty((*size, 4), device=device) if rgba is None else rgba
-        if (tuple(rgba.shape) != (*size, 4) or rgba.dtype not in (torch.float32, torch.float16, torch.uint8)
-                or rgba.device != device or not rgba.is_contiguous() or rgba.data_ptr() % (4 * rgba.element_size())):
-            raise ValueError(f"rgba is {tuple(rgba.shape)} {rgba.dtype} on {rgba.device} with strides {rgba.stride()} "
-                             f"at address {rgba.data_ptr():#x}; needed is {(*size, 4)} float32, float16 or uint8 on "
-                             f"{device}, contiguous and at a whole pixel's address")
+        size = camera.height, camera.width
+        rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
         degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
         depth = torch.empty(size, device=self._device) if options.depth else None
         self._stream = torch.cuda.current_stream()
@@ -174,23 +146,16 @@ class FrameGraph:
             return rgba, None if depth is None else depth.zero_()
         settings = Parameters.of(camera, options, rgba, depth, self._needed_at + 8 * place)
         self._needed_array[place] = _UNKNOWN
-        while True:
-            try:
-                kind = Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                            options.mode == "antialiased", options.depth, degree, rgba.element_size(),
-                            self._capacity.slots, options.paint, scene.flags is not None, options.scale != 1.0)
-                self._own(kind.key_type).launch("set_frame", 1, 64, settings, self._parameters)
-                graph = self._graph(kind)
-                if graph is None:
-                    self._draw(kind)
-                else:
-                    graph.replay()
-                return rgba, depth
-            except torch.cuda.OutOfMemoryError:  # the farthest Gaussians less, rather than no picture
-                if not self._capacity.shrink():
-                    raise
-                self._drop_graphs()
-                torch.cuda.empty_cache()
+        kind = Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
+                    options.mode == "antialiased", options.depth, degree, rgba.element_size(), self.capacity.slots,
+                    options.paint, scene.flags is not None, options.scale != 1.0)
+        self._own(kind.key_type).launch("set_frame", 1, 64, settings, self._parameters)
+        graph = self._graph(kind)
+        if graph is None:
+            self._draw(kind)
+        else:
+            graph.replay()
+        return rgba, depth
 
     def overflowed(self) -> bool:
         """True if the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One
@@ -207,7 +172,7 @@ class FrameGraph:
         if self._spare:  # here, where the GPU is done: giving back memory waits for it
             self._spare = False
             torch.cuda.empty_cache()
-        return self._capacity.saw(needed)
+        return self.capacity.saw(needed)
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
@@ -220,16 +185,16 @@ class FrameGraph:
 
     def _graph(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         """The graph for this kind of frame; captured now if it came often enough."""
-        graph = self._graphs.get(kind)
+        graph = self.graphs.get(kind)
         if graph is not None:
             return graph
         seen = self._seen.pop(kind, 0) + 1
         if len(self._seen) >= 4 * GRAPHS:
             self._seen.clear()
         self._seen[kind] = seen
-        if seen < CAPTURE_AFTER or self._failures >= FAILURES:
+        if seen < CAPTURE_AFTER or self.failure:
             return None
-        if len(self._graphs) >= GRAPHS:
+        if len(self.graphs) >= GRAPHS:
             self._drop_graphs()
         return self._capture(kind)
 
@@ -251,15 +216,13 @@ class FrameGraph:
                     raise
                 graph.capture_end()
         except (RuntimeError, RendererError) as e:
-            self._failures += 1
             self.failure = f"no CUDA graph: {str(e).splitlines()[0] if str(e) else type(e).__name__}"
-            if not self._graphs:
+            if not self.graphs:
                 self._pool = None  # torch takes no pool back that lost its last graph
             return None
         self._seen.pop(kind, None)
         self._spare = self._spare or kind.slots >= SPARE
-        self._graphs[kind] = graph
-        self.failure = ""
+        self.graphs[kind] = graph
         return graph
 
     def _draw(self, kind: Kind) -> None:
@@ -270,11 +233,11 @@ class FrameGraph:
             raise RendererError(f"this version of gsplat is not the one that frames are made for (1.5.3): {e}") from e
 
     def _drop_graphs(self) -> None:
-        if not self._graphs:
+        if not self.graphs:
             return
         if self._stream is not None:  # a graph that may still run is not to be destroyed
             self._stream.synchronize()
-        self._graphs.clear()
+        self.graphs.clear()
         self._pool = None
         with torch.cuda.device(self._device):
             torch.cuda.empty_cache()  # a pool without graphs is kept by torch until then
@@ -293,65 +256,40 @@ class Capacity:
         self.slots = self.FIRST
         self.wanted = 0
         """Pairs that the last frame needed."""
-        self._most = self._now_most = most
+        self._most = most
         self._peak = 0
         self._frames = 0
 
     @property
     def full(self) -> bool:
         """True if the last frame lacks Gaussians, and no later one gets more room: the farthest are left out."""
-        return self.wanted > self.slots == self._now_most
+        return self.wanted > self.slots == self._most
 
     def at_least(self, gaussians: int) -> None:
         """A scene of so many Gaussians was loaded: a first guess, if it is more than there is."""
-        self._now_most = self._most
-        self.slots = max(self.slots, self._rounded(gaussians * 3 // 2))
+        self.slots = max(self.slots, self.rounded(gaussians * 3 // 2))
 
     def saw(self, needed: int) -> bool:
         """A frame needed so many. True: it had too few, and there are more now."""
         self.wanted = needed
         if needed > self.slots:
-            before, self.slots = self.slots, self._rounded(needed * 5 // 4)
+            before, self.slots = self.slots, self.rounded(needed * 5 // 4)
             self._peak = self._frames = 0
             return self.slots > before
         self._peak = max(self._peak, needed)
         self._frames += 1
         if self._frames >= self.FRAMES:
             if self._peak < 0.6 * self.slots:
-                self.slots = self._rounded(self._peak * 5 // 4)
+                self.slots = self.rounded(self._peak * 5 // 4)
             self._peak = self._frames = 0
         return False
 
-    def shrink(self) -> bool:
-        """There was no memory for so many: no more than half of them until another scene comes. False: there are so
-        few that it is not these that take the memory."""
-        if self.slots <= self.FIRST:
-            return False
-        self.slots = self._now_most = max(self.slots // 2, self.FIRST)
-        self._peak = self._frames = 0
-        return True
-
-    def _rounded(self, slots: int) -> int:
-        return min(self.rounded(slots), self._now_most)
-
-    @classmethod
-    def rounded(cls, slots: int) -> int:
-        """Up to one of eight steps per power of two, so that there are few different numbers and so few graphs."""
-        slots = max(slots, cls.FIRST)
+    def rounded(self, slots: int) -> int:
+        """Up to one of eight steps per power of two, so that there are few different numbers and so few graphs; no more
+        than there may be."""
+        slots = max(slots, self.FIRST)
         step = 1 << max(slots.bit_length() - 4, 0)
-        return -(-slots // step) * step
-
-
-def _gsplat_kernels() -> Any:
-    """gsplat's compiled module. Its wrappers add autograd and checks that are of no use here."""
-    try:
-        from gsplat.cuda import _backend
-    except Exception as e:  # it compiles itself, and that fails in many ways
-        raise RendererError(f"gsplat's CUDA kernels do not load here: {e}") from e
-    extension = getattr(_backend, "_C", None)
-    if extension is None:
-        raise RendererError("gsplat found no CUDA toolkit to compile its kernels with; install nvcc, or a built gsplat")
-    return extension
+        return min(-(-slots // step) * step, self._most)
 
 
 # -- what one frame consists of ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import FAINT
-from splatview_viewer.render.gsplat.cuda import Clock, OnStream, kernels
+from splatview_viewer.render.gsplat.cuda import Clock, kernels, on_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,6 @@ class Mover:
         self._canvas: Any = None
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device, priority=-1)
-        self._on = OnStream(self._stream)
         self._nearness = torch.empty((0, 0), dtype=torch.int32, device=device)
         try:
             self._own = kernels("warp.cu", (), device.index or 0)
@@ -86,7 +85,7 @@ class Mover:
         """
         if self.failure:
             raise RendererError(self.failure)
-        with self._on:
+        with on_stream(self._stream):
             self._canvas = self._canvas or self._make_canvas()
             out = self._canvas.begin(camera.height, camera.width, 4, "float16")
             self._stream.wait_event(kept.made)
@@ -160,8 +159,6 @@ def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Ten
         own: the kernels.
     """
     height, width = depth.shape
-    if rgba.dtype != torch.float32 or not rgba.is_contiguous() or not depth.is_contiguous():
-        raise ValueError(f"a picture of {rgba.dtype} with strides {rgba.stride()} has no grid; contiguous float32 has")
     cell = cell_of(width, height)
     columns, rows = math.ceil(width / cell) + 1, math.ceil(height / cell) + 1
     grid = torch.empty((rows, columns), dtype=torch.float32, device=depth.device)
@@ -184,11 +181,6 @@ def warp(color: torch.Tensor, grid: torch.Tensor | None, cameras: tuple[Camera, 
         own: the kernels.
     """
     seen, camera = cameras
-    for name, t, c in (("picture", color, seen), ("result", out, camera)):
-        whole = t.stride()[1:] == (4, 1) and t.data_ptr() % 8 == 0
-        if t.dtype != torch.float16 or t.shape != (c.height, c.width, 4) or not whole:
-            raise ValueError(f"the {name} is {t.dtype} {tuple(t.shape)} with strides {t.stride()}, not float16 "
-                             f"({c.height}, {c.width}, 4) in whole rows")
     there = camera.viewmat @ np.linalg.inv(seen.viewmat)
     rows, columns = (0, 0) if grid is None else grid.shape
     move = Move(Lens.of(seen), Lens.of(camera), (ctypes.c_float * 9)(*there[:3, :3].ravel().tolist()),
@@ -196,8 +188,6 @@ def warp(color: torch.Tensor, grid: torch.Tensor | None, cameras: tuple[Camera, 
                 columns, rows, 0 if grid is None else grid.data_ptr(), color.data_ptr(), nearness.data_ptr(),
                 out.data_ptr(), color.stride(0), out.stride(0))
     if grid is not None:
-        if nearness.shape != out.shape[:2] or nearness.dtype != torch.int32 or not nearness.is_contiguous():
-            raise ValueError(f"nearness is {nearness.dtype} {tuple(nearness.shape)}, not int32 {tuple(out.shape[:2])}")
         own.launch("spread", -(-_THREADS_PER_CELL * (columns - 1) * (rows - 1) // _BLOCK), _BLOCK, move)
     own.launch("gather", -(-camera.width * camera.height // _BLOCK), _BLOCK, move)
 

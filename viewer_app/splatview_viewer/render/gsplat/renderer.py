@@ -14,7 +14,7 @@ from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import LeftOut, Pixels, Renderer
 from splatview_viewer.render.gsplat import moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
-from splatview_viewer.render.gsplat.cuda import Clock, OnStream
+from splatview_viewer.render.gsplat.cuda import Clock, on_stream
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.moving import Kept, Mover
 from splatview_viewer.render.gsplat.scene import DeviceGaussians, Reading
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.gsplat.scene import Active
     from splatview_viewer.scene.scene import GaussianScene
 
 LIMIT = 16384
@@ -58,11 +57,8 @@ class GsplatRenderer(Renderer):
         self._home = torch.device("cuda", home_gpu(ctx)) if device is None else device
         self._device: torch.device | None = None
         self._stream: torch.cuda.Stream
-        self._work: _Work
         self._gaussians: DeviceGaussians
         self._frame: FrameGraph
-        self._framed: Active | None = None
-        """The Gaussians that the frame was given last: see `_show_frame`."""
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
         self._reading: Reading
@@ -112,13 +108,6 @@ class GsplatRenderer(Renderer):
     @property
     def bridge(self) -> str:  # type: ignore[override]
         return "" if self._canvas_held is None else self._canvas_held.name
-
-    def tick(self) -> bool:
-        """True when the scene turned out to lie far from the origin: pictures are exact from now on."""
-        if self._closed or self._picture is None or not self._gaussians.rough:
-            return False
-        self._drawn = None  # `render` settles it
-        return True
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
@@ -170,7 +159,6 @@ class GsplatRenderer(Renderer):
         reader = torch.cuda.current_stream(self.device)
         with self._working(), self._reading:
             self._activate()
-            self._gaussians.settle()
             return self._gaussians.scene(reader)
 
     def host_scene(self) -> GaussianScene:
@@ -187,21 +175,21 @@ class GsplatRenderer(Renderer):
         self._leave()
         self._picture = None
 
-    def _working(self) -> _Work:
-        """A context: on the renderer's stream, with errors of CUDA as RendererError. Within another one it is cheap."""
+    @contextmanager
+    def _working(self, stream: torch.cuda.Stream | None = None) -> Iterator[None]:
+        """On the renderer's stream, or another one, with errors of CUDA as RendererError."""
         self._check_open()
-        return self._work
-
-    def _failed(self, e: BaseException) -> None:
-        """Raise what says the same in the renderer's words, if it is for the renderer to say."""
-        if isinstance(e, torch.cuda.OutOfMemoryError):
+        try:
+            with on_stream(stream or self._stream):
+                yield
+        except torch.cuda.OutOfMemoryError as e:
             self._drawn = self._picture = None
             torch.cuda.empty_cache()
             raise RendererError(f"gsplat: the memory of {self._device or self._home} is full; a smaller picture needs "
                                 f"less ({str(e).splitlines()[0][:120]})") from None
-        if isinstance(e, SharingError):
+        except SharingError as e:
             raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
-        if isinstance(e, RuntimeError):
+        except RuntimeError as e:
             self._drawn = self._picture = None
             raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
 
@@ -248,25 +236,19 @@ class GsplatRenderer(Renderer):
             return
         with torch.cuda.device(device):
             stream = torch.cuda.Stream(device, priority=-1)
-        work = _Work(self, OnStream(stream))
-        with work:  # should that fail, everything stays as it is
+        with self._working(stream):  # should that fail, everything stays as it is
             gaussians, frame = DeviceGaussians(device), FrameGraph(device)
         if self._device is not None:
             self._leave()
-        self._device, self._stream, self._work = device, stream, work
+        self._device, self._stream = device, stream
         self._gaussians, self._frame, self._reading = gaussians, frame, Reading(stream)
         self._picture = self._drawn = None
-        with work:
-            self._show_frame()
+        self._show_frame()
 
     def _show_frame(self) -> None:
-        """Tell the frame where the Gaussians lie, unless it was told that before."""
-        active = self._gaussians.active
-        if self._framed is not active:
-            self._framed = None
-            self._frame.load(active.means, active.quats, active.scales, active.opacities, active.colors[:, 0],
-                             active.colors[:, 1:])
-            self._framed = active
+        """Tell the frame where the Gaussians lie."""
+        a = self._gaussians.active
+        self._frame.load(a.means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:])
 
     def _leave(self) -> None:
         """Give back what is on the present GPU."""
@@ -281,7 +263,6 @@ class GsplatRenderer(Renderer):
             self._frame.close()
         except RuntimeError:  # after a fault on the GPU every call fails
             pass
-        self._framed = None
         del self._frame, self._gaussians, self._reading
 
 
@@ -297,7 +278,6 @@ class GsplatPicture:
         stream = renderer._stream
         with renderer._reading:  # only now: getting the target may have waited for OpenGL
             renderer._activate()
-            renderer._gaussians.settle()
             clock.begin(stream)
             self._rgba, self._depth = renderer._draw(camera, options, self._shown)
             clock.end(stream)
@@ -310,10 +290,8 @@ class GsplatPicture:
 
     def pixels(self) -> Pixels:
         """float32, drawn anew if the picture has another dtype."""
-        with self._renderer._working():
-            self._make_exact()
-            rgba = self._rgba.cpu().numpy()
-            depth = None if self._depth is None else self._depth.cpu().numpy()
+        with self.on_gpu() as (picture, distance):
+            rgba, depth = picture.cpu().numpy(), None if distance is None else distance.cpu().numpy()
         return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
 
     def source(self) -> PixelSource:
@@ -389,7 +367,11 @@ class GsplatPicture:
         """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
         renderer's stream is current."""
         with self._renderer._working():
-            self._make_exact()
+            self._make_whole()
+            while self._rgba.element_size() < 4 or not self._whole:  # what is in OpenGL's memory stays there
+                with self._renderer._reading:
+                    self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
+                self._whole = not self._renderer._overflowed()
             yield self._rgba, self._depth
 
     def _make_whole(self) -> None:
@@ -399,27 +381,3 @@ class GsplatPicture:
             if not self._whole:
                 with self._renderer._reading:
                     self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
-
-    def _make_exact(self) -> None:
-        """Have float32 tensors. What is in OpenGL's memory stays there."""
-        self._make_whole()
-        while self._rgba.element_size() < 4 or not self._whole:
-            with self._renderer._reading:
-                self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
-            self._whole = not self._renderer._overflowed()
-
-
-class _Work:
-    """See `GsplatRenderer._working`."""
-
-    def __init__(self, renderer: GsplatRenderer, on: OnStream) -> None:
-        self._renderer = renderer
-        self._on = on
-
-    def __enter__(self) -> None:
-        self._on.__enter__()
-
-    def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
-        self._on.__exit__(kind, e, trace)
-        if e is not None:
-            self._renderer._failed(e)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview_viewer.render.activation import medians
+from splatview_viewer.render.activation import medians, middle
 from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.gsplat.cuda import kernels
 from splatview_viewer.render.gsplat.frame import blocks
@@ -40,16 +40,16 @@ class DeviceGaussians:
         self.device = device
         self.sh_degree = 0
         """The degree in use."""
-        self.origin = self._middle = np.zeros(3)  # never changed in place
+        self.origin = np.zeros(3)
         """float64: what was subtracted from the means, so that a scene far away keeps its detail."""
         self._buffers: dict[str, torch.Tensor] = {}
         self.active: Active
-        """The Gaussians, in the buffers. The same object as long as they lie in the same places."""
+        """The Gaussians, in the buffers."""
         self._active_for = -1, -1
         """The number of Gaussians and the degree of `active`."""
         self._n = 0
-        self._loads = 0
-        self._told, self._heard = Told(), 0
+        self._left_out = torch.zeros(3, dtype=torch.int64, pin_memory=True)
+        """Written by the GPU at the end of a load, in the order of `LeftOut`'s reasons."""
         self._counters = torch.zeros(4, dtype=torch.int32, device=device)
         self._own = kernels("activate.cu", device=device.index or 0)
         self._lent: GaussianScene | None = None
@@ -60,18 +60,14 @@ class DeviceGaussians:
         self._flags_of: Selection | None = None
         self._make_room()
 
-    def __len__(self) -> int:
-        return self._n
-
     @property
     def left_out(self) -> LeftOut:
         """Gaussians that cannot be drawn, as far as known: of the last load that the GPU has finished."""
-        return self._told.left_out if self._n else LeftOut()
+        return LeftOut(*self._left_out.tolist()) if self._n else LeftOut()
 
     def load(self, scene: GaussianScene, begin: Callable[[], object] = lambda: None) -> None:
         """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
         has to be awaited has been, before the GPU is given work; by then all that readers have given their streams."""
-        self._listen()
         self._lent = self._flags_of = None
         while self._readers:
             torch.cuda.current_stream(self.device).wait_event(self._readers.pop().record_event())
@@ -79,39 +75,28 @@ class DeviceGaussians:
         if self._n == 0:
             self._make_room()
             return
-        self._loads += 1
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
-        if not scene.on_gpu or before == 0:  # otherwise it is where it was, for a moment at least
-            self._middle = _middle(as_floats(scene.means[:: step(self._n)]).cpu().numpy())
+        if not scene.on_gpu or before == 0:  # to look at one on a GPU waits for it; newer versions lie where it did
+            points = as_floats(scene.means[:: blocks(self._n, SAMPLE)]).cpu().numpy()
+            center = middle(points)
+            size = float(medians(np.abs(points - center).max(axis=1)))
+            far = np.abs(center).max() > FAR * max(size, 1e-30)
+            self.origin = center.astype(np.float32).astype(np.float64) if far else np.zeros(3)
         begin()
         self._make_room()
         out = self.active
-        activate(self._raw(scene, out), out, self._middle, self._told, self._loads, self._counters, self._own)
-        self.origin = self._middle
-
-    @property
-    def rough(self) -> bool:
-        """True if the means turned out to lie far from `origin`, so that detail is lost; see `settle`."""
-        self._listen()
-        return self._n > 0 and self.origin is not self._middle
-
-    def settle(self) -> None:
-        """Take the origin that the means call for, as far as that is known."""
-        if self.rough:
-            shift(self.active.means, self.origin - self._middle)
-            self.origin = self._middle
-
-    # -- for others to read, on the stream that is current -------------------------------------------------
+        activate(self._raw(scene, out), out, self.origin, self._left_out, self._counters, self._own)
 
     def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
         """As `Renderer.scene`, for what `reader` does next; None: for the stream that is current."""
         if self._n == 0:
             return nothing()
         if self._lent is None:
-            # A copy of the means, as the others' origin may change with any picture.
+            # A copy of the means, which others see from the scene's own origin.
             a = self.active
             means = a.means.double() if self.origin.any() else a.means.clone()
-            shift(means, self.origin)
+            for axis, value in enumerate(self.origin.tolist()):
+                means[:, axis] += value
             self._lent = GaussianScene(means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:],
                                        activated=True, sh_degree=self.sh_degree)
         if reader is not None:
@@ -143,14 +128,6 @@ class DeviceGaussians:
         return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
                              sh_degree=self.sh_degree)
 
-    def _listen(self) -> None:
-        """Report of the last load, if it is done."""
-        if self._heard != self._told.version == self._loads and self._n:
-            self._heard = self._loads
-            middle = _middle(self._told.sample(self._n).numpy())
-            if not np.array_equal(middle, self._middle):  # the same object says that nothing is rough
-                self._middle = middle
-
     def _make_room(self) -> None:
         """Have `active` of the scene's size. Buffers grow with some room to spare, as scenes in training do."""
         wanted = self._n, self.sh_degree
@@ -159,18 +136,18 @@ class DeviceGaussians:
         self._active_for = -1, -1  # also if there is too little memory
         k = (self.sh_degree + 1) ** 2
         shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "colors": (k, 3)}
-        self.active = Active(**{name: self._room(name, (self._n, *shape)) for name, shape in shapes.items()})
+        views: dict[str, torch.Tensor] = {}
+        for name, shape in shapes.items():
+            size = self._n * math.prod(shape)
+            held = self._buffers.pop(name, None)
+            if held is None or not size <= held.numel() <= 4 * size:
+                capacity = size if held is None or held.numel() > size else size + size // 4
+                del held  # before the new one is made
+                held = torch.empty(capacity, dtype=torch.float32, device=self.device)
+            self._buffers[name] = held
+            views[name] = held[:size].view((self._n, *shape))
+        self.active = Active(**views)
         self._active_for = wanted
-
-    def _room(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        size = math.prod(shape)
-        held = self._buffers.pop(name, None)
-        if held is None or not size <= held.numel() <= 4 * size:
-            capacity = size if held is None or held.numel() > size else size + size // 4
-            del held  # before the new one is made
-            held = torch.empty(capacity, dtype=torch.float32, device=self.device)
-        self._buffers[name] = held
-        return held[:size].view(shape)
 
     def _raw(self, scene: GaussianScene, to: Active) -> GaussianScene:
         """Return the scene with its tensors on this GPU; those of the host are copied to where they will stay."""
@@ -266,27 +243,13 @@ class Reading:
         return scene.to_host(ready)
 
 
-def _middle(points: np.ndarray) -> np.ndarray:
-    """A point near the scene's middle, as float64 that float32 can hold, if the scene lies far from the origin."""
-    finite = np.isfinite(points)
-    if not finite.all():
-        points = points[finite.all(axis=1)]
-    if len(points) < 2:
-        return np.zeros(3)
-    axes = points.T.astype(np.float64, order="C")
-    middle = medians(axes)
-    size = float(medians(np.abs(axes - middle[:, None]).max(axis=0)))
-    far = np.abs(middle).max() > FAR * max(size, 1e-30)
-    return middle.astype(np.float32).astype(np.float64) if far else np.zeros(3)
-
-
 # -- activation -------------------------------------------------------------------------------------------------------
 
 THREADS = 128
 BLOCKS = 8192
 """At most: some ten times what a large GPU runs at once. Each takes what is next until nothing is left."""
 SAMPLE = 1024
-"""Gaussians whose centres are told."""
+"""Gaussians that are looked at to tell where a scene lies."""
 TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 """Arguments of the kernel."""
 
@@ -308,35 +271,6 @@ class Active:
     """(N, K, 3); K is 1, 4, 9, 16 or 25"""
 
 
-class Told:
-    """Report of a load to the host, some time after it: pinned memory, which the GPU writes."""
-
-    def __init__(self, pin_memory: bool = True) -> None:
-        self.numbers = torch.zeros(4, dtype=torch.int64, pin_memory=pin_memory)
-        """Numbers of Gaussians that cannot be drawn, in the order of `LeftOut`'s reasons; the version of the last load
-        that is done."""
-        self.points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=pin_memory)
-        """Centres of Gaussians evenly spread over the arrays, before the origin is subtracted."""
-        self._array = self.numbers.numpy()
-
-    @property
-    def left_out(self) -> LeftOut:
-        return LeftOut(*self._array[:3].tolist())
-
-    @property
-    def version(self) -> int:
-        return int(self._array[3])
-
-    def sample(self, n: int) -> torch.Tensor:
-        """The points that come from N Gaussians."""
-        return self.points[: blocks(n, step(n))]
-
-
-def step(n: int) -> int:
-    """Gaussians for each one in the sample."""
-    return max(blocks(n, SAMPLE), 1)
-
-
 class _Array(ctypes.Structure):
     _fields_ = (("data", ctypes.c_uint64), ("strides", ctypes.c_int64 * 3), ("type", ctypes.c_int),
                 ("unused", ctypes.c_int))
@@ -351,7 +285,7 @@ class _Source(ctypes.Structure):
                 ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
 
 
-def activate(raw: GaussianScene, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
+def activate(raw: GaussianScene, out: Active, origin: np.ndarray, left_out: torch.Tensor, counters: torch.Tensor,
              own: Launcher) -> None:
     """Activate on the current stream; nothing is waited for.
 
@@ -359,8 +293,7 @@ def activate(raw: GaussianScene, out: Active, origin: np.ndarray, told: Told, ve
         raw: of any floating dtypes and strides, on one device; higher coefficients than are used may be there.
         out: may share memory with `raw`, each tensor with its own counterpart.
         origin: (3,), subtracted from the means.
-        told: written when it is done.
-        version: of `told` then.
+        left_out: (3,) int64 that the host can read, written when it is done: counts by `LeftOut`'s reasons.
         counters: (4,) int32 zeros on the device, zeros again when it is done.
         own: the kernels of activate.cu.
     """
@@ -369,12 +302,4 @@ def activate(raw: GaussianScene, out: Active, origin: np.ndarray, told: Told, ve
     source = _Source(*(_Array.of(t) for t in fields), (ctypes.c_float * 3)(*origin.tolist()), raw.activated)
     n, terms = out.colors.shape[:2]
     own.launch("activate", min(blocks(n, THREADS), BLOCKS), THREADS, ctypes.c_int(n), ctypes.c_int(terms), source,
-               out.means, out.quats, out.scales, out.opacities, out.colors, counters, ctypes.c_int(step(n)),
-               told.points, ctypes.c_int64(version), told.numbers)
-
-
-def shift(means: torch.Tensor, by: np.ndarray) -> None:
-    """Add to each coordinate, in place."""
-    for axis, value in enumerate(by.tolist()):
-        if value:
-            means[:, axis].add_(value)
+               out.means, out.quats, out.scales, out.opacities, out.colors, counters, left_out)

@@ -21,7 +21,6 @@ from splatview_viewer.render.base import (
     BY_DENSITY,
     COLOR_MAX,
     COVARIANCE_MAX,
-    EPS_2D,
     LIGHT,
     MARK_COLOR,
     RING_INSIDE,
@@ -31,6 +30,7 @@ from splatview_viewer.render.base import (
     Renderer,
     RenderOptions,
 )
+from splatview_viewer.render.picking import blurred, places
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene.scene import FIELDS, nothing
 from splatview_viewer.scene.turning import harmonics
@@ -43,11 +43,6 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
-
-TILE = 8
-"""Pixels along the sides of what is blended at once."""
-CHUNK = 128
-"""Gaussians that are blended at once: few enough that a tile's arrays stay in a processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +63,6 @@ class Bodies:
     """(M,) the standard deviation of camera z at one place of the picture."""
     normals: np.ndarray
     """(M, 3, 3) in camera axes."""
-
-    def __getitem__(self, which: np.ndarray) -> Bodies:
-        return Bodies(self.whiten[which], self.slope[which], self.thickness[which], self.normals[which])
 
 
 @dataclass(frozen=True)
@@ -95,10 +87,6 @@ class Projected:
         low = np.maximum(np.ceil(self.centers - self.half_boxes - 0.5), 0).astype(np.int64)
         high = np.minimum(np.floor(self.centers + self.half_boxes - 0.5) + 1, [width, height]).astype(np.int64)
         return low, np.maximum(high, low)
-
-    def __getitem__(self, which: np.ndarray) -> Projected:
-        return Projected(self.centers[which], self.conics[which], self.half_boxes[which], self.opacities[which],
-                         self.rgbz[which], None if self.bodies is None else self.bodies[which])
 
 
 @dataclass(frozen=True)
@@ -225,48 +213,6 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
                      np.column_stack([rgb, p[order, 2]]), shapes)
 
 
-def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-    """Project points (M, 3) in camera axes: places (M, 2) in pixels, and the Jacobians (M, 2, 3)."""
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
-    if camera.model == "fisheye":
-        centers, jacobian = fisheye(p)
-    else:
-        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
-        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
-        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
-            centers = p[:, :2] / p[:, 2:]
-            clamped = np.clip(centers, *camera.slope_limits())
-            jacobian /= p[:, 2, None, None]
-            jacobian[:, :, 2] = -clamped / p[:, 2:]
-    return centers * focal + center, jacobian * focal[:, None]
-
-
-def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """From square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
-    it, and without (add_blur)."""
-    cov = root @ root.transpose(0, 2, 1)
-    # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
-    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
-    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
-    return np.stack([cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D]), det, det_sharp
-
-
-def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Equidistant projection of points (M, 3): places (M, 2) and Jacobians (M, 2, 3), for a focal length of 1
-    (fisheye_proj). The small numbers are gsplat's guard against dividing by 0 on the axis."""
-    eps = 1e-7
-    x, y, z = p.T
-    length = np.hypot(x, y) + eps
-    centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
-    xx, xy, yy = x * x + eps, x * y, y * y
-    square = xx + yy
-    inverse = 1 / (square + z * z)
-    across, along = np.arctan2(length, z) / length / square, z * inverse / square
-    jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
-                         xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
-    return centers, jacobian.reshape(-1, 2, 3)
-
-
 def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
     """(M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics seen along `directions` (M, 3), any length."""
     length = np.linalg.norm(directions, axis=1, keepdims=True)
@@ -292,45 +238,27 @@ def count(projected: Projected, width: int, height: int) -> np.ndarray:
 def blend(projected: Projected | None, width: int, height: int,
           options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
     """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
-    transmittance (H, W) that is left. One small tile after another, as one pixel needs few of the Gaussians."""
-    sums = np.zeros((height, width, 4))
-    transmittance = np.ones((height, width))
+    transmittance (H, W) that is left."""
+    sums, left, finished = np.zeros((height, width, 4)), np.ones((height, width)), np.zeros((height, width), bool)
     if projected is None:
-        return sums, transmittance
-    low, high = projected.pixels(width, height)
-    for y in range(0, height, TILE):
-        row = np.flatnonzero((low[:, 1] < y + TILE) & (high[:, 1] > y))
-        for x in range(0, width, TILE):
-            column = row[(low[row, 0] < x + TILE) & (high[row, 0] > x)]
-            tile = slice(y, y + TILE), slice(x, x + TILE)
-            finished = np.zeros(transmittance[tile].shape, bool)
-            for i in range(0, len(column), CHUNK):
-                if finished.all():
-                    break
-                _blend_chunk(projected[column[i:i + CHUNK]], (x, y), options,
-                             (sums[tile], transmittance[tile], finished))
-    return sums, transmittance
-
-
-def _blend_chunk(p: Projected, origin: tuple[int, int], options: RenderOptions,
-                 tile: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """Blend K Gaussians, nearest first, into a tile of pixels with its first pixel at `origin`: sums (h, w, 4),
-    transmittance (h, w), and which pixels are finished (h, w). Intermediate arrays are (K, h, w)."""
-    sums, transmittance, finished = tile
-    h, w = finished.shape
-    columns, rows = origin[0] + np.arange(w) + 0.5, origin[1] + np.arange(h) + 0.5
-    d = (columns - p.centers[:, :1])[:, None], (rows - p.centers[:, 1:])[..., None]
-    alpha, there = coverage(options, d, p.conics.T[..., None, None], p.opacities[:, None, None])
-    in_box = (np.abs(d[0]) <= p.half_boxes[:, 0, None, None]) & (np.abs(d[1]) <= p.half_boxes[:, 1, None, None])
-    hit = there & in_box & (alpha >= ALPHA_MIN)
-    after = np.cumprod(np.concatenate([transmittance[None], np.where(hit, 1 - alpha, 1)]), axis=0)
-    before, after = after[:-1], after[1:]
-    done = np.logical_or.accumulate(np.concatenate([finished[None], hit & (after <= TRANSMITTANCE_MIN)]))
-    # A pixel stops before the Gaussian that would end it; one of rings or points shows that Gaussian as well.
-    hit &= ~(done[:-1] if options.paint in ("rings", "points") else done[1:])
-    sums += np.tensordot(np.where(hit, alpha * before, 0), p.rgbz, axes=(0, 0))
-    transmittance[:] = np.where(hit, after, transmittance).min(axis=0)
-    finished[:] = done[-1]
+        return sums, left
+    columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
+    for (x0, y0), (x1, y1), (cx, cy), conic, opacity, rgbz in zip(
+            *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, projected.rgbz,
+            strict=True):
+        box = slice(y0, y1), slice(x0, x1)
+        if finished[box].all():
+            continue
+        alpha, there = coverage(options, (columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]), conic, opacity)
+        hit = there & (alpha >= ALPHA_MIN) & ~finished[box]
+        after = left[box] * (1 - alpha)
+        ends = hit & (after <= TRANSMITTANCE_MIN)
+        if options.paint not in ("rings", "points"):  # a pixel stops before the Gaussian that would end it
+            hit &= ~ends
+        sums[box] += np.where(hit, alpha * left[box], 0)[..., None] * rgbz
+        left[box] = np.where(hit, after, left[box])
+        finished[box] |= ends
+    return sums, left
 
 
 # -- other paints: `RenderOptions.paint`
