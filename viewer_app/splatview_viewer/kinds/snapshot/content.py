@@ -26,7 +26,7 @@ from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
 from splatview_viewer.kinds.snapshot.analysis.tables import colors, compare, group, leaks, post_mortem
 from splatview_viewer.kinds.snapshot.model import ACTIONS, live_mask, peak_moment
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, reserved
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -194,7 +194,7 @@ class Content:
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
         return self.ask(("bands", device), lambda: Bands(self.snapshot.traces[device]),
-                        lane="layout", words="Laying out the timeline (10 s the first time)")
+                        lane="layout", words="Laying out the timeline")
 
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
@@ -205,11 +205,6 @@ class Content:
         """The time axis."""
         return self.ask(("axis", device, unit), lambda: Axis(self.snapshot.traces[device], unit),
                         lane="layout", words="Reading the times")
-
-    def reserved(self, device: int) -> np.ndarray | None:
-        """int64 (M + 1,): bytes reserved at each moment."""
-        return self.ask(("reserved", device), lambda: reserved(self.snapshot.traces[device]),
-                        lane="layout", words="Adding up what is reserved")
 
     def peak(self, device: int) -> int | None:
         """The moment with most live bytes."""
