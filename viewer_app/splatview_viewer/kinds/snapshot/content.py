@@ -322,7 +322,7 @@ def _sql(content: Content, name: str, text: str) -> Any:
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "group": _of_members(group), "flame": _of_members(flame), "compare": _compare, "sql": _sql,
     "leaks": _of_device(leaks, "Looking for leaks"),
-    "oom": _of_device(lambda snapshot, trace, number: post_mortem(snapshot, trace)[number], "Looking at what failed"),
+    "oom": _of_device(post_mortem, "Looking at what failed", newest=True),
     "segments": _of_device(segments_at, newest=True), "details": _of_device(describe, newest=True),
     "stack": lambda content, name, device: content.snapshot.traces[device],
 }
@@ -334,7 +334,7 @@ IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
     "flame": lambda graph, node, *_: graph.allocations(node),
     "compare": lambda found, row, _, key: found.allocations(row, both=not isinstance(key[2], str)),
     "leaks": lambda suspects, row, *_: suspects[row].ids,
-    "oom": lambda oom, row, *_: oom.holders.allocations(oom.holders[row].key),
+    "oom": lambda oom, key, *_: oom.holders.allocations(key),
     "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),
     "sql": lambda result, device, *_: result.allocations[device],
 }
