@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
@@ -71,7 +73,9 @@ def test_times_of_moments() -> None:
 
 
 def views(trace, layers: Layers, paint: Paint, height: float):
-    """Painted columns of pictures of any part and size: the moment, height, low, bytes a pixel; pixels and ids."""
+    """Painted columns of pictures of any part and size: the moment, height, low, bytes a pixel; pixels and ids. The
+    line where reserved memory ends has its colour."""
+    layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))
     rng, live = np.random.default_rng(5), Bands(trace).live
     for n in range(6):
         width, rows = int(rng.integers(1, 30)), int(rng.integers(1, 90))
@@ -84,7 +88,7 @@ def views(trace, layers: Layers, paint: Paint, height: float):
         canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
         cut = int(rng.integers(0, width + 1))
         for part in ((cut, width), (0, cut)):
-            layers.paint(canvas, part, moments, low, per, paint, 0)
+            layers.paint(canvas, part, moments, low, per, paint)
         pixels = canvas[0].view(np.uint8).reshape(rows, width, 4)
         assert (pixels[..., 3] == 255).all()
         for x, moment in enumerate(moments.tolist()):

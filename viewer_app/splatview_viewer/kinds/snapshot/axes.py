@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,14 +69,13 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             if not plot.small:
                 _draw_over(view, world, plot)
     if plot.reset:
-        view.state = view.fitted()
+        view.state = replace(view.state.fitted(), selected=None)  # which its first click chose
     else:
         view.state = world.showing(view.state, plot.x if plot.moved else None, plot.y if plot.raised else None)
     dragged = io.mouse_drag_max_distance_sqr[0] > (_CLICK * scale) ** 2
     if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not dragged and (
             io.mouse_clicked_last_count[0] == 1):
         state = view.state
-        view.clicked = state.selected, state.moment
         view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
     return plot.rect
 

@@ -53,8 +53,6 @@ class Sheet:
     per_pixel: float
     """The lowest row begins at the byte `low`; a row is `per_pixel` bytes high."""
     height: int
-    line: int = 1
-    """Rows of the line where reserved memory ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ def paint(s: Sheet, world: World, colors: Paint, cancelled: Callable[[], bool] =
 
     def work(x: int) -> None:
         if not cancelled():
-            world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, colors, s.line)
+            world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, colors)
 
     list(pool().map(work, range(0, s.width, part)))
     return Painting(s, *canvas, moments, time.perf_counter() - since)
@@ -195,7 +193,7 @@ class Picture:
             return
         if any(number is not None for number in self._lifted):
             texture.write(painted.pixels)
-        self._lifted, line = (hovered, selected), painted.sheet.line
+        self._lifted = hovered, selected
         for number, share in ((hovered if hovered != selected else None, _LIT), (selected, _OUTLINED)):
             mask = painted.ids == number if number is not None else np.zeros((1, 1), bool)
             columns, rows = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
@@ -206,9 +204,9 @@ class Picture:
             colors = pixels.view(np.uint8).reshape(*pixels.shape, 4)
             colors[mask] = np.round(colors[mask] * (1 - share) + 255 * share)
             if share == _OUTLINED:
-                around = np.pad(mask, line)
-                inner = np.logical_and.reduce([np.roll(around, d, axis) for axis in (0, 1) for d in (-line, line)])
-                colors[mask & ~inner[line:-line, line:-line]] = _OUTLINE
+                around = np.pad(mask, 1)
+                inner = np.logical_and.reduce([np.roll(around, d, axis) for axis in (0, 1) for d in (-1, 1)])
+                colors[mask & ~inner[1:-1, 1:-1]] = _OUTLINE
             texture.write(pixels, (int(columns[0]), int(rows[0]), pixels.shape[1], pixels.shape[0]))
 
     def release(self) -> None:

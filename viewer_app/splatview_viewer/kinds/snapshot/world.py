@@ -141,10 +141,9 @@ def world_of(content: Content, device: int, state: SnapshotState) -> World | Non
     return World(axis, bands, painter, (0.0, max(painter.height, LEAST_BYTES) * air))
 
 
-def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect,
-               line: int) -> tuple[Sheet, World, Paint] | None:
-    """The picture that fits a rectangle pixel by pixel, and what it is painted from; line: pixels. None until that is
-    known."""
+def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect
+               ) -> tuple[Sheet, World, Paint] | None:
+    """The picture that fits a rectangle pixel by pixel, and what it is painted from. None until that is known."""
     style, (x, y) = state.style, world.window(state)
     colors = content.colors(device, style.color_by)
     if colors is None:
@@ -154,5 +153,5 @@ def picture_of(content: Content, device: int, state: SnapshotState, world: World
     paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
                         words="Colouring")
     return None if paint is None else (Sheet(
-        (id(content), device, state.tab == "addresses", style.unit), key, x[0],
-        (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height, line), world, paint)
+        (id(content), device, state.tab == "addresses", style.unit), key, x[0], (x[1] - x[0]) / rect.width, rect.width,
+        y[0], (y[1] - y[0]) / rect.height, rect.height), world, paint)

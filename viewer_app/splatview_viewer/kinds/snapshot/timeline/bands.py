@@ -174,20 +174,19 @@ class Layers:
     grounds: tuple[Color, ...]
 
     def paint(self, canvas: tuple[np.ndarray, np.ndarray], columns: tuple[int, int], moments: np.ndarray, low: float,
-              per_pixel: float, paint: Paint, line: int = 1) -> None:
+              per_pixel: float, paint: Paint) -> None:
         """Paint columns of a picture; without the GIL, so that threads can paint different columns at once.
 
         canvas: pixels uint32 (H, W), red, green, blue and alpha, and ids int32 (H, W), the allocation under the centre
         of each pixel, -1: none; row y shows the bytes from low + y * per_pixel on. columns: the first, and the one
-        after the last. moments: int32 (W,), of each column; -1: nothing but background. line: rows of the line where
-        reserved memory ends.
+        after the last. moments: int32 (W,), of each column; -1: nothing but background.
 
         A pixel shows the mean of the colours of all that lies in it, by their bytes. What is 3 pixels high and more
         has a darker line at its lower edge.
         """
         inks = *paint.tables(len(self.blocks[2])), frozen(self.grounds, np.float64)
         kernels().paint(self.blocks, self.spans, self.reserved, inks,
-                        (frozen(moments, np.int32), float(low), float(per_pixel), line), columns, canvas)
+                        (frozen(moments, np.int32), float(low), float(per_pixel)), columns, canvas)
 
 
 class Bands:

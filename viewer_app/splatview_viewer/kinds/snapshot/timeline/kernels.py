@@ -45,8 +45,8 @@ LAYER = types.Tuple((INDEX, R64, R64))
 """What may be live, the byte at which each begins (empty: one on the other, as they are numbered), and sizes."""
 INKS = types.Tuple((read(types.uint16), read(types.uint8), read(f64, 2), read(f64, 2)))
 """classes, lit (or none), shades (2 K, 3), grounds (3, 3): nothing, reserved memory, the line where it ends"""
-COLUMNS = types.Tuple((R32, f64, f64, i64))
-"""moments, low, bytes per pixel, rows of the line where reserved memory ends"""
+COLUMNS = types.Tuple((R32, f64, f64))
+"""moments, low, bytes per pixel"""
 PART = types.UniTuple(i64, 2)
 """The first column of a part, and the one after its last."""
 CANVAS = types.Tuple((types.Array(u32, 2, "C"), types.Array(i32, 2, "C")))
@@ -115,7 +115,7 @@ def cover(layer, plain, inks, column, sums, ids):
 def paint(blocks, spans, reserved, inks, columns, part, canvas):
     """Paints the columns part[0] <= x < part[1]. What is reserved: `spans`, or all bytes up to reserved[moment],
     if there are any."""
-    moments, low, per, line = columns
+    moments, low, per = columns
     pixels, numbers = canvas
     ground, height = inks[3], len(pixels)
     sums, ids = np.empty((height, SUMS)), np.empty(height, np.int32)
@@ -140,7 +140,7 @@ def paint(blocks, spans, reserved, inks, columns, part, canvas):
             held = max(min(here[4], per) - covered, 0.0)
             rest = max(per - covered - held, 0.0)
             by = (1.0 / covered if covered > per else 1.0 / per) * (SHADE if here[5] > 0.5 else 1.0)
-            tone = ground[2] if edge - line < row <= edge < height - 1 else ground[1]
+            tone = ground[2] if row == edge < height - 1 else ground[1]
             pixels[row, x] = packed(channel(here[1] + held * tone[0], rest, ground[0, 0], by),
                                     channel(here[2] + held * tone[1], rest, ground[0, 1], by),
                                     channel(here[3] + held * tone[2], rest, ground[0, 2], by))
