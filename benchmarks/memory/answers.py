@@ -1,4 +1,4 @@
-"""Layout, picking, search, SQL: `python -m benchmarks.memory.answers FILE LIVE`, with LIVE from `reference`."""
+"""Layout, search, SQL: `python -m benchmarks.memory.answers FILE LIVE`, with LIVE from `reference`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ from splatview_viewer.kinds.snapshot.loading import load_snapshot
 from splatview_viewer.kinds.snapshot.model import live_mask
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
-from splatview_viewer.kinds.snapshot.timeline.bands import reserved as reserved_bytes
 from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.kinds.snapshot.model import Trace
-
 T = TypeVar("T")
-PICKS, CHECKED = 1000, 40
 SEARCHES = ("forward", "model.py:253", ">80MB", "1MB-20MB optimizer.py", "stream:default", "0x7f2c12345678",
             "nothing_at_all")
 SQL = ("select s.text, count(*) n, sum(a.size) bytes from allocations a join stacks s using (stack_id) "
@@ -38,15 +34,6 @@ def timed(do: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - begin, done
 
 
-def lies(trace: Trace, moment: int, byte: int) -> int:
-    """The allocation at a byte of the stack, by adding up all that is live; -1: none."""
-    a = trace.allocations
-    live = np.flatnonzero((np.asarray(a.start) < moment) & (moment <= np.asarray(a.end)))
-    top = np.cumsum(a.size[live])
-    at = int(np.searchsorted(top, byte, "right"))
-    return int(live[at]) if at < len(live) else -1
-
-
 def main() -> None:
     out: dict[str, Any] = {}
     snapshot = load_snapshot(sys.argv[1])
@@ -54,22 +41,13 @@ def main() -> None:
     out["warm"], _ = timed(warm_up)
     out["bands"], bands = timed(lambda: Bands(trace))
     out["addresses"], _ = timed(lambda: Addresses(trace))
-    out["reserved"], reserved = timed(lambda: reserved_bytes(trace))
     with np.load(sys.argv[2]) as truth:
         for one in snapshot.traces:
             live = bands.live if one is trace else Bands(one).live
             if not np.array_equal(live, truth[f"device{one.device}"]):
                 raise RuntimeError(f"device {one.device}: the live bytes are not those of a replay")
-    if (bands.live > reserved).any():
+    if (bands.live > bands.reserved).any():
         raise RuntimeError("more is live than is reserved")
-    rng = np.random.default_rng(0)
-    moments = rng.integers(0, trace.moments, PICKS)
-    places = (rng.random(PICKS) * (bands.live[moments] + 1)).astype(np.int64)
-    picks = [timed(lambda m=m, p=p: bands.pick(m, p)) for m, p in zip(moments.tolist(), places.tolist(), strict=True)]
-    for i in range(CHECKED):
-        if picks[i][1] != lies(trace, int(moments[i]), int(places[i])):
-            raise RuntimeError(f"at byte {places[i]} of moment {moments[i]} lies something else than {picks[i][1]}")
-    out["pick"] = [float(np.percentile([seconds for seconds, _ in picks], p)) for p in (50, 100)]
     found = {text: timed(lambda text=text: search(snapshot, trace, text)) for text in SEARCHES}
     out["search"] = {text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()}
     out["search again"] = max(timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES)

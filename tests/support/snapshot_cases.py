@@ -93,10 +93,12 @@ def any_paint(trace: Trace, seed: int = 0, lit: bool = False) -> Paint:
                  rng.random(count) < 0.5 if lit else None)
 
 
-def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, ground=()):
-    """(H, 3) float and (H,) ids of one column: the mean of the colours in each pixel, darker lines left to
-    `dark_by_hand`. rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved."""
-    classes, lit, shades, (back, free) = paint.tables(len(paint.classes))
+def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, ground, grounds):
+    """(H, 3) float and (H,) ids of one column, the lowest row first: the mean of the colours in each pixel.
+
+    rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved. grounds: colours of nothing, and of
+    what is reserved."""
+    (classes, lit, shades), (back, free) = paint.tables(len(paint.classes)), np.array(grounds[:2])
     ids = np.full(height, -1)
     sums, covered = np.zeros((height, 3)), np.zeros(height)
     dark = np.zeros(height, bool)
@@ -114,7 +116,7 @@ def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, gro
     under = np.clip(under - covered, 0, None)
     rgb = (sums + under[:, None] * free + np.clip(per - covered - under, 0, None)[:, None] * back) / per
     rgb[dark] *= 0.62
-    return rgb[::-1], ids[::-1]
+    return rgb, ids
 
 
 class User:

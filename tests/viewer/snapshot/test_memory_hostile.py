@@ -8,7 +8,6 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import zstandard
 from fuzz.crafted import tower
 from support.memory_data import block, event, segment, snapshot
 from support.scene_files import little_memory
@@ -82,11 +81,11 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, here: list[Any]) -> Non
         path.write_bytes(whole[:n])
         with pytest.raises(FileError, match="damaged"):
             load_snapshot(path)
-    for packed in (gzip.compress(whole), zstandard.ZstdCompressor().compress(whole)):
-        for damaged in (packed[:len(packed) // 2], packed[:-9], packed[:20] + bytes(30) + packed[50:]):
-            path.write_bytes(damaged)
-            with pytest.raises(FileError, match="damaged"):
-                load_snapshot(path)
+    packed = gzip.compress(whole)
+    for damaged in (packed[:len(packed) // 2], packed[:-9], packed[:20] + bytes(30) + packed[50:]):
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match="damaged"):
+            load_snapshot(path)
 
 
 BROKEN: list[tuple[Any, str]] = [

@@ -8,7 +8,6 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.memory_data import block, check_replay, event, frame, listing, live_bytes, segment, snapshot
@@ -33,8 +32,7 @@ def small() -> dict[str, Any]:
         external_annotations=[{"stage": "START", "name": "step", "device": 0, "time_us": 4}])
 
 
-@pytest.mark.parametrize(("protocol", "pack"), [
-    (2, bytes), (3, gzip.compress), (4, zstandard.ZstdCompressor().compress), (5, bytes)])
+@pytest.mark.parametrize(("protocol", "pack"), [(2, bytes), (3, gzip.compress), (4, bytes), (5, bytes)])
 def test_every_protocol_and_packing_holds_the_same(pack: Any, protocol: int, tmp_path: Path, here: list[Any]) -> None:
     plain = pickle.dumps(small(), protocol)
     path = tmp_path / "a snapshot"
@@ -54,17 +52,14 @@ def test_a_real_snapshot_by_the_program_is_what_it_is_here(data_dir: Path, real:
 
 
 def test_old_files_lack_much() -> None:
-    old = {"segments": [{"device": 0, "address": 512, "total_size": 1024, "stream": 0, "segment_type": "small",
-                         "blocks": [{"size": 512, "state": "active_allocated",
-                                     "history": [{"addr": 512, "real_size": 77, "frames": [frame("f")]}]},
-                                    {"size": 512, "state": "inactive"}]}]}
-    for data in (old, old["segments"]):  # the second is what torch.cuda.memory_snapshot returns
-        snap = from_pickled(data)  # type: ignore[arg-type]
-        (trace,) = snap.traces
-        assert trace.blocks.addr.tolist() == [512, 1024]
-        assert trace.allocations.size.tolist() == [77]
-        assert snap.stack(int(trace.allocations.stack[0]))[0].name == "f"
-        assert any("recording was off" in note for note in snap.notes)
+    segments = [{"address": 512, "total_size": 1024,
+                 "blocks": [{"address": 512, "size": 512, "state": "active_allocated", "frames": [frame("f")]},
+                            {"address": 1024, "size": 512, "state": "inactive"}]}]
+    snap = from_pickled(segments)  # type: ignore[arg-type]  (what torch.cuda.memory_snapshot returns)
+    (trace,) = snap.traces
+    assert trace.allocations.size.tolist() == [512]
+    assert snap.stack(int(trace.allocations.stack[0]))[0].name == "f"
+    assert any("recording was off" in note for note in snap.notes)
     bare = [{"action": "alloc", "addr": 512, "size": 3, "stream": 9}, {"action": "free", "addr": 512, "size": 3}]
     snap = from_pickled({"device_traces": [bare], "segments": []})
     (trace,) = snap.traces
@@ -96,8 +91,7 @@ def test_recognised_by_content(tmp_path: Path) -> None:
     path = tmp_path / "any.name"
     path.write_bytes(data)
     assert is_snapshot(Start(path, str(path), data[:512]))
-    for head in (b"", b"\x80", b"\x80\x01", b"\x80\x06", gzip.compress(b"NGSP"), b"ply\n", b"\x28\xb5\x2f\xfdxx",
-                 b"\x1f\x8bxx"):
+    for head in (b"", b"\x80", b"\x80\x01", b"\x80\x06", gzip.compress(b"NGSP"), b"ply\n", b"\x1f\x8bxx"):
         path.write_bytes(head)
         assert not is_snapshot(Start(path, str(path), head))
     path = tmp_path / "checkpoint.pth"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Canvas, Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Layers, Paint, peaks
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -20,49 +22,23 @@ def trace(request: pytest.FixtureRequest):
     return random_trace(*TRACES[request.param])
 
 
-def stacked(trace, moment: int) -> tuple[np.ndarray, np.ndarray]:
-    """What is live, and the byte at which each begins."""
-    ids = np.array(live_by_hand(trace, moment), np.int64)
-    sizes = trace.allocations.size[ids]
-    return ids, np.cumsum(sizes) - sizes
-
-
 def moments_of(trace, count: int = 60) -> list[int]:
     rng = np.random.default_rng(0)
     last = len(trace.events)
     return sorted({0, last, *rng.integers(0, last + 1, count).tolist()})
 
 
-def test_every_byte_is_picked_from_the_band_that_it_lies_in(trace) -> None:
-    rng, size = np.random.default_rng(1), trace.allocations.size
-    bands = Bands(trace)
-    assert bands.live.shape == (trace.moments,)
-    for moment in moments_of(trace, 20):
-        ids, base = stacked(trace, moment)
-        top = int(bands.live[moment])
-        assert top == size[ids].sum()
-        assert bands.pick(moment, -1) == bands.pick(moment, top) == bands.pick(moment, -0.5) == -1
-        for byte in rng.uniform(0, top, 20) if top else ():
-            over = np.flatnonzero((base <= byte) & (byte < base + size[ids]))
-            assert bands.pick(moment, byte) == ids[over[0]]
-
-
 def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace) -> None:
-    bands = Bands(trace)
-    live = bands.live
-    rng = np.random.default_rng(2)
+    live, rng = Bands(trace).live, np.random.default_rng(2)
     for width in (1, 7, 100, 1000):
         edges = np.sort(rng.integers(-3, trace.moments + 3, width + 1))
         edges[0] = max(edges[0], 0)
-        most = bands.peaks.most(edges)
-        for x, moment in enumerate(bands.peaks(edges).tolist()):
+        for x, moment in enumerate(peaks(live, edges).tolist()):
             first, last = max(int(edges[x]), 0), min(int(edges[x + 1]), trace.moments)
             if first < last:
                 assert moment == first + int(np.argmax(live[first:last]))
-                assert most[x] == live[first:last].max()
             else:
                 assert moment == (edges[x] - 1 if 0 < edges[x] <= trace.moments else -1)
-                assert most[x] == live[moment]
 
 
 @pytest.mark.parametrize("unit", ["events", "time"])
@@ -82,7 +58,7 @@ def test_columns_of_the_axis_begin_where_moments_do(trace, unit) -> None:
             assert min(edges[i + 1], trace.moments) - min(edges[i], trace.moments) == len(inside)
             assert not inside or edges[i] == inside[0] or axis.x_of(edges[i]) == axis.x_of(inside[0])
             if x[i + 1] < x0:
-                assert Bands(trace).peaks(edges)[i] == -1
+                assert peaks(Bands(trace).live, edges)[i] == -1
     for moment in moments_of(trace, 20):
         assert axis.x_of(axis.moment(axis.x_of(moment))) == axis.x_of(moment)
 
@@ -96,55 +72,46 @@ def test_times_of_moments() -> None:
     assert Axis(trace_of(3, [], [], []), "time").timed is False
 
 
-def views(trace, bands: Bands, height: float, count: int = 6):
-    """Canvases of any size with the moments of their columns, and the bytes that they show."""
-    rng = np.random.default_rng(5)
-    for n in range(count):
-        canvas = Canvas(int(rng.integers(1, 30)), int(rng.integers(1, 90)))
+def views(trace, layers: Layers, paint: Paint, height: float):
+    """Painted columns of pictures of any part and size: the moment, height, low, bytes a pixel; pixels and ids. The
+    line where reserved memory ends has its colour."""
+    layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))
+    rng, live = np.random.default_rng(5), Bands(trace).live
+    for n in range(6):
+        width, rows = int(rng.integers(1, 30)), int(rng.integers(1, 90))
         axis = Axis(trace, ("events", "time")[n % 2])
         x0, x1 = axis.extent
         length = (x1 - x0) * rng.uniform(0.002, 1.3)
         begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
-        moments = bands.peaks(axis.edges(begin, begin + length, canvas.width))
-        per = (height + 1) * rng.uniform(0.01, 1.3) / canvas.height
-        yield canvas, moments, rng.uniform(-0.2, 0.9) * (height + 1), per, int(rng.integers(0, canvas.width + 1))
-
-
-def rgba(canvas: Canvas) -> np.ndarray:
-    return canvas.pixels.view(np.uint8).reshape(*canvas.pixels.shape, 4)
-
-
-def off(canvas: Canvas, x: int, rgb, ids) -> float:
-    """How far a column is from what it should be, after its ids are compared."""
-    assert canvas.ids[x].tolist() == ids.tolist()
-    assert (rgba(canvas)[x, :, 3] == 255).all()
-    return float(np.abs(rgba(canvas)[x, :, :3] - rgb).max())
+        moments = peaks(live, axis.edges(begin, begin + length, width))
+        per, low = (height + 1) * rng.uniform(0.01, 1.3) / rows, rng.uniform(-0.2, 0.9) * (height + 1)
+        canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
+        cut = int(rng.integers(0, width + 1))
+        for part in ((cut, width), (0, cut)):
+            layers.paint(canvas, part, moments, low, per, paint)
+        pixels = canvas[0].view(np.uint8).reshape(rows, width, 4)
+        assert (pixels[..., 3] == 255).all()
+        for x, moment in enumerate(moments.tolist()):
+            yield moment, rows, low, per, pixels[:, x, :3], canvas[1][:, x]
 
 
 @pytest.mark.parametrize("lit", [False, True])
-def test_bands_have_the_mean_colour_of_what_lies_in_a_pixel(trace, lit: bool) -> None:
-    bands = Bands(trace)
-    paint = any_paint(trace, 7, lit)
-    for canvas, moments, low, per, cut in views(trace, bands, float(bands.live.max())):
-        for part in (slice(cut, None), slice(0, cut)):
-            bands.paint(canvas, part, moments, low, per, paint)
-        for x, moment in enumerate(moments.tolist()):
-            ids, base = stacked(trace, moment) if moment >= 0 else (np.empty(0, int), np.empty(0, int))
-            rects = zip(ids.tolist(), base.tolist(), trace.allocations.size[ids].tolist(), strict=True)
-            assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per)) <= EXACT
-
-
-def test_addresses_have_the_mean_colour_of_what_lies_in_a_pixel(trace) -> None:
-    space = Addresses(trace)
-    bands, paint, spans, rows = Bands(trace), any_paint(trace, 8, True), trace.spans, trace.allocations
-    for canvas, moments, low, per, cut in views(trace, bands, float(space.height)):
-        for part in (slice(cut, None), slice(0, cut)):
-            space.paint(canvas, part, moments, low, per, paint)
-        for x, moment in enumerate(moments.tolist()):
-            rects = [(i, int(space.places[i]), int(rows.size[i])) for i in live_by_hand(trace, moment) if moment >= 0]
-            ground = [(int(space.span_places[s]), int(spans.size[s])) for s in range(len(spans))
-                      if spans.start[s] < moment <= spans.end[s]]
-            assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per, ground)) <= EXACT
+@pytest.mark.parametrize("space", [Bands, Addresses])
+def test_pixels_have_the_mean_colour_of_what_lies_in_them(trace, space, lit: bool) -> None:
+    made, paint, size, spans = space(trace), any_paint(trace, 7, lit), trace.allocations.size, trace.spans
+    for moment, rows, low, per, rgb, ids in views(trace, made.layers, paint, float(made.height)):
+        live = np.array(live_by_hand(trace, moment) if moment >= 0 else [], int)
+        begin, over = made.layers.blocks[1], np.flatnonzero((spans.start < moment) & (moment <= spans.end))
+        if space is Bands:
+            begin = np.cumsum(size[live]) - size[live]
+            ground = [(0, int(made.reserved[moment]))] if moment >= 0 else []
+        else:
+            begin = begin[live]
+            ground = [(int(made.layers.spans[1][s]), int(spans.size[s])) for s in over] if moment >= 0 else []
+        rects = zip(live.tolist(), begin.tolist(), size[live].tolist(), strict=True)
+        want, under = column_by_hand(rects, paint, rows, low, per, ground, made.layers.grounds)
+        assert ids.tolist() == under.tolist()
+        assert np.abs(rgb - want).max() <= EXACT
 
 
 def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
@@ -160,15 +127,14 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     classes = np.zeros(len(start), np.uint16)
     classes[spike] = 1
     paint = Paint(classes, np.array([[90, 90, 90], [250, 40, 40]], np.uint8))
-    assert bands.live.argmax() == moment and bands.pick(moment, 5e8) == spike
-    canvas = Canvas(1000, 100)
+    assert bands.live.argmax() == moment
+    pixels, ids = canvas = np.empty((100, 1000), np.uint32), np.empty((100, 1000), np.int32)
     for zoom in range(0, int(np.log2(events)), 2):
         length = (events + 1) / 2**zoom
         begin = min(max(moment - length * rng.uniform(0.05, 0.95), 0), events + 1 - length)
-        edges = axis.edges(begin, begin + length, canvas.width)
-        bands.paint(canvas, slice(None), bands.peaks(edges), 0.0, 1.1e9 / canvas.height, paint)
-        here = int((moment - begin) / length * canvas.width)
-        column = min(max(here, 0), canvas.width - 1)
+        edges = axis.edges(begin, begin + length, 1000)
+        bands.layers.paint(canvas, (0, 1000), peaks(bands.live, edges), 0.0, 1.1e7, paint)
+        column = min(max(int((moment - begin) / length * 1000), 0), 999)
         around = slice(max(column - 1, 0), column + 2)
-        assert (canvas.ids[around, 20:80] == spike).all(1).any()
-        assert (rgba(canvas)[around, 20:80, :3] == (250, 40, 40)).all((1, 2)).any()
+        assert (ids[20:80, around] == spike).all(0).any()
+        assert (pixels[20:80, around] == 0xFF2828FA).all(0).any()

@@ -12,17 +12,15 @@ import numpy as np
 import pytest
 from support.memory_data import small_snapshot
 from support.snapshot_cases import User
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
-from splatview_viewer.kinds.snapshot.picture import Painting, paint
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState, Style
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
@@ -44,36 +42,11 @@ def user(screen: OffscreenScreen) -> Iterator[User]:
     made.close()
 
 
-def painting(content: Content, state: SnapshotState, before: Painting | None = None) -> Painting:
-    """What a view in this state shows, painted from the beginning or from what was."""
-    for _ in turns("it can be painted"):
-        found = world.world_of(content, 0, state)
-        wanted = world.picture_of(content, 0, state, found, RECT, 1) if found is not None else None
-        if wanted is not None:
-            return paint(*wanted, before)
-        content.wait(PATIENCE)
-    raise AssertionError
-
-
-def test_columns_that_are_taken_over_are_as_if_painted_anew() -> None:
-    content, state = Content(small_snapshot(2, 4000)), SnapshotState(x=(1000.0, 2000.0))
-    before = painting(content, state)
-    assert before.painted == RECT.width
-    for x in (1111.1, 1083.3, 1500.0):
-        shifted = replace(state, x=(x, x + 1000))
-        made, anew = painting(content, shifted, before), painting(content, shifted)
-        assert made.painted < anew.painted == RECT.width
-        np.testing.assert_array_equal(made.rows, anew.rows)
-        np.testing.assert_array_equal(made.canvas.ids, anew.canvas.ids)
-        before = made
-    content.close()
-
-
 def test_the_picture_is_what_was_painted(user: User) -> None:
     painted = user.view.picture.current
     assert painted is not None
-    rows = painted.rows[::-1].copy().view(np.uint8).reshape(*painted.rows.shape, 4)[..., :3]
-    (h, w), pixels, some = painted.rows.shape, user.settle(), rows[::16, ::16]
+    rows = painted.pixels[::-1].copy().view(np.uint8).reshape(*painted.ids.shape, 4)[..., :3]
+    (h, w), pixels, some = painted.ids.shape, user.settle(), rows[::16, ::16]
     same = [(pixels[y:y + h:16, x:x + w:16] == some).all(axis=-1).mean() for y in range(40, 60)
             for x in range(20, 1000 - w)]
     assert max(same) > 0.95  # but for a grid
@@ -83,13 +56,12 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
     picture = user.view.picture
     painted = picture.current
     assert painted is not None and picture.texture is not None
-    there, counts = np.unique(painted.canvas.ids[painted.canvas.ids >= 0], return_counts=True)
+    there, counts = np.unique(painted.ids[painted.ids >= 0], return_counts=True)
     chosen = int(there[counts.argmax()])
     for lifted in ((chosen, None), (None, chosen), (None, None)):
         picture.lift(*lifted)
-        now = np.frombuffer(picture.texture.read(), np.uint32).reshape(painted.rows.shape)
-        changed = (now != painted.rows)[::-1].T
-        np.testing.assert_array_equal(changed, (painted.canvas.ids == chosen) & (lifted != (None, None)))
+        now = np.frombuffer(picture.texture.read(), np.uint32).reshape(painted.ids.shape)
+        np.testing.assert_array_equal(now != painted.pixels, (painted.ids == chosen) & (lifted != (None, None)))
 
 
 def test_a_snapshot_without_anything_is_refused(user: User) -> None:
@@ -131,22 +103,22 @@ def test_a_drag_takes_the_picture_along_and_is_no_click(user: User) -> None:
 
 
 def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(user: User) -> None:
-    found = user.view.world()
-    assert found is not None
     for at in ((300, 350), (500, 360), (400, 80)):
         user.do(PointerMove(*at))
         moment = user.state.pointed
         assert moment is not None and user.view.info().readout.startswith(f"{moment:,} ")
-        chosen = found.pick(moment, user.view.pointer[1])
+        byte, a = user.view.pointer[1], user.view.trace.allocations
+        live = np.flatnonzero((a.start < moment) & (moment <= a.end))
+        over = live[np.searchsorted(np.cumsum(a.size[live]), byte, "right"):]
+        chosen = over[0] if len(over) and byte >= 0 else None
         user.click(at)
         assert (user.state.moment, user.state.selected) == (moment, chosen)
         user.view.see(selected=None)
         user.settle()
     user.do(Wheel(300, 350, 3))
     assert user.state.x is not None
-    chosen = user.state.moment
     user.click((300, 350), double=True)
-    assert (user.state.x, user.state.y, user.state.moment, user.state.selected) == (None, None, chosen, None)
+    assert user.state.x is user.state.y is user.state.selected is None
     user.do(PointerMove(5, 5))
     assert user.state.hovered is user.state.pointed is None
     assert user.view.info().readout == ""

@@ -192,7 +192,7 @@ class _Asked:
     """The options for snapshots; bases' options come last first, so that these stand before those of the viewer."""
 
     file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
-    """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip or zstd."""
+    """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip."""
     other: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE2]")] = None
     """A second snapshot, to compare with."""
     sql: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None

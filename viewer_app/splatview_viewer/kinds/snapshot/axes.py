@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from splatview_viewer.kinds.snapshot.analysis.frames import frame_text
 from splatview_viewer.kinds.snapshot.analysis.search import HELP
 from splatview_viewer.kinds.snapshot.panes.table import chip
 from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, Peaks
+from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, peaks
 from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, magnified
 from splatview_viewer.ui import format, plots, theme
 from splatview_viewer.ui.format import age_text, size_text
@@ -68,14 +69,13 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             if not plot.small:
                 _draw_over(view, world, plot)
     if plot.reset:
-        view.state = view.fitted()
+        view.state = replace(view.state.fitted(), selected=None)  # which its first click chose
     else:
         view.state = world.showing(view.state, plot.x if plot.moved else None, plot.y if plot.raised else None)
     dragged = io.mouse_drag_max_distance_sqr[0] > (_CLICK * scale) ** 2
     if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not dragged and (
             io.mouse_clicked_last_count[0] == 1):
         state = view.state
-        view.clicked = state.selected, state.moment
         view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
     return plot.rect
 
@@ -90,9 +90,8 @@ def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
             view.see(pointed=None, hovered=None)
         return
     x, y = plot.pointer
-    moment = painted.moment_at(x) if painted is not None else None
-    moment = world.axis.moment(x) if moment is None else moment
-    view.see(pointed=moment, hovered=world.pick(moment, y))
+    moment, hovered = painted.at(x, y) if painted is not None else (None, None)
+    view.see(pointed=world.axis.moment(x) if moment is None else moment, hovered=hovered)
     view.pointer = x, y
 
 
@@ -162,8 +161,8 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
         lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
                   *((fitted(line, _WIDEST * scale), theme.DIM) for line in about(view, hovered))]
     if view.state.tab != "addresses":
-        more = f" of {size_text(int(world.reserved[moment]))} reserved" if world.reserved is not None else ""
-        lines.append((f"{size_text(int(world.bands.live[moment]))} live{more}", theme.DIM if lines else theme.TEXT))
+        live, reserved = (size_text(int(values[moment])) for values in (world.bands.live, world.bands.reserved))
+        lines.append((f"{live} live of {reserved} reserved", theme.DIM if lines else theme.TEXT))
     if lines:
         plot.tell(lines)
 
@@ -232,17 +231,16 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     """The whole timeline, low: live bytes before reserved ones, and the window that the plot shows, which goes where
     the user takes it."""
     style, content, device, world = view.state.style, view.content, view.device, view.world()
-    curve, columns = content.reserved(device), rect.width
-    if world is None or curve is None:
+    columns = rect.width
+    if world is None:
         return
     axis, bands = world.axis, world.bands
 
     def work() -> tuple[np.ndarray, ...]:
         edges = axis.edges(*axis.extent, columns)
-        live = bands.peaks.most(edges).astype(np.float64)
-        reserved = Peaks(curve).most(edges).astype(np.float64)
+        most = (values[peaks(values, edges)].astype(np.float64) for values in (bands.live, bands.reserved))
         x = np.linspace(*axis.extent, columns + 1)
-        return np.repeat(x, 2)[1:-1], np.repeat(live, 2), np.repeat(reserved, 2)
+        return np.repeat(x, 2)[1:-1], *(np.repeat(values, 2) for values in most)
 
     found = content.ask(("minimap", device, style.unit, columns), work, newest=True, lane="layout")
     if found is None:

@@ -26,7 +26,7 @@ from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
 from splatview_viewer.kinds.snapshot.analysis.tables import colors, compare, group, leaks, post_mortem
 from splatview_viewer.kinds.snapshot.model import ACTIONS, live_mask, peak_moment
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, reserved
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -194,7 +194,7 @@ class Content:
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
         return self.ask(("bands", device), lambda: Bands(self.snapshot.traces[device]),
-                        lane="layout", words="Laying out the timeline (10 s the first time)")
+                        lane="layout", words="Laying out the timeline")
 
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
@@ -205,11 +205,6 @@ class Content:
         """The time axis."""
         return self.ask(("axis", device, unit), lambda: Axis(self.snapshot.traces[device], unit),
                         lane="layout", words="Reading the times")
-
-    def reserved(self, device: int) -> np.ndarray | None:
-        """int64 (M + 1,): bytes reserved at each moment."""
-        return self.ask(("reserved", device), lambda: reserved(self.snapshot.traces[device]),
-                        lane="layout", words="Adding up what is reserved")
 
     def peak(self, device: int) -> int | None:
         """The moment with most live bytes."""
@@ -327,7 +322,7 @@ def _sql(content: Content, name: str, text: str) -> Any:
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "group": _of_members(group), "flame": _of_members(flame), "compare": _compare, "sql": _sql,
     "leaks": _of_device(leaks, "Looking for leaks"),
-    "oom": _of_device(lambda snapshot, trace, number: post_mortem(snapshot, trace)[number], "Looking at what failed"),
+    "oom": _of_device(post_mortem, "Looking at what failed", newest=True),
     "segments": _of_device(segments_at, newest=True), "details": _of_device(describe, newest=True),
     "stack": lambda content, name, device: content.snapshot.traces[device],
 }
@@ -339,7 +334,7 @@ IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
     "flame": lambda graph, node, *_: graph.allocations(node),
     "compare": lambda found, row, _, key: found.allocations(row, both=not isinstance(key[2], str)),
     "leaks": lambda suspects, row, *_: suspects[row].ids,
-    "oom": lambda oom, row, *_: oom.holders.allocations(oom.holders[row].key),
+    "oom": lambda oom, key, *_: oom.holders.allocations(key),
     "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),
     "sql": lambda result, device, *_: result.allocations[device],
 }

@@ -243,20 +243,6 @@ class Annotation:
     time_us: Annotated[int, Meta(ge=0, lt=LIMIT)] = 0
 
 
-class _Answer:
-    """Result of a function, made by the first of the threads that ask."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.value: Any = _Answer
-
-    def get(self, make: Callable[[], Any]) -> Any:
-        with self.lock:  # nothing asks for itself
-            if self.value is _Answer:
-                self.value = make()
-        return self.value
-
-
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A snapshot. Its arrays are read-only, and may lie in a file that is mapped."""
@@ -279,8 +265,9 @@ class Snapshot:
     """Remarks: entries that could not be read, allocations whose beginning is not known."""
     file_bytes: int = 0
     """The file's size when it is not compressed."""
-    kept: dict[Any, _Answer] = field(default_factory=dict, repr=False)
-    """Answers of functions marked `kept`. They do not refer to the snapshot."""
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """Answers of functions marked `kept`, made under `lock`. They do not refer to the snapshot."""
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def frame(self, number: int) -> Frame:
         s = self.stacks
@@ -330,7 +317,10 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
     def keeping(*args: P.args, **named: P.kwargs) -> T:
         snapshot: Any = args[0]
         key = (function, *(trace.device for trace in args[1:]))  # type: ignore[attr-defined]
-        return snapshot.kept.setdefault(key, _Answer()).get(lambda: function(*args, **named))
+        with snapshot.lock:
+            if key not in snapshot.kept:
+                snapshot.kept[key] = function(*args, **named)
+            return snapshot.kept[key]
     return keeping
 
 

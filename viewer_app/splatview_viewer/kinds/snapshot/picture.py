@@ -1,7 +1,4 @@
-"""The picture of a timeline: painted by a few threads, uploaded, and drawn in its plot.
-
-Columns that are there already are taken over.
-"""
+"""The picture of a timeline: painted by a few threads, uploaded, and drawn in its plot."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, Color
-from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
+from splatview_viewer.kinds.snapshot.timeline.bands import peaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -26,18 +22,10 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.timeline.bands import Paint
     from splatview_viewer.kinds.snapshot.world import World
 
-_LEAST_SLICE = 160
-"""Columns that a thread paints in one go, at least: each go begins with all that is live."""
-_LEAST_TURNED = 64
-"""Columns that a thread puts into the picture in one go, at least."""
 _MOST_THREADS = 8
 _AT_ONCE_S, _AT_ONCE_SOFTWARE_S = 0.02, 0.07
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
 an older one is the processor's work, and takes as long."""
-_RESERVED: Color = (25, 28, 32)
-_EDGE: Color = (76, 85, 102)
-"""Bytes that are reserved and not live, and the line where they end."""
-_SHADES = tuple(np.array([*shade, 255], np.uint8).view(np.uint32)[0] for shade in (_RESERVED, _EDGE))
 _LIT, _OUTLINED = 0.30, 0.22
 """Shares of white over the allocation under the pointer, and over the selected one."""
 _OUTLINE = (247, 250, 255, 255)
@@ -65,76 +53,44 @@ class Sheet:
     per_pixel: float
     """The lowest row begins at the byte `low`; a row is `per_pixel` bytes high."""
     height: int
-    line: int = 1
-    """Rows of the line where reserved memory ends."""
-
-    @property
-    def looks(self) -> tuple[Hashable, ...]:
-        """Two columns at one moment are alike if this is."""
-        return self.world, self.colors, self.low, self.per_pixel, self.height, self.line
 
 
 @dataclass(frozen=True, eq=False)
 class Painting:
-    """A picture that is painted."""
+    """A picture that is painted, its lowest row first."""
 
     sheet: Sheet
-    canvas: Canvas
-    rows: np.ndarray
-    """uint32 (H, W): red, green, blue, alpha of the picture, its lowest row first."""
+    pixels: np.ndarray
+    """uint32 (H, W): red, green, blue, alpha."""
+    ids: np.ndarray
+    """int32 (H, W): the allocation under the centre of each pixel; -1: none."""
     moments: np.ndarray
     """int32 (W,): the moment that each column shows."""
-    painted: int
-    """Columns that were not taken over."""
     seconds: float
 
-    def moment_at(self, x: float) -> int | None:
-        """Return the moment that the column at this place of the axis shows; None: there is none."""
-        column = int((x - self.sheet.x0) // self.sheet.step)
-        moment = int(self.moments[column]) if 0 <= column < len(self.moments) else -1
-        return moment if moment >= 0 else None
+    def at(self, x: float, y: float) -> tuple[int | None, int | None]:
+        """Return the moment and the allocation that the pixel at a place of the axes shows; None: there is none."""
+        s, (height, width) = self.sheet, self.ids.shape
+        column, row = int((x - s.x0) // s.step), int((y - s.low) // s.per_pixel)
+        if not 0 <= column < width or self.moments[column] < 0:
+            return None, None
+        number = int(self.ids[row, column]) if 0 <= row < height else -1
+        return int(self.moments[column]), number if number >= 0 else None
 
 
-def paint(s: Sheet, world: World, colors: Paint, before: Painting | None = None,
-          cancelled: Callable[[], bool] = lambda: False) -> Painting:
-    """Paint a picture by the threads of `pool()`: each moment once, and none that `before` shows in the same way.
-
-    Once `cancelled` says so, columns are left as they are.
-    """
+def paint(s: Sheet, world: World, colors: Paint, cancelled: Callable[[], bool] = lambda: False) -> Painting:
+    """Paint a picture by the threads of `pool()`. Once `cancelled` returns True, columns are left as they are."""
     since = time.perf_counter()
-    moments = world.bands.peaks(world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width))
-    old = before.moments if before is not None and before.sheet.looks == s.looks else moments[:0]
-    if (np.diff(old) < 0).any():  # columns beyond the end
-        old = old[:0]
-    there = np.minimum(np.searchsorted(old, moments), max(len(old) - 1, 0))
-    known = old[there] == moments if len(old) else np.zeros(len(moments), bool)
-    first = ~known
-    first[1:] &= known[:-1] | (moments[1:] != moments[:-1])
-    origin = np.where(known, there, -1), np.cumsum(first) - 1
-    new = np.ascontiguousarray(moments[first])
-    fresh = Canvas(max(len(new), 1), s.height)
+    moments = peaks(world.bands.live, world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width))
+    canvas = np.empty((s.height, s.width), np.uint32), np.empty((s.height, s.width), np.int32)
+    part = -(-s.width // (4 * pool()._max_workers))
 
-    def fill(columns: slice) -> None:
-        world.painter.paint(fresh, columns, new, s.low, s.per_pixel, colors)
-        if world.reserved is not None:  # the ground over what is live, up to what is reserved
-            at = np.maximum(new[columns], 0)
-            bottom, top = (np.clip(np.round(s.height - (b[at] - s.low) / s.per_pixel), 0, s.height).astype(np.int64)
-                           for b in (world.bands.live, world.reserved))
-            kernels().paint_ground(fresh.pixels[columns], np.where(new[columns] >= 0, top, bottom), bottom, _SHADES,
-                                   s.line)
+    def work(x: int) -> None:
+        if not cancelled():
+            world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, colors)
 
-    def share(count: int, least: int, work: Callable[[slice], None]) -> None:
-        parts = [slice(i, min(i + least, count)) for i in range(0, count, least)]
-        list(pool().map(lambda part: None if cancelled() else work(part), parts))
-
-    threads = pool()._max_workers
-    share(len(new), max(_LEAST_SLICE, -(-len(new) // (2 * threads))), fill)
-    former = before.canvas if before is not None else fresh
-    canvas = fresh if len(new) == s.width else Canvas(s.width, s.height)
-    rows = np.empty((s.height, s.width), np.uint32)
-    share(s.width, max(_LEAST_TURNED, -(-s.width // threads)), lambda part: kernels().assemble(
-        former.kernel, fresh.kernel, origin, canvas.kernel, rows, (part.start, part.stop)))
-    return Painting(s, canvas, rows, moments, len(new), time.perf_counter() - since)
+    list(pool().map(work, range(0, s.width, part)))
+    return Painting(s, *canvas, moments, time.perf_counter() - since)
 
 
 class Picture:
@@ -168,8 +124,7 @@ class Picture:
                 return
             if self._job is None:
                 self._job_of = sheet
-                self._job = self._jobs.submit(lambda job, before=self.shown: paint(sheet, world, colors, before,
-                                                                                   lambda: job.cancelled))
+                self._job = self._jobs.submit(lambda job: paint(sheet, world, colors, lambda: job.cancelled))
             if not self._job.wait(self._patience):
                 return
             self._take()
@@ -192,13 +147,13 @@ class Picture:
             return
         since = time.perf_counter()
         self.shown = job.result()
-        size = self.shown.rows.shape[1], self.shown.rows.shape[0]
+        size = self.shown.sheet.width, self.shown.sheet.height
         if self.texture is None or self.texture.size != size:
             if self.texture is not None:
                 self.texture.release()
             self.texture = self._ctx.texture(size, 4, alignment=4)
             self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
-        self.texture.write(self.shown.rows)
+        self.texture.write(self.shown.pixels)
         self._lifted = ()
         self.ms = {"upload": (time.perf_counter() - since) * 1e3, "paint": self.shown.seconds * 1e3}
 
@@ -237,22 +192,21 @@ class Picture:
         if painted is None or texture is None or self._lifted == (hovered, selected):
             return
         if any(number is not None for number in self._lifted):
-            texture.write(painted.rows)
-        self._lifted, line = (hovered, selected), painted.sheet.line
-        ids = painted.canvas.ids[:, ::-1].T[:len(painted.rows)]  # the lowest row first
+            texture.write(painted.pixels)
+        self._lifted = hovered, selected
         for number, share in ((hovered if hovered != selected else None, _LIT), (selected, _OUTLINED)):
-            mask = ids == number if number is not None else np.zeros((1, 1), bool)
+            mask = painted.ids == number if number is not None else np.zeros((1, 1), bool)
             columns, rows = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
             if not len(columns):
                 continue
             part = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-            mask, pixels = mask[part], np.ascontiguousarray(painted.rows[part])
+            mask, pixels = mask[part], np.ascontiguousarray(painted.pixels[part])
             colors = pixels.view(np.uint8).reshape(*pixels.shape, 4)
             colors[mask] = np.round(colors[mask] * (1 - share) + 255 * share)
             if share == _OUTLINED:
-                around = np.pad(mask, line)
-                inner = np.logical_and.reduce([np.roll(around, d, axis) for axis in (0, 1) for d in (-line, line)])
-                colors[mask & ~inner[line:-line, line:-line]] = _OUTLINE
+                around = np.pad(mask, 1)
+                inner = np.logical_and.reduce([np.roll(around, d, axis) for axis in (0, 1) for d in (-1, 1)])
+                colors[mask & ~inner[1:-1, 1:-1]] = _OUTLINE
             texture.write(pixels, (int(columns[0]), int(rows[0]), pixels.shape[1], pixels.shape[0]))
 
     def release(self) -> None:

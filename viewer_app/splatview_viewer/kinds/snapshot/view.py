@@ -83,8 +83,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         """Pixels per point."""
         self.pointer = 0.0, 0.0
         """The last place of the pointer in the plot, on both axes."""
-        self.clicked: tuple[int | None, int | None] = None, None
-        """The allocation and the moment that were chosen before the last click."""
         self.focus = False
         """The keyboard goes to the search field with the next picture."""
         self.memory: dict[Any, Any] = {}
@@ -167,11 +165,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if close or not x0 <= at <= x1:
             self.see(x=world.held((at - width / 2, at + width / 2), axis.extent, width))
 
-    def fitted(self) -> SnapshotState:
-        """The state after a double click: all is seen, and what its first half chose is taken back."""
-        selected, moment = self.clicked
-        return replace(self.state.fitted(), selected=selected, moment=moment)
-
     def light(self, key: tuple[Any, ...], row: int, words: str) -> None:
         """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
         lit = Lit(key, row, words)
@@ -214,8 +207,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def paint(self, found: World, plot: Rect) -> None:
         """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
-        line = max(round(self.scale), 1)
-        wanted = world.picture_of(self.content, self.device, self.state, found, plot, line)
+        wanted = world.picture_of(self.content, self.device, self.state, found, plot)
         if wanted is not None:
             self.picture.want(*wanted)
         self.picture.draw(None if self.host.exact else self.state.hovered, self.state.selected)

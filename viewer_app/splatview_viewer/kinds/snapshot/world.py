@@ -12,8 +12,6 @@ from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
 from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
     from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis
@@ -109,8 +107,6 @@ class World:
     bands: Bands
     painter: Bands | Addresses
     """Of the tab: `bands`, or the address space."""
-    reserved: np.ndarray | None
-    """int64 (M + 1,): bytes reserved at each moment; None: they are not seen."""
     full: Range
     """All of the bytes axis."""
 
@@ -127,11 +123,6 @@ class World:
             changes["places" if state.tab == "addresses" else "y"] = held(y, self.full, LEAST_BYTES)
         return replace(state, **changes)  # type: ignore[arg-type]
 
-    def pick(self, moment: int, y: float) -> int | None:
-        """The allocation at a moment and a place of the bytes axis."""
-        found = self.painter.pick(moment, int(y))
-        return found if y >= 0 and found >= 0 else None
-
     def text(self, y: float) -> str:
         """A place of the bytes axis in words: bytes, or an address."""
         if isinstance(self.painter, Bands):
@@ -142,21 +133,17 @@ class World:
 
 def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
     """Return what the plot is of; None until that is known."""
-    axis, bands, curve = content.axis(device, state.style.unit), content.bands(device), content.reserved(device)
-    if axis is None or bands is None or curve is None:
+    axis, bands = content.axis(device, state.style.unit), content.bands(device)
+    painter = content.addresses(device) if state.tab == "addresses" else bands
+    if axis is None or bands is None or painter is None:
         return None
-    if state.tab == "addresses":
-        addresses = content.addresses(device)
-        return None if addresses is None else World(
-            axis, bands, addresses, None, (0.0, max(float(addresses.height), LEAST_BYTES)))
-    top = content.ask(("top", device), lambda: float(max(bands.live.max(), curve.max(), LEAST_BYTES)), lane="layout")
-    return None if top is None else World(axis, bands, bands, curve, (0.0, top * _AIR))
+    air = _AIR if painter is bands else 1.0
+    return World(axis, bands, painter, (0.0, max(painter.height, LEAST_BYTES) * air))
 
 
-def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect,
-               line: int) -> tuple[Sheet, World, Paint] | None:
-    """The picture that fits a rectangle pixel by pixel, and what it is painted from; line: pixels. None until that is
-    known."""
+def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect
+               ) -> tuple[Sheet, World, Paint] | None:
+    """The picture that fits a rectangle pixel by pixel, and what it is painted from. None until that is known."""
     style, (x, y) = state.style, world.window(state)
     colors = content.colors(device, style.color_by)
     if colors is None:
@@ -166,5 +153,5 @@ def picture_of(content: Content, device: int, state: SnapshotState, world: World
     paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
                         words="Colouring")
     return None if paint is None else (Sheet(
-        (id(content), device, state.tab == "addresses", style.unit), key, x[0],
-        (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height, line), world, paint)
+        (id(content), device, state.tab == "addresses", style.unit), key, x[0], (x[1] - x[0]) / rect.width, rect.width,
+        y[0], (y[1] - y[0]) / rect.height, rect.height), world, paint)

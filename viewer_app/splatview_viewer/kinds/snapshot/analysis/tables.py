@@ -10,7 +10,7 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.details import INACTIVE, SMALL, SMALL_SEGMENT, SegmentsAt, segments_at
 from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.model import ACTIONS, kept, live_mask, peak_moment, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.model import kept, live_mask, peak_moment, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
@@ -298,9 +298,6 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
     return out
 
 
-_OOM = ACTIONS.index("oom")
-
-
 @dataclass(frozen=True, eq=False)
 class Oom:
     """One time that an allocation failed."""
@@ -324,25 +321,21 @@ class Oom:
     """Where it was asked for."""
 
 
-@kept
-def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
-    """Explain each `oom` of the trace, in their order; at most the last 32."""
-    e, out = trace.events, []
-    for event in np.flatnonzero(e.action == _OOM)[-32:].tolist():
-        at = segments_at(snapshot, trace, event)
-        asked, device_free = int(e.size[event]), int(e.addr[event])
-        pool, stream = max(int(e.pool[event]), 0), int(e.stream[event])
-        # Segments of 2 MiB serve only requests up to 1 MiB, which are served by no others but expandable ones.
-        mine = ((at.pool == pool) | (at.pool < 0)) & (at.stream == stream)
-        mine &= ((at.size <= SMALL_SEGMENT) == (asked <= SMALL)) | at.expandable
-        usable = at.block_size[(at.block_state == INACTIVE) & np.repeat(mine, np.diff(at.block_start))]
-        kind, verdict = _oom_verdict(at, asked, device_free, usable)
-        if pool or snapshot.streams[stream] != 0:
-            verdict += (f" It was asked for in the {pool_text(snapshot.pools[pool])} on the "
-                        f"{stream_text(snapshot.streams[stream])}.")
-        out.append(Oom(event, asked, device_free, at, usable, group(snapshot, trace, live_mask(trace, event), "stack"),
-                       kind, verdict, int(e.stack[event])))
-    return out
+def post_mortem(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
+    """Explain an `oom` of the trace."""
+    e, at = trace.events, segments_at(snapshot, trace, event)
+    asked, device_free = int(e.size[event]), int(e.addr[event])
+    pool, stream = max(int(e.pool[event]), 0), int(e.stream[event])
+    # Segments of 2 MiB serve only requests up to 1 MiB, which are served by no others but expandable ones.
+    mine = ((at.pool == pool) | (at.pool < 0)) & (at.stream == stream)
+    mine &= ((at.size <= SMALL_SEGMENT) == (asked <= SMALL)) | at.expandable
+    usable = at.block_size[(at.block_state == INACTIVE) & np.repeat(mine, np.diff(at.block_start))]
+    kind, verdict = _oom_verdict(at, asked, device_free, usable)
+    if pool or snapshot.streams[stream] != 0:
+        verdict += (f" It was asked for in the {pool_text(snapshot.pools[pool])} on the "
+                    f"{stream_text(snapshot.streams[stream])}.")
+    return Oom(event, asked, device_free, at, usable, group(snapshot, trace, live_mask(trace, event), "stack"), kind,
+               verdict, int(e.stack[event]))
 
 
 def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarray) -> tuple[str, str]:

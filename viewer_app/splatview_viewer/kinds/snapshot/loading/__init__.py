@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import io
 import pickle
 from pathlib import Path
@@ -25,19 +26,17 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.loading.store import SnapshotAnswer
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+GZIP = b"\x1f\x8b"
 PLAIN_RATIO = 256
 """How much larger than the file its content may be: snapshots, which repeat themselves, shrink by 10 to 60."""
-MAX_WINDOW = 1 << 27
 FREE_SHARE, PER_BYTE = 0.8, 12
 """The part of the free memory that reading may take, and bytes of memory for each byte of the pickle."""
 LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 """What the files of old `torch.save` begin with, as a pickled number."""
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 
 
 def load_snapshot(path: str | Path, progress: Progress = silent, *, cache: bool = True) -> Snapshot:
-    """Return the snapshot in a file: a pickle of `torch.cuda.memory._dump_snapshot`, plain or packed by gzip or zstd.
+    """Return the snapshot in a file: a pickle of `torch.cuda.memory._dump_snapshot`, plain or packed by gzip.
 
     Args:
         progress: called with what is going on and how far it is (0 to 1). It may raise to cancel.
@@ -53,8 +52,11 @@ def load_snapshot(path: str | Path, progress: Progress = silent, *, cache: bool 
     where, key = store.folder() if cache else None, store.key_of(path)
     if where is not None and (found := store.kept(where, key, path.name)) is not None:
         return found
-    answer, arrays = run(read_pickle, [path], limits_for(_most_bytes(path), FREE_SHARE, PER_BYTE),
-                         store.SnapshotAnswer, prepare=prepare, progress=progress)
+    with open_regular(path) as f:
+        packed, size = f.read(2) == GZIP, path.stat().st_size
+    most = max(BOMB_BYTES, PLAIN_RATIO * size) if packed else size
+    answer, arrays = run(read_pickle, [path], limits_for(most, FREE_SHARE, PER_BYTE), store.SnapshotAnswer,
+                         prepare=prepare, progress=progress)
     snapshot = store.unpacked(answer, arrays, path.name)
     if where is not None and key == store.key_of(path):
         store.keep(where, key, answer, arrays)
@@ -73,27 +75,27 @@ def from_pickled(data: dict[str, Any], name: str = "") -> Snapshot:
 
 
 def prepare(files: list[File]) -> None:
-    """Import what `read_pickle` needs, and have memory that was freed kept for the next array: getting each from the
-    kernel anew takes a quarter of the time."""
-    import ctypes
-
+    """Import what `read_pickle` needs."""
     from splatview_viewer.kinds.snapshot.loading import convert, store  # noqa: F401
 
-    with open(files[0].path, "rb", buffering=0) as f, _content(f):  # imports what unpacks it
-        pass
     gc.disable()  # what is read has no cycles, and looking for some takes longer than reading
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_MAX, 0)
-    libc.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def read_pickle(files: list[File], progress: Progress) -> tuple[SnapshotAnswer, list[np.ndarray]]:
-    """Read a snapshot. Raises FileError."""
+    """Read a snapshot, plain or packed: nothing that its pickle asks for is called. Raises FileError."""
     from splatview_viewer.kinds.snapshot.loading.convert import convert
     from splatview_viewer.kinds.snapshot.loading.store import packed
 
+    size = max(files[0].path.stat().st_size, 1)
     try:
-        data, count = _unpickle(files[0].path, lambda fraction: progress("reading", 0.6 * fraction))
+        with open(files[0].path, "rb", buffering=0) as f, _content(f) as content:
+            stream = io.BufferedReader(_Watched(content, lambda: progress("reading", 0.6 * f.tell() / size)), 1 << 20)
+            try:
+                data, count = SnapshotUnpickler(stream).load(), content.tell()
+            except (FileError, MemoryError):
+                raise
+            except Exception as e:  # a damaged pickle ends in errors of any kind
+                raise FileError(f"truncated or damaged: {type(e).__name__}: {str(e)[:200]}") from None
         return packed(convert(data, "", lambda what, fraction: progress(what, 0.6 + 0.4 * fraction), consume=True,
                               file_bytes=count))
     except MemoryError:
@@ -128,43 +130,14 @@ class _Watched(io.RawIOBase):
         return n
 
 
-def _unpickle(path: Path, told: Callable[[float], None]) -> tuple[Any, int]:
-    """Return what a pickle holds, plain or packed, and its bytes when unpacked. Nothing that it asks for is called.
-    `told`: called with how far it is, 0 to 1. Raises FileError."""
-    size = max(path.stat().st_size, 1)
-    with open(path, "rb", buffering=0) as f, _content(f) as content:
-        try:
-            stream = io.BufferedReader(_Watched(content, lambda: told(f.tell() / size)), 1 << 20)
-            return SnapshotUnpickler(stream).load(), content.tell()
-        except (FileError, MemoryError):
-            raise
-        except Exception as e:  # a damaged pickle ends in errors of any kind
-            raise FileError(f"truncated or damaged: {type(e).__name__}: {str(e)[:200]}") from None
-
-
 def _content(f: BinaryIO) -> Any:
     """The unpacked bytes of a file, as a stream."""
-    head = f.read(4)
+    packed = f.read(2) == GZIP
     f.seek(0)
-    if head[:2] == GZIP:
-        import gzip
-
-        return gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18))  # type: ignore[arg-type]
-    if head == ZSTD:
-        import zstandard
-
-        return zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(f, read_across_frames=True)
-    return f
+    return gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18)) if packed else f  # type: ignore[arg-type]
 
 
 # -- recognising -------------------------------------------------------------------------------------------------------
-
-
-def _most_bytes(path: Path) -> int:
-    """Return the bytes of pickle that a file may hold. Raises OSError."""
-    with open_regular(path) as f:
-        head, size = f.read(4), path.stat().st_size
-    return max(BOMB_BYTES, PLAIN_RATIO * size) if head[:2] == GZIP or head == ZSTD else size
 
 
 def is_snapshot(start: Start) -> bool:
@@ -182,5 +155,5 @@ def is_snapshot(start: Start) -> bool:
     return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
-FORMAT = Format("snapshot", (".pickle", ".pkl"), "PyTorch's memory snapshots, also packed by gzip or zstd",
+FORMAT = Format("snapshot", (".pickle", ".pkl"), "PyTorch's memory snapshots, also packed by gzip",
                 is_snapshot, load_snapshot)

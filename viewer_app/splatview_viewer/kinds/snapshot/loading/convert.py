@@ -88,20 +88,12 @@ class _Entry(msgspec.Struct, gc=False):
     frames: Any = None
 
 
-class _Old(msgspec.Struct):
-    """What files of before 2023 say of a block."""
-
-    real_size: _Bytes | None = None
-    frames: Any = None
-
-
 class _Block(msgspec.Struct):
+    address: _Whole
     size: _Bytes
-    address: _Whole | None = None
     requested_size: _Bytes | None = None
     state: str = "inactive"
     frames: Any = None
-    history: list[_Old] | None = None
 
 
 class _Segment(msgspec.Struct):
@@ -306,16 +298,12 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
     frames: list[Any] = []
     counts = [len(s.blocks or ()) for s in rows]
     for s in rows:
-        at = s.address
         for b in s.blocks or ():
-            old = b.history[0] if b.history else _Old()
-            requested = next(n for n in (b.requested_size, old.real_size, b.size) if n is not None)
-            begin = at if b.address is None else b.address
-            blocks.append((begin, b.size, requested, STATE.get(b.state, 3)))
-            frames.append(old.frames if b.frames is None else b.frames)
-            at = begin + b.size
-            if at > TOP:
-                raise FileError(f"a block at {shown(begin)} of {b.size:,} bytes: it ends beyond 2^64")
+            requested = b.size if b.requested_size is None else b.requested_size
+            blocks.append((b.address, b.size, requested, STATE.get(b.state, 3)))
+            frames.append(b.frames)
+            if b.address + b.size > TOP:
+                raise FileError(f"a block at {shown(b.address)} of {b.size:,} bytes: it ends beyond 2^64")
         if s.address + s.total_size > TOP:
             raise FileError(f"a segment at {shown(s.address)} of {s.total_size:,} bytes: it ends beyond 2^64")
     pools = [max(tables.pool(s.segment_pool_id), 0) for s in rows]

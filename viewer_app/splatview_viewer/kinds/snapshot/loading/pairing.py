@@ -43,7 +43,8 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
         allocations that are live at the end and that no block holds, though there are blocks.
     """
     m = len(events)
-    which = _by_address(events)
+    which = np.flatnonzero((events.action <= COMPLETED) | (events.action == FREE))
+    which = which[np.argsort(events.addr[which], kind="stable")]
     addr, action = events.addr[which], events.action[which]
     n = len(which)
     same = np.zeros(n, bool)
@@ -73,7 +74,13 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     lost = int((alloc & (after[first] == ALLOC)).sum())
     late = int((unknown & (before != NOTHING)).sum())
 
-    held = _match(blocks, addr[first], end, freed, m)
+    # The allocation of the trace that each block holds at its end: the last one at its address.
+    held = np.full(len(blocks), -1, np.int64)
+    if len(first):
+        at = np.maximum(np.searchsorted(addr[first], blocks.addr, side="right") - 1, 0)
+        live = (blocks.state == ACTIVE) & (end[at] == m)
+        pending = (blocks.state == PENDING) & (freed[at] == m) & (end[at] < m)
+        held = np.where((addr[first][at] == blocks.addr) & (live | pending), at, -1)
     new = np.flatnonzero((blocks.state == ACTIVE) & (held < 0))  # never seen by the trace: live throughout
     if len(addr):
         place = np.minimum(np.searchsorted(addr, blocks.addr[new]), n - 1)
@@ -111,39 +118,6 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     live = a.end == m
     live[of] = False
     return allocations, (lost, late, int(live.sum()) if len(blocks) else 0)
-
-
-def _by_address(events: Events) -> np.ndarray:
-    """The events int64 (n,) that hand out or free memory: by address, those of one address in their order."""
-    which = np.flatnonzero((events.action <= COMPLETED) | (events.action == FREE))
-    if len(which) == 0:
-        return which
-    addr = events.addr[which]
-    addr -= addr.min()
-    ones = int(np.bitwise_or.reduce(addr))
-    shift = (ones & -ones).bit_length() - 1 if ones else 0
-    bits = int(which[-1]).bit_length()
-    if (ones >> shift).bit_length() + bits > 63:
-        return which[np.argsort(addr, kind="stable")]
-    # Both in one number: sorting numbers is several times quicker than a stable order.
-    addr = (addr >> np.uint64(shift)).view(np.int64)
-    addr <<= bits
-    addr |= which
-    addr.sort()
-    addr &= (1 << bits) - 1
-    return addr
-
-
-def _match(blocks: Blocks, addr: np.ndarray, end: np.ndarray, freed: np.ndarray, m: int) -> np.ndarray:
-    """The allocation int64 (blocks,) of those found in the trace that each block holds at its end, or -1."""
-    if len(addr) == 0 or len(blocks) == 0:
-        return np.full(len(blocks), -1, np.int64)
-    last = np.searchsorted(addr, blocks.addr, side="right") - 1  # the last allocation at this address
-    at = np.maximum(last, 0)
-    there = (last >= 0) & (addr[at] == blocks.addr)
-    live = there & (blocks.state == ACTIVE) & (end[at] == m)
-    pending = there & (blocks.state == PENDING) & (freed[at] == m) & (end[at] < m)
-    return np.where(live | pending, at, -1)
 
 
 def make_spans(events: Events, segments: Segments) -> Spans:

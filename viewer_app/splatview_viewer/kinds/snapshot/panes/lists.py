@@ -27,6 +27,7 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     centered,
     chip,
     choose,
+    holders,
     label,
     moment_line,
     moment_text,
@@ -37,13 +38,12 @@ from splatview_viewer.kinds.snapshot.panes.table import (
 )
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import age_text, change_text, count_text, exact_size_text, size_text
-from splatview_viewer.ui.widgets import colored, faint, fitted, gap, wrapped
+from splatview_viewer.ui.widgets import colored, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
-    from splatview_viewer.kinds.snapshot.analysis.tables import Oom
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
@@ -56,10 +56,10 @@ _ACTIONS = {"alloc": ("alloc",), "free": ("free_requested", "free_completed", "f
 _EVENT_COLORS: dict[str, ImVec4] = {"alloc": theme.ALIVE, "oom": theme.FAULT, "snapshot": HIT, "annotate": HIT,
                                     "user_defined": HIT, **dict.fromkeys(_ACTIONS["segment"], theme.ACCENT)}
 _NUMBERS = (Column("Event", 5.2, True, "Its number in the trace"),
-            Column("Time, s", 6.2, True, "Seconds since the first event", gives=1), Column("Action", 8.4),
+            Column("Time, s", 6.2, True, "Seconds since the first event"), Column("Action", 8.4),
             Column("Size", 5.6, True, "As requested"),
-            Column("Live then", 5.8, True, "All that is live after this event", gives=2),
-            Column("Address", 8.6, gives=3))
+            Column("Live then", 5.8, True, "All that is live after this event"),
+            Column("Address", 8.6))
 
 
 def _events_key(view: SnapshotView) -> Key:
@@ -101,22 +101,16 @@ def _events(view: SnapshotView, shown: Shown) -> Rows | None:
         view.see(selected=found if found >= 0 else None)
         view.memory["events at"] = event, show, lit, first
 
-    def tint(row: int) -> ImVec4 | None:
-        event = int(which[row])
-        if state.selected is not None and int(trace.events.allocation[event]) == state.selected:
-            return faint(theme.ACCENT, 0.10)
-        return faint(theme.FAULT, 0.10) if ACTIONS[trace.events.action[event]] == "oom" else None
-
     def tip(row: int) -> str:
         to_the_right = imgui.get_mouse_pos().x > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
         return stack_tip(view, int(trace.events.stack[int(which[row])])) if to_the_right else ""
 
     snapshot = view.content.snapshot
-    columns = [*_NUMBERS, *([Column("Stream", 7, gives=5)] if len(snapshot.streams) > 1 else []),
-               *([Column("Pool", 8, gives=4)] if len(snapshot.pools) > 1 else []), Column("Where")]
+    columns = [*_NUMBERS, *([Column("Stream", 7)] if len(snapshot.streams) > 1 else []),
+               *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []), Column("Where")]
     cells = _event_cells(view)
     return Rows(which, len(which), columns, lambda row: cells(int(which[row])), click,
-                lambda row: int(which[row]) == at, tip, tint,
+                lambda row: int(which[row]) == at, tip,
                 lambda row: _or_none(int(trace.events.allocation[int(which[row])])), words="No such events",
                 reveal=place - first if at >= 0 and before != view.memory["events at"] else None)
 
@@ -177,7 +171,10 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
     by = choose(view, "order", _ORDERS)
     imgui.same_line(0, 14 * view.scale)
     to_scale = choose(view, "width", _WIDTHS) == "scale"
-    _summary(at)
+    unused = at.block_size[at.block_state == INACTIVE]
+    parts_bar({f"reserved in {count_text(len(at), 'segment')}": (at.reserved, None), "in use": (at.active, USED),
+               "waiting for another stream": (at.pending, WAITING), "free": (at.free, FREE),
+               f"the largest free block of {len(unused):,}": (int(unused.max(initial=0)), None)})
     free, largest = at.free_of_segment(), max(int(at.size.max(initial=1)), 1)
     order = np.argsort({"size": -at.size, "address": at.addr, "free": -free}[by], kind="stable")
     colors = _block_colors(view, at)
@@ -208,8 +205,8 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
         return "\n".join([*lines, *([summary(snapshot, trace, found)] if found is not None else [])])
 
     columns = [Column("Segment", 8.6), Column("Size", 5.6, True),
-               Column("Free", 5.6, True, "Bytes of its blocks that are free", gives=1),
-               *([Column("Pool", 8, gives=2)] if len(snapshot.pools) > 1 else []), Column("Blocks")]
+               Column("Free", 5.6, True, "Bytes of its blocks that are free"),
+               *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []), Column("Blocks")]
 
     def click(row: int, double: bool) -> None:
         if view.state.hovered is not None:
@@ -258,19 +255,6 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     if mask is not None:
         out[np.flatnonzero(used)[~mask[allocation[used]]]] = theme.u32(_DARK)
     return out
-
-
-def _summary(at: SegmentsAt) -> None:
-    """One bar for all that is reserved, and its parts in words."""
-    parts = [(at.active, USED, "in use"), (at.pending, WAITING, "waiting for another stream"), (at.free, FREE, "free")]
-    width = parts_bar([(size, color) for size, color, _ in parts], max(at.reserved, 1), 8 * theme.scale())
-    words = [f"{size_text(at.reserved)} reserved in {count_text(len(at), 'segment')}",
-             *(f"{size_text(size)} {what}" for size, _, what in parts if size or what == "in use")]
-    if at.free:
-        free = at.block_size[at.block_state == INACTIVE]
-        words.append(f"largest free block {size_text(int(free.max()))} of {len(free):,}")
-        words.append(f"fragmentation {1 - free.max() / at.free:.0%}")
-    colored(fitted("  \u00b7  ".join(words), width), theme.DIM)
 
 
 _BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size", "category": "Category"}
@@ -350,8 +334,8 @@ def _compare(view: SnapshotView, shown: Shown) -> Rows:
 
     columns = (Column(_BY[str(key[-1])]),
                Column("Change", 8, True, "Click: what grew first, or what shrank first", sorts=True),
-               Column("Before", 6.2, True, gives=1), Column("After", 6.2, True, gives=2),
-               Column("Blocks before", 6.8, True, gives=4), Column("Blocks after", 6.4, True, gives=3))
+               Column("Before", 6.2, True), Column("After", 6.2, True),
+               Column("Blocks before", 6.8, True), Column("Blocks after", 6.4, True))
     return Rows(found, len(found), columns, cells, click, lambda row: view.is_lit(key, row),
                 sort=lambda column: found.changes.tolist(), words="Nothing is live at either moment")
 
@@ -363,11 +347,11 @@ def _color(change: int) -> ImVec4:
 COMPARE = QueryPane(_compare_key, _compare, "Comparing\u2026")
 
 _SUSPECTS = (Column("Allocated by"), Column("Still there", 6.4, True, "Bytes"),
-             Column("Blocks", 4.8, True, gives=2),
-             Column("Oldest", 6, True, "How long the oldest of them is held", gives=1),
-             Column("Left behind over the trace", 12, gives=3,
+             Column("Blocks", 4.8, True),
+             Column("Oldest", 6, True, "How long the oldest of them is held"),
+             Column("Left behind over the trace", 12,
                     tip="How many of those made in each part of the trace are still there"),
-             Column("Live over the trace", 12, tip="Bytes of this stack that were live", gives=4))
+             Column("Live over the trace", 12, tip="Bytes of this stack that were live"))
 
 
 def _leaks(view: SnapshotView, shown: Shown) -> Rows:
@@ -395,7 +379,7 @@ def _leaks(view: SnapshotView, shown: Shown) -> Rows:
 
     def cells(row: int) -> list[Cell | str]:
         s = suspects[row]
-        return [Cell(s.label, dot=theme.FAULT if s.growing else theme.GONE), size_text(s.bytes), f"{s.count:,}",
+        return [Cell(s.label, theme.FAULT if s.growing else None), size_text(s.bytes), f"{s.count:,}",
                 Cell(age_text(s.age_us) if s.age_us else f"event {s.oldest:,}", theme.DIM),
                 *(Cell("", color, spark=(values / max(int(values.max(initial=1)), 1)).tolist())
                   for values, color in ((s.kept, theme.FAULT if s.growing else theme.DIM), (s.live, theme.ACCENT)))]
@@ -413,8 +397,6 @@ LEAKS = QueryPane(lambda view: ("leaks", view.device), _leaks, "Looking for what
 
 _WORDS = {"fragmentation": "Fragmented", "elsewhere": "Free elsewhere", "pending": "Waiting for a stream",
           "limit": "A limit", "full": "Full"}
-_HOLDERS = (Column("Who held it"), Column("Bytes", 7.5, True), Column("Share", 4.6, True, gives=1),
-            Column("Blocks", 5.2, True, gives=2), Column("Largest", 6.2, True, gives=3))
 _CACHED = ImVec4(0.36, 0.62, 0.52, 1.0)
 
 
@@ -424,13 +406,13 @@ def _oom_key(view: SnapshotView) -> Key | None:
     if not events:
         centered("Memory never ran out in this trace" if events is not None else "Working it out\u2026")
         return None
-    chosen = int(view.state.choice("oom", "-1"))
-    chosen = chosen % len(events) if chosen < len(events) else len(events) - 1
+    chosen = int(view.state.choice("oom", str(events[-1])))
+    chosen = chosen if chosen in events else events[-1]
     if len(events) > 1:
         imgui.set_next_item_width(imgui.get_font_size() * 11)
-        _, number = imgui.combo("##oom", chosen, [f"Event {event:,}" for event in events])
-        if number != chosen:
-            view.state = view.state.choosing("oom", str(number))
+        _, number = imgui.combo("##oom", events.index(chosen), [f"Event {event:,}" for event in events])
+        if events[number] != chosen:
+            view.state = view.state.choosing("oom", str(events[number]))
         imgui.same_line(0, 12 * view.scale)
     return ("oom", view.device, chosen)
 
@@ -449,46 +431,10 @@ def _oom(view: SnapshotView, shown: Shown) -> Rows:
     wrapped(oom.verdict, theme.TEXT)
     if (where := places(view)(oom.stack)) and oom.stack >= 0:
         wrapped(f"Asked by {where}")
-    _capacity(oom)
-    rows, total = oom.holders.first(20), max(oom.holders.total, 1)
-    most = max((row.bytes for row in rows), default=1) or 1
-
-    def cells(i: int) -> list[Cell | str]:
-        row = rows[i]
-        return [row.label, Cell(size_text(row.bytes), bar=row.bytes / most), f"{row.bytes / total:.1%}",
-                f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
-
-    return Rows(oom, len(rows), _HOLDERS, cells,
-                lambda i, double: view.light(key, i, f"{rows[i].label}, {size_text(rows[i].bytes)}"),
-                lambda i: view.is_lit(key, i), lambda i: stack_tip(view, rows[i].key), words="Nothing was live then")
+    usable = f"{count_text(len(oom.usable), 'block')}, the largest {size_text(int(oom.usable.max(initial=0)))}"
+    parts_bar({"in use": (oom.at.active, USED), "waiting for another stream": (oom.at.pending, WAITING),
+               f"free in {usable}": (oom.at.free, _CACHED), "left to the driver": (oom.device_free, FREE)})
+    return holders(view, key, oom.holders, "Who held it", "Nothing was live then")
 
 
 OOM = QueryPane(_oom_key, _oom)
-
-
-def _capacity(oom: Oom) -> None:
-    """One bar for all that the device had, and what would have had to fit."""
-    largest = size_text(int(oom.usable.max(initial=0)))
-    parts = [(oom.at.active, USED, "in use"), (oom.at.pending, WAITING, "waiting for another stream"),
-             (oom.at.free, _CACHED, f"free in {count_text(len(oom.usable), 'block')}, the largest {largest}"),
-             (oom.device_free, FREE, "left to the driver")]
-    whole, scale = max(sum(size for size, _, _ in parts), oom.asked, 1), theme.scale()
-    gap(2 * scale)
-    width = parts_bar([(size, color) for size, color, _ in parts], whole, 12 * scale)
-    low, high = imgui.get_item_rect_min(), imgui.get_item_rect_max()
-    imgui.get_window_draw_list().add_rect_filled(
-        ImVec2(low.x + width - max(width * oom.asked / whole, 2), high.y + 2 * scale),
-        ImVec2(low.x + width, high.y + 6 * scale), theme.u32(theme.FAULT), 2 * scale)
-    gap(4 * scale)
-    seen = [part for part in parts if part[0] or part[2] not in (parts[1][2], parts[2][2])]
-    for i, (size, color, what) in enumerate([*seen, (oom.asked, theme.FAULT, "asked for")]):
-        words = f"{size_text(size)} {what}"
-        if i:
-            beside(imgui.calc_text_size(words).x + 14 * scale, 14 * scale)
-        corner, side = imgui.get_cursor_screen_pos(), imgui.get_text_line_height()
-        imgui.get_window_draw_list().add_rect_filled(
-            ImVec2(corner.x, corner.y + 0.25 * side), ImVec2(corner.x + 0.5 * side, corner.y + 0.75 * side),
-            theme.u32(color), 2 * scale)
-        imgui.dummy(ImVec2(0.5 * side, side))
-        imgui.same_line(0, 6 * scale)
-        colored(words, theme.DIM)

@@ -107,15 +107,10 @@ def _status(view: SnapshotView, key: tuple[str, str], running: bool) -> None:
     if result is not None:
         words = words or count_words(result)
         if result.rows:
-            beside(imgui.calc_text_size("Save CSVCopy").x + 30 * view.scale, 16 * view.scale)
+            beside(imgui.calc_text_size("Save CSV").x + 16 * view.scale, 16 * view.scale)
             if imgui.button("Save CSV"):
                 memory["sql csv"], memory["sql said"] = (number + 1, key[1]), ""
             imgui.set_item_tooltip("All rows, as a file in the working folder")
-            imgui.same_line()
-            if imgui.button("Copy"):
-                imgui.set_clipboard_text(tabbed(result))
-                memory["sql said"] = f"Copied {len(result.rows):,} rows"
-            imgui.set_item_tooltip("The rows below, with tabs between the columns")
     if words := words or ("Running\u2026" if running else ""):
         beside(min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()), 16 * view.scale)
         imgui.align_text_to_frame_padding()
@@ -169,7 +164,7 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
                 allocation=allocation, sort=lambda column: [  # nothing first, then numbers, then texts
                     (0, 0) if v is None else (1, v) if isinstance(v, (int, float)) else (2, str(v))
                     for v in (row[column] for row in result.rows)],
-                words="No rows", wide=True)
+                words="No rows")
 
 
 def count_words(result: Result) -> str:
@@ -201,15 +196,6 @@ def save_csv(database: Database, text: str, name: str, folder: Path | None,
     except OSError as e:
         raise FileError(str(e)) from e
     return f"Saved {out.path}"
-
-
-def tabbed(result: Result) -> str:
-    """The rows as text that spreadsheets take: tabs between columns."""
-    def clean(value: Any) -> str:
-        return "" if value is None else str(value).replace("\t", " ").replace("\n", " ")
-
-    rows = [result.columns, *result.rows]
-    return "\n".join("\t".join(map(clean, row)) for row in rows) + "\n"
 
 
 def _columns(result: Result) -> list[Column]:

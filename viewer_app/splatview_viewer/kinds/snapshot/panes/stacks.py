@@ -11,18 +11,13 @@ from splatview_viewer.kinds.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.kinds.snapshot.analysis.search import frames_with
 from splatview_viewer.kinds.snapshot.panes.table import (
     HIT,
-    Cell,
-    Column,
-    Rows,
-    Shown,
     choose,
     draw_table,
+    holders,
     label,
     latest,
     moment_line,
     on_the_right,
-    places,
-    stack_tip,
     tooltip,
 )
 from splatview_viewer.ui import theme
@@ -60,28 +55,7 @@ def draw_stacks(view: SnapshotView) -> bool:
         return again
     on_the_right((f"{len(shown.answer):,} rows, {size_text(shown.answer.total)}", theme.DIM))
     words = "Nothing is live then" if of == "moment" else "Nothing"
-    return draw_table(view, "table", _rows_of(view, shown, words)) or again
-
-
-def _rows_of(view: SnapshotView, shown: Shown, words: str) -> Rows:
-    key, table = shown
-    places(view)
-    total, most = max(table.total, 1), max(int(table.bytes.max(initial=1)), 1)
-
-    def cells(index: int) -> list[Cell | str]:
-        row = table[index]
-        return [row.label, Cell(size_text(row.bytes), bar=row.bytes / most), f"{row.bytes / total:.1%}",
-                f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
-
-    columns = (Column(_BY[table.by]), Column("Bytes", 7.5, True, sorts=True), Column("Share", 4.6, True, gives=1),
-               Column("Blocks", 5.2, True, "How many allocations", gives=2, sorts=True),
-               Column("Largest", 6.2, True, gives=3, sorts=True))
-    return Rows(table, len(table), columns, cells,
-                lambda i, double: view.light(key, int(table.key[i]), f"{table[i].label}, {size_text(table[i].bytes)}"),
-                lambda i: view.is_lit(key, int(table.key[i])),
-                lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
-                sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes).tolist(),
-                words=words)
+    return draw_table(view, "table", holders(view, shown.key, shown.answer, _BY[shown.answer.by], words)) or again
 
 
 # -- the flame graph ---------------------------------------------------------------------------------------------------

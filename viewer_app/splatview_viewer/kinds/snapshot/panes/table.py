@@ -9,11 +9,13 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text, stack_text
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.widgets import colored, fitted, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from splatview_viewer.kinds.snapshot.analysis.tables import Table
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
@@ -95,18 +97,23 @@ def on_the_right(*words: tuple[str, ImVec4]) -> None:
         colored(text, color)
 
 
-def parts_bar(parts: Iterable[tuple[int, ImVec4]], whole: int, height: float) -> float:
-    """A bar as wide as the window: each part's bytes in its colour, of `whole` bytes. Returns its width in pixels."""
+def parts_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
+    """A bar as wide as the window, of the bytes of all parts that have a colour; and all parts in words below it."""
     corner, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
-    draw, x = imgui.get_window_draw_list(), corner.x
-    for size, color in parts:
-        if size:
+    whole = max(sum(size for size, color in parts.values() if color is not None), 1)
+    draw, x, height = imgui.get_window_draw_list(), corner.x, 8 * theme.scale()
+    for size, color in parts.values():
+        if size and color is not None:
             end = x + width * size / whole
             draw.add_rect_filled(ImVec2(x, corner.y), ImVec2(max(end - 1, x + 1), corner.y + height),
                                  theme.u32(color), 2 * theme.scale())
             x = end
     imgui.dummy(ImVec2(width, height))
-    return width
+    for i, (what, (size, color)) in enumerate((what, part) for what, part in parts.items() if part[0]):
+        words = f"{size_text(size)} {what}"
+        if i:
+            beside(imgui.calc_text_size(words).x, 14 * theme.scale())
+        colored(words, theme.DIM if color is None or color is FREE else color)
 
 
 def tooltip(text: str) -> None:
@@ -198,9 +205,8 @@ def moment_line(view: SnapshotView) -> int | None:
     return moment
 
 
-_LEAST, _NARROW = 13, 6
-"""Units of the font's height that columns without a width of their own get at least: while others can be left out, and
-once they can only get narrower."""
+_LEAST = 13
+"""Units of the font's height that columns without a width of their own get at least."""
 _FLAGS = (imgui.TableFlags_.scroll_y | imgui.TableFlags_.row_bg | imgui.TableFlags_.no_saved_settings
           | imgui.TableFlags_.sizing_fixed_fit | imgui.TableFlags_.sort_tristate).value
 _ROW = (imgui.SelectableFlags_.span_all_columns | imgui.SelectableFlags_.allow_double_click).value
@@ -214,8 +220,6 @@ class Column:
     right: bool = False
     """It holds numbers, which end at the same place."""
     tip: str = ""
-    gives: int = 0
-    """Left out where there is no room for all columns, those with the highest number first; 0: never."""
     sorts: bool = False
     """A click on its title sorts."""
 
@@ -225,8 +229,6 @@ class Cell(NamedTuple):
     color: ImVec4 | None = None
     bar: float | None = None
     """0 to 1: how far a bar behind the text goes."""
-    dot: ImVec4 | None = None
-    """The colour of a dot before the text."""
     spark: Sequence[float] | None = None
     """A row of small columns instead of a text, each 0 to 1."""
     paint: Callable[[imgui.ImDrawList, float, float, float, float], None] | None = None
@@ -248,16 +250,12 @@ class Rows:
     chosen: Callable[[int], bool] = lambda row: False
     tip: Callable[[int], str] = lambda row: ""
     """Words about a row under the pointer."""
-    tint: Callable[[int], ImVec4 | None] = lambda row: None
-    """A colour under a whole row."""
     allocation: Callable[[int], int | None] | None = None
     """The allocation that a row is about, which the timeline lights under the pointer."""
     sort: Callable[[int], Sequence[Any]] | None = None
     """The values by which the rows are sorted, for a column."""
     words: str = "Nothing"
     """Words instead of a table without rows."""
-    wide: bool = False
-    """Columns that do not all fit are scrolled sideways; otherwise they get narrower."""
     reveal: int | None = None
     """A row to scroll to once."""
 
@@ -285,19 +283,16 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
         centered(rows.words)
         return False
     em, width = imgui.get_font_size(), imgui.get_content_region_avail().x - imgui.get_style().scrollbar_size
-    places = _fitting(rows.columns, width / em)
-    columns = [rows.columns[i] for i in places]
-    wide = rows.wide and sum(column.width or _LEAST for column in columns) * em > width
-    unit = em if wide else em * min(1.0, width / em / sum(column.width or _NARROW for column in columns))
+    wide = sum(column.width or _LEAST for column in rows.columns) * em > width  # it is scrolled sideways
     imgui.push_style_var(imgui.StyleVar_.cell_padding, ImVec2(0.35 * em, 3 * view.scale))
-    imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(ImVec4(0, 0, 0, 0)))
+    imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(_CLEAR))
     imgui.push_style_color(imgui.Col_.table_row_bg_alt, imgui.get_color_u32(ImVec4(1, 1, 1, 0.018)))
     flags = _FLAGS | (imgui.TableFlags_.scroll_x.value if wide else 0) | (
         imgui.TableFlags_.sortable.value if rows.sort is not None else 0)
     again = False
-    if imgui.begin_table(f"{name} {len(columns)}", len(columns), flags):
-        _head(columns, wide, unit)
-        over = _body(view, name, rows, places, _order(view, name, rows, places))
+    if imgui.begin_table(f"{name} {len(rows.columns)}", len(rows.columns), flags):
+        _head(rows.columns, wide)
+        over = _body(view, name, rows)
         step, at, seen = imgui.get_text_line_height() + 6 * view.scale, imgui.get_scroll_y(), imgui.get_window_height()
         if rows.reveal is not None and not at <= rows.reveal * step <= at + seen - 2 * step:
             imgui.set_scroll_y(max((rows.reveal + 1) * step - seen / 2, 0))
@@ -312,26 +307,15 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     return again
 
 
-def _fitting(columns: Sequence[Column], width: float) -> list[int]:
-    """The columns for which so many units of the font's height are enough."""
-    left = list(range(len(columns)))
-    while sum(columns[i].width or _LEAST for i in left) > width:
-        first = max(left, key=lambda i: columns[i].gives)
-        if not columns[first].gives:
-            break
-        left.remove(first)
-    return left
-
-
-def _head(columns: Sequence[Column], wide: bool, unit: float) -> None:
-    """Set up the columns, whose widths are in units of so many pixels, and write their titles."""
+def _head(columns: Sequence[Column], wide: bool) -> None:
+    """Set up the columns, and write their titles."""
     flags, em = imgui.TableColumnFlags_, imgui.get_font_size()
     imgui.table_setup_scroll_freeze(0, 1)
     for column in columns:
         stretch = not column.width and not wide
         imgui.table_setup_column(column.title, (
             (flags.width_stretch if stretch else flags.width_fixed).value | flags.prefer_sort_descending.value
-            | (0 if column.sorts else flags.no_sort.value)), 0 if stretch else (column.width or _LEAST) * unit)
+            | (0 if column.sorts else flags.no_sort.value)), 0 if stretch else (column.width or _LEAST) * em)
     imgui.table_next_row(imgui.TableRowFlags_.headers.value)
     for i, column in enumerate(columns):
         imgui.table_set_column_index(i)
@@ -346,42 +330,37 @@ def _head(columns: Sequence[Column], wide: bool, unit: float) -> None:
                                               theme.u32(theme.TEXT if here else theme.DIM), title)
 
 
-def _order(view: SnapshotView, name: str, rows: Rows, places: Sequence[int]) -> Sequence[int] | None:
-    """The rows in the order of the column whose title was clicked; None: as they are."""
+def _order(view: SnapshotView, name: str, rows: Rows) -> Sequence[int]:
+    """The rows in the order of the column whose title was clicked."""
     specs = imgui.table_get_sort_specs() if rows.sort is not None else None
     if specs is None or not specs.specs_count or rows.sort is None:
-        return None
-    spec = specs.get_specs(0)
+        return range(rows.count)
+    spec, place = specs.get_specs(0), (name, "order")
     down = spec.get_sort_direction() == imgui.SortDirection.descending
-    key, place = (id(rows.of), places[spec.column_index], down), (name, "order")
+    key = id(rows.of), spec.column_index, down
     if place not in view.memory or view.memory[place][0] != key:
-        values = rows.sort(key[1])
-        order = sorted(range(len(values)), key=values.__getitem__, reverse=down)
-        view.memory[place] = key, rows.of, order
+        values = rows.sort(spec.column_index)
+        view.memory[place] = key, rows.of, sorted(range(len(values)), key=values.__getitem__, reverse=down)
     return view.memory[place][2]
 
 
-def _body(view: SnapshotView, name: str, rows: Rows, places: Sequence[int], order: Sequence[int] | None) -> int | None:
+def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
     """Draw the rows that are seen; the one under the pointer."""
-    over, line = None, imgui.get_text_line_height()
+    over, line, order = None, imgui.get_text_line_height(), _order(view, name, rows)
     clipper = imgui.ListClipper()
     clipper.begin(rows.count, line + 6 * view.scale)
     while clipper.step():
         for number in range(clipper.display_start, clipper.display_end):
-            row = order[number] if order is not None else number
+            row = order[number]
             imgui.table_next_row(0, line + 6 * view.scale)
-            if (color := rows.tint(row)) is not None:
-                imgui.table_set_bg_color(imgui.TableBgTarget_.row_bg1.value, theme.u32(color))
-            cells = rows.cells(row)
-            for i, place in enumerate(places):
+            for i, (column, cell) in enumerate(zip(rows.columns, rows.cells(row), strict=True)):
                 imgui.table_set_column_index(i)
                 at, room = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
                 if not i:
                     if imgui.selectable(f"##{name} {number}", rows.chosen(row), _ROW, ImVec2(0, line))[0]:
                         rows.click(row, imgui.is_mouse_double_clicked(imgui.MouseButton_.left))
                     over = row if imgui.is_item_hovered() else over
-                cell = cells[place]
-                _cell(rows.columns[place].right, cell if isinstance(cell, Cell) else Cell(cell), at, room)
+                _cell(column.right, cell if isinstance(cell, Cell) else Cell(cell), at, room)
     clipper.end()
     return over
 
@@ -402,11 +381,30 @@ def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
         width = max(room * min(max(cell.bar, 0.0), 1.0), 1)
         draw.add_rect_filled(ImVec2(at.x, at.y - scale), ImVec2(at.x + width, at.y + line + scale),
                              theme.u32(cell.color or theme.ACCENT, 0.22), 2 * scale)
-    x = 0.0
-    if cell.dot is not None:
-        r, y = 3.5 * scale, at.y + line / 2
-        draw.add_rect_filled(ImVec2(at.x, y - r), ImVec2(at.x + 2 * r, y + r), theme.u32(cell.dot), 2 * scale)
-        x = 2 * r + 6 * scale
-    text = fitted(cell.text, room - x)
-    x = max(room - imgui.calc_text_size(text).x, x) if right else x
+    text = fitted(cell.text, room)
+    x = max(room - imgui.calc_text_size(text).x, 0.0) if right else 0.0
     draw.add_text(ImVec2(round(at.x + x), at.y), theme.u32(cell.color or theme.TEXT), text)
+
+
+# -- holders of memory -------------------------------------------------------------------------------------------------
+
+
+def holders(view: SnapshotView, key: Key, table: Table, title: str, words: str) -> Rows:
+    """The rows of a table of groups; a click lights a group in the timeline."""
+    places(view)
+    total, most = max(table.total, 1), max(int(table.bytes.max(initial=1)), 1)
+
+    def cells(index: int) -> list[Cell | str]:
+        row = table[index]
+        return [row.label, Cell(size_text(row.bytes), bar=row.bytes / most), f"{row.bytes / total:.1%}",
+                f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
+
+    columns = (Column(title), Column("Bytes", 7.5, True, sorts=True), Column("Share", 4.6, True),
+               Column("Blocks", 5.2, True, "How many allocations", sorts=True),
+               Column("Largest", 6.2, True, sorts=True))
+    return Rows(table, len(table), columns, cells,
+                lambda i, double: view.light(key, int(table.key[i]), f"{table[i].label}, {size_text(table[i].bytes)}"),
+                lambda i: view.is_lit(key, int(table.key[i])),
+                lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
+                sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes).tolist(),
+                words=words)

@@ -21,41 +21,31 @@ def frozen(values: Any, dtype: Any) -> np.ndarray:
     return array
 
 
-class LiveIndex:
-    """Intervals of moments: number i is live at start[i] < k <= end[i]."""
+APART = 2048
+"""Fewest allocations between two checkpoints."""
 
-    def __init__(self, start: np.ndarray, end: np.ndarray, events: int) -> None:
-        """start, end: events, int32 (A,), start ascending, in -1 <= start and end <= M. events: M.
 
-        ValueError when start does not ascend.
-        """
-        self.start = frozen(start, np.int32)
-        self.end = frozen(end, np.int32)
-        self.events = events
-        n = len(self.start)
-        if n and bool((self.start[1:] < self.start[:-1]).any()):
-            raise ValueError("the allocations of a trace must be in the order in which they began")
-        # Both in one number: sorting numbers is several times quicker than a stable order.
-        ending = np.flatnonzero(self.end < events)
-        ordered = np.sort(self.end[ending].astype(np.int64) << 32 | ending)
-        ends, order = ordered >> 32, ordered & 0xFFFFFFFF
-        room = n // kernels().APART + 3
-        moment, first, begin = np.empty(room, np.int32), np.empty(room, np.int32), np.zeros(room, np.int64)
-        listed = np.empty(3 * n, np.int32)
-        made, used = kernels().checkpoints(self.start, self.end, moment, first, begin, listed)
-        self.kernel = (self.start, self.end, frozen(moment[:made], np.int32), frozen(first[:made], np.int32),
-                       frozen(begin[:made + 1], np.int64), frozen(listed[:used].copy(), np.int32),
-                       frozen(ends, np.int32), frozen(order, np.int32))
-        follows = np.append(self.kernel[3][1:], n)
-        self.longest = int((np.diff(self.kernel[4]) + follows - self.kernel[3]).max())
-        """At most so many have to be looked at for one moment."""
+def live_index(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
+    """An index of what is live when, for the kernel. Number i is live at the moments start[i] < k <= end[i].
 
-    def live(self, moment: int) -> np.ndarray:
-        """int32: the numbers of what is live, ascending. IndexError for a moment outside of the trace."""
-        if not 0 <= moment <= self.events:
-            raise IndexError(f"there is no moment {moment}: they are 0 to {self.events}")
-        out = np.empty(self.longest, np.int32)
-        return out[:kernels().live_at(self.kernel, moment, out)]
+    It has checkpoints, lists of what is live then: each after at least as many numbers as the list before is long, so
+    that all of them together are at most twice as long as there are numbers.
+
+    Args:
+        start, end: events, int32 (A,), start ascending from -1 on.
+    """
+    if bool((start[1:] < start[:-1]).any()):
+        raise ValueError("the allocations of a trace must be in the order in which they began")
+    moment, first = [0], [int(np.searchsorted(start, 0))]
+    lists = [np.arange(first[0])]
+    while (at := first[-1] + max(len(lists[-1]), APART)) < len(start):
+        moment.append(int(start[at]) + 1)
+        first.append(int(np.searchsorted(start, moment[-1])))
+        there = np.append(lists[-1], np.arange(*first[-2:]))
+        lists.append(there[end[there] >= moment[-1]])
+    begin = np.cumsum([0, *map(len, lists)])
+    columns = start, end, moment, first, begin, np.concatenate(lists)
+    return tuple(frozen(c, np.int64 if c is begin else np.int32) for c in columns)
 
 
 class Axis:
@@ -86,7 +76,7 @@ class Axis:
     def edges(self, x0: float, x1: float, width: int) -> np.ndarray:
         """int64 (width + 1,): column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
 
-        From before the axis they are 0, from after it M + 2, so that `Bands.peaks` knows what lies outside."""
+        From before the axis they are 0, from after it M + 2, so that `peaks` knows what lies outside."""
         x = np.ceil(np.linspace(x0, x1, width + 1).clip(-2.0**62, 2.0**62))
         if self.unit == "events":
             return x.clip(0, self.last + 2).astype(np.int64)
@@ -113,58 +103,31 @@ class Axis:
         return self.origin_us + max(int(self._begins[min(max(moment, 0), self.last)]), 0)
 
 
-def reserved(trace: Trace) -> np.ndarray:
-    """int64 (M + 1,): bytes that the allocator had from the driver at each moment."""
-    s = trace.spans
-    return held(trace.moments, s.start, s.end, s.size)
+def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """int32 (W,): for column x the place of the greatest of edges[x] <= k < edges[x + 1], the first of equals.
 
-
-class Peaks:
-    """Where the greatest of many values is in each column of a picture."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        """values: int64 (n,), n >= 1."""
-        self._values = frozen(values, np.int64)
-        self._high = frozen(np.maximum.reduceat(values, np.arange(0, len(values), kernels().PYRAMID)), np.int64)
-
-    def __call__(self, edges: np.ndarray) -> np.ndarray:
-        """int32 (W,): for column x the place of the greatest of edges[x] <= k < edges[x + 1], the first of equals.
-
-        A column without a place of its own: edges[x] - 1, whose value holds there; -1 beyond the values. edges: int64
-        (W + 1,), ascending."""
-        out = np.empty(len(edges) - 1, np.int32)
-        kernels().peaks(self._values, self._high, frozen(edges, np.int64), out)
-        return out
-
-    def most(self, edges: np.ndarray) -> np.ndarray:
-        """int64 (W,): these values; the last one in columns beyond the values."""
-        return self._values[self(edges)]
+    A column without a place of its own: edges[x] - 1, whose value holds there; -1 beyond the values. edges: int64
+    (W + 1,), ascending.
+    """
+    n, first, last = len(values), np.maximum(edges[:-1], 0), np.minimum(edges[1:], len(values))
+    out = np.where((edges[:-1] >= 1) & (edges[:-1] <= n), edges[:-1] - 1, -1).astype(np.int32)
+    for x in np.flatnonzero(first < last).tolist():
+        out[x] = first[x] + values[first[x]:last[x]].argmax()
+    return out
 
 
 Color = tuple[int, int, int]
 """Red, green, blue, 0 to 255."""
 BACKGROUND: Color = (16, 17, 20)
 """Where nothing is."""
+RESERVED: Color = (25, 28, 32)
+EDGE: Color = (76, 85, 102)
+"""Bytes that are reserved and not live, and the line where they end."""
 HELD: Color = (32, 35, 41)
 """In the address space: memory that is reserved and holds nothing."""
 _DIM: Color = (40, 42, 48)
 _DIMMING = 0.8
 """What the colours of those that are not lit are drawn to, and how far: 0 not at all, 1 wholly."""
-
-
-class Canvas:
-    """A picture whose columns lie one behind the other, so that threads can paint columns of their own."""
-
-    def __init__(self, width: int, height: int) -> None:
-        self.width, self.height = width, height
-        self.pixels = np.empty((width, height), np.uint32)
-        """(W, H): red, green, blue, alpha of pixels[x, y], y from the top."""
-        self.ids = np.empty((width, height), np.int32)
-        """(W, H): the allocation under the centre of each pixel; -1: none."""
-
-    @property
-    def kernel(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.pixels, self.ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,59 +140,69 @@ class Paint:
     """uint8 (K, 3)"""
     lit: np.ndarray | None = None
     """bool or uint8 (A,): those that keep their colour while the others are dimmed; None: all do."""
+
     @cached_property
     def shades(self) -> np.ndarray:
         palette = self.palette.astype(np.float64)
         dimmed = palette + (np.array(_DIM) - palette) * _DIMMING
         return frozen(np.concatenate([palette, dimmed]).round().clip(0, 255), np.float64)
 
-    def tables(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """For the kernels: classes uint16 (A,), lit uint8 (A,) or (0,), float64 (2 K, 3) colours, dimmed ones last, and
-        float64 (2, 3): BACKGROUND, HELD.
+    def tables(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For the kernel: classes uint16 (A,), lit uint8 (A,) or (0,), float64 (2 K, 3) colours, dimmed ones last.
 
         ValueError unless there is a class for each of `count` allocations."""
         if len(self.classes) != count:
             raise ValueError(f"{len(self.classes)} classes for {count} allocations: there must be one for each")
         lit = np.empty(0, np.uint8) if self.lit is None else np.ascontiguousarray(self.lit).view(np.uint8)
-        return (frozen(self.classes, np.uint16), frozen(lit, np.uint8), self.shades,
-                frozen((BACKGROUND, HELD), np.float64))
+        return frozen(self.classes, np.uint16), frozen(lit, np.uint8), self.shades
+
+
+Layer = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """What a picture is painted of: rectangles of allocations over what is reserved. Any thread may paint."""
+
+    blocks: Layer
+    """An index of what is live, the byte at which each begins (empty: one on the other), and sizes."""
+    spans: Layer
+    """The same of what is reserved."""
+    reserved: np.ndarray
+    """int64 (M + 1,): reserved bytes at each moment, instead of `spans`."""
+    grounds: tuple[Color, ...]
+
+    def paint(self, canvas: tuple[np.ndarray, np.ndarray], columns: tuple[int, int], moments: np.ndarray, low: float,
+              per_pixel: float, paint: Paint) -> None:
+        """Paint columns of a picture; without the GIL, so that threads can paint different columns at once.
+
+        canvas: pixels uint32 (H, W), red, green, blue and alpha, and ids int32 (H, W), the allocation under the centre
+        of each pixel, -1: none; row y shows the bytes from low + y * per_pixel on. columns: the first, and the one
+        after the last. moments: int32 (W,), of each column; -1: nothing but background.
+
+        A pixel shows the mean of the colours of all that lies in it, by their bytes. What is 3 pixels high and more
+        has a darker line at its lower edge.
+        """
+        inks = *paint.tables(len(self.blocks[2])), frozen(self.grounds, np.float64)
+        kernels().paint(self.blocks, self.spans, self.reserved, inks,
+                        (frozen(moments, np.int32), float(low), float(per_pixel)), columns, canvas)
 
 
 class Bands:
-    """The bands of a trace. Several threads may ask and paint at once."""
+    """The bands of a trace: allocations one on the other."""
 
     def __init__(self, trace: Trace) -> None:
-        a = trace.allocations
-        self._size = frozen(a.size, np.int64)
+        a, s = trace.allocations, trace.spans
         self.live = frozen(live_bytes(trace), np.int64)
         """int64 (M + 1,): bytes at each moment."""
-        self.peaks = Peaks(self.live)
-        """Which moment a column shows: `bands.peaks(edges)`."""
-        self._index = LiveIndex(a.start, a.end, len(trace.events))
-
-    def pick(self, moment: int, byte: float) -> int:
-        """The allocation that has this byte of the stack; -1: none. IndexError for a moment outside of the trace."""
-        live = self._index.live(moment)
-        found = int(np.searchsorted(np.cumsum(self._size[live]), byte, "right")) if byte >= 0 else len(live)
-        return int(live[found]) if found < len(live) else -1
-
-    def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float,
-              paint: Paint) -> None:
-        """Paints columns of a canvas; without the GIL, so that threads can paint different columns at once.
-
-        columns: which of them; slices of 200 and more columns are worth it, since each begins with all that is live.
-        moments: int32 (W,), the moment of each column, ascending but for -1 at both ends: nothing but background.
-        low, per_pixel: bytes; row y shows the bytes from low + (H - 1 - y) * per_pixel on.
-
-        A pixel shows the mean of the colours of all bands in it, by their bytes. Bands of 3 pixels and more have a
-        darker line at their lower edge.
-        """
-        n = 2 * self._index.longest + 4096
-        lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros(((n >> kernels().BLOCK) + 1, 4)),
-                 np.empty(len(self._size), np.int32))
-        kernels().paint_bands(self._index.kernel, self._size, paint.tables(len(self._size)),
-                              (frozen(moments, np.int32), float(low), float(per_pixel)),
-                              columns.indices(canvas.width)[:2], canvas.kernel, lists)
+        self.reserved = frozen(held(trace.moments, s.start, s.end, s.size), np.int64)
+        """int64 (M + 1,): bytes that the allocator had from the driver at each moment."""
+        self.height = int(max(self.live.max(), self.reserved.max()))
+        """Bytes from the bottom to the top."""
+        none = live_index(np.empty(0, np.int32), np.empty(0, np.int32)), _NONE, _NONE
+        self.layers = Layers((live_index(a.start, a.end), _NONE, frozen(a.size, np.int64)), none, self.reserved,
+                             (BACKGROUND, RESERVED, EDGE))
 
 
 GAPS = 0.15
@@ -241,25 +214,20 @@ GAP = 1 / 250
 class Addresses:
     """The addresses that were reserved at any time, one range above the other, with a small gap where there is one.
 
-    y is a place in them: bytes from the lowest address, without what lies in the gaps. Several threads may ask and
-    paint at once."""
+    y is a place in them: bytes from the lowest address, without what lies in the gaps."""
 
     def __init__(self, trace: Trace) -> None:
         a, s = trace.allocations, trace.spans
-        events = len(trace.events)
         addr, size = signed(a.addr), frozen(a.size, np.int64)
         self._ranges(signed(s.addr), signed(s.addr) + s.size)
         lost = self._places_of(addr, size) < 0  # in no range that was reserved: the trace does not say all
         if lost.any():
             self._ranges(np.concatenate([self._first, addr[lost]]),
                          np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)]))
-        self._index = LiveIndex(a.start, a.end, events)
-        self._size = size
-        self.places = self._places_of(addr, size)
-        """int64 (A,): the lower edge of each allocation's rectangle."""
-        self.span_places = self._places_of(signed(s.addr), s.size)
-        self._spans = (LiveIndex(s.start, s.end, events).kernel, self.span_places,
-                       frozen(s.size, np.int64))
+        places, spans = self._places_of(addr, size), self._places_of(signed(s.addr), s.size)
+        self.layers = Layers((live_index(a.start, a.end), places, size),
+                             (live_index(s.start, s.end), spans, frozen(s.size, np.int64)), _NONE,
+                             (BACKGROUND, HELD, EDGE))
 
     def _ranges(self, first: np.ndarray, last: np.ndarray) -> None:
         """Put ranges, which may overlap or touch, one above the other."""
@@ -290,20 +258,3 @@ class Addresses:
         r = int(np.searchsorted(self._bottom, y, "right")) - 1
         addr = y + int(self._first[r]) - int(self._bottom[r])
         return MIDDLE + addr if r >= 0 and addr < self._last[r] else None
-
-    def pick(self, moment: int, y: float) -> int:
-        """The allocation that lies there then; -1: none. IndexError for a moment outside of the trace."""
-        live = self._index.live(moment)
-        at = y - self.places[live]
-        hit = np.flatnonzero((at >= 0) & (at < self._size[live]))
-        return int(live[hit[-1]]) if len(hit) else -1
-
-    def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float,
-              paint: Paint) -> None:
-        """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted in `HELD`."""
-        first, last, _ = columns.indices(canvas.width)
-        sums = np.zeros((last - first + 1, canvas.height, kernels().SUMS), np.float32)
-        kernels().paint_addresses((self._index.kernel, self.places, self._size), self._spans,
-                                  paint.tables(len(self._size)),
-                                  (frozen(moments, np.int32), float(low), float(per_pixel)), (first, last),
-                                  canvas.kernel, sums)

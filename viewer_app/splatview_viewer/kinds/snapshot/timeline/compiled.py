@@ -1,68 +1,38 @@
-"""The module of compiled kernels: `kernels()`, which waits until it is loaded.
-
-Loading stored kernels takes half a second. Compiling them takes ten, once for each user and version, and would hold up
-drawing: so a child program compiles and stores them first:
-`python -m splatview_viewer.kinds.snapshot.timeline.compiled`.
-"""
+"""The module of the compiled kernel: `kernels()`, which waits until it is loaded: for half a second, or for three where
+it has to be compiled, once for each user and version."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from splatview_ipc.system.child_program import ChildProgram, end_with_parent
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.snapshot import TIMELINE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_lock = threading.Lock()
 _importing = threading.Lock()
-"""Held while kernels are imported, which the end of the program must not interrupt."""
+"""Held while the kernel is imported, which the end of the program must not interrupt."""
 _ended = False
-_module: Any = None
 
 
 def kernels() -> Any:
-    """Return the module `kernels`, which is compiled first if it is not stored. Blocks; for worker threads.
-
-    Raises ViewerError.
-    """
-    global _module
-    with _lock:
-        if _module is None:
-            try:
-                with needed(TIMELINE, "numba", error=ViewerError):
-                    module = _unless_ended(lambda: import_module("splatview_viewer.kinds.snapshot.timeline.kernels"))
-            except RuntimeError as e:
-                raise ViewerError(f"{e}; set NUMBA_CACHE_DIR to a folder that can be written to") from None
-            if not module.stored():
-                with contextlib.suppress(OSError):  # `load` compiles then
-                    program = ChildProgram(__name__)
-                    try:
-                        program.wait()
-                    finally:
-                        program.end()
-            _unless_ended(module.load)
-            _module = module
-        return _module
-
-
-def warm_up() -> None:
-    """Load the kernels ahead of their use, which reports the error if they cannot be loaded. Blocks. Idempotent."""
-    with contextlib.suppress(ViewerError):
-        kernels()
-
-
-def _unless_ended(load: Callable[[], Any]) -> Any:
+    """Return the module `kernels`. Blocks; for worker threads. Raises ViewerError."""
     with _importing:
         if _ended:
             raise ViewerError("the program ends before its kernels are loaded")
-        return load()
+        try:
+            with needed(TIMELINE, "numba", error=ViewerError):
+                return import_module("splatview_viewer.kinds.snapshot.timeline.kernels")
+        except RuntimeError as e:
+            raise ViewerError(f"{e}; set NUMBA_CACHE_DIR to a folder that can be written to") from None
+
+
+def warm_up() -> None:
+    """Load the kernel ahead of its use, which reports the error if it cannot be loaded. Blocks. Idempotent."""
+    with contextlib.suppress(ViewerError):
+        kernels()
 
 
 def end_loading() -> None:
@@ -74,10 +44,3 @@ def end_loading() -> None:
     global _ended
     with _importing:
         _ended = True
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    from splatview_viewer.kinds.snapshot.timeline import kernels as module
-
-    module.load()
