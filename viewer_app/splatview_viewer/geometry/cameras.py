@@ -31,9 +31,9 @@ _FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 """From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Camera:
-    """One view of the world, `width` by `height` pixels."""
+    """One view of the world, `width` by `height` pixels. Equal to cameras that see the same."""
 
     viewmat: np.ndarray
     """(4, 4) float64, world to camera."""
@@ -52,6 +52,12 @@ class Camera:
     def key(self) -> tuple[object, ...]:
         """Equal for cameras that see the same."""
         return (self.viewmat.tobytes(), self.K.tobytes(), self.width, self.height, self.model, self.near, self.far)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Camera) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @property
     def position(self) -> np.ndarray:
@@ -77,6 +83,8 @@ class Camera:
         return self._scaled(width, height, min(width / self.width, height / self.height))
 
     def _scaled(self, width: int, height: int, s: float) -> Camera:
+        if (self.width, self.height) == (width, height):
+            return self
         K = self.K.copy()
         K[:2, :2] *= s
         K[0, 2] = (self.K[0, 2] - self.width / 2) * s + width / 2
@@ -248,7 +256,7 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
         if not all(0 < v < 1 << 20 and v == int(v) for v in size) or ("width" in d) != ("height" in d):
             raise CameraError(f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed")
         own = Camera(viewmat, K, int(size[0]), int(size[1]), model, near, far)
-        return own if (own.width, own.height) == (width, height) else own.resized(width, height)
+        return own.resized(width, height)
     if "position" not in d or "look_at" not in d:
         raise CameraError('camera: needs "viewmat" and "K", or "position" and "look_at"; '
                           f"got {', '.join(sorted(d)) or 'nothing'}")
@@ -312,16 +320,22 @@ def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.nda
     """
     if width <= 0 or height <= 0:
         raise CameraError(f"camera: a size of {width}x{height} pixels; both must be positive")
-    center, radius = bounds(points, weights)
-    half = math.radians(DEFAULT_FOV) / 2
-    half = min(half, math.atan(math.tan(half) * width / height))
-    distance = radius / math.sin(half)
     up = _unit(np.asarray(up, np.float64))
     axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
-    offset = axis + 0.25 * up
-    position = center + offset / np.linalg.norm(offset) * distance
-    return Camera(look_at(position, center, up), intrinsics(DEFAULT_FOV, width, height), width, height,
-                  near=min(NEAR, distance * NEAR))
+    rotation = look_at(axis + 0.25 * up, np.zeros(3), up)[:3, :3]
+    return frame_ball(*bounds(points, weights), rotation, DEFAULT_FOV, width, height)
+
+
+def frame_ball(center: np.ndarray, radius: float, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
+    """The camera with this world to camera `rotation` (3, 3) and vertical angle `fov` (degrees) that just shows all of
+    a ball."""
+    half = math.radians(fov) / 2
+    half = min(half, math.atan(math.tan(half) * width / height))
+    distance = radius / math.sin(half)
+    viewmat = np.eye(4)
+    viewmat[:3, :3] = rotation
+    viewmat[:3, 3] = [0, 0, distance] - rotation @ center
+    return Camera(viewmat, intrinsics(fov, width, height), width, height, near=min(NEAR, distance * NEAR))
 
 
 def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:

@@ -233,9 +233,6 @@ def panel(tool: Inspect) -> None:
 
 
 def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
-    facts = tool.view.data.facts
-    if facts is not None and tool.index is not None and (shard := facts.shard_of(tool.index)) is not None:
-        _text("Rank", f"{shard[0]}, index {shard[1]:,}", "Which process trains it, and its index there", label)
     _text("Position", "  ".join(f"{v:.4g}" if abs(v) < 1e4 else f"{v:.2f}" for v in values.mean), "World units", label)
     _text("Size", "  ".join(f"{v:.3g}" for v in values.scale),
           "Standard deviations along its three axes, world units", label)
