@@ -90,8 +90,6 @@ class Navigate(Tool):
         self.flying = Flying()
         self.looks = False
         """A drag looks around (flying)."""
-        self.numbers = False
-        """The panel's fold of numbers is open."""
         self._copying = False
         """The camera is to be copied to the clipboard inside the next imgui frame."""
         self._flight: tuple[Flight, Camera | None] | None = None
@@ -318,19 +316,43 @@ class Navigate(Tool):
         return True
 
     def tick(self, now: float) -> bool:
+        view, again = self.view, False
         if (picked := self._picker.take()) is not None:
             if picked:
                 end = self._here()
                 end.center(picked[0].point)
                 self.go(end)
             else:
-                self.view.host.say("There is nothing to orbit around")
+                view.host.say("There is nothing to orbit around")
         if self._told_speed is None:
             self._told_speed = now + _SETTLED
         if now >= self._told_speed:
             self._told_speed = math.inf
-            self.view.host.say(f"Speed {self.flying.speed:.2g}x")
-        return self._fly(now) | self._move(now)
+            view.host.say(f"Speed {self.flying.speed:.2g}x")
+        if self._flight is not None and (view.orbit.rotation is not self._there or not view.framed):
+            self._flight = None  # the camera was put elsewhere
+        if self._flight is not None:
+            flight, camera = self._flight
+            there = flight.at(now)
+            if there is None:
+                self._flight = None
+            if there is None and camera is not None:
+                view.use_camera(camera, flight.end.target)
+            else:
+                view.orbit.place = (there or flight.end).place
+                self._there = view.orbit.rotation
+                view.moved()
+            again = True
+        step = self.flying.step(now) if self.flying.moving else None
+        if step is not None and view.data.facts is not None and view.framed and step.any():
+            view.go_on_from_here()
+            orbit = view.orbit
+            up = orbit.rotation @ (orbit.up / np.linalg.norm(orbit.up))
+            orbit.move((step[:3] + up * step[3]) * orbit.distance)
+            if step[4]:
+                orbit.roll(float(step[4]))
+            view.moved(by_hand=True)
+        return again or step is not None or self.flying.moving
 
     def draw(self, framebuffer: object, rect: Rect) -> None:
         if self.under_way:
@@ -356,41 +378,6 @@ class Navigate(Tool):
         """Return a copy of the camera's orbit, to be changed."""
         self.view.go_on_from_here()
         return self.view.orbit.copy()
-
-    def _fly(self, now: float) -> bool:
-        if self._flight is None:
-            return False
-        view, (flight, camera) = self.view, self._flight
-        if view.orbit.rotation is not self._there or not view.framed:
-            self._flight = None
-            return False
-        there = flight.at(now)
-        if there is None:
-            self._flight = None
-            if camera is not None:
-                view.use_camera(camera, flight.end.target)
-                return True
-        view.orbit.look_like(there or flight.end)
-        self._there = view.orbit.rotation
-        view.moved()
-        return True
-
-    def _move(self, now: float) -> bool:
-        if not self.flying.moving:
-            return False
-        step = self.flying.step(now)
-        view = self.view
-        if step is None or view.data.facts is None or not view.framed:
-            return self.flying.moving
-        if step.any():
-            view.go_on_from_here()
-            orbit = view.orbit
-            up = orbit.rotation @ (orbit.up / np.linalg.norm(orbit.up))
-            orbit.move((step[:3] + up * step[3]) * orbit.distance)
-            if step[4]:
-                orbit.roll(float(step[4]))
-            view.moved(by_hand=True)
-        return True
 
 
 class Bookmarks:
@@ -558,47 +545,28 @@ def panel(navigate: Navigate) -> bool:
         navigate.begin()
         orbit.model, orbit.fov = model, fov
         view.moved()
-    _up(navigate)
+    up = orbit.up / np.linalg.norm(orbit.up)
+    now = next((name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6), "own")
+    options = {"own": "As detected"} if now == "own" else {}
+    chosen = ui.choice("Up", "The world's axis that points upwards",
+                       now, options | {name: name for name in UPS} | {"detect": "Detect"})
+    if chosen != now:
+        found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
+        if found is None:
+            view.host.say("Neither cameras nor a ground say what is up")
+        else:
+            navigate.set_up(found)
     _bookmarks(navigate)
-    navigate.numbers = _fold("Numbers", navigate.numbers, "Position, near and far, and so on: to be read and typed")
-    if not navigate.numbers:
+    opened = imgui.tree_node("Numbers")
+    imgui.set_item_tooltip("Position, near and far, and so on: to be read and typed")
+    if not opened:
         return False
     _numbers(navigate)
     before = navigate.gizmo.shown
     if (shown := ui.check("Show axes", "The world's axes in the corner; click one to look along it", before)) != before:
         navigate.gizmo.shown = shown
+    imgui.tree_pop()
     return shown != before
-
-
-def _fold(label: str, opened: bool, tip: str) -> bool:
-    """Draw a quiet line that opens and closes what follows; return True if it is open."""
-    left, line = imgui.get_cursor_screen_pos(), imgui.get_text_line_height()
-    pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(0, line))
-    imgui.set_item_tooltip(tip)
-    opened ^= pressed
-    color, r = theme.u32(theme.DIM), 0.22 * line
-    x, y = left.x + 0.35 * line, left.y + line / 2
-    corners = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
-    a, b, c = (ImVec2(x + dx, y + dy) for dx, dy in corners)
-    draw = imgui.get_window_draw_list()
-    draw.add_triangle_filled(a, b, c, color)
-    draw.add_text(ImVec2(round(left.x + 0.9 * line), left.y), color, label)
-    return opened
-
-
-def _up(navigate: Navigate) -> None:
-    up = navigate.view.orbit.up / np.linalg.norm(navigate.view.orbit.up)
-    now = next((name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6), "own")
-    options = {"own": "As detected"} if now == "own" else {}
-    chosen = ui.choice("Up", "The world's axis that points upwards",
-                       now, options | {name: name for name in UPS} | {"detect": "Detect"})
-    if chosen == now:
-        return
-    found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
-    if found is None:
-        navigate.view.host.say("Neither cameras nor a ground say what is up")
-    else:
-        navigate.set_up(found)
 
 
 def _bookmarks(navigate: Navigate) -> None:
