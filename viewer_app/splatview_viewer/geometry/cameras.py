@@ -195,9 +195,7 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
     fov is the angle from the top to the bottom of the picture as well.
 
     And nerfstudio's, whose poses are camera to world in OpenGL axes: {"camera_to_world": 4x4 or 3x4, or its 12 or 16
-    numbers by rows, "fov": vertical degrees} of a camera path, or a whole path, of which the first camera is taken;
-    {"transform_matrix": 4x4} with the intrinsics of a transforms.json beside it ("fl_y" and "h", or "camera_angle_x"
-    and "w" and "h").
+    numbers by rows, "fov": vertical degrees} of a camera path, or a whole path, of which the first camera is taken.
 
     Raises:
         CameraError: the text, or what the file holds, describes no camera.
@@ -228,9 +226,19 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
     path = d.get("camera_path")
     if isinstance(path, list) and path and isinstance(path[0], dict):
         d = path[0]
-    for key in ("camera_to_world", "transform_matrix"):
-        if key in d:
-            return _nerfstudio_camera(d, key, width, height)
+    if "camera_to_world" in d:
+        pose = np.eye(4)
+        given = d["camera_to_world"]
+        count = len(given) if isinstance(given, list) else 0
+        shape = (count,) if count in (12, 16) else (3 if count == 3 else 4, 4)
+        pose[:3] = _numbers(d, "camera_to_world", None, *shape).reshape(-1, 4)[:3]
+        lengths = np.linalg.norm(pose[:3, :3], axis=0)
+        if ((lengths > 1e-6) & (lengths < 1e6)).all():
+            pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
+        if not rotations.is_rotation(pose[:3, :3]):
+            raise CameraError("camera: the upper left 3x3 of camera_to_world is not a rotation")
+        K = intrinsics(float(_numbers(d, "fov", DEFAULT_FOV)), width, height)
+        return Camera(np.linalg.inv(pose @ _FLIP), K, width, height)
     known = {"viewmat", "K", "width", "height", "position", "look_at", "up", "fov", "model", "near", "far"}
     if unknown := set(d) - known:
         raise CameraError(f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}")
@@ -266,31 +274,6 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
     if model == "ortho":
         K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
     return Camera(viewmat, K, width, height, model, near, far)
-
-
-def _nerfstudio_camera(d: dict[str, Any], key: str, width: int, height: int) -> Camera:
-    """The camera of a camera path or of a transforms.json, its pose in `key`. Angles and sizes that make no field of
-    view make one that `intrinsics` rejects."""
-    count = len(d[key]) if isinstance(d[key], list) else 0
-    shape = (count,) if count in (12, 16) else (3 if count == 3 else 4, 4)
-    pose = np.eye(4)
-    pose[:3] = _numbers(d, key, None, *shape).reshape(-1, 4)[:3]
-    lengths = np.linalg.norm(pose[:3, :3], axis=0)
-    if ((lengths > 1e-6) & (lengths < 1e6)).all():
-        pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
-    if not rotations.is_rotation(pose[:3, :3]):
-        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
-    fov = DEFAULT_FOV
-    if key == "camera_to_world":
-        fov = float(_numbers(d, "fov", DEFAULT_FOV))
-    elif "camera_angle_y" in d:
-        fov = math.degrees(_numbers(d, "camera_angle_y", None))
-    elif "fl_y" in d and "h" in d:
-        fov = math.degrees(2 * math.atan2(_numbers(d, "h", None) / 2, _numbers(d, "fl_y", None)))
-    elif "camera_angle_x" in d:
-        h, w = (_numbers(d, name, None) for name in "hw") if "w" in d and "h" in d else (1.0, 1.0)
-        fov = math.degrees(2 * math.atan2(h * math.tan(_numbers(d, "camera_angle_x", None) / 2), w))
-    return Camera(np.linalg.inv(pose @ _FLIP), intrinsics(fov, width, height), width, height)
 
 
 def _numbers(d: dict[str, Any], key: str, default: Any, *shape: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_json, camera_from_text, look_at
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text
 from splatview_viewer.geometry.controls import Flying
 from splatview_viewer.geometry.orbit import SECONDS, Flight
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
@@ -381,53 +381,45 @@ class Navigate(Tool):
 
 
 class Bookmarks:
-    """Cameras that a user wants to come back to, by number, remembered under the name of what is shown. What the memo
-    holds may be anything: what is no bookmark does not count."""
+    """Cameras that a user wants to come back to, by number, remembered under the name of what is shown."""
 
     def __init__(self, memo: Memo, name: str) -> None:
         self._memo = memo
         self._key = f"bookmarks/{name}"
 
     @property
+    def _held(self) -> dict[str, Any]:
+        found = self._memo.get(self._key)
+        return found if isinstance(found, dict) else {}
+
+    @property
     def numbers(self) -> list[int]:
-        """Which there are, ascending. Quick: they are looked at only when one goes there."""
-        return sorted(int(n) for n, value in self._held().items() if isinstance(value, dict))
+        """Which there are, ascending."""
+        held = self._held
+        return [n for n in range(1, _MOST + 1) if str(n) in held]
 
     def get(self, number: int, width: int, height: int) -> tuple[Camera, np.ndarray] | None:
         """Return the camera of this number, fitted to a picture, and (3,) what was orbited around; None where there is
-        none."""
-        value = self._held().get(str(number))
-        if not isinstance(value, dict):
-            return None
+        none that can be read."""
         try:
-            camera = camera_from_json(json.dumps(value.get("camera")), width, height)
-            pivot = np.array(value.get("pivot"), np.float64)
-        except (CameraError, ValueError, TypeError, OverflowError, RecursionError):
+            value = self._held[str(number)]
+            return (camera_from_text(json.dumps(value["camera"]), width, height),
+                    np.array(value["pivot"], np.float64).reshape(3))
+        except (CameraError, KeyError, TypeError, ValueError):
             return None
-        return (camera, pivot) if pivot.shape == (3,) and np.isfinite(pivot).all() else None
 
     def put(self, camera: Camera, pivot: np.ndarray, number: int | None = None) -> int | None:
         """Keep one, in the place of that of the same number, or as the first number that is free, which is returned.
         None when there are too many."""
-        held = self._held()
-        if number is None:
-            number = next((n for n in range(1, _MOST + 1) if str(n) not in held), None)
-        if number is None:
-            return None
-        made = {"camera": json.loads(camera.to_json()), "pivot": np.asarray(pivot, np.float64).tolist()}
-        self._memo.put(self._key, {**held, str(number): made})
+        held = self._held
+        number = number or next((n for n in range(1, _MOST + 1) if str(n) not in held), None)
+        if number is not None:
+            made = {"camera": json.loads(camera.to_json()), "pivot": pivot.tolist()}
+            self._memo.put(self._key, {**held, str(number): made})
         return number
 
     def delete(self, number: int) -> None:
-        held = self._held()
-        held.pop(str(number), None)
-        self._memo.put(self._key, held or None)
-
-    def _held(self) -> dict[str, Any]:
-        found = self._memo.get(self._key)
-        if not isinstance(found, dict):
-            return {}
-        return {n: value for n, value in found.items() if n.isascii() and n.isdigit() and 0 < int(n[:6]) <= _MOST}
+        self._memo.put(self._key, {n: value for n, value in self._held.items() if n != str(number)} or None)
 
 
 class Gizmo:
@@ -557,11 +549,22 @@ def panel(navigate: Navigate) -> bool:
         else:
             navigate.set_up(found)
     _bookmarks(navigate)
-    opened = imgui.tree_node("Numbers")
-    imgui.set_item_tooltip("Position, near and far, and so on: to be read and typed")
+    opened = imgui.tree_node("More")
+    imgui.set_item_tooltip("What is drawn near and far, and the axes")
     if not opened:
         return False
-    _numbers(navigate)
+    least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
+    seen = orbit.near, min(orbit.far, most)
+    near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
+                     seen[0], (least, most), "%.3g", reset=least, log=True)
+    far = ui.slider("Far", "Gaussians farther from the camera are not drawn, world units",
+                    seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
+    if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
+        navigate.begin()
+        orbit.near = near
+        if far != seen[1]:
+            orbit.far = far if far < most else FAR
+        view.moved()
     before = navigate.gizmo.shown
     if (shown := ui.check("Show axes", "The world's axes in the corner; click one to look along it", before)) != before:
         navigate.gizmo.shown = shown
@@ -594,44 +597,3 @@ def _bookmarks(navigate: Navigate) -> None:
     if imgui.button("+##keep", ImVec2(side, 0)):
         navigate.keep()
     imgui.set_item_tooltip("Keep this camera as a bookmark (Shift + 1 to 9)")
-
-
-def _numbers(navigate: Navigate) -> None:
-    """Draw the numbers of the camera, to be read and typed."""
-    view, orbit = navigate.view, navigate.view.orbit
-    digits, edited, typed = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8), False, []
-    for label, value, decimals in (
-            ("Position", orbit.position, digits), ("Looks at", orbit.target, digits), ("Up", orbit.up, 2)):
-        ui.row(label)
-        changed, new = ui.vector(f"{label}##numbers", value.tolist(), f"%.{decimals}f")
-        edited |= changed
-        typed.append(np.array(new))
-    if edited:
-        place, aim, up = typed
-        try:
-            viewmat = look_at(place, aim, up)
-        except CameraError:
-            return  # not yet what the user is typing
-        navigate.begin()
-        orbit.rotation = viewmat[:3, :3]
-        orbit.target, orbit.distance = aim, float(np.linalg.norm(aim - place))
-        orbit.up = up / np.linalg.norm(up)
-        view.moved()
-    tilt = ui.slider("Roll", "Turn of the camera around its line of sight",
-                     math.degrees(orbit.tilt), (-180.0, 180.0), "%.0f deg", reset=0.0)
-    if abs(tilt - math.degrees(orbit.tilt)) > 1e-3:
-        navigate.begin()
-        orbit.roll(math.radians(tilt) - orbit.tilt)
-        view.moved()
-    least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
-    seen = orbit.near, min(orbit.far, most)
-    near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
-                     seen[0], (least, most), "%.3g", reset=least, log=True)
-    far = ui.slider("Far", "Gaussians farther from the camera are not drawn, world units",
-                    seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
-    if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
-        navigate.begin()
-        orbit.near = near
-        if far != seen[1]:
-            orbit.far = far if far < most else FAR
-        view.moved()
