@@ -201,8 +201,6 @@ CAMERAS: list[Any] = [
     {"viewmat": np.eye(4).tolist(), "K": [[500, 0, 320], [0, 500, 240], [0, 0, 1]], "width": 640, "height": 480},
     {"position": [0, 0, -3], "look_at": [0, 0, 0], "up": [0, -1, 0], "fov": 40, "model": "ortho", "near": 0.1},
     {"camera_to_world": np.eye(4).ravel().tolist(), "fov": 50},
-    {"transform_matrix": np.eye(4).tolist(), "fl_y": 500.0, "h": 480},
-    {"transform_matrix": np.eye(4).tolist(), "camera_angle_x": 0.8, "w": 640, "h": 480},
     {"camera_path": [{"camera_to_world": np.eye(4)[:3].tolist(), "fov": 50}]},
 ]
 

@@ -134,7 +134,6 @@ def test_a_camera_of_a_nerfstudio_path(pose: Any) -> None:
     ("", "there is no text"), ("/etc/passwd", "JSON object"), ("{" + " " * (1 << 21), "characters"),
     ('{"camera_to_world": [[1, 2], [3]]}', "not a finite 4x4 matrix"),
     ('{"camera_to_world": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}', "not a rotation"),
-    (f'{{"transform_matrix": {GL.tolist()}, "fl_y": -1, "h": 3}}', "fov is 24"),
 ])
 def test_what_is_no_camera_is_said(text: str, said: str) -> None:
     with pytest.raises(CameraError, match=r"^camera: ") as caught:
@@ -168,9 +167,8 @@ def test_without_a_finite_point_the_unit_ball_is_framed(points):
 
 
 @pytest.mark.parametrize("held", [
-    3, {"1": {"camera": {}, "pivot": [0, 0, 0]}}, {"0": {}, "-1": {}, "a": {}, "99": {}, "9" * 5000: {}},
-    {"1": {"camera": "/etc/passwd", "pivot": [0, 0, 0]}},
-    {"1": {"camera": json.loads(CAMERA.to_json()), "pivot": [0, 1e999, 0]}},
+    3, {"1": {"camera": {}, "pivot": [0, 0, 0]}}, {"0": {}, "-1": {}, "a": {}, "99": {}},
+    {"1": {"camera": "/etc/passwd", "pivot": [0, 0, 0]}}, {"1": {"camera": json.loads(CAMERA.to_json()), "pivot": 1}},
 ])
 def test_the_memo_may_hold_anything(held: Any) -> None:
     memo = Memo()

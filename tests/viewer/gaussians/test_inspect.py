@@ -27,7 +27,8 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import load_scene
-from splatview_viewer.scene import Box, shapes
+from splatview_viewer.geometry.cameras import project
+from splatview_viewer.scene import Box
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.shell.panel import Panel
 
@@ -205,8 +206,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel
     assert tool.hovered == (0, 1)
     orbit = view.view.orbit.rotation.copy()
     view.handle(PointerPress(*at), RECT)
-    wanted = shapes.place(camera, [0.9, 0.0, 0.0])
-    assert wanted is not None
+    wanted = project(camera, np.array([0.9, 0.0, 0.0]))
     view.handle(PointerMove(*wanted), RECT)
     view.handle(PointerRelease(*wanted), RECT)
     box = tool.shape

@@ -82,7 +82,8 @@ def bar_at(viewer: Viewer, place: float) -> tuple[float, float]:
     assert isinstance(history, History)
     track = history.track
     assert track is not None
-    return track.x + track.width * place / len(tape(viewer).player.recording), track.y + track.height / 2
+    places = len(tape(viewer).player.recording) + 1  # the live one is the last
+    return track.x + track.width * (place + 0.5) / places, track.y + track.height / 2
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(every=20)], indirect=True)

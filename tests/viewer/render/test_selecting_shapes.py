@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.renderer_cases import looking_at_origin
 
-from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.geometry.cameras import MODELS, project
 from splatview_viewer.scene import Box, Sphere, shapes
 
 
@@ -21,8 +21,7 @@ def test_angles_and_axes() -> None:
 def test_what_is_seen_at_a_pixel_is_seen_there(model: str) -> None:
     camera = looking_at_origin(model=model)
     for point in ([0, 0, 0], [0.5, -0.3, 0.2], [-0.7, 0.4, -0.5]):
-        at = shapes.place(camera, point)
-        assert at is not None
+        at = project(camera, np.array(point))
         begin, direction = shapes.ray(camera, *at)
         off = np.array(point) - begin
         np.testing.assert_allclose(off - (off @ direction) * direction, 0, atol=1e-6)
@@ -40,7 +39,7 @@ def test_a_face_follows_the_pointer(model: str) -> None:
     for i, face in enumerate(shapes.FACES):
         axis = face[1] * np.array(box.axes[face[0]])
         middle = shapes.face_centers(box)[i]
-        before, now = (shapes.along(camera, shapes.place(camera, p), np.array(box.center), axis)  # type: ignore[arg-type]
+        before, now = (shapes.along(camera, project(camera, p), np.array(box.center), axis)
                        for p in (middle, middle + 0.25 * axis))
         assert before is not None and now is not None
         moved = shapes.with_face(box, face, now - before)
@@ -53,9 +52,7 @@ def test_a_box_is_not_dragged_inside_out_or_along_an_axis_seen_end_on() -> None:
     assert 0 < shapes.with_face(Box(), (0, 1), -50.0).half[0] < 0.01
     camera = looking_at_origin()
     sight = -camera.position / np.linalg.norm(camera.position)
-    at = shapes.place(camera, np.zeros(3))
-    assert at is not None
-    assert shapes.along(camera, at, np.zeros(3), sight) is None
+    assert shapes.along(camera, project(camera, np.zeros(3)), np.zeros(3), sight) is None
 
 
 @pytest.mark.parametrize("model", MODELS)

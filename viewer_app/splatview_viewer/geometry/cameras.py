@@ -31,9 +31,9 @@ _FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 """From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Camera:
-    """One view of the world, `width` by `height` pixels."""
+    """One view of the world, `width` by `height` pixels. Equal to cameras that see the same."""
 
     viewmat: np.ndarray
     """(4, 4) float64, world to camera."""
@@ -52,6 +52,12 @@ class Camera:
     def key(self) -> tuple[object, ...]:
         """Equal for cameras that see the same."""
         return (self.viewmat.tobytes(), self.K.tobytes(), self.width, self.height, self.model, self.near, self.far)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Camera) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @property
     def position(self) -> np.ndarray:
@@ -77,6 +83,8 @@ class Camera:
         return self._scaled(width, height, min(width / self.width, height / self.height))
 
     def _scaled(self, width: int, height: int, s: float) -> Camera:
+        if (self.width, self.height) == (width, height):
+            return self
         K = self.K.copy()
         K[:2, :2] *= s
         K[0, 2] = (self.K[0, 2] - self.width / 2) * s + width / 2
@@ -187,9 +195,7 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
     fov is the angle from the top to the bottom of the picture as well.
 
     And nerfstudio's, whose poses are camera to world in OpenGL axes: {"camera_to_world": 4x4 or 3x4, or its 12 or 16
-    numbers by rows, "fov": vertical degrees} of a camera path, or a whole path, of which the first camera is taken;
-    {"transform_matrix": 4x4} with the intrinsics of a transforms.json beside it ("fl_y" and "h", or "camera_angle_x"
-    and "w" and "h").
+    numbers by rows, "fov": vertical degrees} of a camera path, or a whole path, of which the first camera is taken.
 
     Raises:
         CameraError: the text, or what the file holds, describes no camera.
@@ -220,9 +226,19 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
     path = d.get("camera_path")
     if isinstance(path, list) and path and isinstance(path[0], dict):
         d = path[0]
-    for key in ("camera_to_world", "transform_matrix"):
-        if key in d:
-            return _nerfstudio_camera(d, key, width, height)
+    if "camera_to_world" in d:
+        pose = np.eye(4)
+        given = d["camera_to_world"]
+        count = len(given) if isinstance(given, list) else 0
+        shape = (count,) if count in (12, 16) else (3 if count == 3 else 4, 4)
+        pose[:3] = _numbers(d, "camera_to_world", None, *shape).reshape(-1, 4)[:3]
+        lengths = np.linalg.norm(pose[:3, :3], axis=0)
+        if ((lengths > 1e-6) & (lengths < 1e6)).all():
+            pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
+        if not rotations.is_rotation(pose[:3, :3]):
+            raise CameraError("camera: the upper left 3x3 of camera_to_world is not a rotation")
+        K = intrinsics(float(_numbers(d, "fov", DEFAULT_FOV)), width, height)
+        return Camera(np.linalg.inv(pose @ _FLIP), K, width, height)
     known = {"viewmat", "K", "width", "height", "position", "look_at", "up", "fov", "model", "near", "far"}
     if unknown := set(d) - known:
         raise CameraError(f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}")
@@ -248,7 +264,7 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
         if not all(0 < v < 1 << 20 and v == int(v) for v in size) or ("width" in d) != ("height" in d):
             raise CameraError(f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed")
         own = Camera(viewmat, K, int(size[0]), int(size[1]), model, near, far)
-        return own if (own.width, own.height) == (width, height) else own.resized(width, height)
+        return own.resized(width, height)
     if "position" not in d or "look_at" not in d:
         raise CameraError('camera: needs "viewmat" and "K", or "position" and "look_at"; '
                           f"got {', '.join(sorted(d)) or 'nothing'}")
@@ -258,31 +274,6 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
     if model == "ortho":
         K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
     return Camera(viewmat, K, width, height, model, near, far)
-
-
-def _nerfstudio_camera(d: dict[str, Any], key: str, width: int, height: int) -> Camera:
-    """The camera of a camera path or of a transforms.json, its pose in `key`. Angles and sizes that make no field of
-    view make one that `intrinsics` rejects."""
-    count = len(d[key]) if isinstance(d[key], list) else 0
-    shape = (count,) if count in (12, 16) else (3 if count == 3 else 4, 4)
-    pose = np.eye(4)
-    pose[:3] = _numbers(d, key, None, *shape).reshape(-1, 4)[:3]
-    lengths = np.linalg.norm(pose[:3, :3], axis=0)
-    if ((lengths > 1e-6) & (lengths < 1e6)).all():
-        pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
-    if not rotations.is_rotation(pose[:3, :3]):
-        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
-    fov = DEFAULT_FOV
-    if key == "camera_to_world":
-        fov = float(_numbers(d, "fov", DEFAULT_FOV))
-    elif "camera_angle_y" in d:
-        fov = math.degrees(_numbers(d, "camera_angle_y", None))
-    elif "fl_y" in d and "h" in d:
-        fov = math.degrees(2 * math.atan2(_numbers(d, "h", None) / 2, _numbers(d, "fl_y", None)))
-    elif "camera_angle_x" in d:
-        h, w = (_numbers(d, name, None) for name in "hw") if "w" in d and "h" in d else (1.0, 1.0)
-        fov = math.degrees(2 * math.atan2(h * math.tan(_numbers(d, "camera_angle_x", None) / 2), w))
-    return Camera(np.linalg.inv(pose @ _FLIP), intrinsics(fov, width, height), width, height)
 
 
 def _numbers(d: dict[str, Any], key: str, default: Any, *shape: int) -> np.ndarray:
@@ -312,16 +303,22 @@ def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.nda
     """
     if width <= 0 or height <= 0:
         raise CameraError(f"camera: a size of {width}x{height} pixels; both must be positive")
-    center, radius = bounds(points, weights)
-    half = math.radians(DEFAULT_FOV) / 2
-    half = min(half, math.atan(math.tan(half) * width / height))
-    distance = radius / math.sin(half)
     up = _unit(np.asarray(up, np.float64))
     axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
-    offset = axis + 0.25 * up
-    position = center + offset / np.linalg.norm(offset) * distance
-    return Camera(look_at(position, center, up), intrinsics(DEFAULT_FOV, width, height), width, height,
-                  near=min(NEAR, distance * NEAR))
+    rotation = look_at(axis + 0.25 * up, np.zeros(3), up)[:3, :3]
+    return frame_ball(*bounds(points, weights), rotation, DEFAULT_FOV, width, height)
+
+
+def frame_ball(center: np.ndarray, radius: float, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
+    """The camera with this world to camera `rotation` (3, 3) and vertical angle `fov` (degrees) that just shows all of
+    a ball."""
+    half = math.radians(fov) / 2
+    half = min(half, math.atan(math.tan(half) * width / height))
+    distance = radius / math.sin(half)
+    viewmat = np.eye(4)
+    viewmat[:3, :3] = rotation
+    viewmat[:3, 3] = [0, 0, distance] - rotation @ center
+    return Camera(viewmat, intrinsics(fov, width, height), width, height, near=min(NEAR, distance * NEAR))
 
 
 def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:

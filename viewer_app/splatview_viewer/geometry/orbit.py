@@ -261,10 +261,6 @@ class Orbit:
                 self.orbit(across * turn, down * turn)
         return bool(dx or dy)
 
-    def look_like(self, other: Orbit) -> None:
-        """Look from where another one does."""
-        self.place = other.place
-
     def copy(self) -> Orbit:
         return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())
 

@@ -139,7 +139,7 @@ def _joined(frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | Non
     rows, device = sum(map(len, scenes)), first.means.device
     out = [torch.empty(rows, *shape, dtype=means.dtype if name == "means" else torch.float32, device=device)
            for name, shape in zip(FIELDS, ((3,), (4,), (3,), (), (3,), (coefficients, 3)), strict=True)]
-    whole = replace(first, **dict(zip(FIELDS, out, strict=True)), version=frame.version, shards=frame.shards,
+    whole = replace(first, **dict(zip(FIELDS, out, strict=True)), version=frame.version,
                     sh_degree=max(scene.sh_degree for scene in scenes), notes=tuple(meta_phrases(frame.meta, _MEANT)))
 
     def fill() -> None:

@@ -67,9 +67,6 @@ class GaussianScene:
     """The colour that comes with it, RGB in [0, 1]."""
     up: tuple[float, float, float] | None = None
     """The direction upward, of length 1, where a file names it."""
-    shards: tuple[tuple[int, int], ...] = ()
-    """Parts, one for each process of a training that publishes one, in order: its rank and its number of Gaussians;
-    () for others."""
 
     @classmethod
     def of_arrays(cls, means: np.ndarray, quats: np.ndarray, scales: np.ndarray, opacities: np.ndarray,

@@ -11,9 +11,11 @@ import numpy as np
 
 from splatview_viewer.core.selection import Box, Sphere
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import point_at, project, seen_at
+from splatview_viewer.geometry.cameras import point_at, seen_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.core.selection import Vector
     from splatview_viewer.geometry.cameras import Camera
 
@@ -92,16 +94,6 @@ def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
     return [(line, front) for line, front, hidden in zip(lines, fronts, behind, strict=True) if not hidden]
 
 
-def places(camera: Camera, points: np.ndarray) -> list[tuple[float, float] | None]:
-    """Project points (M, 3) of the world: pixels from the picture's corner; None for those behind the camera."""
-    return [None if math.isnan(x) else (x, y) for x, y in project(camera, points).tolist()]
-
-
-def place(camera: Camera, point: Any) -> tuple[float, float] | None:
-    """As `places`, of one."""
-    return places(camera, np.asarray(point, np.float64)[None])[0]
-
-
 def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
     """(M, 2) pixels: a sphere's outline; None where the camera is inside, or it lies behind."""
     center = camera.viewmat[:3, :3] @ np.array(sphere.center) + camera.viewmat[:3, 3]
@@ -131,7 +123,7 @@ def ray(camera: Camera, x: float, y: float) -> tuple[np.ndarray, np.ndarray]:
     return begin, direction / np.linalg.norm(direction)
 
 
-def along(camera: Camera, at: tuple[float, float], point: np.ndarray, axis: np.ndarray) -> float | None:
+def along(camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray, axis: np.ndarray) -> float | None:
     """Distance along a line through `point` where the ray through a pixel is nearest; None where it is seen end on."""
     begin, direction = ray(camera, *at)
     across = float(direction @ axis)
@@ -141,7 +133,7 @@ def along(camera: Camera, at: tuple[float, float], point: np.ndarray, axis: np.n
     return float((to @ axis - across * (to @ direction)) / rest)
 
 
-def beside(camera: Camera, at: tuple[float, float], point: np.ndarray) -> np.ndarray | None:
+def beside(camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray) -> np.ndarray | None:
     """(3,) what is seen at a pixel, as far away as `point` is."""
     begin, direction = ray(camera, *at)
     forward = camera.viewmat[2, :3]
@@ -149,7 +141,7 @@ def beside(camera: Camera, at: tuple[float, float], point: np.ndarray) -> np.nda
     return None if step < _FLAT else begin + direction * (float((point - begin) @ forward) / step)
 
 
-def distance(camera: Camera, at: tuple[float, float], point: np.ndarray) -> float:
+def distance(camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray) -> float:
     """Distance at which the ray through a pixel passes `point`, world units: the radius of a sphere there whose edge is
     seen at the pixel."""
     begin, direction = ray(camera, *at)

@@ -15,7 +15,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import Frame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
-from splatview_viewer.geometry.cameras import NEAR, Camera, bounds, frame_points, intrinsics
+from splatview_viewer.geometry.cameras import NEAR, Camera, bounds, frame_ball, frame_points
 from splatview_viewer.gpu.governor import BROUGHT, scaled
 from splatview_viewer.kinds.gaussians.picture import Composer, Picture
 from splatview_viewer.render.base import RenderOptions
@@ -83,21 +83,11 @@ class Facts:
     stored_sh_degree: int
     antialiased: bool
     notes: tuple[str, ...]
-    shards: tuple[tuple[int, int], ...] = ()
     up: tuple[float, float, float] | None = None
 
     @classmethod
     def of(cls, scene: GaussianScene) -> Facts:
-        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes, scene.shards,
-                   scene.up)
-
-    def shard_of(self, index: int) -> tuple[int, int] | None:
-        """Return the rank of a Gaussian and its index there; None for a scene that is not in parts."""
-        for rank, count in self.shards:
-            if index < count:
-                return rank, index
-            index -= count
-        return None
+        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes, scene.up)
 
     @property
     def phrases(self) -> list[str]:
@@ -161,15 +151,7 @@ class Sight:
     def seen_along(self, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
         """As `camera`, but in the direction in which another one looks: `rotation` (3, 3) is its world to camera, `fov`
         its vertical angle in degrees."""
-        center, radius = self.bounds
-        half = math.radians(fov) / 2
-        half = min(half, math.atan(math.tan(half) * width / height))
-        distance = radius / math.sin(half)
-        viewmat = np.eye(4)
-        viewmat[:3, :3] = rotation
-        viewmat[:3, 3] = [0, 0, distance] - rotation @ center
-        return self._filled(Camera(viewmat, intrinsics(fov, width, height), width, height,
-                                   near=min(NEAR, distance * NEAR)))
+        return self._filled(frame_ball(*self.bounds, rotation, fov, width, height))
 
     def _filled(self, camera: Camera) -> Camera:
         """Another place for a pinhole camera, from where the visible Gaussians fill its picture."""

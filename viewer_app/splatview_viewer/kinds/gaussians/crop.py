@@ -12,6 +12,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.view import Section
+from splatview_viewer.geometry.cameras import project
 from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.scene import Box, Sphere, shapes
 from splatview_viewer.ui import theme
@@ -31,8 +32,6 @@ _NEAR = 9.0
 
 Handle = tuple[int, int] | str
 """A face of the box (`shapes.FACES`), "center", or "radius"."""
-_FAR = 1e5
-"""Pixels beyond which nothing is drawn."""
 _AXES = ImVec4(0.93, 0.42, 0.42, 1), ImVec4(0.50, 0.80, 0.42, 1), ImVec4(0.43, 0.62, 0.98, 1)
 """Colours of the handles along x, y and z, over pictures, which are the same in light and dark."""
 _ROUNDED = 1e6
@@ -83,11 +82,12 @@ class Crop(Tool):
         points = np.array([shape.center])
         if isinstance(shape, Box):
             names, points = [*shapes.FACES, *names], np.concatenate([shapes.face_centers(shape), points])
-        found = list(zip(names, shapes.places(camera, points), strict=True))
+        found = [(name, (x, y)) for name, (x, y) in zip(names, project(camera, points).tolist(), strict=True)
+                 if not math.isnan(x)]
         if isinstance(shape, Sphere) and (rim := shapes.silhouette(shape, camera)) is not None:
             x, y = rim[int(np.argmax(rim[:, 0]))].tolist()
             found.append(("radius", (x, y)))
-        return [(handle, at) for handle, at in found if at is not None]
+        return found
 
     def _under(self, x: float, y: float, rect: Rect) -> Handle | None:
         camera = self.view.camera(rect)
@@ -174,8 +174,6 @@ def draw_shape(tool: Crop, shape: Box | Sphere, camera: Camera, rect: Rect, scal
     elif (rim := shapes.silhouette(shape, camera)) is not None:
         draw_line(rim, rect, scale, theme.INK, 0.95, closed=True)
     for handle, (x, y) in tool.handles(camera):
-        if max(abs(x), abs(y)) > _FAR:
-            continue
         color = _AXES[handle[0]] if isinstance(handle, tuple) else theme.INK
         active = handle in (tool.hovered, tool.grabbed)
         at, radius = ImVec2(x + rect.x, y + rect.y), (6.5 if active else 5.0) * scale

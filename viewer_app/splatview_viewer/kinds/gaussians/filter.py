@@ -83,7 +83,16 @@ class Filter(Tool):
         return replace(self.view.state.selection, marked=()) != EVERYTHING
 
     def tick(self, now: float) -> bool:
-        again = self._saved()
+        job, host, again = self._job, self.view.host, self._job is not None  # the picture says how far a file is
+        if job is not None and job.done:
+            self._job = None
+            try:
+                path, count = job.result()
+            except (FileError, MemoryError) as e:
+                host.say(f"Not saved: {str(e) or 'not enough memory'}")
+            else:
+                host.say(f"Saved {count:,} Gaussians to {path}")
+                host.hand_over(path)
         if (come := self._reader.take()) is not None:
             (self.chosen_by, self.statistics), again = come, again or self.shown
         if self.shown and self.view.data.facts is not None:
@@ -122,21 +131,6 @@ class Filter(Tool):
             return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=job.report)
 
         self._job = self._jobs.submit(work)
-
-    def _saved(self) -> bool:
-        """True when a picture has to say how far a file is."""
-        job, host = self._job, self.view.host
-        if job is None or not job.done:
-            return job is not None
-        self._job = None
-        try:
-            path, count = job.result()
-        except (FileError, MemoryError) as e:
-            host.say(f"Not saved: {str(e) or 'not enough memory'}")
-        else:
-            host.say(f"Saved {count:,} Gaussians to {path}")
-            host.hand_over(path)
-        return True
 
     # -- what is seen ------------------------------------------------------------------------------------------
 
@@ -218,8 +212,11 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
                     plot.upright(at, theme.TEXT, 1.5)
     imgui.set_cursor_screen_pos(end)
     if statistics is not None and hovered:
-        imgui.set_tooltip(_about(statistics, quantity, first + (imgui.get_mouse_pos().x - corner.x) / width
-                                 * (last - first), (last - first) / _BARS))
+        at, half = first + (imgui.get_mouse_pos().x - corner.x) / width * (last - first), (last - first) / _BARS / 2
+        bins = slice(max(int(at - half), 0), max(int(at + half), int(at - half) + 1))
+        imgui.set_tooltip(f"{statistics.counts[quantity.name][0][bins].sum():,} from {quantity.edge(at - half):.3g} to "
+                          f"{quantity.edge(at + half):.3g}\nDrag to choose a range. Right click: all\n"
+                          "Heights are square roots")
     imgui.dummy(ImVec2(0, 2 * scale))
 
 
@@ -267,11 +264,3 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     limits = 0.0 if least <= first else quantity.edge(least), _most(quantity) if most >= last else quantity.edge(most)
     if limits != tool.limits(quantity):
         tool.limit(quantity, *limits)
-
-
-def _about(statistics: Statistics, quantity: Quantity, at: float, width: float) -> str:
-    low, high = quantity.edge(at - width / 2), quantity.edge(at + width / 2)
-    bins = slice(max(int(at - width / 2), 0), max(int(at + width / 2), int(at - width / 2) + 1))
-    count = int(statistics.counts[quantity.name][0][bins].sum())
-    return (f"{count:,} from {low:.3g} to {high:.3g}\nDrag to choose a range. Right click: all\n"
-            "Heights are square roots")

@@ -181,7 +181,13 @@ class Frustums(Tool):
                 return taken
         match event:
             case Key(pressed=True) if through.index is not None and not event.mods:
-                return self._key(event.name)
+                if event.name == "escape":
+                    self.leave()
+                elif event.name in ("page_up", "page_down"):
+                    self.step(-1 if event.name == "page_up" else 1)
+                else:
+                    return None
+                return True
             case PointerMove():
                 if self._press is not None and max(abs(event.x - self._press[0]), abs(event.y - self._press[1])) > (
                         _STILL * self.view.host.scale):
@@ -206,15 +212,6 @@ class Frustums(Tool):
             case Pinch():
                 self._press = None
         return None  # the camera may move by it
-
-    def _key(self, name: str) -> bool | None:
-        if name == "escape":
-            self.leave()
-        elif name in ("page_up", "page_down"):
-            self.step(-1 if name == "page_up" else 1)
-        else:
-            return None
-        return True
 
     def _hover(self, x: float, y: float, rect: Rect) -> None:
         found, cameras, camera = None, self.cameras, self.view.camera(rect)
@@ -334,18 +331,12 @@ class Frustums(Tool):
                 s = replace(s, pictures=ui.check("Photos", "The cameras' photographs in their frustums", s.pictures))
             s = replace(s, size=ui.slider("Size", "Size of the frustums", s.size, (0.1, 10.0), "%.2f", reset=1.0))
         if through.index is not None:
-            s = replace(s, how=ui.choice("Compare",
-                                         "The scene against the photograph of the camera that is looked through",
-                                         s.how, HOWS))
             if s.how == "photo":
                 s = replace(s, opacity=ui.slider("Opacity", "Of the photograph over the scene",
                                                  s.opacity, (0.0, 1.0), "%.2f", reset=1.0))
             elif s.how == "error":
                 s = replace(s, gain=ui.slider("Error", "Factor on the difference from the photograph",
                                               s.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0))
-            if through.words:
-                ui.row("PSNR")
-                imgui.text(through.words.removeprefix("PSNR "))
         self.view.change(training=s)
         if content.current is not None:
             tip = f"Look through the camera that is trained with, now {content.current}"

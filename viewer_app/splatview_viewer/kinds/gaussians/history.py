@@ -28,8 +28,6 @@ _BUTTON, _WORDS = 46.0, 92.0
 """Points: the width of a button, and of the words."""
 _NARROW = 260.0
 """Points of width below which there is only the slider."""
-_GRAB_PADDING = 2.0
-"""Pixels around the grab of imgui's sliders."""
 
 
 class History(Tool):
@@ -46,7 +44,7 @@ class History(Tool):
         super().__init__(view)
         self._seen: tuple[object, ...] | None = None
         self.track: Rect | None = None
-        """Place of the slider, from the first snapshot to the last."""
+        """Place of the slider."""
 
     @property
     def player(self) -> Player | None:
@@ -140,15 +138,12 @@ def _track(player: Player, width: float, scale: float) -> Rect:
     here = places if player.at is None else player.at
     imgui.set_next_item_width(width)
     moved, place = imgui.slider_int("##track", here, 0, places, "", imgui.SliderFlags_.no_input.value)
-    low, high = imgui.get_item_rect_min(), imgui.get_item_rect_max()
-    grab = max((width - 2 * _GRAB_PADDING) / (places + 1), imgui.get_style().grab_min_size)
-    left, length = low.x + _GRAB_PADDING + grab / 2, max(width - 2 * _GRAB_PADDING - grab, 1.0)
+    low, size = imgui.get_item_rect_min(), imgui.get_item_rect_size()
     if imgui.is_item_active():
         player.playing = False
     if moved:
         player.seek(place) if place < len(snapshots) else player.live()
-    pointed = round((imgui.get_mouse_pos().x - left) / length * places)
+    pointed = int((imgui.get_mouse_pos().x - low.x) / size.x * (places + 1))
     if imgui.is_item_hovered() and 0 <= pointed < len(snapshots):
-        imgui.set_next_window_pos(ImVec2(left + pointed * length / places, low.y - 4 * scale), pivot=ImVec2(0.5, 1.0))
         imgui.set_tooltip(f"Step {snapshots[pointed].step:,}\n{snapshots[pointed].count:,} Gaussians")
-    return Rect(round(left), round(low.y), round(length), round(high.y - low.y))
+    return Rect(round(low.x), round(low.y), round(size.x), round(size.y))

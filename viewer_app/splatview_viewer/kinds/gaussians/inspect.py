@@ -33,7 +33,6 @@ _CARD_WIDTH, _CARD_LINES = 250, 6
 """Size of the card over the picture: points, and lines of text."""
 _SPARK = 22
 """Points: how high a curve of past values is."""
-_CHANNELS = "R", "G", "B"
 _HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...] = (
     ("Opacity", lambda seen: [v.opacity for v in seen], ""),
     ("Size", lambda seen: [float(v.scale.max()) for v in seen], "Its largest standard deviation, world units"),
@@ -222,9 +221,6 @@ def panel(tool: Inspect) -> None:
               "Sum of squares of the coefficients of each degree, from 1 on:\nhow much the colour depends on the view")
     if len(tool.history) > 1:
         _curves(tool)
-    if imgui.tree_node("Coefficients"):
-        _table(values)
-        imgui.tree_pop()
     pressed = ui.buttons("", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"])
     if pressed == 0:
         tool.look_at()
@@ -233,9 +229,6 @@ def panel(tool: Inspect) -> None:
 
 
 def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
-    facts = tool.view.data.facts
-    if facts is not None and tool.index is not None and (shard := facts.shard_of(tool.index)) is not None:
-        _text("Rank", f"{shard[0]}, index {shard[1]:,}", "Which process trains it, and its index there", label)
     _text("Position", "  ".join(f"{v:.4g}" if abs(v) < 1e4 else f"{v:.2f}" for v in values.mean), "World units", label)
     _text("Size", "  ".join(f"{v:.3g}" for v in values.scale),
           "Standard deviations along its three axes, world units", label)
@@ -281,21 +274,3 @@ def _curves(tool: Inspect) -> None:
                 plot.line("##curve", np.arange(len(values), dtype=np.float64), values, theme.ACCENT, 1.4)
         imgui.set_item_tooltip("\n".join(filter(None, (tip, f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
                                                        f"in {len(seen)} versions"))))
-
-
-def _table(values: Values) -> None:
-    """All coefficients of spherical harmonics, from degree 0 on."""
-    rows = np.concatenate([values.sh0[None], values.shN])
-    flags = imgui.TableFlags_.sizing_stretch_same.value | imgui.TableFlags_.row_bg.value
-    if imgui.begin_table("##coefficients", 4, flags):
-        for name in ("", *_CHANNELS):
-            imgui.table_next_column()
-            ui.dim(name)
-        for i, row in enumerate(rows.tolist()):
-            imgui.table_next_column()
-            ui.dim(f"{int(i ** 0.5)}, {i - int(i ** 0.5) * (int(i ** 0.5) + 1)}")
-            imgui.set_item_tooltip("Degree and order")
-            for value in row:
-                imgui.table_next_column()
-                imgui.text_unformatted(f"{value:.3f}")
-        imgui.end_table()

@@ -21,7 +21,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_json, camera_from_text, look_at
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text
 from splatview_viewer.geometry.controls import Flying
 from splatview_viewer.geometry.orbit import SECONDS, Flight
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
@@ -90,8 +90,6 @@ class Navigate(Tool):
         self.flying = Flying()
         self.looks = False
         """A drag looks around (flying)."""
-        self.numbers = False
-        """The panel's fold of numbers is open."""
         self._copying = False
         """The camera is to be copied to the clipboard inside the next imgui frame."""
         self._flight: tuple[Flight, Camera | None] | None = None
@@ -318,19 +316,43 @@ class Navigate(Tool):
         return True
 
     def tick(self, now: float) -> bool:
+        view, again = self.view, False
         if (picked := self._picker.take()) is not None:
             if picked:
                 end = self._here()
                 end.center(picked[0].point)
                 self.go(end)
             else:
-                self.view.host.say("There is nothing to orbit around")
+                view.host.say("There is nothing to orbit around")
         if self._told_speed is None:
             self._told_speed = now + _SETTLED
         if now >= self._told_speed:
             self._told_speed = math.inf
-            self.view.host.say(f"Speed {self.flying.speed:.2g}x")
-        return self._fly(now) | self._move(now)
+            view.host.say(f"Speed {self.flying.speed:.2g}x")
+        if self._flight is not None and (view.orbit.rotation is not self._there or not view.framed):
+            self._flight = None  # the camera was put elsewhere
+        if self._flight is not None:
+            flight, camera = self._flight
+            there = flight.at(now)
+            if there is None:
+                self._flight = None
+            if there is None and camera is not None:
+                view.use_camera(camera, flight.end.target)
+            else:
+                view.orbit.place = (there or flight.end).place
+                self._there = view.orbit.rotation
+                view.moved()
+            again = True
+        step = self.flying.step(now) if self.flying.moving else None
+        if step is not None and view.data.facts is not None and view.framed and step.any():
+            view.go_on_from_here()
+            orbit = view.orbit
+            up = orbit.rotation @ (orbit.up / np.linalg.norm(orbit.up))
+            orbit.move((step[:3] + up * step[3]) * orbit.distance)
+            if step[4]:
+                orbit.roll(float(step[4]))
+            view.moved(by_hand=True)
+        return again or step is not None or self.flying.moving
 
     def draw(self, framebuffer: object, rect: Rect) -> None:
         if self.under_way:
@@ -357,90 +379,47 @@ class Navigate(Tool):
         self.view.go_on_from_here()
         return self.view.orbit.copy()
 
-    def _fly(self, now: float) -> bool:
-        if self._flight is None:
-            return False
-        view, (flight, camera) = self.view, self._flight
-        if view.orbit.rotation is not self._there or not view.framed:
-            self._flight = None
-            return False
-        there = flight.at(now)
-        if there is None:
-            self._flight = None
-            if camera is not None:
-                view.use_camera(camera, flight.end.target)
-                return True
-        view.orbit.look_like(there or flight.end)
-        self._there = view.orbit.rotation
-        view.moved()
-        return True
-
-    def _move(self, now: float) -> bool:
-        if not self.flying.moving:
-            return False
-        step = self.flying.step(now)
-        view = self.view
-        if step is None or view.data.facts is None or not view.framed:
-            return self.flying.moving
-        if step.any():
-            view.go_on_from_here()
-            orbit = view.orbit
-            up = orbit.rotation @ (orbit.up / np.linalg.norm(orbit.up))
-            orbit.move((step[:3] + up * step[3]) * orbit.distance)
-            if step[4]:
-                orbit.roll(float(step[4]))
-            view.moved(by_hand=True)
-        return True
-
 
 class Bookmarks:
-    """Cameras that a user wants to come back to, by number, remembered under the name of what is shown. What the memo
-    holds may be anything: what is no bookmark does not count."""
+    """Cameras that a user wants to come back to, by number, remembered under the name of what is shown."""
 
     def __init__(self, memo: Memo, name: str) -> None:
         self._memo = memo
         self._key = f"bookmarks/{name}"
 
     @property
+    def _held(self) -> dict[str, Any]:
+        found = self._memo.get(self._key)
+        return found if isinstance(found, dict) else {}
+
+    @property
     def numbers(self) -> list[int]:
-        """Which there are, ascending. Quick: they are looked at only when one goes there."""
-        return sorted(int(n) for n, value in self._held().items() if isinstance(value, dict))
+        """Which there are, ascending."""
+        held = self._held
+        return [n for n in range(1, _MOST + 1) if str(n) in held]
 
     def get(self, number: int, width: int, height: int) -> tuple[Camera, np.ndarray] | None:
         """Return the camera of this number, fitted to a picture, and (3,) what was orbited around; None where there is
-        none."""
-        value = self._held().get(str(number))
-        if not isinstance(value, dict):
-            return None
+        none that can be read."""
         try:
-            camera = camera_from_json(json.dumps(value.get("camera")), width, height)
-            pivot = np.array(value.get("pivot"), np.float64)
-        except (CameraError, ValueError, TypeError, OverflowError, RecursionError):
+            value = self._held[str(number)]
+            return (camera_from_text(json.dumps(value["camera"]), width, height),
+                    np.array(value["pivot"], np.float64).reshape(3))
+        except (CameraError, KeyError, TypeError, ValueError):
             return None
-        return (camera, pivot) if pivot.shape == (3,) and np.isfinite(pivot).all() else None
 
     def put(self, camera: Camera, pivot: np.ndarray, number: int | None = None) -> int | None:
         """Keep one, in the place of that of the same number, or as the first number that is free, which is returned.
         None when there are too many."""
-        held = self._held()
-        if number is None:
-            number = next((n for n in range(1, _MOST + 1) if str(n) not in held), None)
-        if number is None:
-            return None
-        made = {"camera": json.loads(camera.to_json()), "pivot": np.asarray(pivot, np.float64).tolist()}
-        self._memo.put(self._key, {**held, str(number): made})
+        held = self._held
+        number = number or next((n for n in range(1, _MOST + 1) if str(n) not in held), None)
+        if number is not None:
+            made = {"camera": json.loads(camera.to_json()), "pivot": pivot.tolist()}
+            self._memo.put(self._key, {**held, str(number): made})
         return number
 
     def delete(self, number: int) -> None:
-        held = self._held()
-        held.pop(str(number), None)
-        self._memo.put(self._key, held or None)
-
-    def _held(self) -> dict[str, Any]:
-        found = self._memo.get(self._key)
-        if not isinstance(found, dict):
-            return {}
-        return {n: value for n, value in found.items() if n.isascii() and n.isdigit() and 0 < int(n[:6]) <= _MOST}
+        self._memo.put(self._key, {n: value for n, value in self._held.items() if n != str(number)} or None)
 
 
 class Gizmo:
@@ -558,47 +537,39 @@ def panel(navigate: Navigate) -> bool:
         navigate.begin()
         orbit.model, orbit.fov = model, fov
         view.moved()
-    _up(navigate)
-    _bookmarks(navigate)
-    navigate.numbers = _fold("Numbers", navigate.numbers, "Position, near and far, and so on: to be read and typed")
-    if not navigate.numbers:
-        return False
-    _numbers(navigate)
-    before = navigate.gizmo.shown
-    if (shown := ui.check("Show axes", "The world's axes in the corner; click one to look along it", before)) != before:
-        navigate.gizmo.shown = shown
-    return shown != before
-
-
-def _fold(label: str, opened: bool, tip: str) -> bool:
-    """Draw a quiet line that opens and closes what follows; return True if it is open."""
-    left, line = imgui.get_cursor_screen_pos(), imgui.get_text_line_height()
-    pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(0, line))
-    imgui.set_item_tooltip(tip)
-    opened ^= pressed
-    color, r = theme.u32(theme.DIM), 0.22 * line
-    x, y = left.x + 0.35 * line, left.y + line / 2
-    corners = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
-    a, b, c = (ImVec2(x + dx, y + dy) for dx, dy in corners)
-    draw = imgui.get_window_draw_list()
-    draw.add_triangle_filled(a, b, c, color)
-    draw.add_text(ImVec2(round(left.x + 0.9 * line), left.y), color, label)
-    return opened
-
-
-def _up(navigate: Navigate) -> None:
-    up = navigate.view.orbit.up / np.linalg.norm(navigate.view.orbit.up)
+    up = orbit.up / np.linalg.norm(orbit.up)
     now = next((name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6), "own")
     options = {"own": "As detected"} if now == "own" else {}
     chosen = ui.choice("Up", "The world's axis that points upwards",
                        now, options | {name: name for name in UPS} | {"detect": "Detect"})
-    if chosen == now:
-        return
-    found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
-    if found is None:
-        navigate.view.host.say("Neither cameras nor a ground say what is up")
-    else:
-        navigate.set_up(found)
+    if chosen != now:
+        found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
+        if found is None:
+            view.host.say("Neither cameras nor a ground say what is up")
+        else:
+            navigate.set_up(found)
+    _bookmarks(navigate)
+    opened = imgui.tree_node("More")
+    imgui.set_item_tooltip("What is drawn near and far, and the axes")
+    if not opened:
+        return False
+    least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
+    seen = orbit.near, min(orbit.far, most)
+    near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
+                     seen[0], (least, most), "%.3g", reset=least, log=True)
+    far = ui.slider("Far", "Gaussians farther from the camera are not drawn, world units",
+                    seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
+    if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
+        navigate.begin()
+        orbit.near = near
+        if far != seen[1]:
+            orbit.far = far if far < most else FAR
+        view.moved()
+    before = navigate.gizmo.shown
+    if (shown := ui.check("Show axes", "The world's axes in the corner; click one to look along it", before)) != before:
+        navigate.gizmo.shown = shown
+    imgui.tree_pop()
+    return shown != before
 
 
 def _bookmarks(navigate: Navigate) -> None:
@@ -626,44 +597,3 @@ def _bookmarks(navigate: Navigate) -> None:
     if imgui.button("+##keep", ImVec2(side, 0)):
         navigate.keep()
     imgui.set_item_tooltip("Keep this camera as a bookmark (Shift + 1 to 9)")
-
-
-def _numbers(navigate: Navigate) -> None:
-    """Draw the numbers of the camera, to be read and typed."""
-    view, orbit = navigate.view, navigate.view.orbit
-    digits, edited, typed = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8), False, []
-    for label, value, decimals in (
-            ("Position", orbit.position, digits), ("Looks at", orbit.target, digits), ("Up", orbit.up, 2)):
-        ui.row(label)
-        changed, new = ui.vector(f"{label}##numbers", value.tolist(), f"%.{decimals}f")
-        edited |= changed
-        typed.append(np.array(new))
-    if edited:
-        place, aim, up = typed
-        try:
-            viewmat = look_at(place, aim, up)
-        except CameraError:
-            return  # not yet what the user is typing
-        navigate.begin()
-        orbit.rotation = viewmat[:3, :3]
-        orbit.target, orbit.distance = aim, float(np.linalg.norm(aim - place))
-        orbit.up = up / np.linalg.norm(up)
-        view.moved()
-    tilt = ui.slider("Roll", "Turn of the camera around its line of sight",
-                     math.degrees(orbit.tilt), (-180.0, 180.0), "%.0f deg", reset=0.0)
-    if abs(tilt - math.degrees(orbit.tilt)) > 1e-3:
-        navigate.begin()
-        orbit.roll(math.radians(tilt) - orbit.tilt)
-        view.moved()
-    least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
-    seen = orbit.near, min(orbit.far, most)
-    near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
-                     seen[0], (least, most), "%.3g", reset=least, log=True)
-    far = ui.slider("Far", "Gaussians farther from the camera are not drawn, world units",
-                    seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
-    if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
-        navigate.begin()
-        orbit.near = near
-        if far != seen[1]:
-            orbit.far = far if far < most else FAR
-        view.moved()

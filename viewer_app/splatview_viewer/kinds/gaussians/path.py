@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import moderngl
+    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.settings import Color
@@ -268,8 +270,16 @@ class PathTool(Tool):
         return True
 
     def tick(self, now: float) -> bool:
-        self._remember()
-        again = False
+        name, memo, again = self.view.host.name, self.view.host.memo, False
+        if name and name != self._name:  # known at last: take what is remembered under it
+            self._name, kept = name, memo.get(f"path/{name}")
+            if kept is not None and not self.path.keys:
+                with suppress(CameraError):  # whatever wrote it
+                    self.film = parse_path(json.dumps(kept))
+            self._kept = self._made
+        elif name and self._dragged is None and self._kept != self._made:
+            self._kept = self._made
+            memo.put(f"path/{name}", path_values(self.film, frames=False) if self.path.keys else None)
         if self.playing:
             if self._playing_since is None:
                 self._playing_since = now - self.time
@@ -292,21 +302,6 @@ class PathTool(Tool):
                 if not filming.fault:
                     self.view.host.hand_over(filming.out)
         return again
-
-    def _remember(self) -> None:
-        """Take the path that is remembered, as soon as the name of what is shown is known, and keep what is changed."""
-        name, memo = self.view.host.name, self.view.host.memo
-        if name and name != self._name:
-            self._name, kept = name, memo.get(f"path/{name}")
-            if kept is not None and not self.path.keys:
-                try:
-                    self.film = parse_path(json.dumps(kept))
-                except CameraError:
-                    pass  # whatever wrote it
-            self._kept = self._made
-        elif name and self._dragged is None and self._kept != self._made:
-            self._kept = self._made
-            memo.put(f"path/{name}", path_values(self.film, frames=False) if self.path.keys else None)
 
     def over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.camera(rect)
@@ -464,26 +459,21 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
             draw_line(at[part] - [rect.x, rect.y], rect, scale, theme.MARK, 0.9)
     step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
     for i, key in enumerate(path.keys):
-        _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)
+        half = 0.5 / focal_length(min(key.fov, 120.0), 1)
+        pyramid = np.array([[0, 0, 0], [-1.4 * half, -half, 1], [1.4 * half, -half, 1], [1.4 * half, half, 1],
+                            [-1.4 * half, half, 1]]) * (float(step) * _SIZE or 0.05)
+        at = _on_screen(pyramid @ rotations.matrix(key.rotation).T + key.position, camera, rect)
+        if np.isfinite(at).all():
+            corners: list[ImVec2Like] = [ImVec2(*p) for p in at[1:].tolist()]
+            color, width = theme.u32(theme.INK if i == chosen else theme.MARK), (2.2 if i == chosen else 1.2) * scale
+            draw.add_polyline(corners, color, width, imgui.ImDrawFlags_.closed.value)
+            for corner in corners:
+                draw.add_line(ImVec2(*at[0]), corner, color, width)
     if path.keys:
         here = _on_screen(path.at(time, 16, 16).position[None], camera, rect)[0]
         if np.isfinite(here).all():
             draw.add_circle_filled(ImVec2(*here), 4.5 * scale, theme.u32(theme.INK), 20)
             draw.add_circle(ImVec2(*here), 4.5 * scale, theme.u32(theme.SHADE), 20, 1.2 * scale)
-
-
-def _small_camera(key: Key, camera: Camera, rect: Rect, scale: float, size: float, chosen: bool) -> None:
-    half = 0.5 / focal_length(min(key.fov, 120.0), 1)
-    corners = np.array([[0, 0, 0], [-1.4 * half, -half, 1], [1.4 * half, -half, 1], [1.4 * half, half, 1],
-                        [-1.4 * half, half, 1]]) * size
-    at = _on_screen(corners @ rotations.matrix(key.rotation).T + key.position, camera, rect)
-    if not np.isfinite(at).all():
-        return
-    color = theme.u32(theme.INK if chosen else theme.MARK)
-    draw, width = imgui.get_background_draw_list(), (2.2 if chosen else 1.2) * scale
-    for i in range(4):
-        draw.add_line(ImVec2(*at[0]), ImVec2(*at[1 + i]), color, width)
-        draw.add_line(ImVec2(*at[1 + i]), ImVec2(*at[1 + (i + 1) % 4]), color, width)
 
 
 def _on_screen(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:

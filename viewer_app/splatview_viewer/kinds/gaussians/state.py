@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from splatview_viewer.core.selection import EVERYTHING, Selection
-from splatview_viewer.geometry.cameras import FAR, NEAR, Camera, CameraModel
 from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.geometry.cameras import Camera
 
 Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"]
-
-
-@dataclass(frozen=True)
-class Given:
-    """A camera as plain values."""
-
-    viewmat: tuple[float, ...]
-    """Its 16 values, row by row."""
-    K: tuple[float, ...]
-    """Its 9 values, row by row."""
-    width: int
-    height: int
-    model: CameraModel = "pinhole"
-    near: float = NEAR
-    far: float = FAR
-
-    @classmethod
-    def of(cls, camera: Camera) -> Given:
-        return cls(tuple(camera.viewmat.ravel().tolist()), tuple(camera.K.ravel().tolist()), camera.width,
-                   camera.height, camera.model, camera.near, camera.far)
-
-    @property
-    def camera(self) -> Camera:
-        """The same object for the same values: its arrays are not to be changed."""
-        return _camera(self)
-
-
-@lru_cache(maxsize=16)
-def _camera(given: Given) -> Camera:
-    return Camera(np.array(given.viewmat).reshape(4, 4), np.array(given.K).reshape(3, 3), given.width, given.height,
-                  given.model, given.near, given.far)
 
 
 @dataclass(frozen=True)
@@ -56,7 +22,7 @@ class CameraPlace:
     framed: bool = False
     """False: the next picture chooses the camera, from which the whole scene is seen."""
     orbit: OrbitPlace = Orbit().place
-    given: Given | None = None
+    given: Camera | None = None
     """Exactly this one is used until the user moves it; None: that of `orbit`."""
     seen_in: tuple[int, int] | None = None
     """Size of the rectangle that the camera is for, of which any other one shows all; None: the one at hand."""

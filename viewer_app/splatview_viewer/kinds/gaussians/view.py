@@ -21,7 +21,7 @@ from splatview_viewer.kinds.gaussians.look import Look
 from splatview_viewer.kinds.gaussians.navigate import Navigate
 from splatview_viewer.kinds.gaussians.path import PathTool
 from splatview_viewer.kinds.gaussians.picture import Picture
-from splatview_viewer.kinds.gaussians.state import GaussianState, Given
+from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
@@ -109,7 +109,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         if sight is not None:
             camera = sight.near_of(camera)
         self.orbit.take(camera, pivot)
-        self.place(given=Given.of(camera), seen_in=None, framed=True)
+        self.place(given=camera, seen_in=None, framed=True)
 
     def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
         """Go to exactly this camera on a way that the eye can follow, as the loop goes on; the user may interrupt that.
@@ -120,7 +120,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         """Draw with exactly this camera; None: look at the whole scene, as at first sight of it."""
         up = self.orbit.up  # found at first sight alone
         self.orbit.place = Orbit(up=up).place
-        self.place(given=None if camera is None else Given.of(camera), seen_in=None, framed=camera is not None)
+        self.place(given=camera, seen_in=None, framed=camera is not None)
 
     def frame(self) -> None:
         """Look at the whole scene, as at first sight."""
@@ -166,14 +166,8 @@ class GaussianView(View[SceneCache, GaussianState]):
             self.orbit.take(camera, sight.middle)
             self.orbit.model = model
             self.place(framed=True)
-        given, seen_in = self.state.place.given, self.state.place.seen_in
-        if seen_in is not None and seen_in != size:
-            camera = given.camera.resized(*seen_in) if given is not None else self.orbit.camera(*seen_in)
-            camera = camera.fitted(*size)
-        elif given is not None:
-            camera = given.camera if (given.width, given.height) == size else given.camera.resized(*size)
-        else:
-            camera = self.orbit.camera(*size)
+        given, seen_in = self.state.place.given, self.state.place.seen_in or size
+        camera = (given.resized(*seen_in) if given is not None else self.orbit.camera(*seen_in)).fitted(*size)
         return camera if self.data.sight is None else self.data.sight.near_of(camera)
 
     # -- pictures ----------------------------------------------------------------------------------------------
