@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,13 @@ import torch
 from PIL import Image
 from support import scene_files as w
 from support.memory_data import event, snapshot
-from support.programs import children
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Cancelled
 from splatview_viewer.formats import PictureAnswer, open_file, sandbox, value_of
 from splatview_viewer.formats.common import SceneFacts, fields_of
-from splatview_viewer.formats.sandbox import Column, ReadingProgram
-from splatview_viewer.kinds.files import read_untrusted
+from splatview_viewer.formats.sandbox import Column
+from splatview_viewer.kinds.files import read_any, read_untrusted
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
@@ -36,13 +36,12 @@ T = w.truth(50)
 
 def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
     """Call `act` with the id of each program that is started."""
-    class Started(ReadingProgram):
+    class Started(subprocess.Popen[bytes]):
         def __init__(self, *args: Any, **options: Any) -> None:
-            before = children(os.getpid())
             super().__init__(*args, **options)
-            act(next(pid for pid in children(os.getpid()) if pid not in before))
+            act(self.pid)
 
-    monkeypatch.setattr(sandbox, "ReadingProgram", Started)
+    monkeypatch.setattr(subprocess, "Popen", Started)
 
 
 @pytest.mark.parametrize("kind", ["ply", "png"])
@@ -187,9 +186,5 @@ def test_a_result_cannot_be_written_after_it_was_checked(result: int) -> None:
 def test_a_program_that_writes_anything_else_is_an_error(code: str, words: str, monkeypatch: pytest.MonkeyPatch
                                                          ) -> None:
     monkeypatch.setattr("splatview_ipc.system.child_program.command", lambda module, *_: [sys.executable, "-c", code])
-    program = ReadingProgram({"files": [], "out": 2})
-    try:
-        with pytest.raises(FileError, match=words):
-            program.wait(lambda what, fraction: None)
-    finally:
-        program.end()
+    with pytest.raises(FileError, match=words):
+        sandbox.run(read_any, [], sandbox.limits_for(1), SceneFacts)
