@@ -186,36 +186,30 @@ def _decode(planes: _Planes, codebooks: bool) -> Fields:
     else:  # the forerunner stores the logit itself, between bounds like the colour
         rgba = planes.values("sh0", 4, False)
         sh0, opacities = rgba[:, :3], rgba[:, 3]
+    higher = np.zeros((planes.count, 0, 3), np.float32)
+    if "shN" in planes.meta:  # each Gaussian's label looks up a row of the palette
+        centroids = planes.picture("shN", 0)
+        width, bands = centroids.shape[1], planes.meta["shN"].get("bands")
+        k = width // 64
+        if width % 64 or k not in (3, 8, 15):
+            raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
+        if bands not in (None, SH_REST.index(k)):
+            raise FileError(f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide")
+        palette = centroids.reshape(-1, k, 4)[:, :, :3]
+        if codebooks:
+            palette = planes.numbers("shN", "codebook", 256)[palette]
+        else:
+            least, most = float(planes.meta["shN"]["mins"]), float(planes.meta["shN"]["maxs"])
+            palette = np.float32(least) + palette / np.float32(255) * np.float32(most - least)
+        labels = planes.pixels("shN", 1)
+        labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
+        if planes.count and int(labels.max()) >= len(palette):
+            raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
+        higher = palette[labels].astype(np.float32, copy=False)
     fields = Fields(means=means, quats=quats_from_smallest_three(quats[:, 3].astype(np.int16) - 252, rest),
-                    scales=planes.values("scales", 3, codebooks), opacities=opacities, sh0=sh0,
-                    shN=_higher(planes, codebooks))
+                    scales=planes.values("scales", 3, codebooks), opacities=opacities, sh0=sh0, shN=higher)
     fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
     return fields.checked(mode=planes.meta.get("model", planes.meta.get("antialias")))
-
-
-def _higher(planes: _Planes, codebooks: bool) -> np.ndarray:
-    """(count, K-1, 3): each Gaussian's label looks up a row of the palette."""
-    if "shN" not in planes.meta:
-        return np.zeros((planes.count, 0, 3), np.float32)
-    centroids = planes.picture("shN", 0)
-    width = centroids.shape[1]
-    k = width // 64
-    if width % 64 or k not in (3, 8, 15):
-        raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
-    bands = planes.meta["shN"].get("bands")
-    if bands not in (None, SH_REST.index(k)):
-        raise FileError(f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide")
-    palette = centroids.reshape(-1, k, 4)[:, :, :3]
-    if codebooks:
-        palette = planes.numbers("shN", "codebook", 256)[palette]
-    else:
-        low, high = float(planes.meta["shN"]["mins"]), float(planes.meta["shN"]["maxs"])
-        palette = np.float32(low) + palette / np.float32(255) * np.float32(high - low)
-    labels = planes.pixels("shN", 1)
-    labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
-    if planes.count and int(labels.max()) >= len(palette):
-        raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
-    return palette[labels].astype(np.float32, copy=False)
 
 
 def _is_sog(start: Start) -> bool:
