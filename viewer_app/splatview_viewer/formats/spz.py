@@ -95,7 +95,8 @@ def read(path: Path, progress: Progress) -> Fields:
         quats = quats_from_smallest_three(np.zeros(n, np.uint8),
                                           planes["rotations"].reshape(n, 3) / np.float32(127.5) - np.float32(1))
     else:  # 2 bits name the largest of x y z w; the others follow, the last one lowest: a sign and 9 bits each
-        words = planes["rotations"].view("<u4").astype(np.uint32, copy=False)[:, None] >> np.array([20, 10, 0], np.uint32)
+        words = planes["rotations"].view("<u4").astype(np.uint32, copy=False)[:, None]
+        words = words >> np.array([20, 10, 0], np.uint32)
         sizes = (words & 511) / np.float32(511 * 2 ** 0.5)
         quats = np.roll(quats_from_smallest_three(words[:, 0] >> 10, np.where(words & 512, -sizes, sizes)), 1, axis=1)
     turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(FLIP, head.degree))
