@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.web.connection import Connection
-    from splatview_viewer.web.server import WebServer
+    from splatview_viewer.web.server import Connection, WebServer
 
 T = TypeVar("T")
 HELLO = m.Hello(id="page", width=320, height=240)
