@@ -12,9 +12,9 @@ from support.frames import NAMES, scene
 
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.recording.packed import layout, pack, packed_bytes, read_packed, unpack, write_packed
-from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import (
     INDEX,
+    Player,
     Recording,
     RecordOptions,
     Snapshot,
