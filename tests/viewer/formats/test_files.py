@@ -74,8 +74,6 @@ CASES = {
         p / "a.zip", {f"scene/{k}": v for k, v in w.sog_files(t).items()}), SOG, 2),
     "sog folder": (lambda p, t: _folder(p / "scene", w.sog_files(t)), SOG, 1),
     "sog meta.json": (lambda p, t: _folder(p / "scene", w.sog_files(t)) / "meta.json", SOG, 0),
-    "sog version 1": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t, legacy=True)),
-                      SOG | {"alpha": 0.02, "color": 0.025}, 3),
     **{f"{kind} checkpoint": (lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind), w.EXACT, 4)
        for kind in ("gsplat", "inria", "nerfstudio", "mapping")},
 }
