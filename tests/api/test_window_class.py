@@ -100,7 +100,7 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
     seen.grey("shown", 0.5)
 
     wait_until(lambda: picture.add_(0.001) is picture and window.fps() > 0)
-    desktop.place("shown", 20, 30, (200, 160))
+    desktop.resize("shown", 200, 160)
     wait_until(lambda: window.size() == (200, 160))
 
 

@@ -13,7 +13,6 @@ import resource
 import sys
 import tempfile
 import traceback
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,18 +28,6 @@ if TYPE_CHECKING:
 
 CPU_SECONDS = 30
 """For one input. Linear readers take a fifth of it, quadratic ones more."""
-
-
-@contextmanager
-def cpu_limit(seconds: int = CPU_SECONDS) -> Iterator[None]:
-    """End this process if the block takes more CPU time, all threads together."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    before = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_CPU, before)
 
 
 def inputs(target: Target, count: int) -> Iterator[tuple[str, bytes]]:
@@ -63,7 +50,10 @@ def main(name: str, count: str = "1000000") -> int:
         for what, data in inputs(TARGETS[name], int(count)):
             path.write_bytes(data)
             print(f"{what} ({len(data):,} bytes, {path})", flush=True)  # the last one, where the process is ended
-            with cpu_limit(), little_memory():
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            seconds = math.ceil(used.ru_utime + used.ru_stime) + CPU_SECONDS
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+            with little_memory():
                 TARGETS[name].run(data)
     except Exception:
         traceback.print_exc()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 
@@ -23,8 +22,3 @@ def test_readers_take_or_refuse_any_input_within_limits(name: str) -> None:
 
 def test_every_format_is_a_target() -> None:
     assert {f.name for f in FORMATS} == {target.format for target in TARGETS.values() if target.format}
-
-
-def test_limits_end_a_process_that_takes_too_long() -> None:
-    code = "from fuzz.run import cpu_limit\nwith cpu_limit(0): sum(1 for _ in iter(int, 1))"
-    assert subprocess.run([sys.executable, "-c", code], cwd=TESTS).returncode == -signal.SIGXCPU

@@ -206,7 +206,7 @@ def write_spz_4(path: Path, t: Truth, compress, extensions: bytes = b"") -> Path
     return path
 
 
-def sog_files(t: Truth, legacy: bool = False) -> dict[str, bytes]:
+def sog_files(t: Truth) -> dict[str, bytes]:
     """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics."""
     n, k = len(t.means), t.shN.shape[1]
     width = -(-int(n ** 0.5 + 1) // 4) * 4
@@ -224,33 +224,27 @@ def sog_files(t: Truth, legacy: bool = False) -> dict[str, bytes]:
     largest, rest = smallest_three(t.quats)
     quats = np.column_stack([np.round((rest / 2 ** 0.5 + 0.5) * 255), largest + 252]).astype(np.uint8)
     alpha = 1 / (1 + np.exp(-t.opacities))
-    meta: dict = {"means": {"mins": low.tolist(), "maxs": high.tolist(), "files": ["means_l.webp", "means_u.webp"]},
+    meta: dict = {"version": 2, "count": n,
+                  "means": {"mins": low.tolist(), "maxs": high.tolist(), "files": ["means_l.webp", "means_u.webp"]},
                   "quats": {"files": ["quats.webp"]}}
-    meta.update({"means": meta["means"] | {"shape": [n, 3]}} if legacy else {"version": 2, "count": n})
     files = {"means_l.webp": plane(np.concatenate([(sixteen & 255).astype(np.uint8), full], axis=1)),
              "means_u.webp": plane(np.concatenate([(sixteen >> 8).astype(np.uint8), full], axis=1)),
              "quats.webp": plane(quats)}
 
-    def quantised(name: str, values: np.ndarray, last: np.ndarray) -> np.ndarray:
-        values = np.column_stack([values, last]) if legacy and name == "sh0" else values
+    def quantised(name: str, values: np.ndarray) -> np.ndarray:
         lo, hi = (float(f(values)) if values.size else 0.0 for f in (np.min, np.max))
         steps = np.round((values - lo) / max(hi - lo, 1e-9) * 255).astype(np.uint8)
-        channels = 1 if name == "shN" else values.shape[1]
-        meta[name] = {"files": [f"{name}.webp"]} | (
-            ({"mins": lo, "maxs": hi} if name == "shN" else {"mins": [lo] * channels, "maxs": [hi] * channels})
-            if legacy else {"codebook": np.linspace(lo, hi, 256).tolist()})
+        meta[name] = {"files": [f"{name}.webp"], "codebook": np.linspace(lo, hi, 256).tolist()}
         return steps
 
-    files["scales.webp"] = plane(np.concatenate([quantised("scales", t.scales, full), full], axis=1))
-    rgba = quantised("sh0", t.sh0, t.opacities)
-    files["sh0.webp"] = plane(rgba if legacy else np.column_stack([rgba, np.round(alpha * 255)]))
+    files["scales.webp"] = plane(np.concatenate([quantised("scales", t.scales), full], axis=1))
+    files["sh0.webp"] = plane(np.column_stack([quantised("sh0", t.sh0), np.round(alpha * 255)]))
     if k:
         rows = max(-(-n // SIDE), 1)
         palette = np.zeros((rows * SIDE, k, 4), np.uint8)
-        palette[:n, :, :3] = quantised("shN", t.shN, full)
+        palette[:n, :, :3] = quantised("shN", t.shN)
         palette[..., 3] = 255
-        meta["shN"]["files"] = ["shN_centroids.webp", "shN_labels.webp"]
-        meta["shN"] |= {} if legacy else {"count": n, "bands": degree_of(t)}
+        meta["shN"] |= {"files": ["shN_centroids.webp", "shN_labels.webp"], "count": n, "bands": degree_of(t)}
         files["shN_centroids.webp"] = webp(palette.reshape(rows, SIDE * k, 4))
         label = np.arange(n)
         files["shN_labels.webp"] = plane(np.column_stack([label & 255, label >> 8, 0 * label, full]))

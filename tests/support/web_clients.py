@@ -15,24 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
-from aiohttp.test_utils import make_mocked_request
-from multidict import CIMultiDict
 
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
-from support import hostile
 from support.wait import PATIENCE, clock, wait_until
 
 if TYPE_CHECKING:
     import subprocess
     from typing import Self
 
-    from aiohttp import web
-
     from splatview_viewer.core.events import Event
-    from splatview_viewer.web.connection import Connection
-    from splatview_viewer.web.server import WebServer
+    from splatview_viewer.web.server import Connection, WebServer
 
 T = TypeVar("T")
 HELLO = m.Hello(id="page", width=320, height=240)
@@ -211,10 +205,10 @@ class Visitor(Page):
 
     def begin(self, size: int, body: bytes = b"", name: str = "scene.ply") -> socket.socket:
         """As much of a file as there is; the rest is to follow."""
-        lines = {"Content-Length": str(size), **self.headers()}
-        head = hostile.head(self.port, f"/upload?name={name}", "POST", **lines)
+        lines = {"Host": "127.0.0.1", "Content-Length": str(size), **self.headers(Origin="http://127.0.0.1")}
+        head = "".join([f"POST /upload?name={name} HTTP/1.1\r\n", *(f"{k}: {v}\r\n" for k, v in lines.items()), "\r\n"])
         client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
-        client.sendall(head + body)
+        client.sendall(head.encode() + body)
         return client
 
     def fetch(self, key: str, **headers: str) -> Answer:
@@ -246,11 +240,6 @@ def ask(port: int, path: str, body: bytes | None = None, method: str = "", **hea
         answer = client.getresponse()
         body = answer.read()
         return Answer(answer.status, answer.headers, body, body.decode(errors="replace"))
-
-
-def asking(path: str, *headers: tuple[str, str]) -> web.Request:
-    """A request as a server gets it, without a server."""
-    return make_mocked_request("GET", path, headers=CIMultiDict(headers))
 
 
 def raw(port: int, request: bytes) -> bytes:

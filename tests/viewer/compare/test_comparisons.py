@@ -13,7 +13,7 @@ from support.view_cases import see
 
 import splatview
 from splatview_viewer.app.loop import step
-from splatview_viewer.compare.merged import MergedSource
+from splatview_viewer.compare.comparisons import MergedSource
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.scene.turning import STAYS, Placement

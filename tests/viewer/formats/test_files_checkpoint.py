@@ -31,11 +31,6 @@ def no_huge_allocation():
         yield
 
 
-def _checkpoint(folder):
-    torch.save({"step": 1, "splats": {k: torch.from_numpy(v) for k, v in vars(T).items()}}, folder / "checkpoint.pt")
-    return folder / "checkpoint.pt"
-
-
 def read(path):
     """Read one file in this process."""
     return read_tensors([path], silent)
@@ -85,13 +80,12 @@ class _Evil:
         return os.mkdir, ("evil-was-here",)
 
 
-@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"splats": v}, lambda v: [v, {"means": v}]])
 @pytest.mark.parametrize(("protocol", "message"), [
     (2, r"refuses the Python object '(posix|os)\.mkdir' in it: .* Save a state dict, .*, or export a \.ply\."),
     (4, r"refuses it: damaged, or not only tensors .* Save a state dict, .*, or export a \.ply\.")])
-def test_a_pickle_with_code_is_refused_and_not_run(wrap, protocol, message, tmp_path, monkeypatch):
+def test_a_pickle_with_code_is_refused_and_not_run(protocol, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    torch.save(wrap(_Evil()), "a.pt", pickle_protocol=protocol)
+    torch.save({"splats": [_Evil()]}, "a.pt", pickle_protocol=protocol)
     with pytest.raises(FileError, match=message) as caught:
         read(tmp_path / "a.pt")
     assert not (tmp_path / "evil-was-here").exists()
@@ -126,6 +120,10 @@ def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypa
         w.write_zip(tmp_path / "a.pt", {"a/data.pkl": b"\x80\x02}.", name: b"\x80\x02).", "a/code/a.py": b""})
         with pytest.raises(FileError, match="TorchScript archive, which is a program"):
             read(tmp_path / "a.pt")
+    with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as compressed:
+        compressed.writestr("x/data.pkl", bytes(1 << 20))
+    with pytest.raises(FileError, match=r"'x/data\.pkl' is compressed"):
+        read(tmp_path / "a.pt")
     with tarfile.open(tmp_path / "a.pt", "w") as archive:
         archive.addfile(tarfile.TarInfo("storages"))
     with pytest.raises(FileError, match="not a zip file of torch"):
@@ -151,23 +149,3 @@ def test_checkpoints_that_hold_something_else(tmp_path):
         torch.save(value, tmp_path / "a.pt")
         with pytest.raises(FileError, match=message):
             read(tmp_path / "a.pt")
-
-
-def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
-    path = _checkpoint(tmp_path)
-    with zipfile.ZipFile(path) as archive:
-        files = {i.filename: archive.read(i) for i in archive.infolist()}
-    pickled = files["checkpoint/data.pkl"]
-    old = b"K\x14K\x03\x86q\x0bK\x03K\x01\x86"  # both strides of means 0: a million rows out of one float
-    assert old in pickled
-    new = pickled.replace(old, b"J\x40\x42\x0f\x00K\x03\x86q\x0bK\x00K\x00\x86")
-    w.write_zip(path, files | {"checkpoint/data.pkl": new})
-    with pytest.raises(FileError, match=r"of shape \(1000000, 3\) claims more than the 240 bytes"):
-        read(path)
-
-
-def test_compressed_checkpoints_are_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x/data.pkl", bytes(1 << 20))
-    with pytest.raises(FileError, match=r"'x/data\.pkl' is compressed"):
-        read(tmp_path / "a.pt")

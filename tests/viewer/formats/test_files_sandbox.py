@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,19 +15,16 @@ import torch
 from PIL import Image
 from support import scene_files as w
 from support.memory_data import event, snapshot
-from support.programs import children
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Cancelled
-from splatview_viewer.formats import PictureAnswer, open_file, sandbox, value_of
-from splatview_viewer.formats.common import SceneFacts, fields_of
-from splatview_viewer.formats.sandbox import Column, ReadingProgram
+from splatview_viewer.formats import open_file, sandbox
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.programs
@@ -36,13 +33,12 @@ T = w.truth(50)
 
 def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
     """Call `act` with the id of each program that is started."""
-    class Started(ReadingProgram):
+    class Started(subprocess.Popen[bytes]):
         def __init__(self, *args: Any, **options: Any) -> None:
-            before = children(os.getpid())
             super().__init__(*args, **options)
-            act(next(pid for pid in children(os.getpid()) if pid not in before))
+            act(self.pid)
 
-    monkeypatch.setattr(sandbox, "ReadingProgram", Started)
+    monkeypatch.setattr(subprocess, "Popen", Started)
 
 
 @pytest.mark.parametrize("kind", ["ply", "png"])
@@ -124,72 +120,45 @@ def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
 
 # -- a program that lies -----------------------------------------------------------------------------------------------
 
-
-@pytest.fixture
-def result() -> Iterator[int]:
-    """The memory file of a result, 4096 bytes."""
-    fd = os.memfd_create("splatview-test", os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, 4096)
-    yield fd
-    os.close(fd)
-
-
-def arrays(*shapes: tuple[int, ...], kind: str = "f4") -> list[np.ndarray]:
-    return [np.zeros(shape, kind) for shape in shapes]
-
-
-FIT = arrays((3, 3), (3, 4), (3, 3), (3,), (3, 3), (3, 0, 3))
-
-
-@pytest.mark.parametrize("column", [
-    Column("u1", (64, 65, 1), 0), Column("u1", (64, 64, 1), 64), Column("u1", (64, 64, 1), 1),
-    Column("u1", (1 << 40, 1 << 40, 1), 0)])
-def test_an_array_that_lies_outside_the_result_is_refused(column: Column, result: int) -> None:
-    with pytest.raises(FileError, match="described an array outside its result"):
-        sandbox.arrays_of([column], sandbox.mapped(result))
-
-
-@pytest.mark.parametrize(("read", "given"), [
-    *((partial(value_of, PictureAnswer()), given) for given in (
-        arrays((4, 4, 1), kind="f8"), arrays((0, 4, 3), kind="u1"), [])),
-    (lambda given: fields_of(SceneFacts(), given), arrays(*[(3, 3)] * 6)),
-    (lambda given: fields_of(SceneFacts(0, False, (), (0.0, 0.0, 0.0)), given), FIT),
-    (lambda given: fields_of(SceneFacts(), given), arrays(*[()] * 6)),
-    (lambda given: fields_of(SceneFacts(), given), FIT[:5]),
-])
-def test_arrays_that_do_not_fit_the_answer_are_refused(read: Any, given: list[np.ndarray]) -> None:
-    with pytest.raises(FileError, match=r"the program that read it described|is needed with|legal are"):
-        read(given)
-
-
-def test_an_answer_of_another_form_is_refused() -> None:
-    for said in (b"", b"null", b"{}", b'{"type":"else"}', b"[" * 100_000, b"\xff",
-                 b'{"type":"scene","sh_degree":5,"antialiased":true,"notes":[]}'):
-        with pytest.raises(FileError, match="described the result wrongly"):
-            sandbox.decoded(said, SceneFacts | PictureAnswer)
-
-
-def test_a_result_cannot_be_written_after_it_was_checked(result: int) -> None:
-    room = sandbox.mapped(result)
-    with pytest.raises(OSError, match="not permitted"):
-        os.pwrite(result, b"x", 0)
-    with pytest.raises(OSError, match="not permitted"):
-        os.ftruncate(result, 0)
-    assert room is not None
-    room[0] = 1  # this process's own copy of the page
-    assert os.pread(result, 1, 0) == b"\0"
+BEGIN = """import json, os, sys
+def done(answer, *columns):
+    os.ftruncate(json.loads(sys.argv[1])["out"], 4096)
+    print(json.dumps(["done", answer, [dict(zip(("dtype", "shape", "at"), column)) for column in columns]]))
+def scene(*shapes, **facts):
+    done({"type": "scene", **facts}, *(("f4", shape, 0) for shape in shapes))
+FIT = [3, 3], [3, 4], [3, 3], [3], [3, 3], [3, 0, 3]
+"""
+OUTSIDE = "described an array outside its result"
 
 
 @pytest.mark.parametrize(("code", "words"), [
-    ("print('nonsense')", "described the result wrongly"), ("print('[\"error\",\"damaged\"]')", "^damaged$"),
+    ("print('nonsense')", "described the result wrongly"), ("print('[\"error\",\"damaged\"]')", "damaged"),
     ("while True: print('x' * 65536, end='')", "more than 1,048,576 bytes without an end of line"),
+    ("done({'type': 'else'})", "described the result wrongly"),
+    ("done({'type': 'picture'}, ('u1', [64, 65, 1], 0))", OUTSIDE),
+    ("done({'type': 'picture'}, ('u1', [4, 4, 1], 1))", OUTSIDE),
+    ("done({'type': 'picture'}, ('u1', [1 << 40, 1 << 40, 1], 0))", OUTSIDE),
+    ("done({'type': 'picture'}, ('f8', [4, 4, 1], 0))", "described a picture of shape"),
+    ("done({'type': 'picture'})", "described a picture of shape"),
+    ("scene(*FIT, sh_degree=5)", "described the result wrongly"),
+    ("scene(*FIT[:5])", "described"), ("scene(*[[3, 3]] * 6)", "legal are|is needed with"),
 ])
-def test_a_program_that_writes_anything_else_is_an_error(code: str, words: str, monkeypatch: pytest.MonkeyPatch
-                                                         ) -> None:
-    monkeypatch.setattr("splatview_ipc.system.child_program.command", lambda module, *_: [sys.executable, "-c", code])
-    program = ReadingProgram({"files": [], "out": 2})
-    try:
-        with pytest.raises(FileError, match=words):
-            program.wait(lambda what, fraction: None)
-    finally:
-        program.end()
+def test_a_program_that_lies_is_an_error(code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                         ) -> None:
+    monkeypatch.setattr("splatview_ipc.system.child_program.command",
+                        lambda module, job: [sys.executable, "-c", BEGIN + code, job])
+    with pytest.raises(FileError, match=words):
+        read_untrusted(w.write_splat(tmp_path / "a.splat", T))
+
+
+def test_a_result_cannot_be_written_after_it_was_checked() -> None:
+    fd = os.memfd_create("splatview-test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096)
+    room = sandbox.mapped(fd)
+    for change in (lambda: os.pwrite(fd, b"x", 0), lambda: os.ftruncate(fd, 0)):
+        with pytest.raises(OSError, match="not permitted"):
+            change()
+    assert room is not None
+    room[0] = 1  # this process's own copy of the page
+    assert os.pread(fd, 1, 0) == b"\0"
+    os.close(fd)

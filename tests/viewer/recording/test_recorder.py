@@ -11,10 +11,10 @@ import pytest
 from support.frames import NAMES, scene
 
 from splatview_viewer.core.errors import FileError, ViewerError
-from splatview_viewer.recording.packed import layout, pack, packed_bytes, read_packed, unpack, write_packed
-from splatview_viewer.recording.player import Player
+from splatview_viewer.recording.packed import pack, packed_bytes, read_packed, unpack, write_packed
 from splatview_viewer.recording.recording import (
     INDEX,
+    Player,
     Recording,
     RecordOptions,
     Snapshot,
@@ -33,20 +33,23 @@ if TYPE_CHECKING:
     from splatview_viewer.scene.scene import GaussianScene
 
 @pytest.mark.parametrize(("degree", "activated"), [(0, True), (1, False), (3, False), (3, True)])
-def test_what_is_unpacked_is_as_near_as_is_said(degree: int, activated: bool) -> None:
-    before = scene(degree=degree, activated=activated)
-    packed = pack(before)
-    after = unpack(packed, version=7, notes=("a note",))
-    assert 0 < packed.data.nbytes - packed_bytes(len(before), before.shN.shape[1], activated) < 300
-    assert (after.sh_degree, after.activated, after.version, after.notes) == (degree, activated, 7, ("a note",))
-    a, b = activate(before), activate(after)
-    np.testing.assert_array_equal(a.means, b.means)
-    np.testing.assert_allclose(a.quats, b.quats, atol=2e-5)
-    np.testing.assert_allclose(a.scales, b.scales, rtol=1e-7 if activated else 0.004)
-    np.testing.assert_allclose(a.opacities, b.opacities, atol=3e-4 if activated else 2e-4)
-    np.testing.assert_allclose(a.sh0, b.sh0, atol=1.4e-4 / 0.28209)
-    largest = np.abs(a.shN).reshape(len(a), -1).max(axis=1, initial=0)[:, None, None]
-    assert (np.abs(a.shN - b.shN) <= largest * (1 / 254 + 1e-3)).all()
+def test_what_is_unpacked_is_as_near_as_is_said(degree: int, activated: bool, tmp_path: Path) -> None:
+    before, path = scene(degree=degree, activated=activated), tmp_path / "000000001.gaussians"
+    for background in ((0.25, 0.5, 1.0), (0.0, 0.0, 0.25), (0.125, 0.0, 0.25)):  # arrays begin at odd bytes as well
+        size = write_packed(path, pack(before, background))
+        assert size == path.stat().st_size
+        assert 0 < size - packed_bytes(len(before), before.shN.shape[1], activated) < 300
+        after = unpack(read_packed(path), version=7, notes=("a note",))
+        assert (after.sh_degree, after.activated, after.version, after.notes) == (degree, activated, 7, ("a note",))
+        assert after.background == background
+        a, b = activate(before), activate(after)
+        np.testing.assert_array_equal(a.means, b.means)
+        np.testing.assert_allclose(a.quats, b.quats, atol=2e-5)
+        np.testing.assert_allclose(a.scales, b.scales, rtol=1e-7 if activated else 0.004)
+        np.testing.assert_allclose(a.opacities, b.opacities, atol=3e-4 if activated else 2e-4)
+        np.testing.assert_allclose(a.sh0, b.sh0, atol=1.4e-4 / 0.28209)
+        largest = np.abs(a.shN).reshape(len(a), -1).max(axis=1, initial=0)[:, None, None]
+        assert (np.abs(a.shN - b.shN) <= largest * (1 / 254 + 1e-3)).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -180,19 +183,6 @@ def header(**change: Any) -> bytes:
     return b"SVSCENE1" + struct.pack("<I", len(text)) + text
 
 
-@pytest.mark.parametrize(("degree", "activated"), [(0, False), (3, True)])
-def test_a_snapshot_comes_back_as_it_was(tmp_path: Path, degree: int, activated: bool) -> None:
-    path = tmp_path / "000000001.gaussians"
-    for background in ((0.25, 0.5, 1.0), (0.0, 0.0, 0.25), (0.125, 0.0, 0.25)):  # arrays begin at odd bytes as well
-        before = pack(scene(33, degree, activated=activated), background)
-        assert write_packed(path, before) == path.stat().st_size
-        after = read_packed(path)
-        assert after.header == before.header
-        for name in layout(33, 0, activated):
-            np.testing.assert_array_equal(after.arrays[name], before.arrays[name])
-        np.testing.assert_array_equal(unpack(after).means, scene(33, degree, activated=activated).means)
-
-
 @pytest.mark.parametrize(("data", "words"), [
     (b"hello, this is text", "no snapshot"), (b"SVSCENE1" + struct.pack("<I", 2**32 - 1), "a header of 4,294,967,295"),
     (b"SVSCENE1" + struct.pack("<I", 4) + b"\xff\xfe\x00{", "damaged"), (header() + b"x" * 101, "3 Gaussians take"),
@@ -202,10 +192,8 @@ def test_a_snapshot_comes_back_as_it_was(tmp_path: Path, degree: int, activated:
 def test_what_is_no_snapshot_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "000000001.gaussians"
     path.write_bytes(data)
-    with pytest.raises(FileError) as caught:
+    with pytest.raises(FileError, match=f"{path}: .*{words}"):
         read_packed(path)
-    assert words in str(caught.value)
-    assert str(path) in str(caught.value)
 
 
 def test_what_was_recorded_is_found_again_and_gone_on_with(tmp_path: Path) -> None:
@@ -243,20 +231,16 @@ def test_folders_are_of_one_stream_and_one_writer(tmp_path: Path) -> None:
     assert record(tmp_path) == one
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"format": 2}, "format 2"), ({"every": -5.0}, "every -5"), ({"every": 1e300}, "1e"),
-    ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged"),
-])
-def test_an_index_that_is_none_is_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_an_index_that_is_none_is_refused(tmp_path: Path) -> None:
     folder = record(tmp_path)
-    index = json.loads((folder / INDEX).read_text()) | change
-    (folder / INDEX).write_text(json.dumps(index))
-    with pytest.raises(FileError) as caught:
-        read_index(folder)
-    assert words in str(caught.value)
-    for text in ("", "[" * 100_000, "\x00\xff"):
+    good = json.loads((folder / INDEX).read_text())
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"format": 2}, "format 2"), ({"every": -5.0}, "every -5"), ({"every": 1e300}, "1e"),
+        ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged")]
+    for text, words in [*((json.dumps(good | change), words) for change, words in changes),
+                        ("", "damaged"), ("[" * 100_000, "damaged"), ("\x00\xff", "damaged")]:
         (folder / INDEX).write_text(text, encoding="latin-1")
-        with pytest.raises(FileError, match=r"recording\.json"):
+        with pytest.raises(FileError, match=rf"recording\.json: .*{words}"):
             read_index(folder)
 
 

@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fuzz.crafted import tower
+from fuzz.crafted import ENDLESS
 from support.memory_data import block, event, segment, snapshot
 from support.scene_files import little_memory
 
@@ -113,6 +113,6 @@ def test_the_sandbox_has_a_limit_of_cpu_time(tmp_path: Path, monkeypatch: pytest
     """A key of 60 tuples that hold each other twice: its hash takes 2^60 steps, from 400 bytes."""
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
     path = tmp_path / "x.pickle"
-    path.write_bytes(b"\x80\x02](" + tower(60, "tuple") + b"}h\x3cK\x01se.")
+    path.write_bytes(ENDLESS)
     with pytest.raises(FileError, match="processor's time"):
         load_snapshot(path)

@@ -49,13 +49,9 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
     page.keyboard.down("Shift")
     page.mouse.wheel(0, 600)
     client.wait(ev.Wheel, 2)
-    for mode, notch in ((1, 3), (2, 1)):  # lines, pages
-        page.evaluate("""([deltaMode, deltaY]) => document.querySelector('canvas').dispatchEvent(new WheelEvent(
-          'wheel', {deltaMode, deltaY, clientX: 1, clientY: 1, bubbles: true, cancelable: true}))""", [mode, notch])
-    client.wait(ev.Wheel, 4)
     page.keyboard.up("Shift")
     assert [(wheel.x, wheel.dx, wheel.dy, mask(wheel)) for wheel in client.said(ev.Wheel)] == [
-        (600, 0.5, 1, 0), (600, 0, -3, 1), (2, 0, -1, 0), (2, 0, -1, 0)]
+        (600, 0.5, 1, 0), (600, 0, -3, 1)]
     client.wait(ev.Key, 2)
     client.forget()
     page.mouse.down()
@@ -170,11 +166,10 @@ def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
 def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page, permissions=["clipboard-read", "clipboard-write"])
     page.keyboard.type("aZ 3/")
-    for init in ({"key": "é"}, {"key": "€", "ctrlKey": True, "altKey": True, "modifierAltGraph": True}):
-        page.evaluate("(init) => document.activeElement.dispatchEvent(new KeyboardEvent("
-                      "'keydown', {...init, code: 'KeyE', bubbles: true}))", init)
-    client.wait(ev.Text, 7)
-    assert "".join(text.text for text in client.said(ev.Text)) == "aZ 3/é€"
+    page.evaluate("(init) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', init))", {
+        "key": "€", "code": "KeyE", "ctrlKey": True, "altKey": True, "modifierAltGraph": True, "bubbles": True})
+    client.wait(ev.Text, 6)
+    assert "".join(text.text for text in client.said(ev.Text)) == "aZ 3/€"
     assert mask(client.said(ev.Key)[-1]) == 0  # AltGr is no Ctrl and Alt
     client.forget()
     for key in ("Control+a", "Enter", "x"):

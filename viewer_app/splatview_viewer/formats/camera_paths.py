@@ -2,7 +2,7 @@
 
 Format: nerfstudio/viewer/render_panel.py (`_write_json`) and nerfstudio/cameras/camera_paths.py (`get_path_from_json`),
 version 1.1. Matrices are camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view are
-vertical, in degrees. The older viewer wrote the matrices of key frames as text, column by column (three.js).
+vertical, in degrees.
 
 A film is written as a folder of PNGs, or an mp4.
 """
@@ -134,8 +134,6 @@ def _film(d: Any) -> Film:
             raise CameraError(f"path: {len(keys)} key frames; {MOST_KEYS} are the most")
         path = CameraPath([_key(k, d, between) for k in keys], loop, model=_MODELS[kind])  # type: ignore[arg-type]
         path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
-        if not any("override_transition_sec" in k for k in keys):  # the older viewer says the whole alone
-            path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
         return Film(path, width, height, fps)
     made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames or ()]
     return Film(CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps)  # type: ignore[arg-type]
@@ -144,19 +142,11 @@ def _film(d: Any) -> Film:
 def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") -> Key:
     if not isinstance(d, dict):
         raise CameraError(f"path: {d!r:.60} is no key frame")
-    values, columns = d.get(name), False
-    if isinstance(values, str):  # the older viewer's
-        columns = True
-        try:
-            values = json.loads(values)
-        except (ValueError, RecursionError):
-            values = None
+    values = d.get(name)
     try:
         matrix = np.asarray(values, np.float64).reshape(4, 4)
     except (TypeError, ValueError, OverflowError):
         raise CameraError(f'path: "{name}" is {values!r:.60}, not 16 numbers') from None
-    if columns:
-        matrix = matrix.T
     rotation = matrix[:3, :3]
     if not ((np.abs(matrix) < _FAR).all() and rotations.is_rotation(rotation)):
         raise CameraError(f'path: "{name}" holds no rotation: {rotation.tolist()!s:.100}')

@@ -131,9 +131,18 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
     degree = None
     for i, file in enumerate(files):
         progress("reading tensors", i / len(files))
-        _check(file)
         tensors, degree = _find(_load(file))
-        parts.append(_fields({name: _array(tensor, name) for name, tensor in tensors.items()}))
+        arrays = {name: _array(tensor, name) for name, tensor in tensors.items()}
+        means, opacities = arrays["means"], arrays["opacities"]
+        n = len(means) if means.ndim else 0
+        if "colors" in arrays:  # gsplat's appearance optimisation: logits of the colour before the network's share
+            arrays.setdefault("rgb", 1 / (1 + np.exp(-arrays["colors"])))
+        sh0 = arrays["sh0"] if "sh0" in arrays else sh0_of_rgb(arrays["rgb"])
+        parts.append(Fields(
+            means=means, quats=arrays["quats"], scales=arrays["scales"],
+            opacities=opacities[:, 0] if opacities.shape == (n, 1) else opacities,
+            sh0=sh0[:, 0] if sh0.shape == (n, 1, 3) else sh0,
+            shN=arrays.get("shN", np.zeros((n, 0, 3), np.float32))))
     progress("reading tensors", 1.0)
     check_memory(2 * sum(a.nbytes for part in parts for a in part.arrays), "the tensors")
     if len({p.shN.shape[1:] for p in parts}) > 1:
@@ -143,8 +152,15 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
     return whole.checked(sh_degree=degree)
 
 
-def _check(path: Path) -> None:
-    """Refuse what `torch.load` would run (a TorchScript archive, before torch 2.6: CVE-2025-32434) or misread."""
+def _load(path: Path) -> Any:
+    """Return what `torch.save` wrote: mappings, lists, tuples, numbers, texts, and tensors mapped from the file.
+
+    Raises FileError for what `torch.load` would run (a TorchScript archive, before torch 2.6: CVE-2025-32434), misread
+    or refuse.
+    """
+    import torch
+    from torch import serialization
+
     with open(path, "rb") as f:
         if f.read(4) != ZIP_MAGIC:
             raise FileError("checkpoint: not a zip file of torch.save (torch older than 1.6, or a plain pickle?). "
@@ -156,13 +172,6 @@ def _check(path: Path) -> None:
             if entry.compress_type:
                 raise FileError(f"checkpoint: {entry.filename[:60]!r} is compressed; torch.save writes entries not "
                                 "compressed, and only such are read")
-
-
-def _load(path: Path) -> Any:
-    """Return what `torch.save` wrote: mappings, lists, tuples, numbers, texts, and tensors mapped from the file."""
-    import torch
-    from torch import serialization
-
     serialization.add_safe_globals(_STAND_INS)
     try:
         return torch.load(os.fspath(path), map_location="cpu", weights_only=True, mmap=True)
@@ -252,19 +261,6 @@ def _find(root: Any) -> tuple[dict[str, Any], int | None]:
         "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors) under "
         f"{', '.join(NESTED)} or at the top; it has "
         f"{', '.join(clipped(key) for key in keys[:16] if isinstance(key, str)) or 'no names'}")
-
-
-def _fields(arrays: dict[str, np.ndarray]) -> Fields:
-    means, opacities = arrays["means"], arrays["opacities"]
-    n = len(means) if means.ndim else 0
-    if "colors" in arrays:  # gsplat's appearance optimisation: logits of the colour before the network's share
-        arrays.setdefault("rgb", 1 / (1 + np.exp(-arrays["colors"])))
-    sh0 = arrays["sh0"] if "sh0" in arrays else sh0_of_rgb(arrays["rgb"])
-    return Fields(
-        means=means, quats=arrays["quats"], scales=arrays["scales"],
-        opacities=opacities[:, 0] if opacities.shape == (n, 1) else opacities,
-        sh0=sh0[:, 0] if sh0.shape == (n, 1, 3) else sh0,
-        shN=arrays.get("shN", np.zeros((n, 0, 3), np.float32)))
 
 
 def _is_checkpoint(start: Start) -> bool:

@@ -29,7 +29,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -147,12 +147,57 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         opened.callback(os.close, out)
         names = [f"{called.__module__}:{called.__qualname__}" for called in (prepare, function) if called]
-        program = ReadingProgram({"functions": names, "files": files, "out": out, "limits": [*map(str, limits)],
-                                  "names": [*map(str, paths)]})
-        opened.callback(program.end)
-        done = program.wait(progress)
-        program.end()  # what is mapped is never written by another process
+        job = {"functions": names, "files": files, "out": out, "limits": limits, "names": [*map(str, paths)]}
+        errors = opened.enter_context(tempfile.TemporaryFile())
+        process = opened.enter_context(subprocess.Popen(
+            child_program.command("splatview_viewer.formats", json.dumps(job)), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=errors, cwd="/", pass_fds=[*files, out],
+            # One thread is enough, and what others reserve counts against the bound.
+            env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
+                                          PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="")))
+        opened.callback(process.kill)
+        done = outcome(process, errors, progress)
+        process.kill()
+        process.wait()  # what is mapped is never written by another process
         return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))
+
+
+def outcome(process: subprocess.Popen[bytes], errors: IO[bytes], progress: Progress) -> Done:
+    """Return the description of a child's result, once it is written. Raises FileError as `run`."""
+    out = process.stdout
+    assert out is not None
+    os.set_blocking(out.fileno(), False)
+    last, rest, data = ("starting", 0.0), b"", None
+    with selectors.DefaultSelector() as selector:
+        selector.register(out, selectors.EVENT_READ)
+        while data != b"":
+            progress(*last)
+            if not selector.select(POLL):
+                continue
+            data = out.read(1 << 16)
+            *lines, rest = (rest + (data or b"")).split(b"\n")
+            if len(rest) > MAX_LINE:
+                raise FileError(f"the program that reads the file wrote more than {MAX_LINE:,} bytes "
+                                "without an end of line")
+            for line in lines:
+                message = decoded(line, Going | Failed | Done)
+                if isinstance(message, Done):
+                    return message
+                if isinstance(message, Failed):
+                    raise FileError(message.reason)
+                last = message.what, message.fraction
+                progress(*last)
+    code = process.wait()
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - 400))
+    said = errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if code in (-signal.SIGKILL, 128 + signal.SIGKILL) or "MemoryError" in said or "bad_alloc" in said:
+        raise FileError("not enough memory to load it, or it is made to exhaust memory")
+    if code == -signal.SIGXCPU:
+        raise FileError("reading it took more of the processor's time than any file of its size needs")
+    if code < 0:
+        name = next((s.name for s in signal.Signals if s == -code), str(-code))
+        raise FileError(f"the program that reads the file crashed ({name}): it is damaged, or made to do that")
+    raise FileError(f"the program that reads the file ended with {code}" + (f": {said}" if said else ""))
 
 
 def decoded(data: bytes, answer: Any) -> Any:
@@ -188,84 +233,6 @@ def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]
     return arrays
 
 
-class ReadingProgram:
-    """A child process that reads inherited files and writes what they hold to an inherited descriptor.
-
-    Args:
-        job: its argument, see `serve`; it inherits the descriptors `files` and `out`.
-    """
-
-    def __init__(self, job: dict[str, Any]) -> None:
-        self._errors = tempfile.TemporaryFile()
-        try:
-            self._process = subprocess.Popen(
-                child_program.command("splatview_viewer.formats", json.dumps(job)), stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=self._errors, cwd="/", pass_fds=[*job["files"], job["out"]],
-                # One thread is enough, and what others reserve counts against the bound.
-                env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
-                                              PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES=""))
-        except BaseException:
-            self._errors.close()
-            raise
-
-    def wait(self, progress: Progress) -> Done:
-        """Return the description of the result, once it is written.
-
-        Args:
-            progress: called at least ten times a second; what it raises is raised.
-
-        Raises:
-            FileError: the file cannot be read.
-        """
-        out = self._process.stdout
-        assert out is not None
-        os.set_blocking(out.fileno(), False)
-        last, rest = ("starting", 0.0), b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(out, selectors.EVENT_READ)
-            while True:
-                progress(*last)
-                if not selector.select(POLL):
-                    continue
-                data = out.read(1 << 16)
-                if data == b"":
-                    raise FileError(self._why())
-                *lines, rest = (rest + (data or b"")).split(b"\n")
-                if len(rest) > MAX_LINE:
-                    raise FileError(f"the program that reads the file wrote more than {MAX_LINE:,} bytes "
-                                    "without an end of line")
-                for line in lines:
-                    message = decoded(line, Going | Failed | Done)
-                    if isinstance(message, Done):
-                        return message
-                    if isinstance(message, Failed):
-                        raise FileError(message.reason)
-                    last = message.what, message.fraction
-                    progress(*last)
-
-    def _why(self) -> str:
-        """Return why it ended without a result."""
-        code = self._process.wait()
-        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 400))
-        said = self._errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if code in (-signal.SIGKILL, 128 + signal.SIGKILL) or "MemoryError" in said or "bad_alloc" in said:
-            return "not enough memory to load it, or it is made to exhaust memory"
-        if code == -signal.SIGXCPU:
-            return "reading it took more of the processor's time than any file of its size needs"
-        if code < 0:
-            name = next((s.name for s in signal.Signals if s == -code), str(-code))
-            return f"the program that reads the file crashed ({name}): it is damaged, or made to do that"
-        return f"the program that reads the file ended with {code}" + (f": {said}" if said else "")
-
-    def end(self) -> None:
-        """End it, whatever it does, and wait until it is gone. Idempotent."""
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._errors.close()
-
-
 # -- in the child process ----------------------------------------------------------------------------------------------
 
 
@@ -294,7 +261,17 @@ def serve(argument: str) -> NoReturn:
                               (text.partition(":") for text in job["functions"]))
         for called in prepare:
             called(files)
-        _set_limits(Limits(*map(int, job["limits"])), len(files))
+        # For good, once everything is imported: libraries reserve address space that costs no memory.
+        with open("/proc/self/statm", encoding="ascii") as sizes:
+            space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        memory, seconds = job["limits"]
+        for kind, most in ((resource.RLIMIT_AS, space + memory), (resource.RLIMIT_FSIZE, memory),
+                           (resource.RLIMIT_NOFILE, MAX_FILES + len(files)), (resource.RLIMIT_CORE, 0),
+                           (resource.RLIMIT_CPU, int(time.process_time()) + 1 + seconds)):
+            allowed = resource.getrlimit(kind)[1]
+            most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+            # Of the processor's time the kernel's first word is SIGXCPU, at the hard limit SIGKILL.
+            resource.setrlimit(kind, (most, allowed if kind == resource.RLIMIT_CPU else most))
         with np.errstate(all="ignore"):  # as open_file
             answer, arrays = function(files, progress)
         progress("writing arrays", 1.0)
@@ -319,19 +296,3 @@ def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
             data, start = data[n:], start + n
         at = -(-start // _ALIGN) * _ALIGN
     return columns
-
-
-def _set_limits(limits: Limits, files: int) -> None:
-    """Set the limits for good, and MAX_FILES descriptors beside `files` inherited ones.
-
-    Call it after everything is imported: libraries reserve address space that costs no memory.
-    """
-    with open("/proc/self/statm", encoding="ascii") as sizes:
-        space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    for kind, most in ((resource.RLIMIT_AS, space + limits.memory), (resource.RLIMIT_FSIZE, limits.memory),
-                       (resource.RLIMIT_NOFILE, MAX_FILES + files), (resource.RLIMIT_CORE, 0),
-                       (resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.seconds)):
-        allowed = resource.getrlimit(kind)[1]
-        most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-        # Of the processor's time the kernel's first word is SIGXCPU, at the hard limit SIGKILL.
-        resource.setrlimit(kind, (most, allowed if kind == resource.RLIMIT_CPU else most))

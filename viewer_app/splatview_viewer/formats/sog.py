@@ -1,7 +1,6 @@
 """PlayCanvas SOG: WebP planes and a meta.json, in a folder or a zip.
 
-Version 2 (codebooks) and its forerunner without a version number (linear between minima and maxima).
-Layout: developer.playcanvas.com/user-manual/gaussian-splatting/formats/sog and
+Version 2. Layout: developer.playcanvas.com/user-manual/gaussian-splatting/formats/sog and
 playcanvas/splat-transform. Pixel i of every plane, counted row by row, belongs to Gaussian i. means_l
 and means_u: low and high byte of 16 bits between the bounds of sign(x) ln(|x| + 1). quats: the three
 smaller components, alpha 252 + index of the largest. scales, sh0: codebook entries, sh0's alpha the
@@ -102,15 +101,15 @@ def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
     meta = json.loads(text)
     if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
         raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
-    version = meta.get("version")
-    if version not in (None, 1, 2):
-        raise FileError(f"SOG: meta.json has version {version!r:.40}; legal are 1 and 2")
-    count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
+    if meta.get("version") != 2:
+        raise FileError(f"SOG: meta.json has version {meta.get('version')!r:.40}; version 2 is read: convert the scene "
+                        "with splat-transform")
+    count = meta.get("count")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise FileError(f"SOG: a count of {count!r:.40}; expected a whole number from 0 on")
     planes = _Planes(cache(load), meta, count, progress)
     planes.check(packed)
-    return _decode(planes, version == 2)
+    return _decode(planes)
 
 
 class _Planes:
@@ -158,64 +157,42 @@ class _Planes:
         self.progress("decoding planes", min(self.done / (7 if "shN" in self.meta else 5), 1.0))
         return pixels
 
-    def numbers(self, field: str, key: str, length: int | None) -> np.ndarray:
+    def numbers(self, field: str, key: str, length: int) -> np.ndarray:
         """A list of numbers of meta.json."""
         a = np.array(self.meta[field][key], np.float32)
-        if length is not None and a.shape != (length,):
+        if a.shape != (length,):
             raise FileError(f"SOG: {field}.{key} has shape {a.shape}; {length} numbers are needed")
         return a
 
-    def values(self, field: str, channels: int, codebooks: bool) -> np.ndarray:
-        """(count, channels) float32: the first channels of a plane through codebook or bounds."""
-        pixels = self.pixels(field)[:, :channels]
-        if codebooks:
-            return self.numbers(field, "codebook", 256)[pixels]
-        low, high = (self.numbers(field, key, None)[:channels] for key in ("mins", "maxs"))
-        return (low + pixels / np.float32(255) * (high - low)).astype(np.float32)
 
-
-def _decode(planes: _Planes, codebooks: bool) -> Fields:
+def _decode(planes: _Planes) -> Fields:
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
     sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
     logs = low + sixteen / np.float32(65535) * (high - low)
     means = np.sign(logs) * np.expm1(np.abs(logs))
     quats = planes.pixels("quats")
     rest = (quats[:, :3] / np.float32(255) - np.float32(0.5)) * np.float32(2 ** 0.5)
-    if codebooks:
-        sh0, opacities = planes.values("sh0", 3, True), LOGIT_OF_BYTE[planes.pixels("sh0")[:, 3]]
-    else:  # the forerunner stores the logit itself, between bounds like the colour
-        rgba = planes.values("sh0", 4, False)
-        sh0, opacities = rgba[:, :3], rgba[:, 3]
+    scales, rgba = planes.pixels("scales")[:, :3], planes.pixels("sh0")
+    higher = np.zeros((planes.count, 0, 3), np.float32)
+    if "shN" in planes.meta:  # each Gaussian's label looks up a row of the palette
+        centroids = planes.picture("shN", 0)
+        width, bands = centroids.shape[1], planes.meta["shN"].get("bands")
+        k = width // 64
+        if width % 64 or k not in (3, 8, 15):
+            raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
+        if bands not in (None, SH_REST.index(k)):
+            raise FileError(f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide")
+        palette = planes.numbers("shN", "codebook", 256)[centroids.reshape(-1, k, 4)[:, :, :3]]
+        labels = planes.pixels("shN", 1)
+        labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
+        if planes.count and int(labels.max()) >= len(palette):
+            raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
+        higher = palette[labels].astype(np.float32, copy=False)
     fields = Fields(means=means, quats=quats_from_smallest_three(quats[:, 3].astype(np.int16) - 252, rest),
-                    scales=planes.values("scales", 3, codebooks), opacities=opacities, sh0=sh0,
-                    shN=_higher(planes, codebooks))
+                    scales=planes.numbers("scales", "codebook", 256)[scales], opacities=LOGIT_OF_BYTE[rgba[:, 3]],
+                    sh0=planes.numbers("sh0", "codebook", 256)[rgba[:, :3]], shN=higher)
     fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
     return fields.checked(mode=planes.meta.get("model", planes.meta.get("antialias")))
-
-
-def _higher(planes: _Planes, codebooks: bool) -> np.ndarray:
-    """(count, K-1, 3): each Gaussian's label looks up a row of the palette."""
-    if "shN" not in planes.meta:
-        return np.zeros((planes.count, 0, 3), np.float32)
-    centroids = planes.picture("shN", 0)
-    width = centroids.shape[1]
-    k = width // 64
-    if width % 64 or k not in (3, 8, 15):
-        raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
-    bands = planes.meta["shN"].get("bands")
-    if bands not in (None, SH_REST.index(k)):
-        raise FileError(f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide")
-    palette = centroids.reshape(-1, k, 4)[:, :, :3]
-    if codebooks:
-        palette = planes.numbers("shN", "codebook", 256)[palette]
-    else:
-        low, high = float(planes.meta["shN"]["mins"]), float(planes.meta["shN"]["maxs"])
-        palette = np.float32(low) + palette / np.float32(255) * np.float32(high - low)
-    labels = planes.pixels("shN", 1)
-    labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
-    if planes.count and int(labels.max()) >= len(palette):
-        raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
-    return palette[labels].astype(np.float32, copy=False)
 
 
 def _is_sog(start: Start) -> bool:

@@ -83,10 +83,39 @@ def read(path: Path, progress: Progress) -> Fields:
         raw = read_exact(f, remaining(f), "the file")
     head, parts, extensions = (_gzip if raw[:2] == b"\x1f\x8b" else _zstd)(raw)
     progress("unpacking", 0.8)
-    fields = _decode(head, {name: np.frombuffer(part, np.uint8) for name, part in parts.items()},
-                     extensions if head.flags & EXTENSIONS else b"")
+    n, k = head.n, SH_REST[head.degree]
+    planes = {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
+    if head.version == 1:
+        means = planes["positions"].view("<f2").astype(np.float32).reshape(n, 3)
+    else:  # 24 bits, signed: as the upper bytes of 32 bits, the shift back extends the sign
+        wide = np.zeros((3 * n, 4), np.uint8)
+        wide[:, 1:] = planes["positions"].reshape(-1, 3)
+        means = ((wide.view("<i4") >> 8) / np.float32(1 << head.bits)).astype(np.float32).reshape(n, 3)
+    if head.version < 3:  # x y z of a unit quaternion whose w is not negative
+        quats = quats_from_smallest_three(np.zeros(n, np.uint8),
+                                          planes["rotations"].reshape(n, 3) / np.float32(127.5) - np.float32(1))
+    else:  # 2 bits name the largest of x y z w; the others follow, the last one lowest: a sign and 9 bits each
+        words = planes["rotations"].view("<u4").astype(np.uint32, copy=False)[:, None]
+        words = words >> np.array([20, 10, 0], np.uint32)
+        sizes = (words & 511) / np.float32(511 * 2 ** 0.5)
+        quats = np.roll(quats_from_smallest_three(words[:, 0] >> 10, np.where(words & 512, -sizes, sizes)), 1, axis=1)
+    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(FLIP, head.degree))
+    fields = Fields(means=means @ FLIP.astype(np.float32), quats=quats @ turn,
+                    scales=SCALE_OF_BYTE[planes["scales"]].reshape(n, 3), opacities=LOGIT_OF_BYTE[planes["alphas"]],
+                    sh0=SH0_OF_BYTE[planes["colors"]].reshape(n, 3),
+                    shN=(SH_OF_BYTE[planes["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3))
+    ignored, at = set(), 0
+    while head.flags & EXTENSIONS and at + 8 <= len(extensions):
+        kind, size = struct.unpack_from("<II", extensions, at)
+        system = int.from_bytes(extensions[at + 8: at + 8 + min(size, 4)], "little")
+        if kind != COORDINATE_SYSTEM:
+            ignored.add(f"{kind:#010x}")
+        elif system not in RUB:
+            raise FileError(f"SPZ: coordinate system {system}; only right-up-back, 0 or 5, is read: save it so")
+        at += 8 + size
+    notes = (f"SPZ extensions in this file are ignored: {', '.join(sorted(ignored)[:8])}",) if ignored else ()
     progress("unpacking", 1.0)
-    return fields
+    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=notes)
 
 
 def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
@@ -136,52 +165,6 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
             raise FileError(f"SPZ: stream {name!r} is truncated: {len(parts[name]):,} of {size:,} bytes")
         start += packed
     return head, parts, raw[32:at]
-
-
-def _notes(extensions: bytes) -> tuple[str, ...]:
-    """Return which extensions are ignored. Raises FileError for axes that are not SPZ's own."""
-    ignored, at = set(), 0
-    while at + 8 <= len(extensions):
-        kind, size = struct.unpack_from("<II", extensions, at)
-        system = int.from_bytes(extensions[at + 8: at + 8 + min(size, 4)], "little")
-        if kind != COORDINATE_SYSTEM:
-            ignored.add(f"{kind:#010x}")
-        elif system not in RUB:
-            raise FileError(f"SPZ: coordinate system {system}; only right-up-back, 0 or 5, is read: save it so")
-        at += 8 + size
-    return (f"SPZ extensions in this file are ignored: {', '.join(sorted(ignored)[:8])}",) if ignored else ()
-
-
-def _decode(head: _Head, parts: dict[str, np.ndarray], extensions: bytes) -> Fields:
-    n, k = head.n, SH_REST[head.degree]
-    if head.version == 1:
-        means = parts["positions"].view("<f2").astype(np.float32).reshape(n, 3)
-    else:  # 24 bits, signed: as the upper bytes of 32 bits, the shift back extends the sign
-        wide = np.zeros((3 * n, 4), np.uint8)
-        wide[:, 1:] = parts["positions"].reshape(-1, 3)
-        means = ((wide.view("<i4") >> 8) / np.float32(1 << head.bits)).astype(np.float32).reshape(n, 3)
-    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(FLIP, head.degree))
-    quats = _rotations(parts["rotations"], n, head.version)
-    fields = Fields(means=means @ FLIP.astype(np.float32), quats=quats @ turn,
-                    scales=SCALE_OF_BYTE[parts["scales"]].reshape(n, 3), opacities=LOGIT_OF_BYTE[parts["alphas"]],
-                    sh0=SH0_OF_BYTE[parts["colors"]].reshape(n, 3),
-                    shN=(SH_OF_BYTE[parts["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3))
-    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=_notes(extensions))
-
-
-def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:
-    """Quaternions (N, 4) w x y z in SPZ's own axes."""
-    if version < 3:  # x y z of a unit quaternion whose w is not negative
-        return quats_from_smallest_three(np.zeros(n, np.uint8),
-                                         data.reshape(n, 3) / np.float32(127.5) - np.float32(1))
-    # 2 bits name the largest of x y z w; the others follow, the last one lowest: a sign and 9 bits each.
-    v = data.view("<u4").astype(np.uint32, copy=False)
-    rest = np.empty((n, 3), np.float32)
-    for i in range(3):
-        field = v >> np.uint32(20 - 10 * i)
-        size = (field & 511) / np.float32(511 * 2 ** 0.5)
-        rest[:, i] = np.where(field & 512, -size, size)
-    return np.roll(quats_from_smallest_three(v >> 30, rest), 1, axis=1)
 
 
 SPZ = Format("spz", (".spz",), "Niantic SPZ", lambda start: start.head.startswith((MAGIC, b"\x1f\x8b")), read)

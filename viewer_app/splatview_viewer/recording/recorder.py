@@ -12,8 +12,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
-from splatview_viewer.recording.player import Player
-from splatview_viewer.recording.recording import EVERY, Recording, Snapshot, StreamFolder
+from splatview_viewer.recording.recording import EVERY, Player, Recording, Snapshot, StreamFolder
 from splatview_viewer.scene.frames import background_of, scene_of
 
 if TYPE_CHECKING:
@@ -160,23 +159,13 @@ class Tape:
             seen.period, seen.version, seen.since = max(now - seen.since, 0.0), version, now
         if not wanted or now < seen.not_before or version <= seen.version_taken:
             return
+        every, steps = self.recording.every, self._wanted_every is not None
         last = not stream.run.alive or now - seen.since >= max(_QUIET, 3 * seen.period)
-        if (last and seen.version_taken) or (version > seen.looked and self._is_due(version, now)):
-            self._begin(stream, last, now)
-
-    def _is_due(self, version: int, now: float) -> bool:
-        """Return whether to take a new version, or to look at its step."""
-        seen, every = self._seen, self.recording.every
-        if not seen.version_taken:
-            return True
-        if self._written is not None and not self._written.done:
-            return False
-        return (self._wanted_every is not None or version >= seen.version_taken + every
-                or now >= seen.taken_at + _SELDOM * every / self._first_every)
-
-    def _begin(self, stream: RemoteStream, last: bool, now: float) -> None:
-        """Read the newest version, and have a job take it. `last`: however few steps came since."""
-        seen = self._seen
+        enough = (steps or version >= seen.version_taken + every
+                  or now >= seen.taken_at + _SELDOM * every / self._first_every)
+        due = not seen.version_taken or (enough and (self._written is None or self._written.done))
+        if not ((last and seen.version_taken) or (version > seen.looked and due)):
+            return
         frame = stream.read(after=seen.version_taken or seen.looked)
         if frame is None:
             if not stream.run.alive:
@@ -185,9 +174,8 @@ class Tape:
         seen.looked, keep = frame.version, False
         step = frame.meta.get("step")
         step = int(step) if isinstance(step, (int, float)) and math.isfinite(step) else frame.version
-        early = self._wanted_every is not None and 0 <= step - seen.step_taken < self.recording.every
         try:
-            if seen.version_taken and early and not last:
+            if seen.version_taken and not last and steps and 0 <= step - seen.step_taken < every:
                 return
             self._take(stream, frame, step)
             keep, seen.version_taken, seen.step_taken, seen.taken_at = True, frame.version, step, now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.offscreen import Target, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
-from splatview_viewer.web.encoders import choose, forced_encoder, nvjpeg_library
+from splatview_viewer.web.encoders import VARIABLE, choose, nvjpeg_library
 from splatview_viewer.web.sender import Sender, scaled
 from splatview_viewer.web.server import WebServer
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Caption, Screen
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.web.connection import Connection
     from splatview_viewer.web.encoders import Encoder
+    from splatview_viewer.web.server import Connection
 
 log = logging.getLogger("splatview")
 
@@ -108,32 +109,33 @@ class BrowserScreen:
     def poll(self, timeout: float) -> list[Event]:
         if self._closed:
             return []
-        taken = [self._taken(message) for message in self._connection.inbox.take(timeout)]
-        events = [event for event in taken if event is not None]
+        events: list[Event] = []
+        for message in self._connection.inbox.take(timeout):
+            if isinstance(message, m.Visible):
+                self._visible, self._missed = message.on, False
+                if message.on:
+                    self._resize(self._size)
+                    events.append(Expose())
+                else:
+                    self._sender.clear()
+                    self._release_target()
+                continue
+            event = m.event_of(message, self._clicks, self._scale)
+            if event is None:
+                continue
+            if event.at > 0:
+                self._at = event.at
+            if isinstance(event, Resize):
+                size, self._scale = _drawn(event.width, event.height), event.scale
+                self._resize(size)
+                event = Resize(*self._size, self._scale)
+            events.append(event)
         if not self._visible:
             self._release_target()  # it may have been made for a picture to keep
         elif self._missed and self.state.ready:
             self._missed = False
             events.append(Expose())
         return events
-
-    def _taken(self, message: Event | m.Visible) -> Event | None:
-        if isinstance(message, m.Visible):
-            self._visible, self._missed = message.on, False
-            if not message.on:
-                self._sender.clear()
-                self._release_target()
-                return None
-            self._resize(self._size)
-            return Expose()
-        event = m.event_of(message, self._clicks, self._scale)
-        if event is not None and event.at > 0:
-            self._at = event.at
-        if isinstance(event, Resize):
-            size, self._scale = _drawn(event.width, event.height), event.scale
-            self._resize(size)
-            return Resize(*self._size, self._scale)
-        return event
 
     def _resize(self, size: tuple[int, int]) -> None:
         if not self._visible:
@@ -238,7 +240,7 @@ class Browsers:
         from splatview_ipc.control.registry import Announcement
 
         self._ctx = ctx
-        self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
+        self._encoder: Encoder | None = choose(ctx) if os.environ.get(VARIABLE) else None
         self._count = 0
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:

@@ -26,8 +26,6 @@ from splatview_ipc.cuda import driver
 from splatview_viewer.core.errors import ViewerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import moderngl
     import torch
 
@@ -69,14 +67,6 @@ class Encoder(Protocol):
         ...
 
 
-def forced_encoder() -> str | None:
-    """Return what SPLATVIEW_ENCODER names. Raises ViewerError for anything but CHOICES."""
-    forced = os.environ.get(VARIABLE) or None
-    if forced not in (None, *CHOICES):
-        raise ViewerError(f"{VARIABLE}={forced!r}; legal are {', '.join(CHOICES)}, or unset it")
-    return forced
-
-
 def choose(ctx: moderngl.Context) -> Encoder:
     """Return the fastest encoder for what this context draws. The context must be current.
 
@@ -84,7 +74,9 @@ def choose(ctx: moderngl.Context) -> Encoder:
     its `reason` says why nvJPEG is not used. Raises ViewerError where SPLATVIEW_ENCODER names none of them, or one
     that cannot work here.
     """
-    forced, device = forced_encoder(), None
+    forced, device = os.environ.get(VARIABLE) or None, None
+    if forced not in (None, *CHOICES):
+        raise ViewerError(f"{VARIABLE}={forced!r}; legal are {', '.join(CHOICES)}, or unset it")
     try:
         from splatview_ipc.gl.direct import require_import
 
@@ -188,21 +180,15 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _candidates() -> Iterator[str]:
-    """Yield the libraries to try, in order: packages first, for they are of torch's CUDA version, then the system's."""
-    found = importlib.util.find_spec("nvidia")
-    for folder in (found.submodule_search_locations or ()) if found is not None else ():
-        for path in sorted(Path(folder).glob("*/lib/libnvjpeg.so.*"), reverse=True):
-            yield str(path)
-    yield from _NAMES
-    for toolkit in sorted(Path("/usr/local").glob("cuda*/lib64/libnvjpeg.so.*"), reverse=True):
-        yield str(toolkit)
-
-
 @functools.cache
 def nvjpeg_library() -> ctypes.CDLL:
     """libnvjpeg with its signatures. Raises ViewerError where there is none."""
-    for name in _candidates():
+    # Packages first, for they are of torch's CUDA version, then the system's.
+    nvidia = importlib.util.find_spec("nvidia")
+    packages = (nvidia and nvidia.submodule_search_locations) or ()
+    packaged = [path for folder in packages for path in sorted(Path(folder).glob("*/lib/libnvjpeg.so.*"), reverse=True)]
+    toolkits = sorted(Path("/usr/local").glob("cuda*/lib64/libnvjpeg.so.*"), reverse=True)
+    for name in (*map(str, packaged), *_NAMES, *map(str, toolkits)):
         try:
             loaded = ctypes.CDLL(name)
             for function, arguments in _SIGNATURES.items():
@@ -232,23 +218,28 @@ class NvJpegEncoder:
 
     def __init__(self, device: int) -> None:
         """`device`: CUDA's ordinal of the GPU. Raises ViewerError where nvJPEG cannot work; makes the CUDA context."""
-        self._handle = c_void_p()
-        self._sessions: list[_Session] = []
-        self._idle: list[_Session] = []
-        self._lock = threading.Condition()
-        self._closed = False
         self.device = device
         self.took: deque[tuple[Size, float]] = deque(maxlen=64)
+        self._lock = threading.Lock()
+        """One picture at a time."""
+        self._closed = False
+        self._handle, self._state, self._params = c_void_p(), c_void_p(), c_void_p()
+        self._set: tuple[int, int] | None = None
         nvjpeg_library()
         import torch
 
         try:
             with torch.cuda.device(device), driver.context(device):
-                torch.cuda.current_stream(device)
+                self._stream = torch.cuda.Stream()
+                self._queue = c_void_p(self._stream.cuda_stream)
+                self._given, self._begin = torch.cuda.Event(), torch.cuda.Event(enable_timing=True)
+                self._end = torch.cuda.Event(enable_timing=True, blocking=True)  # the thread sleeps until then
                 _call("nvjpegCreateSimple", byref(self._handle))
+                _call("nvjpegEncoderStateCreate", self._handle, byref(self._state), self._queue)
+                _call("nvjpegEncoderParamsCreate", self._handle, byref(self._params), self._queue)
+                self._stream.synchronize()
         except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
             raise ViewerError(f"nvJPEG: CUDA does not work on device {device}: {e}") from e
-        self._give(self._take())  # what does not work is to be known now
 
     def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
         import torch
@@ -256,107 +247,55 @@ class NvJpegEncoder:
         if not isinstance(pixels, torch.Tensor) or pixels.device != torch.device("cuda", self.device):
             raise ValueError(f"pixels: {'an array' if not isinstance(pixels, torch.Tensor) else pixels.device}; this "
                              f"nvJPEG takes tensors on cuda:{self.device}")
-        session = self._take()
         try:
-            with torch.cuda.device(self.device), driver.context(self.device), torch.no_grad():
-                data, ms = session.encode(pixels, quality, size)
-            self.took.append((size or (pixels.shape[1], pixels.shape[0]), ms))
-            return data
+            with self._lock, torch.cuda.device(self.device), driver.context(self.device), torch.no_grad():
+                if self._closed:
+                    raise ViewerError("the nvJPEG encoder is closed")
+                self._given.record()
+                with torch.cuda.stream(self._stream):
+                    self._stream.wait_event(self._given)
+                    data = self._encode(pixels[..., :3], quality, size)
+                self.took.append((size or (pixels.shape[1], pixels.shape[0]), self._begin.elapsed_time(self._end)))
+                return data
         except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
             raise ViewerError(f"nvJPEG: CUDA failed on device {self.device}: {e}") from e
-        finally:
-            self._give(session)
 
-    def _take(self) -> _Session:
-        with self._lock:
-            if self._closed:
-                raise ViewerError("the nvJPEG encoder is closed")
-            if self._idle:
-                return self._idle.pop()
-            session = _Session(self._handle, self.device)
-            self._sessions.append(session)
-            return session
+    def _encode(self, rgb: torch.Tensor, quality: int, size: Size | None) -> bytes:
+        import torch
 
-    def _give(self, session: _Session) -> None:
-        with self._lock:
-            self._idle.append(session)
-            self._lock.notify_all()
+        self._begin.record(self._stream)
+        if size is not None and size != (rgb.shape[1], rgb.shape[0]):
+            planes = rgb.permute(2, 0, 1)[None].float()
+            small = torch.nn.functional.interpolate(planes, size[::-1], mode="area")
+            rgb = small.round_().to(torch.uint8)[0].permute(1, 2, 0)
+        rgb = rgb.flip(0).contiguous()  # the top row first
+        height, width = rgb.shape[:2]
+        sampling = _CSS_444 if quality >= BEST else _CSS_420
+        if self._set != (quality, sampling):
+            _call("nvjpegEncoderParamsSetQuality", self._params, quality, self._queue)
+            _call("nvjpegEncoderParamsSetSamplingFactors", self._params, sampling, self._queue)
+            self._set = quality, sampling
+        image = _Image()
+        image.channel[0], image.pitch[0] = rgb.data_ptr(), 3 * width
+        _call("nvjpegEncodeImage", self._handle, self._state, self._params, byref(image), _RGBI, width, height,
+              self._queue)
+        self._end.record(self._stream)
+        self._end.synchronize()
+        length = c_size_t()
+        _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, None, byref(length), self._queue)
+        self._stream.synchronize()  # the length comes in the stream's order
+        data = ctypes.create_string_buffer(length.value)
+        _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, data, byref(length), self._queue)
+        self._stream.synchronize()
+        return data.raw[: length.value]
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, driver.context(self.device):
             if self._closed:
                 return
             self._closed = True
-            self._lock.wait_for(lambda: len(self._idle) == len(self._sessions))
-            with driver.context(self.device):
-                for session in self._sessions:
-                    session.close()
-                nvjpeg_library().nvjpegDestroy(self._handle)
-            self._sessions.clear()
-            self._idle.clear()
-
-
-class _Session:
-    """The state of one thread that encodes: a stream and nvJPEG's state."""
-
-    def __init__(self, handle: c_void_p, device: int) -> None:
-        import torch
-
-        self._handle = handle
-        with torch.cuda.device(device), driver.context(device):
-            self._stream = torch.cuda.Stream()
-            self._queue = c_void_p(self._stream.cuda_stream)
-            self._given, self._begin = torch.cuda.Event(), torch.cuda.Event(enable_timing=True)
-            self._end = torch.cuda.Event(enable_timing=True, blocking=True)  # this thread sleeps until then
-            self._state, self._params = c_void_p(), c_void_p()
-            self._set: tuple[int, int] | None = None
-            try:
-                _call("nvjpegEncoderStateCreate", handle, byref(self._state), self._queue)
-                _call("nvjpegEncoderParamsCreate", handle, byref(self._params), self._queue)
-                self._stream.synchronize()
-            except BaseException:
-                self.close()
-                raise
-
-    def encode(self, pixels: torch.Tensor, quality: int, size: Size | None) -> tuple[bytes, float]:
-        """The file, and the milliseconds that the GPU took."""
-        import torch
-
-        self._given.record()
-        with torch.cuda.stream(self._stream):
-            self._stream.wait_event(self._given)
-            self._begin.record(self._stream)
-            rgb = pixels[..., :3]
-            if size is not None and size != (rgb.shape[1], rgb.shape[0]):
-                planes = rgb.permute(2, 0, 1)[None].float()
-                small = torch.nn.functional.interpolate(planes, size[::-1], mode="area")
-                rgb = small.round_().to(torch.uint8)[0].permute(1, 2, 0)
-            rgb = rgb.flip(0).contiguous()  # the top row first
-            height, width = rgb.shape[:2]
-            sampling = _CSS_444 if quality >= BEST else _CSS_420
-            if self._set != (quality, sampling):
-                _call("nvjpegEncoderParamsSetQuality", self._params, quality, self._queue)
-                _call("nvjpegEncoderParamsSetSamplingFactors", self._params, sampling, self._queue)
-                self._set = quality, sampling
-            image = _Image()
-            image.channel[0], image.pitch[0] = rgb.data_ptr(), 3 * width
-            _call("nvjpegEncodeImage", self._handle, self._state, self._params, byref(image), _RGBI, width, height,
-                  self._queue)
-            self._end.record(self._stream)
-            self._end.synchronize()
-            length = c_size_t()
-            _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, None, byref(length), self._queue)
-            self._stream.synchronize()  # the length comes in the stream's order
-            data = ctypes.create_string_buffer(length.value)
-            _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, data, byref(length), self._queue)
             self._stream.synchronize()
-        return data.raw[: length.value], self._begin.elapsed_time(self._end)
-
-    def close(self) -> None:
-        """The device must be current."""
-        self._stream.synchronize()
-        if self._params:
-            nvjpeg_library().nvjpegEncoderParamsDestroy(self._params)
-        if self._state:
-            nvjpeg_library().nvjpegEncoderStateDestroy(self._state)
-        self._params, self._state = c_void_p(), c_void_p()
+            library = nvjpeg_library()
+            library.nvjpegEncoderParamsDestroy(self._params)
+            library.nvjpegEncoderStateDestroy(self._state)
+            library.nvjpegDestroy(self._handle)

@@ -24,7 +24,7 @@ from splatview_viewer.ui.format import size_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from splatview_viewer.web.connection import Connection
+    from splatview_viewer.web.server import Connection
 
 KEY_HEADER = "X-Splatview-Page"
 """Header with the key of the connection whose page sends a file. Forms of foreign pages cannot send it."""

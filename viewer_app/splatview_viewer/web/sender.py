@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from splatview_viewer.screens.offscreen import Copy
-    from splatview_viewer.web.connection import Connection
     from splatview_viewer.web.encoders import Encoder
+    from splatview_viewer.web.server import Connection
 
 log = logging.getLogger("splatview")
 
@@ -179,43 +179,43 @@ class Sender:
             level, self._encoding, self._waiting = self._pacer.level, True, None
             before, self._shown = self._shown, picture
             try:
-                data = await loop.run_in_executor(workers(), self._encoded, picture, before, level)
-                if data is not None:
+                made = await loop.run_in_executor(workers(), self._encode, picture, before, level)
+                if made is not None:
                     self._rests_at = loop.time() + REST
                     loop.call_later(REST + 0.01, self._connection.work)
-                    return self._numbered(picture, data, level.quality)
+                    return self._numbered(picture, *made)
             finally:
                 self._encoding = False
                 self._connection.wake()
         picture = self._shown
         if picture is None or self._pacer.in_flight or loop.time() < self._rests_at:
             return None
-        data, exact = await loop.run_in_executor(workers(), self._rested, picture)
-        if self._waiting is not None or picture is not self._shown:  # another one comes first
+        made = await loop.run_in_executor(workers(), self._encode, picture, None, None)
+        if made is None or self._waiting is not None or picture is not self._shown:  # another one comes first
             return None
         self._rests_at = math.inf
-        return self._numbered(picture, data, 100 if exact else RESTING.quality, rests=True, exact=exact)
+        return self._numbered(picture, *made, rests=True)
 
-    def _numbered(self, picture: Copy, data: bytes, quality: int, *, rests: bool = False,
-                  exact: bool = False) -> tuple[Picture, bytes]:
+    def _numbered(self, picture: Copy, data: bytes, quality: int, *, rests: bool = False) -> tuple[Picture, bytes]:
         self._number += 1
         self._pacer.sent(self._number, len(data), moves=not rests)
-        at = 0.0 if rests else picture.at
+        at, exact = 0.0 if rests else picture.at, quality == 100
         return Picture(self._number, "webp" if exact else "jpeg", picture.size, at, quality, exact), data
 
     # -- in a worker -------------------------------------------------------------------------------------------------
 
-    def _encoded(self, picture: Copy, before: Copy | None, level: Level) -> bytes | None:
-        """Return the file of a picture; None if it is the same as the one before."""
+    def _encode(self, picture: Copy, before: Copy | None, level: Level | None) -> tuple[bytes, int] | None:
+        """Return the file of a picture and its quality; None if it is the same as the one before. Without `level` it
+        has no loss (100), or hardly any where the line is too slow."""
         with self._arrived(picture):
-            return None if before is not None and _same(picture, before) else self._jpeg(picture, level)
-
-    def _rested(self, picture: Copy) -> tuple[bytes, bool]:
-        """Return a picture without loss, or nearly so where the line is too slow, and which of the two it is."""
-        with self._arrived(picture):
-            data = lossless(picture.pixels)
-            exact = self._pacer.lossless_allowed(len(data))
-            return (data, True) if exact else (self._jpeg(picture, RESTING), False)
+            if before is not None and _same(picture, before):
+                return None
+            if level is None:
+                data = lossless(picture.pixels)
+                if self._pacer.lossless_allowed(len(data)):
+                    return data, 100
+            level = level or RESTING
+            return self._jpeg(picture, level), level.quality
 
     def _jpeg(self, picture: Copy, level: Level) -> bytes:
         size = scaled(picture.size, level.scale)

@@ -14,8 +14,7 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.formats import fault_text
 from splatview_viewer.kinds import about, kind_of
 from splatview_viewer.kinds.files import recognise
-from splatview_viewer.recording.player import Player
-from splatview_viewer.recording.recording import Recording, is_recording, streams_in
+from splatview_viewer.recording.recording import Player, Recording, is_recording, streams_in
 from splatview_viewer.workspace.shards import runs_of, streams_of
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.recording.player import Player
+    from splatview_viewer.recording.recording import Player
     from splatview_viewer.render.base import Picture as Rendered
     from splatview_viewer.render.base import Renderer
 

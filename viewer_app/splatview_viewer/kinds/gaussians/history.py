@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.recording.player import Player
+    from splatview_viewer.recording.recording import Player
 
 HEIGHT = 30.0
 """Points."""
