@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -177,30 +178,11 @@ def smoothed(curve: Curve, weight: float) -> np.ndarray:
         return values
     good = curve.finite
     decay = np.where(good, np.power(weight, curve["count"]), 1.0)
-    fresh = 1.0 - decay
-    sums = scan(decay, np.where(good, values, 0.0) * fresh)
+    fresh = np.where(good, values, 0.0) * (1.0 - decay)
+    pairs = zip(decay.tolist(), fresh.tolist(), strict=True)
+    sums = np.array([*accumulate(pairs, lambda y, pair: pair[0] * y + pair[1], initial=0.0)][1:])
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(good.cumsum() > 0, sums / scan(decay, fresh), np.nan)
-
-
-def scan(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """y[i] = a[i] * y[i - 1] + b[i] with y[-1] = 0, for (N,) float64: blocks side by side, then what each hands on."""
-    n = len(a)
-    side = max(int(np.sqrt(n)), 1)
-    blocks = -(-n // side)
-    padded_a, padded_b = np.ones(blocks * side), np.zeros(blocks * side)
-    padded_a[:n], padded_b[:n] = a, b
-    y, product = padded_b.reshape(blocks, side).T.copy(), padded_a.reshape(blocks, side).T.copy()
-    for i in range(1, side):  # within all blocks at once
-        y[i] += product[i] * y[i - 1]
-        product[i] *= product[i - 1]
-    carried = 0.0
-    carry = np.empty(blocks)
-    last_y, last_product = y[-1].tolist(), product[-1].tolist()
-    for j in range(blocks):
-        carry[j] = carried
-        carried = last_y[j] + last_product[j] * carried
-    return (y + product * carry).T.ravel()[:n]
+        return np.where(good.cumsum() > 0, sums / (1.0 - decay.cumprod()), np.nan)
 
 
 # -- columns of pixels -------------------------------------------------------------------------------------------------
@@ -218,7 +200,6 @@ class Columns:
     high: np.ndarray
     broken: np.ndarray
     """(B,): where something was not finite."""
-
 
 
 @dataclass(frozen=True)
