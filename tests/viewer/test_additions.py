@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +18,12 @@ from support.scene_files import truth, write_splat
 from splatview_ipc.control.frame import Frame
 from splatview_viewer import kinds
 from splatview_viewer.__main__ import main
-from splatview_viewer.app import commands, loop
-from splatview_viewer.app.offscreen import Look, Still
-from splatview_viewer.core.events import Close
+from splatview_viewer.app import loop
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats import Format
 from splatview_viewer.kinds import files
 from splatview_viewer.kinds.gaussians import view as gaussians
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.render import choose
-from splatview_viewer.render.reference import ReferenceRenderer
-from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,37 +51,6 @@ def test_a_kind_and_a_format(viewer: Viewer, tmp_path: Path, monkeypatch: pytest
     viewer.until(viewer.loaded)
     assert [entry.kind for entry in viewer.state.entries] == ["stub"]
     assert viewer.user.layout.active.describe()[1].details == ["2 levels"]
-
-
-class Slow(ReferenceRenderer):
-    name = "slow"
-
-
-def test_a_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(choose.RENDERERS, "slow", Slow)
-    monkeypatch.setenv(choose.VARIABLE, "slow")
-    with closing(OffscreenScreen(32, 24)) as screen, closing(Still(screen, "gaussians", "shot", "--camera")) as still:
-        size = still.prepare(files.open_file(write_splat(tmp_path / "in.splat", truth(20))), Look((32, 24)))
-        assert size is not None and still.view is not None
-        still.draw(size)
-        assert "slow renderer" in still.view.info.path and screen.pixels()[..., :3].any()
-
-
-class Once(OffscreenScreen):
-    """Closes when it shows what is all red in its middle."""
-
-    def present(self, caption: Any = None) -> None:
-        super().present(caption)
-        if (self.pixels()[self.size[1] // 2, self.size[0] * 3 // 4, :3] == (255, 0, 0)).all():
-            self.push(Close())
-
-
-def test_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "SCREENS", (lambda options, size: Once(*size), *commands.SCREENS))
-    Image.new("RGB", (400, 300), (255, 0, 0)).save(tmp_path / "in.png")
-    assert main(["serve", str(tmp_path / "in.png"), "--offscreen", "--out", str(tmp_path / "out.png"),
-                 "--size", "640x400"]) == 0
-    assert Image.open(tmp_path / "out.png").convert("RGB").getpixel((480, 200)) == (255, 0, 0)
 
 
 class Counter(Tool):

@@ -310,18 +310,6 @@ def test_what_has_no_place_is_left_out() -> None:
     assert (r.lines.tolist(), r.notes) == ([[1, 1, 2, 2]], [(1, 2, "here")])
 
 
-def test_masks_are_exact() -> None:
-    w, h = 64, 48
-    y, x = np.mgrid[0:h, 0:w]
-    disc = (x - 20) ** 2 + (y - 15) ** 2
-    for mask in (disc < 90, (disc < 90) & (disc > 30), disc >= 0, (x == w - 1) & (y == h - 1), x == 7):
-        (found,) = result_of(overlay_frame(masks=torch.from_numpy(mask[None].copy()))).masks
-        x0, y0, x1, y1 = (round(v * n) for v, n in zip(found.place, (w, h, w, h), strict=True))
-        laid = np.zeros((h, w), bool)
-        laid[y0:y1, x0:x1] = found.inside
-        np.testing.assert_array_equal(laid, mask)
-
-
 # -- motion ----------------------------------------------------------------------------------------------------
 
 
