@@ -1,8 +1,4 @@
-"""No command, and no program that one starts, runs code from the current folder.
-
-The folder holds a module for every name that may be imported: of the standard library, of every installed package and
-of splatview itself. Each reports that it was run.
-"""
+"""No command, and no program that one starts, runs code from the current folder, which has a module of every name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs behave the same whatever they do: order, the newest of a key, cancelling, waking, errors as words."""
+"""Jobs behave the same whatever they do: order, cancelling, waking, errors as words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rig:
         self.jobs = Jobs("under test", self.woken.release)
         self._gate = threading.Event()
         self._begun = threading.Event()
-        self.first: Job[str] = self.jobs.submit(self._wait, "first")
+        self.first: Job[str] = self.jobs.submit(self._wait)
         assert self._begun.wait(PATIENCE)
 
     def _wait(self, job: Job[str]) -> str:
@@ -33,8 +33,8 @@ class Rig:
         job.report("waited", 2.0)
         return "first"
 
-    def submit(self, name: Any, key: Any = None, **more: Any) -> Job[Any]:
-        return self.jobs.submit(lambda _: self.called.append(name) or name, key, **more)
+    def submit(self, name: Any, **more: Any) -> Job[Any]:
+        return self.jobs.submit(lambda _: self.called.append(name) or name, **more)
 
     def open(self, wakes: int) -> None:
         """Let all run; the loop is woken `wakes` times, not more."""
@@ -63,32 +63,15 @@ def test_results_come_in_order_and_each_wakes_the_loop(rig: Rig) -> None:
     assert rig.first.progress == 1.0 and not (a.fault or a.function)
 
 
-def test_the_newest_of_a_key_replaces_the_waiting_one_and_is_taken_once(rig: Rig) -> None:
-    old, other, new = rig.submit("old", "key"), rig.submit("other", "another"), rig.submit("new", "key")
-    assert old.cancelled and old.done
-    assert rig.jobs.take("first") is rig.jobs.take("none") is None
-    rig.open(3)
-    assert rig.called == ["other", "new"]
-    assert [rig.jobs.take(key) for key in ("key", "another", "key")] == ["new", "other", None]
-    assert not (other.cancelled or new.cancelled)
-
-
-def test_a_replaced_job_that_runs_ends_at_its_next_report_unheard(rig: Rig) -> None:
-    new = rig.submit("new", "first")
-    assert rig.first.cancelled and not rig.first.done
-    rig.open(1)
-    assert rig.first.done and not rig.first.fault and rig.first.progress == 0.0
-    assert rig.jobs.take("first") == new.result() == "new"
-
-
-def test_a_cancelled_job_is_never_called(rig: Rig) -> None:
-    job = rig.submit("a", "key")
+def test_a_cancelled_job_is_never_called_and_a_running_one_ends_unheard(rig: Rig) -> None:
+    job, after = rig.submit("a"), rig.submit("after")
     job.cancel()
-    rig.jobs.forget("none")
-    assert job.wait(0) and rig.jobs.take("key") is None
+    rig.first.cancel()
+    assert job.wait(0) and not rig.first.done
     rig.open(1)
-    rig.first.cancel()  # too late
-    assert not rig.called and not rig.first.cancelled and rig.first.result() == "first"
+    after.cancel()  # too late
+    assert rig.first.done and not rig.first.fault and rig.first.progress == 0.0
+    assert rig.called == ["after"] and not after.cancelled and after.result() == "after"
 
 
 @pytest.mark.parametrize(("error", "words"), [
@@ -98,11 +81,11 @@ def test_what_a_job_raises_is_raised_again_and_said(rig: Rig, error: Exception, 
     def fail(_: Job[None]) -> None:
         raise error
 
-    job, after = rig.jobs.submit(fail, "key"), rig.submit("after")
+    job, after = rig.jobs.submit(fail), rig.submit("after")
     rig.open(3)
     assert job.fault == words and after.result() == "after"
     with pytest.raises(type(error)):
-        rig.jobs.take("key")
+        job.result()
 
 
 def test_closing_cancels_all_and_waits_for_the_running_one(rig: Rig) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.annotate_cases import frame_with, overlay_frame, random_frame, result_of, seen
+from support.annotate_cases import overlay_frame, result_of, seen
 from support.frames import image_frame
-from support.view_cases import image_view, see, zoom
+from support.view_cases import image_view, see
 
 import splatview
 from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.image.layers import Motion, matched
+from splatview_viewer.kinds.image.layers import matched
 from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
 from splatview_viewer.shell.panel import Panel
 
@@ -135,7 +134,6 @@ def test_boxes_move_between_results(view: Any, screen: OffscreenScreen) -> None:
     view.content.layers.take("a", overlay_frame(1, 10**18, motion=True, **at(20, 20)))
     view.update(grey(4, 10**18 + 100_000_000))
     view.content.layers.take("a", overlay_frame(4, 10**18 + 100_000_000, motion=True, **at(40, 30)))
-    view.tick(1.0)  # it has settled
     exact = seen(view, screen)
     view.update(grey(7, 10**18 + 200_000_000))
     moved = seen(view, screen)
@@ -143,6 +141,22 @@ def test_boxes_move_between_results(view: Any, screen: OffscreenScreen) -> None:
         view.content.layers.clear()
         put(view, version=7, **at(*place))
         np.testing.assert_array_equal(pixels, seen(view, screen))
+
+
+def test_a_box_goes_on_as_it_went_and_stops_when_no_result_comes(view: Any) -> None:
+    layers, second = view.content.layers, 1_000_000_000
+
+    def way(at: int) -> list[float]:
+        """How far the box has moved in a picture of that time, ns."""
+        view.update(grey(2, 10**18 + at))
+        return next(layers.shown(view.view.state))[2].round(3).tolist()[0]
+
+    put(view, boxes=[[0, 0, 50, 50]], motion=True)
+    put(view, boxes=[[10, 5, 60, 55]], motion=True, time_ns=10**18 + second // 10)
+    assert [way(at * second // 100) for at in (5, 10, 15, 20, 30, 90)] == [
+        [0, 0], [0, 0], [5, 2.5], [10, 5], [20, 10], [20, 10]]  # for twice what lay between the results
+    put(view, boxes=[[90, 5, 140, 55]], motion=True, time_ns=10**18 + second)
+    assert way(2 * second) == [0, 0]  # another box
 
 
 def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
@@ -171,17 +185,6 @@ def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen, p
     still.close()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_comes_can_be_drawn(seed: int, view: Any, screen: OffscreenScreen, panel: Panel) -> None:
-    for i in range(4):
-        tensors, meta = random_frame(np.random.default_rng(1000 + 4 * seed + i))
-        view.content.layers.take(i % 2, frame_with(tensors, **meta))
-        see(view, motion=bool(i % 2))
-        zoom(view, 0.3 + i, Rect(0, 0, W, H))
-        written(view, screen, panel)
-    assert view.info.readout == ""
-
-
 # -- the viewer ------------------------------------------------------------------------------------------------
 
 
@@ -199,50 +202,31 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
     return open_viewer((700, 400))
 
 
-def boxes(viewer: Viewer) -> list[list[float]]:
-    slot = viewer.user.shown
-    layers = [] if slot is None or slot.view is None else viewer.image.data.layers.all
-    return [box for layer in layers for box in layer.result.boxes.tolist()]
+def test_results_are_drawn_over_their_stream_while_it_is_shown(viewer: Viewer, tmp_path: Path) -> None:
+    def shows(x: int, number: int) -> bool:
+        """Whether the picture has the box at `x` in the colour of its class alone."""
+        slot = viewer.user.shown
+        layers = [] if slot is None or slot.view is None else viewer.image.data.layers.all
+        colors = [(np.abs(viewer.picture() - color.astype(int)) <= 2).all(-1).sum() > 50 for color in PALETTE[:2]]
+        return ([layer.result.boxes.tolist() for layer in layers] == [[[x, 20, x + 40, 60]]]
+                and colors == [number == 0, number == 1])
 
-
-def box(x: int) -> list[float]:
-    return [x, 20, x + 40, 60]
-
-
-def colored(viewer: Viewer, number: int) -> bool:
-    return bool((np.abs(viewer.picture() - PALETTE[number].astype(int)) <= 2).all(-1).sum() > 50)
-
-
-def opened(viewer: Viewer) -> list[str]:
-    return [s.name for s in viewer.catalogue.subscriber.streams if s.kind == "overlay" and s.opened]
-
-
-def test_results_are_drawn_over_their_stream(viewer: Viewer) -> None:
     camera()
-    viewer.until(lambda: viewer.user.view is not None)
-    assert not colored(viewer, 0)
     detect(30, 0)
-    viewer.until(lambda: boxes(viewer) == [box(30)] and colored(viewer, 0))
+    viewer.until(lambda: shows(30, 0))
     detect(70, 1)  # no other picture comes
-    viewer.until(lambda: boxes(viewer) == [box(70)] and colored(viewer, 1) and not colored(viewer, 0))
+    viewer.until(lambda: shows(70, 1))
     assert viewer.image.data.layers.version == 1
     assert [(e.name, e.kind) for e in viewer.state.entries] == [("camera", "image")]  # it is no entry of the list
-    splatview.annotate("camera")
-    viewer.until(lambda: boxes(viewer) == [] and not colored(viewer, 1))
-
-
-def test_only_overlays_of_shown_streams_are_read(viewer: Viewer, tmp_path: Path) -> None:
-    camera()
-    detect(30, 0)
-    viewer.until(lambda: boxes(viewer) == [box(30)])
-    assert opened(viewer) == ["camera overlay"]
-    splatview.annotate("camera", boxes=[[1, 1, 2, 2]], run="no-such-run")
+    (overlay,) = (s for s in viewer.catalogue.subscriber.streams if s.kind == "overlay")
     selected = viewer.state.selected
     Image.new("RGB", (8, 6)).save(tmp_path / "other.png")
     viewer.user.drop([str(tmp_path / "other.png")])
-    viewer.until(lambda: opened(viewer) == [])
+    viewer.until(lambda: not overlay.opened)
     viewer.user.select(selected)
-    viewer.until(lambda: opened(viewer) == ["camera overlay"] and boxes(viewer) == [box(30)])
+    viewer.until(lambda: overlay.opened and shows(70, 1))
+    splatview.annotate("camera")
+    viewer.until(lambda: viewer.image.data.layers.all[0].result.empty)
 
 
 def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
@@ -269,16 +253,15 @@ def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
 # -- what is read of a frame -------------------------------------------------------------------------------------------
 
 
-T = 1.7e9
-"""Seconds since the epoch."""
-LONG = 1e4
-"""Of the viewer's clock, when nothing is on its way any more."""
-
-
-def test_boxes_come_with_words_and_colors() -> None:
-    r = result_of(overlay_frame(7, 123, boxes=[[1, 2, 3, 4], [9, 9, 5, 6], [0, 0, 1, 1]], labels=["cat", "a\nb", ""],
-                                scores=[0.876, float("nan"), 0.5], classes=[0, 21, -1], by="who", rate_hz=2.5,
-                                work_ms=3.0, trouble="no model"))
+def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
+    frame = overlay_frame(7, 123, boxes=[[1, 2, 3, 4], [9, 9, 5, 6], [0, 0, 1, 1]], labels=["cat", "a\nb", ""],
+                          scores=[0.876, float("nan"), 0.5], classes=[0, 21, -1], by="who", rate_hz=2.5,
+                          work_ms=3.0, trouble="no model", points=[[[1, 2, 3]]], lines=[[[0, 0], [1, 1]]],
+                          masks=torch.ones(3, 48, 64, dtype=torch.uint8))
+    r = result_of(frame)
+    for tensor in frame.tensors.values():
+        tensor.array[...] = 0  # type: ignore[union-attr]
+    assert (r.points.tolist(), r.lines.tolist()) == ([[[1, 2, 1]]], [[0, 0, 1, 1]]) and r.masks[0].inside.all()
     assert (r.version, r.time_ns, r.by, r.rate_hz, r.work_ms, r.trouble) == (7, 123, "who", 2.5, 3.0, "no model")
     assert r.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
     assert [r.words(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
@@ -297,72 +280,16 @@ def test_what_has_no_place_is_left_out() -> None:
     assert (r.lines.tolist(), r.notes) == ([[1, 1, 2, 2]], [(1, 2, "here")])
 
 
-def test_it_is_copied() -> None:
-    frame = overlay_frame(boxes=[[1, 2, 3, 4]], labels=["cat"], classes=[4], scores=[0.5],
-                          masks=torch.ones(1, 48, 64, dtype=torch.uint8), points=[[[1, 2, 3]]],
-                          lines=[[[0, 0], [1, 1]]])
-    r = result_of(frame)
-    for tensor in frame.tensors.values():
-        tensor.array[...] = 0  # type: ignore[union-attr]
-    assert (r.boxes.tolist(), r.words(0), r.classes.tolist()) == ([[1, 2, 3, 4]], "cat 0.50", [4])
-    assert (r.points.tolist(), r.lines.tolist()) == ([[[1, 2, 1]]], [[0, 0, 1, 1]]) and r.masks[0].inside.all()
-
-
-def test_masks_are_exact() -> None:
-    w, h = 64, 48
-    y, x = np.mgrid[0:h, 0:w]
-    disc = (x - 20) ** 2 + (y - 15) ** 2
-    for mask in (disc < 90, (disc < 90) & (disc > 30), disc >= 0, (x == w - 1) & (y == h - 1), x == 7):
-        (found,) = result_of(overlay_frame(masks=torch.from_numpy(mask[None].copy()))).masks
-        x0, y0, x1, y1 = (round(v * n) for v, n in zip(found.place, (w, h, w, h), strict=True))
-        laid = np.zeros((h, w), bool)
-        laid[y0:y1, x0:x1] = found.inside
-        np.testing.assert_array_equal(laid, mask)
-
-
 # -- motion ----------------------------------------------------------------------------------------------------
 
 
-def result(*boxes: tuple[float, ...], **more: Any) -> Any:
-    return result_of(overlay_frame(boxes=np.array(boxes, np.float32).reshape(-1, 4), motion=True, **more), (640, 480))
-
-
-def followed(first: Any, second: Any, then: float = T, time: float = T + 0.1) -> Motion:
-    motion = Motion()
-    motion.take(None, first, (0.0, then), (then, 0.0))
-    motion.take(first, second, (then, time), (time, 0.0))
-    return motion
+def result(*boxes: tuple[float, ...]) -> Any:
+    return result_of(overlay_frame(boxes=np.array(boxes, np.float32).reshape(-1, 4)), (640, 480))
 
 
 def test_boxes_that_overlap_most_belong_together() -> None:
     before = result((0, 0, 10, 10), (100, 0, 110, 10), (3, 0, 13, 10))
     now = result((101, 0, 111, 10), (4, 0, 14, 10), (1, 0, 11, 10), (300, 300, 310, 310))
     assert matched(before, now).tolist() == [1, 2, 0, -1]
-    none, crowd = result(), result(*[(i, i, i + 5, i + 5) for i in range(1500)])
+    crowd = result(*[(i, i, i + 5, i + 5) for i in range(1500)])
     assert (matched(crowd, crowd) == -1).all()
-    assert followed(none, crowd).shift(crowd, T + 1, LONG).shape == (1500, 2)
-    assert followed(crowd, none).shift(none, T + 1, LONG).shape == (0, 2)
-
-
-def test_a_box_goes_on_as_it_went_and_stops_when_no_result_comes() -> None:
-    before, now = result((0, 0, 50, 50)), result((10, 5, 60, 55))
-    motion = followed(before, now)
-    for later, way in ((0.1, (0, 0)), (0.15, (5, 2.5)), (0.2, (10, 5))):
-        np.testing.assert_allclose(motion.shift(now, T + later, LONG), [way], atol=1e-3)
-    ways = [float(motion.shift(now, T + 0.1 + s / 100, LONG)[0, 0]) for s in range(-20, 200)]
-    assert all(b >= a for a, b in pairwise(ways)) and ways[0] == 0  # a picture older than the result
-    assert ways[-1] == pytest.approx(20, abs=1e-3)  # twice what lay between the results
-    slow = followed(before, now, T, T + 8)
-    assert float(slow.shift(now, T + 100, LONG)[0, 0]) == pytest.approx(10 / 8, abs=1e-3)  # for one second at most
-
-
-def test_a_new_result_does_not_make_a_box_jump() -> None:
-    first, second, third = result((0, 0, 50, 50)), result((10, 0, 60, 50)), result((12, 0, 62, 50))
-    motion = followed(first, second)
-    shown = T + 0.2
-    seen = 10 + float(motion.shift(second, shown, 1.0)[0, 0])
-    motion.take(second, third, (T + 0.1, T + 0.2), (shown, 1.0))
-    assert 12 + float(motion.shift(third, shown, 1.0)[0, 0]) == pytest.approx(seen, abs=1e-3)
-    assert motion.settling(1.0)
-    ways = [float(motion.shift(third, shown, 1.0 + s / 100)[0, 0]) for s in range(100)]
-    assert all(b <= a for a, b in pairwise(ways)) and ways[-1] == 0 and not motion.settling(2.0)

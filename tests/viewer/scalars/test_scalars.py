@@ -71,22 +71,6 @@ def test_frames_that_are_none_are_refused_by_name(change: Callable[[dict[str, to
         read_frame(frame.tensors, frame.meta)
 
 
-def test_any_bytes_are_refused_or_read() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        frame = scalars_frame()
-        for tensor in frame.tensors.values():
-            flat = host_array(tensor).reshape(-1).view(np.uint8)
-            at = rng.integers(0, len(flat), 3)
-            flat[at] = rng.integers(0, 256, 3)
-        try:
-            curves = read_frame(frame.tensors, frame.meta)
-        except ViewerError:
-            continue
-        for curve in curves.all:
-            columns(curve, Axis(0, 400, 50), 0.5, "step")
-
-
 # -- smoothing and columns ---------------------------------------------------------------------------------------------
 
 

@@ -140,7 +140,13 @@ def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> N
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
     viewer.state.panel_open = False  # it shows the rate of the pictures drawn before
-    viewer.until(lambda: (step(viewer), not viewer.drew)[-1])
+
+    def rests() -> bool:
+        drawn = viewer.user.pace.drawn_at
+        step(viewer)
+        return viewer.user.pace.drawn_at == drawn
+
+    viewer.until(rests)
 
 
 @pytest.mark.parametrize("viewer", [{"max_fps": 20}], indirect=True)

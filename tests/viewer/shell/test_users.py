@@ -41,7 +41,7 @@ def picture_fixture(tmp_path: Path) -> Path:
     return path
 
 
-def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> None:
+def test_each_page_has_its_own_size_zoom_and_entry(house: House, picture: Path, tmp_path: Path) -> None:
     wide, tall = house.page(900, 520), house.page(400, 700)
     whole = np.asarray(Image.open(picture)).astype(int)
     before = house.at_rest(tall)
@@ -55,19 +55,9 @@ def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> Non
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     np.testing.assert_array_equal(house.at_rest(tall), before)
-
-
-def test_each_shows_what_it_wants(house: House, tmp_path: Path) -> None:
-    other = tmp_path / "other.png"
-    Image.new("RGB", (50, 40), (200, 10, 30)).save(other)
-    first, _second = house.page(), house.page()
-    house.at_rest(first)
-    house.app.catalogue.open_file(other, house.app.users[1].layout.active)
-    house.until(lambda: house.app.users[1].view is not None)
-    assert [shown(user) for user in house.app.users] == ["picture.png", "other.png"]
-    assert len(house.app.catalogue.watched()) == 2
-    house.app.users[0].select(str(other))
-    house.until(lambda: len(house.app.catalogue.watched()) == 1)
+    Image.new("RGB", (50, 40), (200, 10, 30)).save(tmp_path / "other.png")
+    house.app.catalogue.open_file(tmp_path / "other.png", house.app.users[1].layout.active)
+    house.until(lambda: [shown(user) for user in house.app.users] == ["picture.png", "other.png"])
 
 
 def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:

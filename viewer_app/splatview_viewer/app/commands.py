@@ -16,11 +16,8 @@ from splatview_ipc.system import entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.app.loop import Restart
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
-    from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.web.browser import Browsers
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,15 @@ class _Viewer:
             with ExitStack() as opened:
                 browsers = None
                 if not self.offscreen and isinstance(screen, OffscreenScreen):
-                    browsers = self._serve_browsers(screen, run, restart)
+                    from splatview_viewer.web.browser import Browsers
+
+                    if not (self.web or self.host):
+                        print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
+                    browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=restart.port or self.port,
+                                        run=run, token=restart.token)
                     opened.callback(browsers.close)
+                    restart.port, restart.token = browsers.server.port, browsers.server.token
+                    browsers.say(dict(os.environ))
                 options = loop.AppOptions(
                     files=begun, run=run, max_fps=self.max_fps, out=self.out,
                     watched=browsers is None or self.out is not None, gpu_budget=self.gpu_budget,
@@ -103,19 +107,6 @@ class _Viewer:
             from splatview_viewer.formats.pictures import check_writable
 
             check_writable(self.out, check_picture)
-        _check_environment(command)
-
-    def _serve_browsers(self, screen: OffscreenScreen, run: str | None, restart: Restart) -> Browsers:
-        """Serve pages, where the viewer served them before if it was restarted."""
-        from splatview_viewer.web.browser import Browsers
-
-        if not (self.web or self.host):
-            print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
-        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=restart.port or self.port, run=run,
-                            token=restart.token)
-        restart.port, restart.token = browsers.server.port, browsers.server.token
-        browsers.say(dict(os.environ))
-        return browsers
 
 
 def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
@@ -259,18 +250,6 @@ class Memory(_Viewer, _Asked):
             self._serve("memory", files, None)
 
 
-def _check_environment(command: str) -> None:
-    """Raise ViewerError for a variable that names nothing."""
-    from splatview_ipc.control.errors import SharingError
-    from splatview_ipc.gl.probe import forced_bridge
-    from splatview_viewer.core.errors import ViewerError
-
-    try:
-        forced_bridge()
-    except SharingError as e:
-        raise ViewerError(f"{command}: {e}") from None
-
-
 def _check_runs_can_be_found(run: str | None) -> None:
     """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show.
     Say what there is where `run` has not begun."""
@@ -316,7 +295,6 @@ class Shot:
     def execute(self) -> None:
         from splatview_viewer.app.offscreen import shoot
 
-        _check_environment("shot")
         width, height = shoot(self)
         print(f"{self.out}: {width} x {height}")
 
@@ -358,7 +336,6 @@ class Video:
         from splatview_viewer.app.offscreen import film
         from splatview_viewer.core.errors import ViewerError
 
-        _check_environment("video")
         for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):
             if value is not None and not 0 < value <= most:
                 raise ViewerError(f"video: --{name} is {value:g}, not a number over 0 up to {most}")

@@ -7,7 +7,6 @@ with its input. It sleeps in between, and releases streams that were not request
 from __future__ import annotations
 
 import logging
-import math
 import os
 import select
 import sys
@@ -43,8 +42,6 @@ _KINDS: dict[type[Exception], Literal["lookup", "timeout", "value", "fault"]] = 
     NotFoundError: "lookup", LateError: "timeout", CameraError: "value", ValueError: "value", Exception: "fault"}
 _REST_MS = 250
 """Between two looks for runs and for streams that are not in use."""
-_LARGE = 1 << 26
-"""Bytes of a picture that is not kept after its stream was released."""
 
 
 @dataclass
@@ -101,7 +98,16 @@ class Grabber:
                     picture = torch.from_numpy(self._pixels)
             if not request.gpu and picture.is_cuda:
                 picture = picture.cpu()
-            return self._publish(picture, flipped) if still.whole() else None
+            if not still.whole():
+                return None
+            name = GPU if picture.is_cuda else HOST
+            stream = self._publisher.stream(name, "image")
+            layout = _PictureLayout((*picture.shape,), str(picture.device))
+            if layout != self._layouts.get(name):
+                self._layouts[name] = layout
+                stream.describe(layout, copy=True if picture.is_cuda else None)
+            stream.publish(((picture,), {"layout": "HWC"}))
+            return RenderResult(name, stream.version, flipped)
 
         return self._stills.draw(request, publish)
 
@@ -117,25 +123,11 @@ class Grabber:
                 log.warning("grab: what OpenGL draws goes through the host: %s", e)
         return self._shares
 
-    def _publish(self, picture: torch.Tensor, flipped: bool) -> RenderResult:
-        name = GPU if picture.is_cuda else HOST
-        stream, layout = self._publisher.stream(name, "image"), _PictureLayout((*picture.shape,), str(picture.device))
-        if layout != self._layouts.get(name):
-            self._layouts[name] = layout
-            stream.describe(layout, copy=True if picture.is_cuda else None)
-        stream.publish(((picture,), {"layout": "HWC"}))
-        return RenderResult(name, stream.version, flipped)
-
     def rest(self) -> None:
-        """Do what is due between requests; keep no picture that takes much memory after its stream was released."""
-        if not self._stills.rest():
-            return
-        self._screen.resize(MIN_SIZE, MIN_SIZE)
-        self._pixels = np.empty(0, np.uint8)
-        for name, layout in list(self._layouts.items()):
-            if math.prod(layout.shape) > _LARGE:
-                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=layout.device), False)
-                self._layouts.pop(name)
+        """Do what is due between requests."""
+        if self._stills.rest():
+            self._screen.resize(MIN_SIZE, MIN_SIZE)
+            self._pixels = np.empty(0, np.uint8)
 
     def close(self) -> None:
         self._publisher.close()
@@ -149,7 +141,7 @@ def main(args: list[str]) -> int:
     """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
-    with entry.ending(_end):
+    with entry.ending(lambda *_: sys.exit(0)):
         try:
             grabber = Grabber(args[0] if args else None)
         except (ViewerError, IpcError) as e:
@@ -168,11 +160,6 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _end(*_: object) -> None:
-    entry.ignore()
-    sys.exit(0)
-
-
 def _serve(grabber: Grabber, requests: int, answers: int) -> None:
     poller = select.poll()
     poller.register(requests, select.POLLIN)
@@ -186,21 +173,20 @@ def _serve(grabber: Grabber, requests: int, answers: int) -> None:
             return
         *lines, read = (read + part).split(b"\n")
         for line in lines:
-            _answer(answers, _fulfil(grabber, line))
-
-
-def _fulfil(grabber: Grabber, line: bytes) -> render_requests.Answer:
-    try:
-        request = render_requests.decode_request(line)
-    except (*render_requests.DecodeError, ValueError) as e:
-        sys.exit(f"splatview grab: a request that makes no sense: {e}")
-    try:
-        return grabber.draw(request)
-    except (ViewerError, IpcError, ValueError) as e:
-        return RenderError(next(kind for error, kind in _KINDS.items() if isinstance(e, error)), str(e)[:_REASON])
-    except Exception as e:
-        traceback.print_exc()
-        return RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
+            try:
+                request = render_requests.decode_request(line)
+            except (*render_requests.DecodeError, ValueError) as e:
+                sys.exit(f"splatview grab: a request that makes no sense: {e}")
+            answer: render_requests.Answer
+            try:
+                answer = grabber.draw(request)
+            except (ViewerError, IpcError, ValueError) as e:
+                answer = RenderError(next(kind for error, kind in _KINDS.items() if isinstance(e, error)),
+                                     str(e)[:_REASON])
+            except Exception as e:
+                traceback.print_exc()
+                answer = RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
+            _answer(answers, answer)
 
 
 def _answer(answers: int, answer: render_requests.Answer) -> None:

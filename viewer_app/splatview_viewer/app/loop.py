@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -31,7 +31,7 @@ from splatview_viewer.workspace.catalogue import Catalogue
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from splatview_ipc.subscriber.subscriber import Subscriber
@@ -55,13 +55,8 @@ _ACTIVE_PERIOD = 1 / 60
 _IDLE_PERIOD = 1 / 15
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
-_MOST_AWAY, _AWAY_FOR = 16, 3600.0
-"""Disconnected browsers whose views are kept, and seconds for which they are."""
-_REST_S = 0.5
-"""Without a picture, after which there is time for Python's garbage."""
-_RESTING_PERIOD_S, _DRAWING_PERIOD_S, _DEEPEST = 5.0, 10.0, 60
-"""Between two collections of garbage; while pictures are drawn each looks at few objects, and every 60th at all."""
-_SLOW_S = 0.02
+_MOST_AWAY = 16
+"""Disconnected browsers whose views are kept."""
 _RESUME = "SPLATVIEW_RESUME"
 """Environment variable with the state for the viewer that follows. Not for users."""
 _MOST_RESTARTS, _WITHIN_S = 3, 60.0
@@ -106,18 +101,16 @@ class App:
         self.users: list[User] = []
         """The connected users. The first is the screen's own, if that is seen."""
         self._browsers = browsers
-        self._away: dict[str, tuple[User, float]] = {}
-        """Disconnected browsers, and the time at which they left."""
+        self._away: dict[str, User] = {}
+        """The users of disconnected browsers, the last one at the end."""
         self._stopping = self._closed = False
         self.due = 0.0
         """The time of the next turn if nothing happens."""
         self.turns = 0
         """Turns in which more was done than to look for a new version."""
-        self.drew = False
-        """The last turn drew a picture."""
         self._active_until = self._news_until = 0.0
-        self._full_at = self._doze_until = 0.0
-        """The time of the next full turn, and the time before which `turn` need not look for new versions either."""
+        self._full_at = 0.0
+        """The time of the next full turn."""
         self._out_due = False
         self._out_at = 0.0
         if subscriber is None:
@@ -131,7 +124,7 @@ class App:
             self.catalogue.memo = self.options.memo
         if self.options.record is not None and self.options.record.on:
             self.catalogue.recorder = Recorder(self.options.record, self.work, screen.wake)
-        self._asked = [self.catalogue.open_file(path) for path in self.options.files]
+        self._asked = [self.catalogue.open_file(file) for file in self.options.files]
         if self.options.watched:
             self.users.append(self._user(screen))
 
@@ -172,8 +165,6 @@ class App:
 
         Raises FileError when none of the files that were asked for can be read.
         """
-        self.drew = False
-
         def looks() -> bool:
             return now < self._news_until and any(user.screen.state.visible for user in self.users)
 
@@ -185,11 +176,8 @@ class App:
             if self.catalogue.slots and now < self._active_until:
                 period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
             self._full_at = min([now + period, *(max(user.may_draw(now), now) for user in self.users if user.waiting)])
-            if looking and not self.options.watched:  # what is sent far need not be looked for before a picture is due
-                self._doze_until = min((u.may_draw(now) for u in self.users if u.screen.state.visible), default=now)
-                self._full_at = max(self._full_at, self._doze_until)
         nap = _NAP if self.options.watched else _GUESTS_NAP
-        self.due = min(self._full_at, max(now + nap, self._doze_until)) if looking else self._full_at
+        self.due = min(self._full_at, now + nap) if looking else self._full_at
         return self.due
 
     def _turn(self, now: float, events: Sequence[Event]) -> None:
@@ -213,14 +201,10 @@ class App:
             user = self.users[(self.turns + i) % len(self.users)]
             if user.due(now):
                 self._draw(user, now)
-                self.drew = True
         if self._out_due and now - self._out_at >= _OUT_PERIOD:
             self.write_out(now)
-        if self._asked and not any(source.reading for source in self._asked):  # one that is damaged shows its fault
-            errors = [source.error for source in self._asked if source.error]
-            if len(errors) == len(self._asked):
-                raise FileError("\n".join(errors))
-            self._asked = []
+        if self._asked and all(source.error for source in self._asked):  # one among others shows its fault
+            raise FileError("\n".join(source.error for source in self._asked))
 
     def _receive(self, now: float) -> None:
         """Connect and disconnect browsers. The views of one that leaves are kept for a while, should it come back."""
@@ -233,16 +217,13 @@ class App:
             self.users.remove(user)
             user.rise()
             user.screen.close()
-            if user.who in self._away:
-                self._away.pop(user.who)[0].close()
-            self._away[user.who] = user, now
-            for who, (gone, since) in list(self._away.items()):
-                if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
-                    gone.close()
-                    del self._away[who]
+            if (gone := self._away.pop(user.who, None)) is not None:
+                gone.close()
+            self._away[user.who] = user
+            if len(self._away) > _MOST_AWAY:
+                self._away.pop(next(iter(self._away))).close()
         for browser in self._browsers.arrivals(now, self.work):
-            user, _ = self._away.pop(browser.who, (None, 0.0))
-            if user is None:
+            if (user := self._away.pop(browser.who, None)) is None:
                 user = self._user(browser.screen, browser.name)
                 user.who = browser.who
             else:
@@ -280,7 +261,7 @@ class App:
         self._closed = True
         if self._browsers is not None:
             self._browsers.close()
-        for user in [*self.users, *(user for user, _ in self._away.values())]:
+        for user in [*self.users, *self._away.values()]:
             user.close()
             if user.screen is not self.screen:
                 user.screen.close()
@@ -347,50 +328,6 @@ class Restart(msgspec.Struct):
         os._exit(2)
 
 
-class Garbage:
-    """Collects Python's garbage when no picture is waited for: it stops everything, for 10 to 100 ms beside torch.
-
-    What lives at the beginning, and after a collection that was slow because large modules came, is frozen: the next
-    collections do not look at it.
-    """
-
-    def __init__(self, now: float) -> None:
-        self._drawn_at = self._collected_at = now
-        self._times = 0
-
-    @contextmanager
-    def held_back(self) -> Iterator[None]:
-        """Nothing is collected by itself inside."""
-        was = gc.isenabled()
-        gc.disable()
-        self._freeze()
-        try:
-            yield
-        finally:
-            gc.unfreeze()
-            if was:
-                gc.enable()
-
-    def turn(self, now: float, drew: bool) -> None:
-        """After a turn of the loop, at whose end nothing waits to be drawn or something just was."""
-        if drew:
-            self._drawn_at = now
-        resting = now - self._drawn_at >= _REST_S
-        if now - self._collected_at < (_RESTING_PERIOD_S if resting else _DRAWING_PERIOD_S) or not gc.get_count()[0]:
-            return
-        self._collected_at = now
-        self._times += 1
-        begin = time.perf_counter()
-        gc.collect(2 if resting or self._times % _DEEPEST == 0 else 1)
-        if resting and time.perf_counter() - begin > _SLOW_S:
-            self._freeze()
-
-    def _freeze(self) -> None:
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-
-
 def step(app: App) -> None:
     """Sleep until there is something to do, and do it."""
     before = app.turns
@@ -405,12 +342,11 @@ def run(app: App) -> None:
     Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is lost
     for this process.
     """
-    garbage = Garbage(time.monotonic())
-    with ending(lambda *_: app.stop()), garbage.held_back():
+    gc.freeze()  # what was imported lives to the end: looking through it takes up to 100 ms
+    with ending(lambda *_: app.stop()):
         try:
             while not app.ended:
                 step(app)
-                garbage.turn(time.monotonic(), app.drew or any(user.waiting for user in app.users))
             app.write_out(time.monotonic())
         except Exception as e:  # any call may be the first to meet it; faults of one view are told in its place
             why = words_of(e) if isinstance(e, (moderngl.Error, GpuLostError)) else cuda_is_lost()
@@ -422,4 +358,5 @@ def run(app: App) -> None:
                 app.close()
             raise GpuLostError(why) from e
         finally:
+            gc.unfreeze()
             app.close()

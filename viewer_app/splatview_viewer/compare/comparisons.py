@@ -85,7 +85,7 @@ class MergedSource(Source):
         self.parts = [other for other in self.parts if other is not part]
 
     @property
-    def reading(self) -> bool:  # type: ignore[override]
+    def reading(self) -> bool:
         return self._job is not None
 
     @property

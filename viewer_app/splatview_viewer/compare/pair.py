@@ -243,12 +243,8 @@ class PairView(View[PairSource, PairState]):
             self.psnr = self._compositor.psnr()
         return again or _words(self.psnr) != before  # as each picture is measured, only another PSNR draws it again
 
-    @property
-    def takes_films(self) -> bool:  # type: ignore[override]
-        return self.lead is not None and self.lead.view.takes_films
-
-    def dropped(self, file: Path, film: Any = None) -> bool:
-        return self.lead is not None and self.lead.view.dropped(file, film)
+    def dropped(self, file: Path) -> bool:
+        return self.lead is not None and self.lead.view.dropped(file)
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         data = self.data

@@ -10,7 +10,7 @@ from splatview_ipc.control.errors import IpcError
 from splatview_viewer.core.errors import ViewerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
@@ -22,8 +22,7 @@ class Cancelled(Exception):  # noqa: N818  (it reports no mistake)
 class Job(Generic[T]):
     """One call of a function on a worker thread; made by `Jobs.submit`."""
 
-    def __init__(self, owner: Jobs, function: Callable[[Job[T]], T], key: Hashable) -> None:
-        self.key = key
+    def __init__(self, owner: Jobs, function: Callable[[Job[T]], T]) -> None:
         self.progress = 0.0
         """Completed part, 0 to 1, as the function reported it."""
         self.cancelled = False
@@ -86,8 +85,6 @@ class Jobs:
         self._lock = threading.RLock()
         self._waiting: deque[Job[Any]] = deque()
         self._running: Job[Any] | None = None
-        self._newest: dict[Hashable, Job[Any]] = {}
-        """The last job of each key, until it is taken or cancelled."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -96,37 +93,15 @@ class Jobs:
         with self._lock:
             return self._running is not None or bool(self._waiting)
 
-    def submit(self, function: Callable[[Job[T]], T], key: Hashable = None, *, first: bool = False) -> Job[T]:
-        """Call `function` with its job on the thread, after all others.
-
-        key: cancels the previous job of the same key; the result is to be fetched with `take`. None: cancels nothing.
-        first: before all others.
-        """
-        job = Job(self, function, key)
+    def submit(self, function: Callable[[Job[T]], T], *, first: bool = False) -> Job[T]:
+        """Call `function` with its job on the thread, after all others, or before all that wait (`first`)."""
+        job = Job(self, function)
         with self._lock:
-            if key is not None:
-                self.forget(key)
-                self._newest[key] = job
             (self._waiting.appendleft if first else self._waiting.append)(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._thread.start()
         return job
-
-    def take(self, key: Hashable) -> Any:
-        """Return the result of the newest job of a key, once; None while there is none. Raises what it raised."""
-        with self._lock:
-            job = self._newest.get(key)
-            if job is None or not job.done:
-                return None
-            del self._newest[key]
-        return job.result()
-
-    def forget(self, key: Hashable) -> None:
-        """Cancel the newest job of a key."""
-        with self._lock:
-            if (job := self._newest.pop(key, None)) is not None:
-                self.cancel(job)
 
     def cancel(self, job: Job[Any]) -> None:
         """Cancel one job; see `Job.cancel`."""
@@ -149,7 +124,6 @@ class Jobs:
     def close(self, timeout: float | None = 0.0) -> bool:
         """Cancel all jobs, and `wait` for the one that runs. Returns whether it has ended."""
         with self._lock:
-            self._newest.clear()
             for job in [*self._waiting, *([self._running] if self._running is not None else [])]:
                 self.cancel(job)
         return self.wait(timeout)

@@ -123,8 +123,6 @@ class View(Generic[Data, State]):
     """The kind of stream it shows."""
     keys: Sequence[KeyHelp] = ()
     """The keys and gestures over its picture."""
-    takes_films: bool = False
-    """True if camera paths may be `dropped` on it."""
 
     def __init__(self, data: Data, state: State) -> None:
         """data: shared by all views of a stream or file. state: a frozen dataclass of plain values, in the picture's
@@ -157,9 +155,8 @@ class View(Generic[Data, State]):
         """Do what could wait: a sharper picture after a drag, a count of NaNs. Quick when idle."""
         return False
 
-    def dropped(self, file: Path, film: Any = None) -> bool:
-        """Take a camera path that was dropped over the picture, `film` if it was read already. False for a file that is
-        to be opened by itself."""
+    def dropped(self, file: Path) -> bool:
+        """Take a camera path that was dropped over the picture. False for a file that is to be opened by itself."""
         return False
 
     def handle(self, event: Event, rect: Rect) -> bool:

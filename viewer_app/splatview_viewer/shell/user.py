@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core import events as ev
-from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.host import Host
-from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.layout import Layout
@@ -121,7 +119,6 @@ class User:
         self._with_panel, self._work, self._far = panel, work, far
         self._rate_shown, self._rates_seen, self._seen = False, 0, True
         self._say_at, self._hover_at = 0.0, math.inf
-        self._reading = Jobs("read camera path")
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -219,8 +216,15 @@ class User:
             if not event.repeat:
                 self.do(*command)
             return
-        if (self.state.help or not ours) and self._help(event) and not ours:
-            return
+        # The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then.
+        asked = isinstance(event, ev.Text) and event.text == "?" and (self.state.help or not ours)
+        gone = self.state.help and (isinstance(event, ev.PointerPress) or (
+            isinstance(event, ev.Key) and event.pressed and event.name == "escape"))
+        if asked or gone:
+            self.state.help = not self.state.help
+            self.mark(SETTLE)
+            if not ours:
+                return
         if isinstance(event, ev.Key) and not event.pressed:
             for other in self.layout:  # it was pressed when another one was the active one
                 if other is not viewport:
@@ -244,16 +248,6 @@ class User:
                 return (self.pause,)
         return ()
 
-    def _help(self, event: Event) -> bool:
-        """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
-        asked = isinstance(event, ev.Text) and event.text == "?"
-        gone = self.state.help and (isinstance(event, ev.PointerPress) or (
-            isinstance(event, ev.Key) and event.pressed and event.name == "escape"))
-        if asked or gone:
-            self.state.help = not self.state.help
-            self.mark(SETTLE)
-        return asked or gone
-
     def open(self, path: Path) -> None:
         if str(path) in self.catalogue.slots:
             self.select(str(path))
@@ -264,41 +258,15 @@ class User:
         """Open files, and show the last of them; camera paths are for what is shown. `done`: the files come from a
         page, and scenes and pictures are not decoded in this process; called with each that is not needed any more."""
         found, files = self.layout.active.working(), [Path(path) for path in paths]
-        view = None if found is None else found[1]
-        for path in entries_of(files) if done is None else ():
-            if view is not None and view.view.dropped(path):
+        for path in entries_of(files) if done is None else files:
+            if found is not None and found[1].view.dropped(path):
                 self.mark(SETTLE)
+                if done is not None:
+                    done(path)
             else:
-                self.catalogue.open_file(path, self.layout.active)
-        if done is None:
-            return
-        for path in files:
-            if view is not None and view.view.takes_films and path.suffix.lower() == ".json":
-                self._reading.submit(partial(self._read_film, view, path, done))
-            else:
-                source = FileSource(path, apart=True)
+                source = FileSource(path, apart=done is not None)
                 source.done = done
                 self.catalogue.open_file(source, self.layout.active)
-
-    def _read_film(self, view: ShownView, path: Path, done: Callable[[Path], None], _: Job[None]) -> None:
-        """Give a view the camera path that a page has sent for it, or the user the fault. Runs in a job."""
-        from splatview_viewer.formats.camera_paths import read_path
-
-        film, fault = None, ""
-        try:
-            film = read_path(path)
-        except Exception as e:
-            fault = words_of(e)
-
-        def take() -> None:
-            done(path)
-            if fault:
-                self.say(fault)
-            if film is not None and any(viewport.view is view for viewport in self.layout):
-                view.view.dropped(path, film)
-                self.mark(SETTLE)
-
-        self.do(take)
 
     def area(self) -> Rect:
         """Return the part of the screen that the pictures have."""

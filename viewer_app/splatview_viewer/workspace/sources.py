@@ -54,8 +54,6 @@ class Source:
     """Why it is not shared in a better way, and where it is."""
     time_ns: int = 0
     """Time of publication of what was handed out last, ns since the epoch; 0: none."""
-    reading: bool = False
-    """True while a job reads or makes what is handed out next."""
     stream: Any = None
     """The stream of a run; None: it is none."""
     streams: Sequence[RemoteStream] = ()
@@ -256,10 +254,6 @@ class FileSource(Source):
             return (read_untrusted if apart else open_file)(path, job.report)
 
         self._job: Job[Value] | None = Jobs(f"read {path.name}", lambda: self.wake()).submit(read)
-
-    @property
-    def reading(self) -> bool:  # type: ignore[override]
-        return self._job is not None
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job

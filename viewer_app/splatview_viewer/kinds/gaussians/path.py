@@ -206,21 +206,17 @@ class PathTool(Tool):
         self.view.host.say(f"Saved {out.path}")
         self.view.host.hand_over(out.path)
 
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        """As `GaussianView.dropped`."""
-        if film is None:
-            return file.suffix.lower() == ".json" and self.load(file)
-        self._use(film)
-        self.view.host.say(f"{len(self.path.keys)} key frames from {file.name}")
-        return True
-
-    def load(self, file: Path) -> bool:
-        """Take a path from a file. False when it holds none, which is told."""
+    def dropped(self, file: Path) -> bool:
+        """As `View.dropped`. What holds no path is told."""
+        if file.suffix.lower() != ".json":
+            return False
         try:
-            return self.dropped(file, read_path(file))
+            self._use(read_path(file))
         except CameraError as e:
             self.view.host.say(str(e))
             return False
+        self.view.host.say(f"{len(self.path.keys)} key frames from {file.name}")
+        return True
 
     def _use(self, film: Film) -> None:
         self.film = film

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.jobs import Jobs
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.render.picking import Hit, pick_later
 from splatview_viewer.ui import theme
 
@@ -119,8 +119,8 @@ class SceneReader:
 
     def __init__(self, view: GaussianView, name: str) -> None:
         self._view = view
-        self._name = name
         self._jobs = Jobs(name, lambda: view.host.wake())
+        self._job: Job[tuple[object, Any]] | None = None
         self._of: tuple[int, object] | None = None
         """The scene (`SceneCache.loads`) and the key of what was computed last, or is being computed."""
         self._next = -math.inf
@@ -135,22 +135,24 @@ class SceneReader:
         self._of, begin = of, time.perf_counter()
         try:
             if (tell := ask(self._view.data.renderer.scene())) is not None:
-                self._jobs.submit(lambda _: (key, tell()), self._name)
+                self._job = self._jobs.submit(lambda _: (key, tell()))
         except RendererError:
             pass  # the picture says so
         self._next = now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
 
     def take(self) -> tuple[Any, Any] | None:
         """Return the key and the result of a job that has ended since."""
-        try:
-            return self._jobs.take(self._name)
-        except MemoryError:
-            return None  # there will be another one
+        job, self._job = self._job, None
+        if job is not None and not job.done:
+            self._job = job
+        elif job is not None and not isinstance(job.error, MemoryError):  # then there will be another one
+            return job.result()
+        return None
 
     def forget(self) -> None:
         """Drop what is computed; the next `read` is due at once."""
-        self._jobs.forget(self._name)
-        self._of = None
+        self._jobs.close()
+        self._job = self._of = None
 
 
 class Picker:
@@ -159,6 +161,7 @@ class Picker:
     def __init__(self, view: GaussianView) -> None:
         self._view = view
         self._jobs = Jobs("pick", lambda: view.host.wake())
+        self._job: Job[list[Hit]] | None = None
 
     def ask(self, x: float, y: float, rect: Rect) -> None:
         """Look for the Gaussian under a pixel of the framebuffer, where the picture fills `rect`."""
@@ -168,12 +171,17 @@ class Picker:
         if camera is None:
             return
         tell = pick_later(view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
-        self._jobs.submit(lambda _: [hit] if (hit := tell()) is not None else [], "pick")
+        self._job = self._jobs.submit(lambda _: [hit] if (hit := tell()) is not None else [])
 
     def take(self) -> list[Hit] | None:
         """The answer, once: what lies there, or nothing; None while there is none. To be asked in each turn."""
-        return self._jobs.take("pick")
+        job = self._job
+        if job is None or not job.done:
+            return None
+        self._job = None
+        return job.result()
 
     def forget(self) -> None:
         """Nobody wants the answer any more."""
-        self._jobs.forget("pick")
+        self._jobs.close()
+        self._job = None

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value
-    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.tool import Tool
 
@@ -52,7 +51,6 @@ class GaussianView(View[SceneCache, GaussianState]):
     """One user's view of a scene: its camera, what is drawn of the scene, and the picture that came of it."""
 
     kind: ClassVar[str] = "gaussians"
-    takes_films = True
 
     def __init__(self, data: SceneCache, state: GaussianState) -> None:
         super().__init__(data, state)
@@ -251,10 +249,8 @@ class GaussianView(View[SceneCache, GaussianState]):
                 return again
         return False
 
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        """A file was dropped over the picture. True if it is a camera path, which is not to be opened by itself. film:
-        the path, if it was read already."""
-        return self.path.dropped(file, film)
+    def dropped(self, file: Path) -> bool:
+        return self.path.dropped(file)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         if self.host.exact:  # a picture to keep has nothing on it that only helps to look

@@ -9,7 +9,6 @@ from splatview_viewer.core.kind import Kind, Link
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_ipc.control.frame import Frame
     from splatview_viewer.kinds.image.view import ImageView
 
 
@@ -25,25 +24,6 @@ def _holds(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-class OverlayLink(Link):
-    """A layer of the image's content for each overlay stream."""
-
-    def take(self, content: Any, stream: Any, frame: Frame) -> bool:
-        return content.layers.take(id(stream), frame)
-
-    def tend(self, content: Any, stream: Any, now: float) -> None:
-        if (layer := content.layers.get(id(stream))) is not None:
-            layer.ended = not stream.run.alive
-            layer.rate_hz = stream.rate_hz or layer.rate_hz
-
-    def drop(self, content: Any, stream: Any) -> None:
-        content.layers.drop(id(stream))
-
-    def trouble(self, content: Any, stream: Any) -> str:
-        layer = content.layers.get(id(stream))
-        return "" if layer is None else layer.result.trouble
-
-
-KIND = Kind("image", view=_view, compared=True, holds=_holds, links=(OverlayLink("overlay", over=True, still=True),))
+KIND = Kind("image", view=_view, compared=True, holds=_holds, links=(Link("overlay", over=True),))
 OVERLAY = Kind("overlay")
 """Boxes, points, lines, masks and words over an image; it has no view of its own."""

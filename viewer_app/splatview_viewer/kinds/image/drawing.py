@@ -62,7 +62,19 @@ class Shapes:
         boxes = result.boxes[numbers]
         strokes = _strokes(boxes[:, :2], boxes[:, 2:], result.colors[numbers], result.floors[numbers], _LINE)
         self._add("BOX", 24, strokes, numbers, _FORMAT)
-        self._add("SEGMENT", 6, *_segments(result), _FORMAT)
+        # Lines, then bones, then points over them.
+        lines, points, skeleton, colors = result.lines, result.points, result.skeleton, result.point_colors
+        floors = result.floors if result.owned_points else np.full(len(points), NO_SCORE, np.float32)
+        found, at = points[..., 2] > 0, points[..., :2]
+        group, which = np.nonzero(found)
+        person, bone = np.nonzero(found[:, skeleton[:, 0]] & found[:, skeleton[:, 1]])
+        dots, begin, end = at[group, which], at[person, skeleton[bone, 0]], at[person, skeleton[bone, 1]]
+        strokes = np.concatenate([
+            _strokes(lines[:, :2], lines[:, 2:], result.line_colors, np.full(len(lines), NO_SCORE), _LINE),
+            _strokes(begin, end, colors[person], floors[person], _LINE),
+            _strokes(dots, dots, colors[group], floors[group], _DOT)])
+        owners = np.concatenate([np.full(len(lines), -1), person, group])
+        self._add("SEGMENT", 6, strokes, owners if result.owned_points else np.full(len(owners), -1), _FORMAT)
 
     def _add(self, name: str, vertices: int, instances: np.ndarray, owners: np.ndarray, form: str) -> None:
         """`vertices`: of one instance. `owners`: (N,) the box that each instance moves with, -1: none."""
@@ -101,18 +113,28 @@ class Shapes:
         ctx.disable(moderngl.BLEND)
 
     def _masks(self, masks: list[Mask]) -> tuple[np.ndarray, np.ndarray]:
-        """Put all masks beside each other into one texture, with an empty texel around each."""
-        limit = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS)
-        corners, size = _packed([m.inside.shape for m in masks], limit)
-        atlas = np.zeros(size[::-1], np.uint8)
-        kept = [(mask, corner) for mask, corner in zip(masks, corners, strict=True) if corner is not None]
-        instances, owners = np.zeros(len(kept), _MASK), np.array([mask.box for mask, _ in kept], np.int64)
-        for i, (mask, (x, y)) in enumerate(kept):
+        """Put all masks row by row into one texture, with an empty texel around each; those without room are left out.
+        """
+        limit, sizes = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS), [m.inside.shape for m in masks]
+        width = min(max([64, int(1.1 * sum(h * w for h, w in sizes) ** 0.5), *(w + 2 for _, w in sizes)]), limit)
+        kept: list[tuple[Mask, int, int]] = []
+        x = y = row = 0
+        for mask in sorted(masks, key=lambda mask: -mask.inside.shape[0]):
+            h, w = mask.inside.shape[0] + 2, mask.inside.shape[1] + 2
+            if x + w > width:
+                x, y, row = 0, y + row, 0
+            if w <= width and y + h <= limit:
+                kept.append((mask, x + 1, y + 1))
+                x, row = x + w, max(row, h)
+        kept.sort(key=lambda found: found[0].box)
+        atlas = np.zeros((max(y + row, 1), width), np.uint8)
+        instances, owners = np.zeros(len(kept), _MASK), np.array([mask.box for mask, _, _ in kept], np.int64)
+        for i, (mask, x, y) in enumerate(kept):
             h, w = mask.inside.shape
             np.multiply(mask.inside, 255, out=atlas[y: y + h, x: x + w], casting="unsafe")
             instances["place"][i], instances["part"][i] = mask.place, (x, y, x + w, y + h)
         instances["color"], instances["floor"] = self._result.colors[owners], self._result.floors[owners]
-        self._atlas = self._ctx.texture(size, 1, atlas.tobytes(), alignment=1)
+        self._atlas = self._ctx.texture((width, len(atlas)), 1, atlas.tobytes(), alignment=1)
         self._atlas.filter = moderngl.LINEAR, moderngl.LINEAR
         self._owned.append(self._atlas)
         return instances, owners
@@ -149,38 +171,6 @@ def _strokes(a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray,
     out = np.zeros(len(a), _STROKE)
     out["a"], out["b"], out["color"], out["floor"], out["thick"] = a, b, color, floor, thick
     return out
-
-
-def _segments(result: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Return lines, then bones, then points over them, and their owners."""
-    lines, points, skeleton, colors = result.lines, result.points, result.skeleton, result.point_colors
-    floors = result.floors if result.owned_points else np.full(len(points), NO_SCORE, np.float32)
-    seen, at = points[..., 2] > 0, points[..., :2]
-    group, which = np.nonzero(seen)
-    person, bone = np.nonzero(seen[:, skeleton[:, 0]] & seen[:, skeleton[:, 1]])
-    dots, begin, end = at[group, which], at[person, skeleton[bone, 0]], at[person, skeleton[bone, 1]]
-    strokes = np.concatenate([
-        _strokes(lines[:, :2], lines[:, 2:], result.line_colors, np.full(len(lines), NO_SCORE), _LINE),
-        _strokes(begin, end, colors[person], floors[person], _LINE),
-        _strokes(dots, dots, colors[group], floors[group], _DOT)])
-    owners = np.concatenate([np.full(len(lines), -1), person, group])
-    return strokes, owners if result.owned_points else np.full(len(owners), -1)
-
-
-def _packed(shapes: list[tuple[int, ...]], limit: int) -> tuple[list[tuple[int, int] | None], tuple[int, int]]:
-    """Pack rectangles of these heights and widths into one texture, row by row; None for those without room."""
-    width = min(max([64, int(1.1 * sum(h * w for h, w in shapes) ** 0.5), *(w + 2 for _, w in shapes)]), limit)
-    corners: list[tuple[int, int] | None] = [None] * len(shapes)
-    x = y = row = 0
-    for i in sorted(range(len(shapes)), key=lambda i: -shapes[i][0]):
-        h, w = shapes[i][0] + 2, shapes[i][1] + 2
-        if x + w > width:
-            x, y, row = 0, y + row, 0
-        if w > width or y + h > limit:
-            continue
-        corners[i] = x + 1, y + 1
-        x, row = x + w, max(row, h)
-    return corners, (width, max(y + row, 1))
 
 
 # -- text ------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +35,10 @@ class Layer:
     def __init__(self, result: Result) -> None:
         self.result = result
         self.shapes: Shapes | None = None
-        self.motion = Motion()
+        self.velocity = np.zeros((len(result.boxes), 2), np.float32)
+        """(N, 2) pixels of the result per second that its boxes go on with, as they went between the last two."""
+        self.longest = 0.0
+        """Seconds for which they do without a new result."""
         self.rate_hz = 0.0
         """Rate of the stream's versions, as the viewer sees them."""
         self.ended = False
@@ -105,7 +107,8 @@ class Layers:
         before, then = known and known.result, layer.time_ns
         layer.release()
         layer.result, layer.time_ns = result, result.time_ns or self._times.get(result.version, 0)
-        layer.motion.take(before, result, (then * 1e-9, layer.time_ns * 1e-9), (self.time_ns * 1e-9, self.now))
+        between = (layer.time_ns - then) * 1e-9 if then else 0.0
+        layer.velocity, layer.longest = velocities(before, result, between), min(_AHEAD * max(between, 0.0), _LONGEST)
         self.changes += 1
         return True
 
@@ -116,8 +119,14 @@ class Layers:
             layer.release()
             self.changes += 1
 
-    def get(self, key: Hashable) -> Layer | None:
-        return self._layers.get(key)
+    def tend(self, stream: Any) -> None:
+        """Note what is known of an overlay stream beside its frames. Its key is its id()."""
+        if (layer := self._layers.get(id(stream))) is not None:
+            layer.ended, layer.rate_hz = not stream.run.alive, stream.rate_hz or layer.rate_hz
+
+    def trouble(self, key: Hashable) -> str:
+        """Return what the publisher of an overlay stream reports to be wrong, or an empty text."""
+        return "" if (layer := self._layers.get(key)) is None else layer.result.trouble
 
     def age(self, layer: Layer) -> tuple[int | None, float | None]:
         """Return by how many frames and seconds a result is older than the picture, at least 0; None: not known."""
@@ -144,12 +153,8 @@ class Layers:
             result = layer.result
             if opacity := self.opacity(layer):
                 moves = result.motion if settings.motion is None else settings.motion
-                yield (layer, opacity, layer.motion.shift(result, self.time_ns * 1e-9, self.now) if moves
-                       else np.zeros((len(result.boxes), 2), np.float32))
-
-    def settling(self, settings: ImageState) -> bool:
-        """True if something moves though neither the picture nor a result is new."""
-        return any(layer.motion.settling(self.now) and shift.any() for layer, _, shift in self.shown(settings))
+                ahead = min(max(self.time_ns - layer.time_ns, 0) * 1e-9, layer.longest) if moves else 0.0
+                yield layer, opacity, layer.velocity * np.float32(ahead)
 
     def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageState, scale: float) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
@@ -202,13 +207,9 @@ _MOST_FOLLOWED = 1000
 """Boxes of one result beyond which none is followed."""
 _ALIKE = 0.15
 """Overlap (intersection over union) from which two boxes may be the same thing."""
-_LONGEST = 1.0
-"""Seconds for which a box goes on without a new result; and no longer than `_AHEAD` times what lay between the last
-two results."""
-_AHEAD = 2.0
-_LAG = 0.08
-"""Seconds in which two thirds of the way to where a new result wants a box are gone, so that it does not jump."""
-_SETTLED = 6 * _LAG
+_LONGEST, _AHEAD = 1.0, 2.0
+"""Seconds for which a box goes on without a new result, and how many times what lay between the last two results; the
+shorter counts."""
 
 
 def matched(before: Result, now: Result) -> np.ndarray:
@@ -233,57 +234,21 @@ def matched(before: Result, now: Result) -> np.ndarray:
     return out
 
 
-class Motion:
-    """Motion of the newest result's boxes: they go on as they went between the last two results."""
-
-    def __init__(self) -> None:
-        self._velocity = np.zeros((0, 2), np.float32)
-        """(N, 2) pixels per second."""
-        self._time = self._bound = 0.0
-        self._lag = np.zeros((0, 2), np.float32)
-        """(N, 2) pixels from where the boxes belong to where they were seen when the result came."""
-        self._came = 0.0
-
-    def take(self, before: Result | None, now: Result, times: tuple[float, float], clock: tuple[float, float]) -> None:
-        """A new result. `times`: of the pictures that the two were computed on, seconds since the epoch, 0: not known;
-        `clock`: of the picture that is shown, and the viewer's own."""
-        (then, time), (shown, came) = times, clock
-        between = time - then
-        seen = np.empty((0, 2)) if before is None else self.shift(before, shown, came)
-        velocity, lag = np.zeros((2, len(now.boxes), 2), np.float32)
-        self._velocity, self._lag, self._came = velocity, lag, came
-        self._time, self._bound = time, min(_AHEAD * max(between, 0.0), _LONGEST) if then else 0.0
-        if before is None or not then or between <= 1e-3:
-            return
-        partner, ratio = matched(before, now), _ratio(before, now)
-        known = np.flatnonzero(partner >= 0)
-        partner = partner[known]
-        was, place = _middle(before.boxes)[partner] * ratio[:2], _middle(now.boxes)[known]
-        velocity[known] = (place - was) / between
-        error = was + seen[partner] * ratio[:2] - place - self.shift(now, shown, came)[known]
-        small = (np.abs(error) < now.boxes[known, 2:] - now.boxes[known, :2]).all(1)  # else it was followed wrongly
-        lag[known[small]] = error[small]
-
-    def shift(self, result: Result, shown: float, now: float) -> np.ndarray:
-        """(N, 2) float32: how far the boxes of the newest result have moved in a picture of the time `shown`."""
-        if not self._time or len(self._velocity) != len(result.boxes):
-            return np.zeros((len(result.boxes), 2), np.float32)
-        ahead = min(max(shown - self._time, 0.0), self._bound)
-        left = math.exp(-max(now - self._came, 0.0) / _LAG) if self.settling(now) else 0.0
-        return self._velocity * np.float32(ahead) + self._lag * np.float32(left)
-
-    def settling(self, now: float) -> bool:
-        """True if boxes are still on their way to the newest result's places."""
-        return now - self._came < _SETTLED and bool(self._lag.any())
+def velocities(before: Result | None, now: Result, between: float) -> np.ndarray:
+    """Return (N, 2) float32, the pixels per second of the newest result's boxes, 0 for those that are new. `between`:
+    seconds between the two."""
+    out = np.zeros((len(now.boxes), 2), np.float32)
+    if before is not None and between > 1e-3:
+        partner = matched(before, now)
+        known = partner >= 0
+        was = before.boxes[partner[known]] * _ratio(before, now)
+        out[known] = (now.boxes[known] - was).reshape(-1, 2, 2).mean(1) / between
+    return out
 
 
 def _ratio(before: Result, now: Result) -> np.ndarray:
     """(4,) pixels of `now` for one of `before`, along x y x y."""
     return np.array((now.size[0] / before.size[0], now.size[1] / before.size[1]) * 2, np.float32)
-
-
-def _middle(boxes: np.ndarray) -> np.ndarray:
-    return (boxes[:, :2] + boxes[:, 2:]) / 2
 
 
 def _area(boxes: np.ndarray) -> np.ndarray:

@@ -147,7 +147,7 @@ class ImageView(View[ImageContent, ImageState]):
             self._words.due, again = math.inf, True
         if self._drawn != self._version:
             self._drawn, again = self._version, True
-        return again or (bool(data.layers) and data.layers.settling(self.state))
+        return again
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         if how == "last":
