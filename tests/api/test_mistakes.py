@@ -71,6 +71,10 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
         ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
         ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),
+        ({"value": gaussians(), "shard": 2}, "shard"),
+        ({"value": gaussians(), "shard": (True, 2)}, "shard"),
+        ({"value": gaussians(), "shard": (2, 2)}, "shard"),
+        ({"value": torch.zeros(4, 4), "shard": (0, 2)}, "leave shard out"),
         ({"value": torch.zeros(4, 4), "name": "x" * 10_000}, "10000 characters"),
     ],
     cameras: [
@@ -113,6 +117,10 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"name": "a", "value": torch.zeros(2)}, "shape (2,)"),
         ({"name": "a", "value": 10**400}, "too large"),
         ({"name": "a\nb", "value": 1.0}, "printable"),
+    ],
+    splatview.wait_while_paused: [
+        ({"timeout": "soon"}, "timeout is a str"),
+        ({"timeout": math.nan}, "timeout is nan"),
     ],
     splatview.frames: [
         ({"name": "a/b"}, "'a/b'"),

@@ -126,19 +126,6 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 
 
-def test_viewer_that_reads_nothing_stops_nothing_and_a_dead_one_is_forgotten(
-        pair: Pair, liar: Liar, programs: Programs) -> None:
-    process = programs.code("input()")
-    liar.hello(pid=process.pid)
-    pair.until(lambda: len(pair.run.viewers) == 2)
-    for i in range(300):  # news about streams: its queue fills, nothing waits
-        pair.publish(image(i % 256, 4 + i % 7))
-        pair.pump()
-    assert (pair.newest(after=300)[2]["image"] == 43).all()
-    process.killed()
-    pair.until(lambda: len(pair.run.viewers) == 1, "its connection stays open, as a child of it might keep it")
-
-
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 NEXT = limits.PROTOCOL + 1

@@ -13,7 +13,7 @@ import pytest
 import torch
 from fuzz.messages import to_viewer
 from support.impostor import Impostor, info, pickles, spoiled
-from support.meters import MB, footprint, open_files
+from support.meters import footprint, open_files
 
 from splatview_ipc.control import descriptors, limits, messages
 from splatview_ipc.control.run_folder import list_runs
@@ -113,22 +113,6 @@ def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: 
         list_runs(runtime_dir)
     assert sees_the_honest(pair)
     assert not canary.exists()
-
-
-def test_flood_of_offers_for_what_was_not_opened(impostor: Impostor, pair: Pair) -> None:
-    """Also before there is a list of streams, for no stream at all, and again and again."""
-    before = footprint()
-    segment = Segment(1 << 20, "ring")
-    ref = messages.RingRef(segment.ref)
-    offers = [messages.Offer(index, "ring", ref) for index in (0, 3, 255)]
-    manifest = messages.Manifest(tuple(info(i) for i in range(256)), ())
-    through(impostor, pair, [*offers, impostor.welcome(), *offers, manifest, *offers * 300, manifest, manifest])
-    assert len(liar(pair).streams) == 256
-    assert not any(s.opened or s.fault for s in liar(pair).streams.values())
-    assert not [h for h in impostor.heard if h == messages.Fetch(segment.token)], "nothing of it is fetched"
-    assert not footprint().over(before, descriptors=8, segments=3, segment_bytes=2 * MB)
-    assert sees_the_honest(pair)
-    segment.close()
 
 
 def _sealed(size: int, seals: int = 7) -> int:
@@ -256,19 +240,3 @@ def test_memory_that_is_not_to_be_had_is_refused_when_it_is_offered_twice(impost
     impostor.tell(gone)
     pair.until(lambda: stream.fault)
     assert len([m for m in impostor.heard if isinstance(m, messages.Fetch)]) == 2
-
-
-def test_newer_offer_replaces_one_that_waits(impostor: Impostor, pair: Pair) -> None:
-    stream, before = opened(impostor, pair), open_files()
-    impostor.silent = True
-    segments = [Segment(1 << 16, "old") for _ in range(50)]
-    for segment in segments:
-        impostor.tell(messages.Offer(0, "ring", messages.RingRef(segment.ref)))
-        pair.pump()
-        segment.close()
-    impostor.silent = False
-    writer = CpuRingWriter(1 << 16, 3)
-    impostor.tell(messages.Offer(0, "ring", writer.ref))
-    pair.until(lambda: stream.opened)
-    writer.close()
-    assert len(open_files() - before) <= 2, "what waited is given back"

@@ -95,14 +95,6 @@ def test_many_generations_leave_no_descriptors(control: Control) -> None:
     assert len(open_files()) <= base + 2
 
 
-def test_data_is_waited_for_until_the_gpu_writes_its_mark(control: Control) -> None:
-    with control.reader.read() as frame:
-        assert not frame.complete
-        control.answer = lambda: control.asked < 3 or control.arrive(1) is None
-        frame.wait(0)
-        assert frame.complete and control.asked == 3
-
-
 @pytest.mark.parametrize("questions", [1, 3])
 def test_a_trainer_that_is_gone_is_not_waited_for(control: Control, questions: int) -> None:
     """Its GPU work ended with it: the mark will never come."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from support.meters import footprint, settled
-from support.programs import in_child
 from support.reading import newest
 from support.wait import wait_until
 
 from splatview_ipc.control import limits, mail
-from splatview_ipc.control.errors import SharingError
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -58,36 +55,6 @@ def test_messages_arrive_whole_and_a_full_queue_drops() -> None:
     push.close()
     pull.close()
     settled(base, wait_until)
-
-
-def test_socket_that_cannot_be_made_is_a_fault() -> None:
-    base = footprint()
-    with pytest.raises(SharingError, match="/no/such"):
-        mail.Pull("ipc:///no/such/folder/in-1")
-    settled(base, wait_until)
-
-
-def test_no_context_is_made_where_open_files_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mail.resource, "getrlimit", lambda _: (10, 10))
-    with pytest.raises(SharingError, match="ulimit -n"):
-        mail.Pull("inproc://box")
-
-
-def test_forked_child_has_a_context_of_its_own() -> None:
-    pull, push = mail.Pull("inproc://box"), mail.Push("inproc://box")
-
-    def child() -> None:
-        pull.close()
-        push.close()
-        own, its = mail.Pull("inproc://box"), mail.Push("inproc://box")
-        assert its.send(b"child") and own.receive() == b"child"
-        own.close()
-        its.close()
-
-    in_child(child)
-    assert push.send(b"parent") and pull.receive() == b"parent"
-    push.close()
-    pull.close()
 
 
 def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_some(programs: Programs) -> None:

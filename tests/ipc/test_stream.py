@@ -142,24 +142,6 @@ def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -
     assert shows(pair, 5) == 1
 
 
-def test_a_busy_writer_is_tried_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = MemoryTransport()
-    offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
-    pair.publish(image(0))
-    stream = published(pair)
-    stream.open("ring")
-    stream.turn(pair.now + 1)
-    memory.busy = True
-    pair.now += 2
-    pair.publish(image(1))
-    assert stream.behind()
-    memory.busy = False
-    stream.turn(pair.now + 1)
-    frame = memory.read()
-    assert frame is not None
-    assert (frame.version, int(frame.tensors["image"].array.max())) == (2, 1)  # type: ignore[union-attr]
-
-
 # ---- late viewers
 
 
@@ -201,15 +183,6 @@ def test_the_first_viewer_of_a_busy_run_waits_for_its_next_publish(pair: Pair) -
     assert (stream.behind(), pair.counted("copies")) == (True, 0)
     pair.publish(image(2))
     assert (stream.behind(), pair.counted("copies")) == (False, 1)
-
-
-def test_the_end_of_a_run_brings_its_last_version(pair: Pair) -> None:
-    pair.publish(image(0))
-    shows(pair, 0)
-    pair.publish(image(1))
-    published(pair).finish()
-    version, _, arrays = pair.newest(after=1)
-    assert (version, int(arrays["image"].max())) == (2, 1)
 
 
 # ---- transports that fail
