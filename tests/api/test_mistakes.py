@@ -170,13 +170,14 @@ def test_mistakes_are_named_and_start_nothing(function: Any) -> None:
 
 def test_mistakes_after_a_good_call_are_named() -> None:
     splatview.publish(torch.zeros(4, 4))
+    splatview.publish(gaussians())
     for call, words in ((lambda: publish(torch.zeros(4), "image"), r"\(4,\)"),
                         (lambda: publish(gaussians(), "image"), "not gaussians"),
                         (lambda: cameras(name="image"), "shows image"),
+                        (lambda: annotate(name="gaussians", boxes=BOXES), "only over pictures"),
                         (lambda: splatview.publish_memory("image"), "shows image")):
         with pytest.raises(ValueError, match=words):
             call()
-    splatview.publish(gaussians())
     with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
         splatview.publish(gaussians(means=torch.zeros(5, 4)))
 

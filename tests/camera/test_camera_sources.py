@@ -15,9 +15,9 @@ from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview.camera.capture import PLAYED, main
+from splatview.camera.capture import main
 from splatview.camera.pattern import draw, number_of, square
-from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of, source_for
+from splatview.camera.sources import CameraError, CaptureSettings, check, source_for
 from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras
 
@@ -96,15 +96,6 @@ def test_what_a_test_picture_shows() -> None:
     assert number_of(draw(1000, 24, 3)) == 1000
 
 
-def test_what_a_source_names(tmp_path: Path) -> None:
-    odd = tmp_path / "a!b.mp4"
-    odd.touch()
-    for source, kind in (("test", "test"), ("0", "device"), ("/dev/video3", "device"), ("rtsp://a/b", "network"),
-                         ("HTTP://a/b", "network"), ("a.mp4", "file"), ("file:///a/b.mp4", "file"),
-                         ("videotestsrc ! appsink", "pipeline"), (str(odd), "file")):
-        assert kind_of(source) == kind, source
-
-
 def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
     for source, words in (("", "SOURCE is empty"), ("nosuch.mp4", "no file nosuch.mp4"),
@@ -179,18 +170,6 @@ def first(frames: Frames, wanted: Callable[[Frame], Any]) -> Frame:
     return next(frame for frame in frames if wanted(frame))
 
 
-def test_it_publishes_in_order_until_a_signal(capture: Callable[..., list[str]]) -> None:
-    def watch(frames: Frames) -> None:
-        numbers = []
-        for _ in range(5):
-            frame = next(frames)
-            assert frame.numpy().shape == (48, 64, 3) and "trouble" not in frame.meta and frame.meta["dropped"] >= 0
-            numbers.append(number_of(frame.numpy()))
-        assert numbers == sorted(set(numbers))
-
-    assert len(capture(watch, "test", width=64, height=48, fps=60)) == 1
-
-
 def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[str]]) -> None:
     with StreamServer(mjpeg(100)) as server:
         port = server.port
@@ -208,14 +187,6 @@ def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[
 
         words = capture(watch, f"http://127.0.0.1:{port}/a", patience=PATIENCE)
     assert "trying again" in words[1] and "the pictures go on" in words
-
-
-def test_a_recording_ends_with_its_last_picture(capture: Callable[..., list[str]], tmp_path: Path) -> None:
-    def watch(frames: Frames) -> None:
-        frame = first(frames, lambda frame: frame.meta.get("trouble"))
-        assert frame.meta["trouble"].endswith(": the end") and number_of(frame.numpy()) == 5
-
-    assert capture(watch, str(video(tmp_path / "a.mp4", 6)), loop=False)[-1] == PLAYED
 
 
 def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
