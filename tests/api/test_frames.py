@@ -6,6 +6,7 @@ import gc
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from support.frames import cloud
@@ -83,6 +84,40 @@ def test_a_frame_that_is_held_stays_as_it_is(wait_until: Callable[..., Any]) -> 
             assert holds_its_number(next(quick))
         assert held.version == 1 and holds_its_number(held)
         assert (next(slow).skipped, quick.skipped) == (9, 0)
+
+
+WRITES: dict[str, Callable[[Frame], object]] = {
+    "tensor": lambda frame: frame.tensor.zero_(),
+    "tensors": lambda frame: frame.tensors["image"].zero_(),
+    "numpy": lambda frame: frame.numpy().fill(0),
+    "asarray": lambda frame: np.asarray(frame).fill(0),
+    "DLPack": lambda frame: torch.from_dlpack(frame).zero_(),  # type: ignore[arg-type]
+}
+
+
+def test_a_write_into_a_frame_stays_with_its_reader(wait_until: Callable[..., Any]) -> None:
+    publish(7, wait_until)
+    with of() as frames, of() as others:
+        before = next(others)
+        for how, write in WRITES.items():
+            frame = frames.latest()
+            write(frame)
+            assert not frame.numpy().any() and np.shares_memory(frame.numpy(), frame.tensor.numpy()), how
+            assert holds_its_number(before) and holds_its_number(others.latest()), how
+        assert holds_its_number(frames.latest()), "it is handed out again as it was published"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
+    picture = torch.arange(60, dtype=torch.float32).reshape(6, 10).to(dtype)
+    splatview.publish(picture, "it")
+    with of() as frames:
+        frame = next(frames)
+        assert frame.__dlpack_device__() == (1, 0)
+        tensor = torch.from_dlpack(frame)  # type: ignore[arg-type]
+        assert torch.equal(tensor, picture) and tensor.data_ptr() == frame.tensor.data_ptr()
+        if dtype == torch.float32:  # NumPy has no bfloat16
+            assert np.from_dlpack(frame).ctypes.data == frame.numpy().ctypes.data == tensor.data_ptr()
 
 
 def test_gaussians_come_as_named_tensors() -> None:

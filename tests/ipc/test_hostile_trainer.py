@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pickle
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 import torch
 from fuzz.messages import to_viewer
-from support.impostor import Impostor, info, pickles, spoiled
+from support.impostor import Impostor, info, spoiled
 from support.meters import footprint, open_files
 
 from splatview_ipc.control import descriptors, limits, messages
-from splatview_ipc.control.run_folder import list_runs
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.shm.segment import Segment
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
@@ -85,34 +82,6 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
     through(impostor, pair, right)
     assert sees_the_honest(pair)
     assert not footprint().over(before, descriptors=8)
-
-
-def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: Path, runtime_dir: Path) -> None:
-    """Pickles as messages, and within them; as run.json, and within it."""
-    canary = tmp_path / "canary"
-    forms = pickles(canary)
-    for form in forms:  # the counter-proof: unpickled, each makes the file
-        assert pickle.loads(form) == 0
-        canary.unlink()
-    values = [v for p in forms for v in (p, p.decode("latin-1"), *(msgspec.msgpack.Ext(c, p) for c in (-1, 1, 80)))]
-    said = [msgspec.to_builtins(m) for m in to_viewer()]
-    packets = [*forms, *map(messages.encode, values), *(messages.encode({**m, name: v}) for m in said for name in m
-                                                       for v in values)]
-    through(impostor, pair, packets)
-    pair.until(lambda: liar(pair).dropped >= 0.9 * len(packets))
-    dropped = liar(pair).dropped
-    for form in forms:
-        impostor.hand(form, [])
-    pair.until(lambda: liar(pair).dropped >= dropped + len(forms))
-
-    description = msgspec.to_builtins(impostor.folder.description)
-    texts = [*forms, *(msgspec.json.encode({**description, name: p.decode("latin-1")}) for p in forms
-                       for name in description)]
-    for text in texts:
-        (impostor.folder.path / "run.json").write_bytes(text)
-        list_runs(runtime_dir)
-    assert sees_the_honest(pair)
-    assert not canary.exists()
 
 
 def _sealed(size: int, seals: int = 7) -> int:
@@ -192,21 +161,6 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impos
         pair.pump(20)
     assert stream.fault and not stream.opened
     assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, "nothing is fetched"
-
-
-def test_what_it_says_of_versions_is_bounded(impostor: Impostor, pair: Pair) -> None:
-    through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0),), ())])
-    (stream,) = liar(pair).streams.values()
-    for value in (2**64 - 1, 7, 2**63, 0):  # also backwards
-        impostor.control.words[impostor.control.version_word(0)] = value
-        pair.pump()
-        assert stream.version == min(value, limits.MAX_COUNTER)
-        assert stream.rate_hz >= 0
-    for word in range(7):
-        impostor.control.words[word] = 2**64 - 1
-    pair.pump()
-    assert liar(pair).paused
-    assert set(liar(pair).counters) == {"dropped_messages", "faults", "copies", "skipped"}
 
 
 # -- memory that comes late, or not at all -----------------------------------------------------------------------------
