@@ -14,8 +14,6 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.adapters.overlay import COCO_SKELETON
-from splatview.api import frames as reading
-from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -255,25 +253,6 @@ def test_it_arrives(overlays: Overlays) -> None:
     splatview.annotate("camera", boxes=BOXES[:1])
     _, meta, tensors = overlays.read(stream, version)
     assert meta["version"] == 4 and set(tensors) == {"boxes"}
-
-
-def test_which_frame_of_which_run(overlays: Overlays) -> None:
-    """Of another process the newest frame that was handed out; what this process publishes comes first."""
-    def over(shown: str = "", after: int = 0, name: str = "camera", **given: Any) -> tuple[int, int]:
-        splatview.annotate(name, boxes=BOXES, **given)
-        meta = overlays.read(overlays.over(name, shown), after)[1]
-        return meta["version"], meta["time_ns"]
-
-    reading.seen |= {"camera": (41, 99, "cam-1-ab"), "own": (5, 6, "cam-1-ab")}
-    assert over("cam-1-ab") == (41, 99)
-    assert over("cam-1-ab", 1, version=40) == (40, 0), "a number alone: of the same run"
-    splatview.publish(IMAGE, "own")
-    assert over(name="own")[0] == 1
-    assert over("cam-1-ab", name="own", run="cam-1-ab") == (5, 6)
-    frame = SimpleNamespace(version=3, time_ns=9, run="cam-2-cd")
-    assert over("cam-2-cd", 1, "own", version=frame) == (3, 9), "the overlay of a run that ended serves the next"
-    publisher = publishing.begun()
-    assert publisher is not None and over("", 1, "own", run=publisher.run_id)[0] == 1
 
 
 def test_runs_of_one_name_have_an_overlay_each_which_is_taken_away(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,25 +129,6 @@ def test_gaussians_come_as_named_tensors() -> None:
         for use in (lambda: frame.tensor, frame.numpy, frame.__dlpack_device__):
             with pytest.raises(ValueError, match=r"several tensors.*means"):
                 use()
-
-
-def test_a_timeout_says_what_is_known(other_run: Callable[[], OtherRun], wait_until: Callable[..., Any]) -> None:
-    def told(pattern: str, **more: Any) -> bool:
-        with splatview.frames("it", timeout=0.05, **more) as frames, pytest.raises(TimeoutError) as error:
-            next(frames)
-        return bool(re.search(pattern, str(error.value)))
-
-    assert told("no run that 'else' names is there", run="else")
-    run = other_run()
-    run.show(image(1), "other")
-    with of("other") as others:
-        next(others)
-        wait_until(lambda: told(rf"no such stream; there are 'other' \(image, run {run.run_id}"))
-    run.show(image(1), "it")
-    with of(timeout=0.2) as frames:
-        assert frames.latest(timeout=PATIENCE).version == 1
-        with pytest.raises(TimeoutError, match="has published nothing since version 1"):
-            next(frames)
 
 
 def test_runs_that_end_are_followed_by_the_next(other_run: Callable[[], OtherRun]) -> None:

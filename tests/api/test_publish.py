@@ -230,20 +230,6 @@ def test_an_array_arrives_as_it_is(make: Callable[[np.ndarray], Any], arrived: C
     assert np.array_equal(got * scale, expected.astype(np.float32))
 
 
-def arrays_of(n: int, convert: Callable[[np.ndarray], Any] = lambda a: a) -> dict[str, Any]:
-    return {name: convert(value.numpy()) for name, value in gsplat_parameters(n).items()}
-
-
-@pytest.mark.parametrize("convert", [lambda a: a, read_only, lambda a: ByDlpack(torch.from_numpy(a)),
-                                     lambda a: a.astype(np.float16), lambda a: a.astype(">f4")])
-def test_gaussians_of_arrays(convert: Callable[[np.ndarray], Any], arrived: Callable[..., Any]) -> None:
-    for n in (5, 5, 9, 2):  # as trainers add and remove them
-        splatview.publish(arrays_of(n, convert), "scene")
-        got = arrived("scene")
-        for name, expected in arrays_of(n).items():
-            assert np.allclose(got[name], expected.reshape(got[name].shape), rtol=0, atol=1e-3)
-
-
 # -- cameras -----------------------------------------------------------------------------------------------------------
 
 

@@ -140,23 +140,6 @@ def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair, li
     pair.until(lambda: (liar.receive(), not liar.up)[-1])
 
 
-def test_one_viewer_too_many_is_refused_and_attached_when_another_leaves(pair: Pair) -> None:
-    liars = [Liar(pair.publisher.folder.path) for _ in range(limits.MAX_VIEWERS - 1)]
-    for one in liars:
-        one.hello()
-    pair.pump(2)
-    late = pair.attach(client="late")
-    pair.publish(image(1))
-    pair.newest()
-    pair.until(lambda: late.runs and late.runs[0].refused)
-    assert "close one" in str(late.runs[0].refused)
-    liars[0].close()
-    pair.newest(viewer=late)
-    assert late.runs[0].refused is None
-    for one in liars[1:]:
-        one.close()
-
-
 @pytest.mark.parametrize(("said", "words"), [
     ({"protocol": NEXT, "version": "9.0.0"}, f"the run 9.0.0 (protocol {NEXT})"),
     ({"protocol": 1}, "the run of an unknown version (protocol 1)"),

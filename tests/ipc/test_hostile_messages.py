@@ -167,23 +167,3 @@ def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
     link.hello()
     run.pair.until(lambda: len(run.pair.run.viewers) == 2)
     link.close()
-
-
-def test_what_comes_before_a_hello_or_again_is_dropped(run: Run) -> None:
-    link = Liar(run.pair.publisher.folder.path)
-    for message in to_trainer()[1:]:
-        assert link.send(messages.encode(message))
-    run.dropped(len(to_trainer()) - 1)
-    again = run.liar()
-    replayed = [messages.Release(0), messages.Open(0, "ring"), messages.Open(0, "ring"), messages.Release(0),
-                messages.Release(0), messages.Open(200, "ring"), messages.Snapshot(0), messages.Photos(0, 9999, 4),
-                messages.Step(), messages.Pause(True), messages.Pause(False), messages.Open(0, "device-ring"),
-                messages.Hello(limits.PROTOCOL, 1, "again", inbox="in-0123abcd")]
-    run.push(again, [messages.encode(message) for message in replayed * 3])
-    assert again.send(messages.encode(messages.Bye()))
-    run.pair.until(lambda: (again.receive(), not again.up)[-1])
-    run.pair.until(run.alone)
-    assert run.pair.publisher.streams["frame"].readers == 1 and not run.pair.publisher.control.paused
-    run.goes_on()
-    link.close()
-    again.close()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from support.meters import footprint, settled
 from support.reading import newest
-from support.wait import wait_until
 
-from splatview_ipc.control import limits, mail
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -36,25 +33,6 @@ for line in sys.stdin:
     splatview.publish(torch.zeros(8, 8, 3), step=step)
     print(step, flush=True)
 """
-
-
-def test_messages_arrive_whole_and_a_full_queue_drops() -> None:
-    base = footprint()
-    pull = mail.Pull("inproc://box")
-    push = mail.Push("inproc://box")
-    assert pull.receive() is None
-    for packet in (b"x", b"y" * limits.MAX_MESSAGE):
-        assert push.send(packet)
-        assert pull.receive() == packet
-    sent = 0
-    while push.send(b"z"):
-        sent += 1
-        assert sent < 1000
-    assert sum(1 for _ in iter(pull.receive, None)) == sent > 32
-    push.close()
-    push.close()
-    pull.close()
-    settled(base, wait_until)
 
 
 def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_some(programs: Programs) -> None:

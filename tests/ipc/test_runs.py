@@ -8,19 +8,16 @@ import shutil
 import stat
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 import torch
-from support.meters import footprint, settled
-from support.wait import wait_until
 
 from splatview_ipc.control import limits
 from splatview_ipc.control import run_folder as runs
 from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.control.run_folder import Description, create_run, list_runs, remove_stale, runtime_folder
-from splatview_ipc.publisher.publisher import Publisher
 
 if TYPE_CHECKING:
     from support.pair import Pair
@@ -181,22 +178,3 @@ def test_runs_are_in_tmp_unless_a_folder_is_named(monkeypatch: pytest.MonkeyPatc
     assert runtime_folder() == folder
     if not there:
         folder.rmdir()
-
-
-def test_what_could_not_be_begun_leaves_nothing(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However far it came: no folder, no open file, no thread, no memory."""
-    Publisher("first").close()
-    base = footprint()
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    for target, name in ((runs.fcntl, "flock"), (runs.msgspec.json, "encode"), (os, "memfd_create"),
-                         (os, "posix_fallocate"), (os, "eventfd"), (threading.Thread, "start")):
-        with monkeypatch.context() as broken:
-            broken.setattr(target, name, refuse)
-            with pytest.raises(Exception, match="No space left"):
-                Publisher("never")
-        assert list(runtime_dir.iterdir()) == [], name
-    settled(base, wait_until)
-    Publisher("again").close()

@@ -5,7 +5,6 @@ A run and its viewer are turned by hand, with a clock of their own: nothing here
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,6 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.shm import segment
 from splatview_ipc.subscriber import remote_stream
 from splatview_ipc.transports import TRANSPORTS, Transport
-from splatview_ipc.transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from support.pair import Pair
@@ -72,39 +70,6 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(pair: Pa
     assert shows(pair, 100) == 101
     assert pair.counted("copies") <= before + 20
     assert not published(pair).behind()
-
-
-def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a signal's handler, or another thread."""
-    stop, inside = threading.Event(), threading.Event()
-
-    class Slow(MemoryTransport):
-        def write(self, *args: Any, **more: Any) -> bool:
-            inside.set()
-            stop.wait()
-            return super().write(*args, **more)
-
-    memory = Slow()
-    offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
-    pair.publish(image(0))
-    stream = published(pair)
-    stream.open("ring")
-    stop.set()
-    stream.turn(pair.now)
-    stop.clear()
-    inside.clear()
-    pair.now += 1
-    thread = threading.Thread(target=pair.publish, args=(image(1),))
-    thread.start()
-    inside.wait()
-    pair.publish(image(2))
-    stop.set()
-    thread.join()
-    assert stream.behind()
-    stream.turn(pair.now + 1)
-    frame = memory.read()
-    assert frame is not None
-    assert int(frame.tensors["image"].array.max()) == 2  # type: ignore[union-attr]
 
 
 def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,24 +75,6 @@ def test_an_overwritten_frame_is_known(copying: TransportPair) -> None:
     assert copying.read().version == 11
 
 
-def test_readers_are_blind_to_each_other(pair: TransportPair) -> None:
-    others = [pair.make_reader() for _ in range(3)]
-    pair.write(5, 1)
-    for reader in (*others, pair.reader):
-        pair.follow(reader)
-        frame = reader.read()
-        assert frame is not None
-        assert np.all(frame.tensors["sh0"].to_float32() == 1)
-        frame.close()
-    if pair.name != "memory":
-        for reader in others:
-            reader.close()
-            reader.close()
-    pair.write(5, 2)
-    with pair.read(after=1) as newest:
-        assert newest.version == 2
-
-
 def test_what_was_announced_is_not_trusted(pair: TransportPair) -> None:
     if pair.name == "memory":
         return
