@@ -13,7 +13,7 @@ test:  # one worker a processor; what repeats for long is `make soak`
 	@bash .ci/setup test
 	@$(PYTEST) -n $(WORKERS) --dist loadfile -m "not soak"
 
-soak:  # kills, stops, floods, load, growth, every interleaving, fuzzing: at most 20 minutes, by hand and nightly
+soak:  # kills, stops, floods, load, growth, fuzzing: at most 20 minutes, by hand and nightly
 	@bash .ci/setup test
 	@timeout --foreground 1200 $(PYTEST) -n $(WORKERS) --dist loadfile -m soak
 

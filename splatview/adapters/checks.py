@@ -70,7 +70,15 @@ def metadata(meta: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
                              "'_', the first no digit")
         if type(value) not in (bool, int, float, str):
-            value = _plain(key, value)
+            if isinstance(value, (tuple, list)) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
+                value = tuple(map(float, value))
+            else:
+                check_tensor(value, key)
+                if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", 0) == 0:
+                    value = item()  # of NumPy scalars and tensors of one element
+                if type(value) not in (bool, int, float, str):
+                    raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up "
+                                    "to 16 floats")
             meta = {**meta, key: value}
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise ValueError(f"{key}={value} does not fit 64 bits")
@@ -83,17 +91,6 @@ def metadata(meta: dict[str, Any]) -> dict[str, Any]:
     if len(meta) > 24 or "color" in meta:
         raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
     return meta
-
-
-def _plain(key: str, value: Any) -> Any:
-    if isinstance(value, (tuple, list)) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
-        return tuple(map(float, value))
-    check_tensor(value, key)
-    if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", 0) == 0:
-        value = item()  # of NumPy scalars and tensors of one element
-        if type(value) in (bool, int, float, str):
-            return value
-    raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up to 16 floats")
 
 
 def check_tensor(value: Any, what: str) -> None:

@@ -65,7 +65,14 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
             photos = cameras.photos
         if images is not None and (photos is None or photos.given is not images):
             photos = Photos(images, count)
-    number = None if current is None else _camera(current, count)
+    number = None
+    if current is not None:
+        from splatview_ipc.kinds.cameras import CAMERAS_MOST
+
+        if getattr(current, "is_cuda", False):
+            raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as "
+                            "the program knows it when it chooses the camera")
+        number = checks.whole("current", current, 0, (CAMERAS_MOST["cameras"] if count is None else count) - 1)
     cameras = session().feature(f"cameras {name}", lambda publisher: Cameras(publisher, name))
     if cameras is None:
         return
@@ -74,15 +81,6 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
             cameras.publish(found, photos)
         if number is not None:
             cameras.say(number)
-
-
-def _camera(current: Any, count: int | None) -> int:
-    from splatview_ipc.kinds.cameras import CAMERAS_MOST
-
-    if getattr(current, "is_cuda", False):
-        raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as the "
-                        "program knows it when it chooses the camera")
-    return checks.whole("current", current, 0, (CAMERAS_MOST["cameras"] if count is None else count) - 1)
 
 
 class Cameras:

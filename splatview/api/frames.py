@@ -113,7 +113,13 @@ class Frame:
         "quats" (N, 4), "scales" (N, 3), "opacities" (N,) and colours. CUDA tensors are on this process's device with
         the same UUID."""
         if not self._tensors:
-            self._tensors = {name: _tensor(copy, self._dtypes[name]) for name, copy in self._copies.items()}
+            import torch
+
+            for name, copy in self._copies.items():
+                dtype = getattr(torch, self._dtypes[name])
+                self._tensors[name] = (copy if isinstance(copy, torch.Tensor) else
+                                       torch.frombuffer(copy, dtype=dtype).view(copy.shape) if copy.size else
+                                       torch.empty(copy.shape, dtype=dtype))
         return self._tensors
 
     @property
@@ -372,16 +378,6 @@ def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tens
             found = {name: tensor.clone() for name, tensor in found.items()}
             stream.synchronize()  # only then it can be told whether the copy is whole
     return found
-
-
-def _tensor(copy: Any, dtype: str) -> torch.Tensor:
-    import torch
-
-    if isinstance(copy, torch.Tensor):
-        return copy
-    if not copy.size:
-        return torch.empty(copy.shape, dtype=getattr(torch, dtype))
-    return torch.frombuffer(copy, dtype=getattr(torch, dtype)).view(copy.shape)
 
 
 def _checked(timeout: float | None) -> float | None:

@@ -82,10 +82,20 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
     if size is None and view is not None and "width" in view and "height" in view:
         size = view["width"], view["height"]
     scene = None if view is None else json.dumps(view)
-    size = None if size is None else _size(size)
+    if size is not None:
+        try:
+            width, height = size
+        except (TypeError, ValueError):
+            raise ValueError(f"size {size!r} is not (width, height) in whole pixels, such as (1280, 720)") from None
+        size = checks.whole("width", width, 1, 2**31 - 1), checks.whole("height", height, 1, 2**31 - 1)
     background, timeout = _background(background), checks.number("timeout", timeout, 0.001, 86400)
     run = checks.run(run)
-    device = _device()
+    device = None
+    if (torch := driver.torch_with_cuda()) is not None:
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("grab: a CUDA graph is being captured, and nothing that is queued runs yet; grab before "
+                               "or after it")
+        device = torch.cuda.current_device()
     grabber = session().features.get("grab")
     if grabber is None or not grabber.alive:
         if grabber is not None:
@@ -115,17 +125,6 @@ def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
         if stream.kind != "overlay":  # which is not drawn by itself
             streams = sum(s.info is not None for s in list(publisher.streams.values()))
     return {"run": run, "stream": name, "after": after, "streams": streams, "gpu": gpu}
-
-
-def _device() -> int | None:
-    """Return the GPU in use here, None if none is. Raises RuntimeError while a CUDA graph is captured."""
-    torch = driver.torch_with_cuda()
-    if torch is None:
-        return None
-    if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("grab: a CUDA graph is being captured, and nothing that is queued runs yet; grab before or "
-                           "after it")
-    return torch.cuda.current_device()
 
 
 def _camera(camera: Any) -> dict[str, Any]:
@@ -161,14 +160,6 @@ def _plain(value: Any) -> Any:
     if math.prod(shape := tuple(value.shape)) > 64:
         raise ValueError(f"camera: a tensor of shape {shape}; it takes one matrix, vector or number")
     return value.tolist()
-
-
-def _size(size: Any) -> tuple[int, int]:
-    try:
-        width, height = size
-    except (TypeError, ValueError):
-        raise ValueError(f"size {size!r} is not (width, height) in whole pixels, such as (1280, 720)") from None
-    return checks.whole("width", width, 1, 2**31 - 1), checks.whole("height", height, 1, 2**31 - 1)
 
 
 def _background(color: Any) -> tuple[float, float, float] | None:
@@ -212,10 +203,29 @@ class Grabber:
         Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
         """
         answer = self._ask(render_requests.encode(request) + b"\n", request.timeout + LATE_S)
-        if isinstance(answer, RenderResult):
-            return self._picture(answer, gpu)
-        assert isinstance(answer, RenderError)
-        raise _ERRORS[answer.kind](answer.reason)
+        if isinstance(answer, RenderError):
+            raise _ERRORS[answer.kind](answer.reason)
+        assert isinstance(answer, RenderResult)
+        if self._subscriber is None:
+            self._subscriber = Subscriber(self._run, client="grab")
+        while True:
+            stream = next((s for s in self._subscriber.streams if s.name == answer.stream), None)
+            if stream is not None:
+                stream.open()
+                frame = stream.read(after=answer.version - 1)
+                picture = None if frame is None else _copied(frame, answer.flipped, gpu)
+                if picture is not None:
+                    if picture.numel() > _LARGE_BYTES:
+                        stream.release()
+                    return picture
+                if stream.fault:
+                    raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
+            if not self._program.running():
+                raise self._ended()
+            if time.monotonic() > self._deadline:
+                raise self._hangs()
+            time.sleep(_LOOK_S)
+            self._subscriber.poll()
 
     def _ask(self, line: bytes, timeout: float) -> Answer:
         """Send a request, and return the answer. Until the picture is there, the program may take `timeout` seconds."""
@@ -259,28 +269,6 @@ class Grabber:
         self.close()
         return RuntimeError(f"grab: the program that draws ended with code {self._program.exit_code}: "
                             f"{self._program.last_words()}")
-
-    def _picture(self, drawn: RenderResult, gpu: int) -> torch.Tensor:
-        if self._subscriber is None:
-            self._subscriber = Subscriber(self._run, client="grab")
-        while True:
-            stream = next((s for s in self._subscriber.streams if s.name == drawn.stream), None)
-            if stream is not None:
-                stream.open()
-                frame = stream.read(after=drawn.version - 1)
-                picture = None if frame is None else _copied(frame, drawn.flipped, gpu)
-                if picture is not None:
-                    if picture.numel() > _LARGE_BYTES:
-                        stream.release()
-                    return picture
-                if stream.fault:
-                    raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
-            if not self._program.running():
-                raise self._ended()
-            if time.monotonic() > self._deadline:
-                raise self._hangs()
-            time.sleep(_LOOK_S)
-            self._subscriber.poll()
 
     def close(self) -> None:
         """End the program. Idempotent."""

@@ -161,30 +161,27 @@ class Meter:
         from splatview_ipc.control.limits import MAX_META_TEXT
 
         with self._lock:
-            self.samples.add(self._row())
+            with open("/proc/self/statm", "rb") as f:
+                host = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            row = [time.time(), self._step, 0, 0, 0, 0, 0, 0, 0, host, 0, 0, 0]  # MEMORY_COLUMNS
+            if self._stats is not None:
+                stats = self._stats(self._device)
+                allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+                # A highest value unlike that of the last sample was reached since then.
+                peaks = allocated["peak"], reserved["peak"]
+                most, room = (peak if peak != before else now for peak, before, now in zip(
+                    peaks, self._peaks, (allocated["current"], reserved["current"]), strict=True))
+                self._peaks = peaks
+                row[2:] = [allocated["current"], allocated["current"], max(most, allocated["current"]),
+                           stats["active_bytes"]["all"]["current"],
+                           stats.get("requested_bytes", {}).get("all", allocated)["current"],
+                           max(room, reserved["current"]), stats["inactive_split_bytes"]["all"]["current"], host,
+                           stats["allocation"]["all"]["allocated"], stats["num_alloc_retries"], stats["num_ooms"]]
+            self.samples.add(row)
             recording = self._recording
             meta = {**self._about, "snapshot": recording.newest, "snapshots": recording.count,
                     "trouble": (self._trouble or recording.trouble)[:MAX_META_TEXT]}
             self._stream.publish((self.samples.tensors(), meta))
-
-    def _row(self) -> list[float]:
-        """Return a row of MEMORY_COLUMNS."""
-        with open("/proc/self/statm", "rb") as f:
-            host = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        if self._stats is None:
-            return [time.time(), self._step, 0, 0, 0, 0, 0, 0, 0, host, 0, 0, 0]
-        stats = self._stats(self._device)
-        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
-        # A highest value unlike that of the last sample was reached since then.
-        peaks = allocated["peak"], reserved["peak"]
-        most, room = (peak if peak != before else now for peak, before, now in zip(
-            peaks, self._peaks, (allocated["current"], reserved["current"]), strict=True))
-        self._peaks = peaks
-        return [time.time(), self._step, allocated["current"], allocated["current"],
-                max(most, allocated["current"]), stats["active_bytes"]["all"]["current"],
-                stats.get("requested_bytes", {}).get("all", allocated)["current"], max(room, reserved["current"]),
-                stats["inactive_split_bytes"]["all"]["current"], host, stats["allocation"]["all"]["allocated"],
-                stats["num_alloc_retries"], stats["num_ooms"]]
 
     def close(self) -> None:
         self.sample()  # how it ended

@@ -70,7 +70,26 @@ def show(width: int | str = "100%", height: int | str = 600, *, run: str | int |
     lengths = _length("width", width), _length("height", height)
     run, port = checks.run(run), checks.whole("port", port, 0, 65535)
     timeout = checks.number("timeout", timeout, 0.001, 3600)
-    page = Page(_running(run) or _start(run, port, timeout), *lengths)
+    if (viewer := _running(run)) is None:
+        from splatview_ipc.control.errors import NoViewerError
+        from splatview_ipc.system.child_program import ChildProgram
+
+        end = time.monotonic() + timeout
+        program = ChildProgram("splatview_viewer", "serve", "--web", "--port", str(port),
+                               *([] if run is None else ["--run", run]))
+        try:
+            while (viewer := _running(run, program.pid)) is None:
+                if not program.running():
+                    raise NoViewerError(f"the viewer ended with code {program.exit_code}: {program.last_words()}")
+                if time.monotonic() > end:
+                    raise NoViewerError(f"the viewer did not serve within timeout={timeout:g} s: "
+                                        f"{program.last_words()}")
+                time.sleep(_LOOK_S)
+        except BaseException:
+            program.end(2.0)
+            raise
+        session().programs.append(program)
+    page = Page(viewer, *lengths)
     if not hasattr(sys, "ps1"):  # a prompt, Python's or a notebook's, shows what a call returns
         print(page, flush=True)
     return page
@@ -90,27 +109,6 @@ def _running(run: str | None, pid: int | None = None) -> ViewerInfo | None:
     from splatview_ipc.control.registry import viewers
 
     return next((v for v in viewers() if (v.run == run if pid is None else v.pid == pid)), None)
-
-
-def _start(run: str | None, port: int, timeout: float) -> ViewerInfo:
-    from splatview_ipc.control.errors import NoViewerError
-    from splatview_ipc.system.child_program import ChildProgram
-
-    end = time.monotonic() + timeout
-    program = ChildProgram("splatview_viewer", "serve", "--web", "--port", str(port),
-                           *([] if run is None else ["--run", run]))
-    try:
-        while (viewer := _running(run, program.pid)) is None:
-            if not program.running():
-                raise NoViewerError(f"the viewer ended with code {program.exit_code}: {program.last_words()}")
-            if time.monotonic() > end:
-                raise NoViewerError(f"the viewer did not serve within timeout={timeout:g} s: {program.last_words()}")
-            time.sleep(_LOOK_S)
-    except BaseException:
-        program.end(2.0)
-        raise
-    session().programs.append(program)
-    return viewer
 
 
 def _tunnel(url: str) -> str:

@@ -55,7 +55,11 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
     if name is None:
-        name = kind or _names.get(type(value)) or _default_name(value)
+        name = kind or _names.get(type(value))
+        if name is None:
+            from splatview.adapters.tensors import is_array
+
+            name = _names[type(value)] = "image" if is_array(value) else "gaussians"
     if meta:
         meta = checks.metadata(meta)
     options = kind, copy, live, shard, meta.get("activated"), meta.get("layout")
@@ -79,12 +83,6 @@ def close() -> None:
 
 _names: dict[type, str] = {}
 """Default names by the value's type: to import at every call would cost as much as all the rest of it."""
-
-
-def _default_name(value: Any) -> str:
-    from splatview.adapters.tensors import is_array
-
-    return _names.setdefault(type(value), "image" if is_array(value) else "gaussians")
 
 
 def _describe(value: Any, name: str, options: tuple[Any, ...], meta: dict[str, Any]

@@ -35,12 +35,6 @@ def group_of_this_process() -> str:
     They are made of SPLATVIEW_GROUP where that is set, else of the launcher's variables, else of the parent process and
     the script.
     """
-    text = os.environ.get(GROUP) or "\n".join(_told() or _started_by(os.getpid()))
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _told() -> list[str]:
-    """Return the launcher's variables; none where they do not tell two trainings apart."""
     environ = os.environ
     if environ.get("MASTER_PORT"):
         names = _LAUNCHED
@@ -48,7 +42,9 @@ def _told() -> list[str]:
         names = _SLURM
     else:
         names = tuple(name for name in _MPI if environ.get(name))[:1]
-    return [f"{name}={environ.get(name, '')}" for name in names]
+    launched = [f"{name}={environ.get(name, '')}" for name in names]
+    text = environ.get(GROUP) or "\n".join(launched or _started_by(os.getpid()))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 @functools.lru_cache(maxsize=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -260,7 +261,14 @@ class Window:
     def _set(self, which: int, value: Any, kind: str, live: bool) -> None:
         self._take_over()
         if self._streams is None:
-            self._streams = _free_names(self._title)
+            streams = publisher.streams if (publisher := begun()) is not None else {}
+            base = " ".join("".join(c for c in self._title if c.isprintable() and c != "/").split())
+            base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
+            names = itertools.chain([base], (f"{base} {number}" for number in itertools.count(2)))
+            pairs = ((name, f"{name} scene") for name in names)
+            self._streams = next(pair for pair in pairs if not any(  # nothing of this process is shown under them
+                n in session().published or (n in streams and streams[n].kind != other)
+                for n, other in zip(pair, ("image", "gaussians"), strict=True)))
             self._end = weakref.finalize(self, _forget, session(), self._streams)
             self._end.atexit = False
         name = self._streams[which]
@@ -268,22 +276,6 @@ class Window:
         publisher = begun()
         if publisher is not None and (shown := (name, publisher.run_id)) != self._shown:
             self._show(shown)
-
-
-def _free_names(title: str) -> tuple[str, str]:
-    """Return names for a window's image and scene under which nothing of this process is shown."""
-    streams = publisher.streams if (publisher := begun()) is not None else {}
-    base = " ".join("".join(c for c in title if c.isprintable() and c != "/").split())
-    base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
-    number = 1
-    while True:
-        name = base if number == 1 else f"{base} {number}"
-        names = name, f"{name} scene"
-        taken = (n in session().published or (n in streams and streams[n].kind != kind)
-                 for n, kind in zip(names, ("image", "gaussians"), strict=True))
-        if not any(taken):
-            return names
-        number += 1
 
 
 def _forget(owner: Session, names: tuple[str, str]) -> None:

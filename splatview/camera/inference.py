@@ -77,8 +77,22 @@ class Inference:
                     frame = next(frames)
                 except TimeoutError:
                     continue
-                if self.due(frame):
-                    self._look(frame)
+                if not self.due(frame):
+                    continue
+                begun = time.perf_counter()
+                found: dict[str, Any] = {}
+                try:
+                    found = self._detector.detect(frame.numpy())
+                except (Exception, SystemExit) as e:  # of the user's function, or of a GPU without memory
+                    found = {"trouble": self._trouble(e)}
+                now, self._results = time.perf_counter(), self._results + 1
+                self._rate.look(now, self._results)
+                about = {"by": self._detector.by, "work_ms": (now - begun) * 1e3, "rate_hz": self._rate.hz,
+                         "skipped": self._skipped, "motion": self._settings.motion}
+                try:
+                    splatview.annotate(self._settings.stream, version=frame, **{**about, **found})
+                except (TypeError, ValueError) as e:  # a function returned what cannot be drawn
+                    splatview.annotate(self._settings.stream, version=frame, **about, trouble=self._trouble(e))
 
     def due(self, frame: Frame) -> bool:
         """Return whether to look at a picture, and count it if not: of every N versions, at the first that comes."""
@@ -88,24 +102,6 @@ class Inference:
         self._skipped += frame.skipped + (not due)
         self._last = (frame.version, frame.run) if due else self._last
         return due
-
-    def _look(self, frame: Frame) -> None:
-        import splatview
-
-        begun = time.perf_counter()
-        found: dict[str, Any] = {}
-        try:
-            found = self._detector.detect(frame.numpy())
-        except (Exception, SystemExit) as e:  # of the user's function, or of a GPU without memory
-            found = {"trouble": self._trouble(e)}
-        now, self._results = time.perf_counter(), self._results + 1
-        self._rate.look(now, self._results)
-        about = {"by": self._detector.by, "work_ms": (now - begun) * 1e3, "rate_hz": self._rate.hz,
-                 "skipped": self._skipped, "motion": self._settings.motion}
-        try:
-            splatview.annotate(self._settings.stream, version=frame, **{**about, **found})
-        except (TypeError, ValueError) as e:  # a function returned what cannot be drawn
-            splatview.annotate(self._settings.stream, version=frame, **about, trouble=self._trouble(e))
 
     def _trouble(self, error: BaseException) -> str:
         """Return the text of an error; print it, once, with its place."""

@@ -46,24 +46,20 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
     if argv is not None:
         return _main(argv)
-    _forget_current_folder()  # before anything else is imported
-    from splatview_ipc.system.entry import run
-
-    return run(lambda: _main(sys.argv[1:]))
-
-
-def _forget_current_folder() -> None:
-    """Remove the script's folder (with `python -m` the current folder) and relative entries of PYTHONPATH from
-    `sys.path`: other users may write modules there."""
+    # Before anything else is imported: other users may write modules into the script's folder (with `python -m` the
+    # current folder) and into relative entries of PYTHONPATH.
     if not sys.flags.safe_path:
         del sys.path[:1]
     given = os.environ.get("PYTHONPATH")
-    for entry in given.split(os.pathsep) if given else ():
+    for folder in given.split(os.pathsep) if given else ():
         try:
-            if not os.path.isabs(entry):
-                sys.path.remove(os.path.abspath(entry))  # as the site module has written it
+            if not os.path.isabs(folder):
+                sys.path.remove(os.path.abspath(folder))  # as the site module has written it
         except (ValueError, OSError):  # not in the path, or the current folder was deleted
             continue
+    from splatview_ipc.system.entry import run
+
+    return run(lambda: _main(sys.argv[1:]))
 
 
 def _main(args: list[str]) -> int:

@@ -14,7 +14,6 @@ from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 _RATE_WINDOW_S = 1.0
 """Time over which publishes are counted: from one of them to another that comes half a second later, or more."""
@@ -71,22 +70,19 @@ def _run(run: RemoteRun) -> dict[str, Any]:
     note = run.refused or ("" if run.welcomed else _SILENT)
     return {
         "run": run.id, "pid": run.pid, "name": run.name,
-        "streams": [_stream(s) for s in run.streams.values()],
+        "streams": [{
+            "name": s.name, "kind": s.kind, "version": s.version, "shape": list(s.shape), "dtype": s.dtype,
+            "device": s.device, "sharing": s.sharing, "ways": list(s.info.transports), "why": s.info.why, "gpu": s.gpu,
+            "live": s.live, "rate_hz": round(s.rate_hz, 2),
+            **({"shard": list(s.info.shard), "group": s.info.group} if s.info.shard else {}),
+            **({"over": s.info.over, "over_run": s.info.over_run} if s.kind == "overlay" else {}),
+        } for s in run.streams.values()],
         "viewers": [v for v in run.viewers if v["client"] != "status"],
         "counters": run.counters,
         "paused": run.paused,
         "waits": run.waits == 2,
         **({"note": note} if note else {}),
     }
-
-
-def _stream(stream: RemoteStream) -> dict[str, Any]:
-    return {"name": stream.name, "kind": stream.kind, "version": stream.version, "shape": list(stream.shape),
-            "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing,
-            "ways": list(stream.info.transports),
-            "why": stream.info.why, "gpu": stream.gpu, "live": stream.live, "rate_hz": round(stream.rate_hz, 2),
-            **({"shard": list(stream.info.shard), "group": stream.info.group} if stream.info.shard else {}),
-            **({"over": stream.info.over, "over_run": stream.info.over_run} if stream.kind == "overlay" else {})}
 
 
 def _lines(run: dict[str, Any]) -> list[str]:

@@ -78,7 +78,20 @@ def run(options: Demo) -> int:
     """Run the demo to its end. Returns 0, the exit code of a training that failed, 1 if no picture could be drawn,
     2 for options that cannot be used, 128 + signal when ended early."""
     try:
-        _check(options)
+        screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(options, name)]
+        if len(screens) > 1:
+            raise DemoError(f"{' and '.join(screens)} exclude each other; name one")
+        if not 0 <= options.port <= 65535:
+            raise DemoError(f"--port {options.port} must be from 1 to 65535, or 0 for any that is free")
+        if options.steps is not None and options.steps < 1:
+            raise DemoError(f"--steps {options.steps} must be at least 1")
+        if options.data is not None and not options.data.exists():
+            raise DemoError(f"--data {options.data}: no such file or folder")
+        if not options.picture_every > 0:
+            raise DemoError(f"--picture-every {options.picture_every} must be more than 0 seconds")
+        check_picture(options.out)
+        if options.save is not None:
+            check_output(options.save)
     except (DemoError, OSError) as e:
         print(f"splatview demo: {e}", file=sys.stderr)
         return 2
@@ -90,23 +103,6 @@ def run(options: Demo) -> int:
             for program in (session.shot, session.viewer, session.trainer):
                 if program is not None:
                     program.end()
-
-
-def _check(options: Demo) -> None:
-    screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(options, name)]
-    if len(screens) > 1:
-        raise DemoError(f"{' and '.join(screens)} exclude each other; name one")
-    if not 0 <= options.port <= 65535:
-        raise DemoError(f"--port {options.port} must be from 1 to 65535, or 0 for any that is free")
-    if options.steps is not None and options.steps < 1:
-        raise DemoError(f"--steps {options.steps} must be at least 1")
-    if options.data is not None and not options.data.exists():
-        raise DemoError(f"--data {options.data}: no such file or folder")
-    if not options.picture_every > 0:
-        raise DemoError(f"--picture-every {options.picture_every} must be more than 0 seconds")
-    check_picture(options.out)
-    if options.save is not None:
-        check_output(options.save)
 
 
 class _Session:
@@ -144,8 +140,14 @@ class _Session:
                 print(f"the last picture: {self.options.out.absolute()}", flush=True)
         elif self._trained:
             code = self._last_picture(trainer)
-            if not self.options.exit:
-                self._stay()
+            if not self.options.exit:  # until a signal, which is how it is meant to end, or until the viewer ends
+                self._show_until(lambda: self.viewer is None or bool(self._place))
+                if self.viewer is not None and not self.signals:
+                    end = "Ctrl-C" if sys.stdin.isatty() and sys.stdout.isatty() else f"kill {os.getpid()}"
+                    print(f"The viewer stays {self._place}; end it with: {end}", flush=True)
+                    self._show_until(lambda: self.viewer is None)
+                if self.signals:
+                    print(flush=True)  # behind the terminal's ^C
         ended = trainer.exit_code
         trainer.end()
         self._show_until(self._events.empty, signals=math.inf)
@@ -192,7 +194,18 @@ class _Session:
         end = time.monotonic() + timeout_s
         while not done() and len(self.signals) < signals and (now := time.monotonic()) < end:
             with contextlib.suppress(queue.Empty):
-                self._show(self._events.get(timeout=0.1), now)
+                event = self._events.get(timeout=0.1)
+                name = event["event"]
+                if name == "camera":
+                    self._camera = ["--camera", json.dumps(event["camera"])]
+                elif name == "error":
+                    print(f"splatview demo: {event['text']}", file=sys.stderr, flush=True)
+                else:
+                    self._progress.show(event, now)
+                if name == "train" and math.isinf(self._picture_due):
+                    self._picture_due = now + min(_FIRST_PICTURE_S, self.options.picture_every)
+                if name == "done":
+                    self._trained, self._picture_due = True, math.inf
             if self.trainer is not None and now >= self._picture_due and (self.shot is None or not self.shot.running()):
                 self._start_shot(self.trainer)
                 self._picture_due = now + self.options.picture_every
@@ -203,19 +216,6 @@ class _Session:
                 closed = code == 0 and self._screen == "window"
                 text = "the window was closed" if closed else f"the viewer ended with code {code}"
                 self._note(text if self._trained else f"{text}; training goes on")
-
-    def _show(self, event: dict[str, Any], now: float) -> None:
-        name = event["event"]
-        if name == "camera":
-            self._camera = ["--camera", json.dumps(event["camera"])]
-        elif name == "error":
-            print(f"splatview demo: {event['text']}", file=sys.stderr, flush=True)
-        else:
-            self._progress.show(event, now)
-        if name == "train" and math.isinf(self._picture_due):
-            self._picture_due = now + min(_FIRST_PICTURE_S, self.options.picture_every)
-        if name == "done":
-            self._trained, self._picture_due = True, math.inf
 
     def _last_picture(self, trainer: ChildProgram) -> int:
         shot = self._start_shot(trainer)
@@ -228,16 +228,6 @@ class _Session:
         why = f"not drawn within {_SHOT_TIMEOUT_S:.0f} s" if shot.exit_code is None else shot.last_words()
         print(f"splatview demo: no picture: {printable(why)}", file=sys.stderr, flush=True)
         return 1
-
-    def _stay(self) -> None:
-        """Until Ctrl-C or another signal, which is how it is meant to end, or until the viewer ends."""
-        self._show_until(lambda: self.viewer is None or bool(self._place))
-        if self.viewer is not None and not self.signals:
-            end = "Ctrl-C" if sys.stdin.isatty() and sys.stdout.isatty() else f"kill {os.getpid()}"
-            print(f"The viewer stays {self._place}; end it with: {end}", flush=True)
-            self._show_until(lambda: self.viewer is None)
-        if self.signals:
-            print(flush=True)  # behind the terminal's ^C
 
 
 class _Progress:

@@ -154,7 +154,13 @@ def _read_model(sparse: Path, pictures: Path) -> tuple[list[View], np.ndarray, n
         path = sparse / "images.bin"
         views = _images(read_bytes(path, _MODEL_GROWTH), cameras, pictures)
         path = sparse / "points3D.bin"
-        points, colors = _points(read_bytes(path, _MODEL_GROWTH))
+        data = read_bytes(path, _MODEL_GROWTH)
+        at, n = 8, _count(data, 51)
+        points, colors = np.zeros((n, 3), np.float32), np.zeros((n, 3), np.uint8)
+        for i in range(n):
+            x, y, z, r, g, b, _, track = struct.unpack_from("<3d3BdQ", data, at + 8)
+            points[i], colors[i] = (x, y, z), (r, g, b)
+            at += 51 + 8 * track
     except (struct.error, ValueError) as e:
         raise DemoError(f"{path}: damaged or cut short ({e!s:.200})") from None
     return sorted(views, key=lambda view: view.path), points, colors
@@ -209,16 +215,6 @@ def _images(data: bytes, cameras: dict[int, View], pictures: Path) -> list[View]
         viewmat[:3, 3] = torch.tensor(pose[4:])
         found.append(replace(cameras[camera], viewmat=viewmat, path=pictures / name))
     return found
-
-
-def _points(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    at, n = 8, _count(data, 51)
-    points, colors = np.zeros((n, 3), np.float32), np.zeros((n, 3), np.uint8)
-    for i in range(n):
-        x, y, z, r, g, b, _, track = struct.unpack_from("<3d3BdQ", data, at + 8)
-        points[i], colors[i] = (x, y, z), (r, g, b)
-        at += 51 + 8 * track
-    return points, colors
 
 
 def _read_transforms(path: Path) -> tuple[list[View], np.ndarray, np.ndarray]:

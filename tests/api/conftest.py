@@ -10,6 +10,7 @@ from support.desktop import Desktop
 from support.memory_cases import Reader
 from support.memory_on_cpu import Allocator
 from support.pair import OtherRun
+from support.reading import next_frame, stream_of, values
 from support.window_cases import SIZE, Seen
 
 import splatview
@@ -32,26 +33,13 @@ def subscriber() -> Iterator[Subscriber]:
 
 
 @pytest.fixture
-def arrived(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Callable[[str], dict[str, np.ndarray]]:
+def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
     """`arrived(name)`: the newest version of a stream of this process, as a viewer reads it."""
     def newest(name: str) -> dict[str, np.ndarray]:
         publisher = publishing.begun()
         assert publisher is not None
-        wanted = publisher.streams[name].version
-
-        def read() -> dict[str, np.ndarray] | None:
-            subscriber.poll()
-            for stream in subscriber.streams:
-                if stream.name == name and stream.run.id == publisher.run_id:
-                    stream.open()
-                    frame = stream.read(wanted - 1)
-                    if frame is not None:
-                        with frame:
-                            copies = {field: t.to_float32() for field, t in frame.tensors.items()}
-                            return copies if frame.intact() else None
-            return None
-
-        return wait_until(read, what=f"version {wanted} of {name}")
+        with next_frame(subscriber, stream_of(subscriber, name), publisher.streams[name].version - 1) as frame:
+            return values(frame)
 
     return newest
 

@@ -14,9 +14,6 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.adapters.overlay import COCO_SKELETON
-from splatview.api import frames as reading
-from splatview.api import session as publishing
-from splatview.api.annotate import More
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,32 +157,6 @@ def test_notes() -> None:
         assert (tensors["notes_at"].tolist(), texts(tensors["notes"])) == (places, words)
 
 
-JUNK: list[Any] = [
-    None, True, -1, 5, 2**70, NAN, "", "coco", "#123456", b"x", [], [[[]]], [None], ["a", "b"], [1, 2], [[1, 2], [3]],
-    [1, 2, 3, 4], BOXES, [BOXES, BOXES], {}, {1: "a"}, {"a": "#ffffff"}, {"size": [2, 2], "counts": [4]},
-    [{"size": [2, 2], "counts": b"4"}], ((1, 2, "x"),), np.zeros(0), np.zeros((2, 2, 2), bool), np.array(["a", None]),
-    np.zeros((2, 3), ">i2"), torch.zeros(2, 17, 3), torch.zeros(1, 4, device="meta"), object(), iter([1, 2]),
-    [object()], [NAN] * 4, np.float32(3), "\ud800", ["\0"],
-]
-
-
-def test_whatever_it_is_given_it_is_drawn_or_the_mistake_is_named(overlays: Overlays) -> None:
-    rng = np.random.default_rng(0)
-    names = ["boxes", "labels", "scores", "points", "masks", "version", *More.__annotations__]
-    for _ in range(400):
-        given = {str(name): JUNK[rng.integers(len(JUNK))]
-                 for name in rng.choice(names, rng.integers(1, 5), replace=False)}
-        if rng.random() < 0.5:
-            given["boxes"] = BOXES
-        try:
-            splatview.annotate("camera", **given)
-        except (TypeError, ValueError) as e:
-            assert any(name.rstrip("s") in str(e) for name in given), f"{given}: {e}"
-            assert len(str(e)) < 600
-    splatview.annotate("other", boxes=BOXES, names=["cat"], labels=[0, 1])  # nothing of all that is in the way
-    assert texts(overlays.read(overlays.over("other"))[2]["labels"]) == ["cat", "1"]
-
-
 # ---- masks
 
 
@@ -282,44 +253,6 @@ def test_it_arrives(overlays: Overlays) -> None:
     splatview.annotate("camera", boxes=BOXES[:1])
     _, meta, tensors = overlays.read(stream, version)
     assert meta["version"] == 4 and set(tensors) == {"boxes"}
-
-
-def test_which_frame_of_which_run(overlays: Overlays) -> None:
-    """Of another process the newest frame that was handed out; what this process publishes comes first."""
-    def over(shown: str = "", after: int = 0, name: str = "camera", **given: Any) -> tuple[int, int]:
-        splatview.annotate(name, boxes=BOXES, **given)
-        meta = overlays.read(overlays.over(name, shown), after)[1]
-        return meta["version"], meta["time_ns"]
-
-    reading.seen |= {"camera": (41, 99, "cam-1-ab"), "own": (5, 6, "cam-1-ab")}
-    assert over("cam-1-ab") == (41, 99)
-    assert over("cam-1-ab", 1, version=40) == (40, 0), "a number alone: of the same run"
-    splatview.publish(IMAGE, "own")
-    assert over(name="own")[0] == 1
-    assert over("cam-1-ab", name="own", run="cam-1-ab") == (5, 6)
-    frame = SimpleNamespace(version=3, time_ns=9, run="cam-2-cd")
-    assert over("cam-2-cd", 1, "own", version=frame) == (3, 9), "the overlay of a run that ended serves the next"
-    publisher = publishing.begun()
-    assert publisher is not None and over("", 1, "own", run=publisher.run_id)[0] == 1
-
-
-def test_only_pictures_are_drawn_over() -> None:
-    splatview.publish({"means": torch.zeros(5, 3), "quats": torch.zeros(5, 4), "scales": torch.zeros(5, 3),
-                       "opacities": torch.zeros(5), "sh0": torch.zeros(5, 1, 3)}, "scene")
-    with pytest.raises(ValueError, match="'scene' shows gaussians; only over pictures"):
-        splatview.annotate("scene", boxes=BOXES)
-
-
-def test_a_source_that_starts_again_keeps_the_overlay(
-        other_run: Callable[[], OtherRun], overlays: Overlays) -> None:
-    """However often it does, there is one stream."""
-    for n in range(3):
-        camera = other_run()
-        camera.show(IMAGE, "camera")
-        splatview.annotate("camera", boxes=BOXES, run=camera.run_id, version=n)
-        assert overlays.read(overlays.over("camera", camera.run_id), n)[1]["version"] == n
-        camera.close()
-    assert [s.name for s in overlays.streams()] == ["camera overlay"]
 
 
 def test_runs_of_one_name_have_an_overlay_each_which_is_taken_away(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from support.frames import cloud
@@ -85,6 +85,40 @@ def test_a_frame_that_is_held_stays_as_it_is(wait_until: Callable[..., Any]) -> 
         assert (next(slow).skipped, quick.skipped) == (9, 0)
 
 
+WRITES: dict[str, Callable[[Frame], object]] = {
+    "tensor": lambda frame: frame.tensor.zero_(),
+    "tensors": lambda frame: frame.tensors["image"].zero_(),
+    "numpy": lambda frame: frame.numpy().fill(0),
+    "asarray": lambda frame: np.asarray(frame).fill(0),
+    "DLPack": lambda frame: torch.from_dlpack(frame).zero_(),  # type: ignore[arg-type]
+}
+
+
+def test_a_write_into_a_frame_stays_with_its_reader(wait_until: Callable[..., Any]) -> None:
+    publish(7, wait_until)
+    with of() as frames, of() as others:
+        before = next(others)
+        for how, write in WRITES.items():
+            frame = frames.latest()
+            write(frame)
+            assert not frame.numpy().any() and np.shares_memory(frame.numpy(), frame.tensor.numpy()), how
+            assert holds_its_number(before) and holds_its_number(others.latest()), how
+        assert holds_its_number(frames.latest()), "it is handed out again as it was published"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
+    picture = torch.arange(60, dtype=torch.float32).reshape(6, 10).to(dtype)
+    splatview.publish(picture, "it")
+    with of() as frames:
+        frame = next(frames)
+        assert frame.__dlpack_device__() == (1, 0)
+        tensor = torch.from_dlpack(frame)  # type: ignore[arg-type]
+        assert torch.equal(tensor, picture) and tensor.data_ptr() == frame.tensor.data_ptr()
+        if dtype == torch.float32:  # NumPy has no bfloat16
+            assert np.from_dlpack(frame).ctypes.data == frame.numpy().ctypes.data == tensor.data_ptr()
+
+
 def test_gaussians_come_as_named_tensors() -> None:
     scene = cloud(50)
     splatview.publish(scene | {"sh0": scene["sh0"][:, None]}, "scene", step=3)
@@ -95,25 +129,6 @@ def test_gaussians_come_as_named_tensors() -> None:
         for use in (lambda: frame.tensor, frame.numpy, frame.__dlpack_device__):
             with pytest.raises(ValueError, match=r"several tensors.*means"):
                 use()
-
-
-def test_a_timeout_says_what_is_known(other_run: Callable[[], OtherRun], wait_until: Callable[..., Any]) -> None:
-    def told(pattern: str, **more: Any) -> bool:
-        with splatview.frames("it", timeout=0.05, **more) as frames, pytest.raises(TimeoutError) as error:
-            next(frames)
-        return bool(re.search(pattern, str(error.value)))
-
-    assert told("no run that 'else' names is there", run="else")
-    run = other_run()
-    run.show(image(1), "other")
-    with of("other") as others:
-        next(others)
-        wait_until(lambda: told(rf"no such stream; there are 'other' \(image, run {run.run_id}"))
-    run.show(image(1), "it")
-    with of(timeout=0.2) as frames:
-        assert frames.latest(timeout=PATIENCE).version == 1
-        with pytest.raises(TimeoutError, match="has published nothing since version 1"):
-            next(frames)
 
 
 def test_runs_that_end_are_followed_by_the_next(other_run: Callable[[], OtherRun]) -> None:

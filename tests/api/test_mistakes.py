@@ -71,6 +71,10 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
         ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
         ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),
+        ({"value": gaussians(), "shard": 2}, "shard"),
+        ({"value": gaussians(), "shard": (True, 2)}, "shard"),
+        ({"value": gaussians(), "shard": (2, 2)}, "shard"),
+        ({"value": torch.zeros(4, 4), "shard": (0, 2)}, "leave shard out"),
         ({"value": torch.zeros(4, 4), "name": "x" * 10_000}, "10000 characters"),
     ],
     cameras: [
@@ -113,6 +117,10 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"name": "a", "value": torch.zeros(2)}, "shape (2,)"),
         ({"name": "a", "value": 10**400}, "too large"),
         ({"name": "a\nb", "value": 1.0}, "printable"),
+    ],
+    splatview.wait_while_paused: [
+        ({"timeout": "soon"}, "timeout is a str"),
+        ({"timeout": math.nan}, "timeout is nan"),
     ],
     splatview.frames: [
         ({"name": "a/b"}, "'a/b'"),
@@ -162,13 +170,14 @@ def test_mistakes_are_named_and_start_nothing(function: Any) -> None:
 
 def test_mistakes_after_a_good_call_are_named() -> None:
     splatview.publish(torch.zeros(4, 4))
+    splatview.publish(gaussians())
     for call, words in ((lambda: publish(torch.zeros(4), "image"), r"\(4,\)"),
                         (lambda: publish(gaussians(), "image"), "not gaussians"),
                         (lambda: cameras(name="image"), "shows image"),
+                        (lambda: annotate(name="gaussians", boxes=BOXES), "only over pictures"),
                         (lambda: splatview.publish_memory("image"), "shows image")):
         with pytest.raises(ValueError, match=words):
             call()
-    splatview.publish(gaussians())
     with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
         splatview.publish(gaussians(means=torch.zeros(5, 4)))
 

@@ -55,24 +55,6 @@ def test_image_layouts_and_dtypes(shape: tuple[int, ...], layout: str) -> None:
         assert (kind, meta["layout"]) == ("image", layout) and torch.equal(fields["image"], image)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: torch.zeros(3, 8, 8).permute(1, 2, 0), lambda: torch.zeros(8, 8, 4)[..., :3],
-    lambda: torch.zeros(16, 16, 3)[::2, ::2], lambda: torch.zeros(8, 8, 3, requires_grad=True),
-    lambda: torch.nn.Parameter(torch.zeros(8, 8, 3)), lambda: torch.zeros(8, 3).expand(8, 8, 3),
-])
-def test_slices_permutations_and_gradients(make: Callable[[], torch.Tensor], arrived: Callable[..., Any]) -> None:
-    splatview.publish(make(), "x")
-    assert (arrived("x")["image"] == 0).all()
-
-
-def test_options_of_every_kind() -> None:
-    for layout in ("CHW", "BGR"):
-        assert unpacked(torch.zeros(3, 4, 3), layout=layout)[2]["layout"] == layout
-    for value in (gsplat_parameters(), inria_model(), torchwindow()):
-        assert unpacked(value, activated=True)[2]["activated"] is True
-    splatview.publish(torch.zeros(4, 4), step=np.int64(3), loss=torch.tensor(0.5), up=(0, -1, 0))
-
-
 # ---- Gaussians
 
 def gsplat_parameters(n: int = N, degree: int = 3) -> dict[str, torch.Tensor]:
@@ -246,34 +228,6 @@ def test_an_array_arrives_as_it_is(make: Callable[[np.ndarray], Any], arrived: C
     got = arrived("array")["image"]
     scale = 255 if expected.dtype == np.uint8 and got.max() <= 1 else 1
     assert np.array_equal(got * scale, expected.astype(np.float32))
-
-
-def arrays_of(n: int, convert: Callable[[np.ndarray], Any] = lambda a: a) -> dict[str, Any]:
-    return {name: convert(value.numpy()) for name, value in gsplat_parameters(n).items()}
-
-
-@pytest.mark.parametrize("convert", [lambda a: a, read_only, lambda a: ByDlpack(torch.from_numpy(a)),
-                                     lambda a: a.astype(np.float16), lambda a: a.astype(">f4")])
-def test_gaussians_of_arrays(convert: Callable[[np.ndarray], Any], arrived: Callable[..., Any]) -> None:
-    for n in (5, 5, 9, 2):  # as trainers add and remove them
-        splatview.publish(arrays_of(n, convert), "scene")
-        got = arrived("scene")
-        for name, expected in arrays_of(n).items():
-            assert np.allclose(got[name], expected.reshape(got[name].shape), rtol=0, atol=1e-3)
-
-
-def test_arrays_of_a_scene_that_are_written_into_replaced_or_reshaped(arrived: Callable[..., Any]) -> None:
-    swapped, native = arrays_of(4, lambda a: a.astype(">f4")), arrays_of(4)  # the first are copied for torch
-    for scene in (swapped, native):
-        for value in range(2):
-            for array in scene.values():
-                array[:] = value
-            splatview.publish(scene, "scene")
-            assert {float(v) for t in arrived("scene").values() for v in t.flat} == {float(value)}
-    native["means"], native["opacities"] = native["means"] + 5, native["opacities"].reshape(4, 1)
-    splatview.publish(native, "scene")
-    got = arrived("scene")
-    assert (got["means"] == 6).all() and got["opacities"].shape == (4,)
 
 
 # -- cameras -----------------------------------------------------------------------------------------------------------

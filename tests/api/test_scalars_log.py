@@ -76,15 +76,6 @@ def test_steps_are_named_or_count_themselves(logged: Logged) -> None:
     assert (found["loss"][:, STEP].tolist(), found["step"][:, VALUE].tolist()) == ([0, 1, 7, 8, 2.5, 20], [3])
 
 
-def test_whatever_is_one_number_is_taken(logged: Logged) -> None:
-    values = [0.5, True, torch.tensor([[0.5]]), torch.tensor(3), torch.tensor(0.5, requires_grad=True),
-              torch.tensor(0.5, dtype=torch.bfloat16), np.float32(0.5), np.array([2]), 2**70]
-    for value in values:
-        splatview.log(it=value)
-    rows = logged("it", len(values))["it"]
-    assert rows[:, VALUE].tolist() == [float(v.item() if hasattr(v, "item") else v) for v in values]
-
-
 def test_what_is_not_finite_is_counted(logged: Logged) -> None:
     for step, value in enumerate([1.0, math.nan, math.inf, -math.inf, 2.0]):
         splatview.log(step, it=value)

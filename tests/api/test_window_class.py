@@ -13,7 +13,6 @@ import torch
 from support.programs import children
 from support.window_cases import SIZE, Seen, image, red_ball, scene
 
-import splatview
 from splatview import Window
 from splatview.api import session as publishing
 from splatview_ipc.control.registry import viewers
@@ -162,20 +161,3 @@ def test_a_picture_at_an_address(arrived: Callable[[str], dict[str, np.ndarray]]
     np.testing.assert_array_equal(arrived("window")["image"], array)
     window.set_image(torch.from_numpy(array)[None])
     np.testing.assert_array_equal(arrived("window")["image"], array)
-
-
-def test_what_is_set_before_is_published_under_its_title() -> None:
-    image, kept = torch.zeros(8, 8, 3), []
-    splatview.publish(torch.zeros(4, 4), "taken scene")
-    for title, name in (("splatview", "window"), ("", "window 2"), ("My / window", "My window"), ("taken", "taken 2")):
-        window = Window(64, 64, title)
-        window.set_image(image)
-        window.set_gaussian_splatting_scene(*scene())
-        assert [(s.kind, s.live) for s in (streams()[name], streams()[f"{name} scene"])] == [
-            ("image", True), ("gaussians", True)]
-        kept.append(window)
-    for window in kept:
-        window.destroy()
-    again = Window(64, 64)
-    again.set_image(image)
-    assert "window 3" not in streams(), "its names are free again"

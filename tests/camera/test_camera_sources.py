@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,17 +15,17 @@ from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview.camera.capture import PLAYED, main
+from splatview.camera.capture import main
 from splatview.camera.pattern import draw, number_of, square
-from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of, source_for
+from splatview.camera.sources import CameraError, CaptureSettings, check, source_for
 from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.api.frames import Frame, Frames
+    from splatview.api.frames import Frame
 
 CLOSE_TO = 6.0
 """Mean difference of levels that compression may make; swapped colours make 50."""
@@ -96,15 +96,6 @@ def test_what_a_test_picture_shows() -> None:
     assert number_of(draw(1000, 24, 3)) == 1000
 
 
-def test_what_a_source_names(tmp_path: Path) -> None:
-    odd = tmp_path / "a!b.mp4"
-    odd.touch()
-    for source, kind in (("test", "test"), ("0", "device"), ("/dev/video3", "device"), ("rtsp://a/b", "network"),
-                         ("HTTP://a/b", "network"), ("a.mp4", "file"), ("file:///a/b.mp4", "file"),
-                         ("videotestsrc ! appsink", "pipeline"), (str(odd), "file")):
-        assert kind_of(source) == kind, source
-
-
 def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
     for source, words in (("", "SOURCE is empty"), ("nosuch.mp4", "no file nosuch.mp4"),
@@ -142,80 +133,40 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
 # -- the program that captures -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def capture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """Capture while a function of the pictures runs in a thread. What it says."""
-    monkeypatch.setattr("splatview.camera.capture.PARTING_S", PATIENCE)
+def test_trouble_is_published_over_the_last_picture(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("splatview.camera.capture.RETRY_S", 0.01)
+    seen: list[Frame] = []
 
-    def run(watch: Callable[[Frames], None], source: str, **settings: Any) -> list[str]:
-        failed: list[BaseException] = []
+    def watch() -> None:
+        def first(troubled: bool) -> None:
+            seen.append(next(frame for frame in frames if bool(frame.meta.get("trouble")) == troubled))
 
-        def watching() -> None:
-            try:
-                with splatview.frames("camera", timeout=PATIENCE) as frames:
-                    watch(frames)
-            except BaseException as e:
-                failed.append(e)
-            finally:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        before = signal.signal(signal.SIGTERM, lambda *_: None)
-        thread = threading.Thread(target=watching)
-        thread.start()
         try:
-            assert main(json.dumps({"source": source, **settings})) == 0
+            with splatview.frames("camera", timeout=PATIENCE) as frames:
+                first(False)
+                server.close()
+                first(True)
+                with StreamServer(mjpeg(100), server.port):
+                    first(False)
         finally:
-            thread.join()
-            signal.signal(signal.SIGTERM, before)
-        if failed:
-            raise failed[0]
-        return capsys.readouterr().err.splitlines()
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    return run
-
-
-def first(frames: Frames, wanted: Callable[[Frame], Any]) -> Frame:
-    return next(frame for frame in frames if wanted(frame))
-
-
-def test_it_publishes_in_order_until_a_signal(capture: Callable[..., list[str]]) -> None:
-    def watch(frames: Frames) -> None:
-        numbers = []
-        for _ in range(5):
-            frame = next(frames)
-            assert frame.numpy().shape == (48, 64, 3) and "trouble" not in frame.meta and frame.meta["dropped"] >= 0
-            numbers.append(number_of(frame.numpy()))
-        assert numbers == sorted(set(numbers))
-
-    assert len(capture(watch, "test", width=64, height=48, fps=60)) == 1
-
-
-def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[str]]) -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
     with StreamServer(mjpeg(100)) as server:
-        port = server.port
-
-        def watch(frames: Frames) -> None:
-            frame = first(frames, lambda frame: not frame.meta.get("trouble"))
-            number = number_of(frame.numpy())
-            assert np.abs(frame.numpy().astype(int) - pattern(number)).mean() < 6
-            server.close()
-            frame = first(frames, lambda frame: frame.meta.get("trouble"))
-            assert frame.numpy().shape == (H, W, 3) and number_of(frame.numpy()) >= number
-            assert "trying again" in frame.meta["trouble"]
-            with StreamServer(mjpeg(100), port):
-                first(frames, lambda frame: not frame.meta.get("trouble"))
-
-        words = capture(watch, f"http://127.0.0.1:{port}/a", patience=PATIENCE)
+        thread = threading.Thread(target=watch)
+        thread.start()
+        source = f"http://127.0.0.1:{server.port}/a"
+        assert main(json.dumps({"source": source, "patience": PATIENCE})) == 0
+        thread.join()
+    signal.signal(signal.SIGTERM, before)
+    sent, troubled, _ = seen
+    number = number_of(sent.numpy())
+    assert np.abs(sent.numpy().astype(int) - pattern(number)).mean() < CLOSE_TO
+    assert troubled.numpy().shape == (H, W, 3) and number_of(troubled.numpy()) >= number
+    assert "trying again" in troubled.meta["trouble"]
+    words = capsys.readouterr().err.splitlines()
     assert "trying again" in words[1] and "the pictures go on" in words
-
-
-def test_a_recording_ends_with_its_last_picture(capture: Callable[..., list[str]], tmp_path: Path) -> None:
-    def watch(frames: Frames) -> None:
-        frame = first(frames, lambda frame: frame.meta.get("trouble"))
-        assert frame.meta["trouble"].endswith(": the end") and number_of(frame.numpy()) == 5
-
-    assert capture(watch, str(video(tmp_path / "a.mp4", 6)), loop=False)[-1] == PLAYED
 
 
 def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:

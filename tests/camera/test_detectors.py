@@ -155,29 +155,12 @@ def test_inputs_that_are_no_picture() -> None:
 
 
 # -- tables of outputs
-
-
-SIZE = (640, 480)
 BOXES = 80 * 60 + 40 * 30 + 20 * 15
 """Boxes of a network for an input of this size."""
 
 
 def layout(*outputs: np.ndarray, classes: int = 0, **metadata: str) -> Layout:
     return layout_of([f"output{i}" for i in range(len(outputs))], outputs, metadata, classes)
-
-
-def test_a_table_in_columns() -> None:
-    rng = np.random.default_rng(0)
-    boxes = np.concatenate([rng.uniform(0, SIZE, (40, 2)), rng.uniform(5, 200, (40, 2))], axis=1).astype(np.float32)
-    scores = rng.uniform(0, 1, (40, 7)).astype(np.float32) ** 2
-    boxes[3, 0], boxes[4, 2], scores[5, 0] = np.nan, np.inf, np.nan  # a damaged network: these three are left out
-    table = yolo(boxes, scores, BOXES)
-    expected = [[x - w / 2, y - h / 2, x + w / 2, y + h / 2, row.max(), row.argmax()]
-                for (x, y, w, h), row in zip(boxes.astype(float), scores, strict=True)
-                if np.isfinite([x, y, w, h, *row]).all() and row.max() >= 0.25]
-    found = layout(table, classes=7).rows([table], 0.25)
-    assert 20 < len(found) < 38
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-4)
 
 
 def test_a_table_end_to_end() -> None:
@@ -267,16 +250,6 @@ def test_finds_and_says_where(make: Make) -> None:
     assert len(found["scores"]) == len(boxes) and (np.asarray(found["scores"]) > 0.25).all()
     assert len(found["classes"]) == len(boxes) and np.asarray(found["classes"]).dtype == np.int32
     np.testing.assert_array_equal(boxes, detector.detect(image)["boxes"])
-
-
-def test_the_same_place_in_any_size(make: Make) -> None:
-    """Pictures may change their size at any time: boxes are in the pixels of each."""
-    detector = make()
-    for width, height in ((640, 480), (1280, 960), (960, 720)):
-        found = detector.detect(people(width, height))
-        boxes = np.asarray(found["boxes"])
-        middle = boxes[boxes[:, 0].argmin()].reshape(2, 2).mean(axis=0) / (width, height)
-        np.testing.assert_allclose(middle, [200 / 640, 240 / 480], atol=0.08)
 
 
 def test_nothing_in_odd_pictures(make: Make) -> None:

@@ -126,19 +126,6 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 
 
-def test_viewer_that_reads_nothing_stops_nothing_and_a_dead_one_is_forgotten(
-        pair: Pair, liar: Liar, programs: Programs) -> None:
-    process = programs.code("input()")
-    liar.hello(pid=process.pid)
-    pair.until(lambda: len(pair.run.viewers) == 2)
-    for i in range(300):  # news about streams: its queue fills, nothing waits
-        pair.publish(image(i % 256, 4 + i % 7))
-        pair.pump()
-    assert (pair.newest(after=300)[2]["image"] == 43).all()
-    process.killed()
-    pair.until(lambda: len(pair.run.viewers) == 1, "its connection stays open, as a child of it might keep it")
-
-
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 NEXT = limits.PROTOCOL + 1
@@ -151,23 +138,6 @@ def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair, li
     assert isinstance(refused, messages.Refused)
     assert f"9.0.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL})" in refused.reason
     pair.until(lambda: (liar.receive(), not liar.up)[-1])
-
-
-def test_one_viewer_too_many_is_refused_and_attached_when_another_leaves(pair: Pair) -> None:
-    liars = [Liar(pair.publisher.folder.path) for _ in range(limits.MAX_VIEWERS - 1)]
-    for one in liars:
-        one.hello()
-    pair.pump(2)
-    late = pair.attach(client="late")
-    pair.publish(image(1))
-    pair.newest()
-    pair.until(lambda: late.runs and late.runs[0].refused)
-    assert "close one" in str(late.runs[0].refused)
-    liars[0].close()
-    pair.newest(viewer=late)
-    assert late.runs[0].refused is None
-    for one in liars[1:]:
-        one.close()
 
 
 @pytest.mark.parametrize(("said", "words"), [

@@ -10,7 +10,7 @@ from support.meters import open_files
 
 from splatview_ipc.control import descriptors, messages
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, Connection, EndedError, Server, close_all, connect
+from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, Connection, Server, close_all, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,18 +82,3 @@ def test_descriptors_that_a_viewer_sends_are_closed(ends: tuple[Connection, Conn
     os.close(null)
     assert trainer.receive() == (b"x", [])
     assert open_files() <= before
-
-
-def test_queue_of_a_viewer_that_does_not_read_is_bounded(ends: tuple[Connection, Connection]) -> None:
-    trainer, viewer = ends
-    before, token, sent = open_files(), descriptors.offer(4096, files), 0
-    while trainer.send(b"x" * 4096):
-        sent += 1
-        assert sent < 10_000
-    descriptors.send(trainer, token)
-    assert open_files() <= before
-    viewer.close()
-    with pytest.raises(EndedError):
-        while trainer.send(b"x"):
-            pass
-    descriptors.withdraw(token)

@@ -170,10 +170,6 @@ def fork():
     if child == 0:
         signal.pause()
     children.append(child)
-for _ in range(10):
-    threading.Thread(target=lambda: [splatview.publish(torch.zeros(4, 4), f"s{i}", step=0) for i in range(50)]).start()
-fork()
-splatview.close()
 for i in range(5):  # beginning runs, and forking meanwhile
     thread = threading.Thread(target=publish)
     thread.start()
@@ -192,7 +188,7 @@ def test_a_child_that_lives_on_keeps_nothing_alive(runtime_dir: Path, trainings:
     trainings.start(LIVING, runtime_dir)
     trainings.program.say()
     children = [*map(int, trainings.program.line().split())]
-    assert len(children) == 6
+    assert len(children) == 5
     try:
         wait_until(lambda: (subscriber.poll(), len([r for r in subscriber.runs if r.alive]) == 1)[-1])
         trainings.program.say()

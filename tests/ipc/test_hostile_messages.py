@@ -100,18 +100,6 @@ def test_anything_in_any_field(run: Run) -> None:
     settled(base, wait_until)
 
 
-def test_forged_tokens_get_nothing(run: Run) -> None:
-    link = run.liar()
-    honest = run.pair.publisher.control.segment.ref.token
-    forged = ["fds-0123456789abcdef", "control-", honest[:-1], honest[:-1] + ("0" if honest[-1] != "0" else "1")]
-    run.push(link, (messages.encode(messages.Fetch(token)) for token in forged))
-    answers: list[Any] = []
-    run.pair.until(lambda: (answers.append(link.receive()), len([a for a in answers if a]) >= len(forged) + 2)[-1])
-    found = [m for a in answers if a and isinstance(m := messages.decode_to_viewer(a), messages.Descriptors)]
-    assert found == [messages.Descriptors(token, 0) for token in forged]
-    link.close()
-
-
 @pytest.mark.parametrize("what", ["garbage", "hellos", "opens", "fetches"])
 def test_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
     base, luck = footprint(), random.Random(7)
@@ -179,23 +167,3 @@ def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
     link.hello()
     run.pair.until(lambda: len(run.pair.run.viewers) == 2)
     link.close()
-
-
-def test_what_comes_before_a_hello_or_again_is_dropped(run: Run) -> None:
-    link = Liar(run.pair.publisher.folder.path)
-    for message in to_trainer()[1:]:
-        assert link.send(messages.encode(message))
-    run.dropped(len(to_trainer()) - 1)
-    again = run.liar()
-    replayed = [messages.Release(0), messages.Open(0, "ring"), messages.Open(0, "ring"), messages.Release(0),
-                messages.Release(0), messages.Open(200, "ring"), messages.Snapshot(0), messages.Photos(0, 9999, 4),
-                messages.Step(), messages.Pause(True), messages.Pause(False), messages.Open(0, "device-ring"),
-                messages.Hello(limits.PROTOCOL, 1, "again", inbox="in-0123abcd")]
-    run.push(again, [messages.encode(message) for message in replayed * 3])
-    assert again.send(messages.encode(messages.Bye()))
-    run.pair.until(lambda: (again.receive(), not again.up)[-1])
-    run.pair.until(run.alone)
-    assert run.pair.publisher.streams["frame"].readers == 1 and not run.pair.publisher.control.paused
-    run.goes_on()
-    link.close()
-    again.close()

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pickle
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 import torch
 from fuzz.messages import to_viewer
-from support.impostor import Impostor, info, pickles, spoiled
-from support.meters import MB, footprint, open_files
+from support.impostor import Impostor, info, spoiled
+from support.meters import footprint, open_files
 
 from splatview_ipc.control import descriptors, limits, messages
-from splatview_ipc.control.run_folder import list_runs
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.shm.segment import Segment
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
@@ -85,50 +82,6 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
     through(impostor, pair, right)
     assert sees_the_honest(pair)
     assert not footprint().over(before, descriptors=8)
-
-
-def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: Path, runtime_dir: Path) -> None:
-    """Pickles as messages, and within them; as run.json, and within it."""
-    canary = tmp_path / "canary"
-    forms = pickles(canary)
-    for form in forms:  # the counter-proof: unpickled, each makes the file
-        assert pickle.loads(form) == 0
-        canary.unlink()
-    values = [v for p in forms for v in (p, p.decode("latin-1"), *(msgspec.msgpack.Ext(c, p) for c in (-1, 1, 80)))]
-    said = [msgspec.to_builtins(m) for m in to_viewer()]
-    packets = [*forms, *map(messages.encode, values), *(messages.encode({**m, name: v}) for m in said for name in m
-                                                       for v in values)]
-    through(impostor, pair, packets)
-    pair.until(lambda: liar(pair).dropped >= 0.9 * len(packets))
-    dropped = liar(pair).dropped
-    for form in forms:
-        impostor.hand(form, [])
-    pair.until(lambda: liar(pair).dropped >= dropped + len(forms))
-
-    description = msgspec.to_builtins(impostor.folder.description)
-    texts = [*forms, *(msgspec.json.encode({**description, name: p.decode("latin-1")}) for p in forms
-                       for name in description)]
-    for text in texts:
-        (impostor.folder.path / "run.json").write_bytes(text)
-        list_runs(runtime_dir)
-    assert sees_the_honest(pair)
-    assert not canary.exists()
-
-
-def test_flood_of_offers_for_what_was_not_opened(impostor: Impostor, pair: Pair) -> None:
-    """Also before there is a list of streams, for no stream at all, and again and again."""
-    before = footprint()
-    segment = Segment(1 << 20, "ring")
-    ref = messages.RingRef(segment.ref)
-    offers = [messages.Offer(index, "ring", ref) for index in (0, 3, 255)]
-    manifest = messages.Manifest(tuple(info(i) for i in range(256)), ())
-    through(impostor, pair, [*offers, impostor.welcome(), *offers, manifest, *offers * 300, manifest, manifest])
-    assert len(liar(pair).streams) == 256
-    assert not any(s.opened or s.fault for s in liar(pair).streams.values())
-    assert not [h for h in impostor.heard if h == messages.Fetch(segment.token)], "nothing of it is fetched"
-    assert not footprint().over(before, descriptors=8, segments=3, segment_bytes=2 * MB)
-    assert sees_the_honest(pair)
-    segment.close()
 
 
 def _sealed(size: int, seals: int = 7) -> int:
@@ -210,21 +163,6 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impos
     assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, "nothing is fetched"
 
 
-def test_what_it_says_of_versions_is_bounded(impostor: Impostor, pair: Pair) -> None:
-    through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0),), ())])
-    (stream,) = liar(pair).streams.values()
-    for value in (2**64 - 1, 7, 2**63, 0):  # also backwards
-        impostor.control.words[impostor.control.version_word(0)] = value
-        pair.pump()
-        assert stream.version == min(value, limits.MAX_COUNTER)
-        assert stream.rate_hz >= 0
-    for word in range(7):
-        impostor.control.words[word] = 2**64 - 1
-    pair.pump()
-    assert liar(pair).paused
-    assert set(liar(pair).counters) == {"dropped_messages", "faults", "copies", "skipped"}
-
-
 # -- memory that comes late, or not at all -----------------------------------------------------------------------------
 
 
@@ -256,19 +194,3 @@ def test_memory_that_is_not_to_be_had_is_refused_when_it_is_offered_twice(impost
     impostor.tell(gone)
     pair.until(lambda: stream.fault)
     assert len([m for m in impostor.heard if isinstance(m, messages.Fetch)]) == 2
-
-
-def test_newer_offer_replaces_one_that_waits(impostor: Impostor, pair: Pair) -> None:
-    stream, before = opened(impostor, pair), open_files()
-    impostor.silent = True
-    segments = [Segment(1 << 16, "old") for _ in range(50)]
-    for segment in segments:
-        impostor.tell(messages.Offer(0, "ring", messages.RingRef(segment.ref)))
-        pair.pump()
-        segment.close()
-    impostor.silent = False
-    writer = CpuRingWriter(1 << 16, 3)
-    impostor.tell(messages.Offer(0, "ring", writer.ref))
-    pair.until(lambda: stream.opened)
-    writer.close()
-    assert len(open_files() - before) <= 2, "what waited is given back"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from splatview_ipc.control.limits import ITEM_SIZE, MAX_EXTENT, MAX_TENSORS
+from splatview_ipc.control.limits import ITEM_SIZE, MAX_TENSORS
 from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
@@ -88,8 +88,6 @@ OVERLAY_META: dict[str, Any] = {"version": 7, "time_ns": 5, "width": 64, "height
                         "by": "x", "trouble": "", "rate_hz": 24.5, "work_ms": 40, "skipped": 2}
 
 
-
-
 def test_a_whole_overlay_and_the_least_one() -> None:
     check_frame("overlay", OVERLAY, OVERLAY_META)
     check_frame("overlay", {"boxes": ("float32", (0, 4))}, {})
@@ -103,31 +101,6 @@ def test_each_tensor_of_an_overlay_has_its_dtype_and_shape() -> None:
         for wrong in [(*shape, 1), shape[:-1], ()]:
             refused("overlay", OVERLAY | {name: (dtype, wrong)}, OVERLAY_META,
                     rf"{name} is {dtype} of shape .*, not {dtype} of shape \(")
-
-
-BOUNDS: list[tuple[Tensors, str]] = [
-    ({"boxes": ("float32", (10_001, 4))}, "10001 boxes; legal are 0 to 10000"),
-    ({"boxes": ("float32", (MAX_EXTENT, 4))}, f"{MAX_EXTENT} boxes"),
-    ({"points": ("float32", (1001, 100, 3))}, "100100 points; legal are 0 to 100000"),
-    ({"points": ("float32", (0, MAX_EXTENT, 3))}, f"{MAX_EXTENT} points"),
-    ({"points": ("float32", (MAX_EXTENT, 0, 3))}, f"{MAX_EXTENT} groups of points"),
-    ({"points": ("float32", (1, 5, 3)), "skeleton": ("int32", (100_001, 2))}, "100001 joints"),
-    ({"lines": ("float32", (200_001, 2)), "line_ends": ("int32", (1,))}, "200001 vertices"),
-    ({"lines": ("float32", (0, 2)), "line_ends": ("int32", (200_001,))}, "200001 lines"),
-    ({"notes_at": ("float32", (1001, 2)), "notes": ("uint8", (1001,))}, "1001 notes"),
-    ({"labels": ("uint8", (2**20 + 1,))}, "1048577 bytes of labels"),
-    ({"names": ("uint8", (2**20 + 1,))}, "1048577 bytes of names"),
-    ({"notes_at": ("float32", (1, 2)), "notes": ("uint8", (2**20 + 1,))}, "1048577 bytes of notes"),
-    ({"masks": ("uint8", (1, 2**15, 2**13 + 1))}, "268468224 bytes of masks"),
-    ({"masks": ("uint8", (1, 2**15 + 1, 1))}, "32769 pixels along a mask"),
-    ({"boxes": ("float32", (0, 4)), "masks": ("uint8", (0, MAX_EXTENT, MAX_EXTENT))}, "pixels along a mask"),
-    ({"secret": ("uint8", (1,))}, r"has no secret"),
-]
-
-
-def test_bounds_of_overlays() -> None:
-    for more, words in BOUNDS:
-        refused("overlay", {"boxes": ("float32", (1, 4))} | more, {}, words)
 
 
 def test_metadata_of_overlays() -> None:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-from support.meters import footprint, settled
-from support.programs import in_child
 from support.reading import newest
-from support.wait import wait_until
 
-from splatview_ipc.control import limits, mail
-from splatview_ipc.control.errors import SharingError
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -39,55 +33,6 @@ for line in sys.stdin:
     splatview.publish(torch.zeros(8, 8, 3), step=step)
     print(step, flush=True)
 """
-
-
-def test_messages_arrive_whole_and_a_full_queue_drops() -> None:
-    base = footprint()
-    pull = mail.Pull("inproc://box")
-    push = mail.Push("inproc://box")
-    assert pull.receive() is None
-    for packet in (b"x", b"y" * limits.MAX_MESSAGE):
-        assert push.send(packet)
-        assert pull.receive() == packet
-    sent = 0
-    while push.send(b"z"):
-        sent += 1
-        assert sent < 1000
-    assert sum(1 for _ in iter(pull.receive, None)) == sent > 32
-    push.close()
-    push.close()
-    pull.close()
-    settled(base, wait_until)
-
-
-def test_socket_that_cannot_be_made_is_a_fault() -> None:
-    base = footprint()
-    with pytest.raises(SharingError, match="/no/such"):
-        mail.Pull("ipc:///no/such/folder/in-1")
-    settled(base, wait_until)
-
-
-def test_no_context_is_made_where_open_files_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mail.resource, "getrlimit", lambda _: (10, 10))
-    with pytest.raises(SharingError, match="ulimit -n"):
-        mail.Pull("inproc://box")
-
-
-def test_forked_child_has_a_context_of_its_own() -> None:
-    pull, push = mail.Pull("inproc://box"), mail.Push("inproc://box")
-
-    def child() -> None:
-        pull.close()
-        push.close()
-        own, its = mail.Pull("inproc://box"), mail.Push("inproc://box")
-        assert its.send(b"child") and own.receive() == b"child"
-        own.close()
-        its.close()
-
-    in_child(child)
-    assert push.send(b"parent") and pull.receive() == b"parent"
-    push.close()
-    pull.close()
 
 
 def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_some(programs: Programs) -> None:

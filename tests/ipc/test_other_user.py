@@ -141,21 +141,6 @@ def test_another_user_gets_at_nothing(published: Path, kept: tuple[list[Path], l
 
 
 @needs_root
-def test_the_other_user_could_read_what_is_open(programs: Programs, tmp_path: Path) -> None:
-    """So that the test above fails for what is wrong."""
-    opened_above(tmp_path)
-    (tmp_path / "open").write_text("for everybody")
-    (tmp_path / "open").chmod(0o644)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder").chmod(0o777)
-    folder = str(tmp_path / "folder")
-    request = json.dumps([str(tmp_path), "in-0", os.getpid(), [], [str(tmp_path / "open")], [folder]])
-    said, errors = programs.code(TRY, request, PYTHONPATH="").end()
-    assert said, errors
-    assert {f"read {tmp_path / 'open'}", f"list {folder}", f"write into {folder}"} <= {*json.loads(said)}
-
-
-@needs_root
 def test_a_runtime_folder_of_another_user_is_not_used(runtime_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Prepared in /tmp, say, to catch runs."""
     runtime_dir.mkdir(mode=0o777)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -77,40 +75,6 @@ def test_a_step_lets_exactly_one_call_through(subscriber: Subscriber, run: Any, 
     wait_until(lambda: loop.steps > before + 100)
 
 
-def test_steps_asked_for_before_are_not_kept_for_the_next_pause(run: Any) -> None:
-    run.step()  # says nothing to a run that is not paused
-    run.set_paused(True)
-    wait_until(splatview.paused)
-    assert not splatview.wait_while_paused(0)
-    run.step()
-    run.step()
-    run.set_paused(False)  # heard after the steps
-    wait_until(lambda: not splatview.paused())
-    run.set_paused(True)
-    wait_until(splatview.paused)
-    assert not splatview.wait_while_paused(0)
-
-
-def test_the_log_says_it_once_and_who_did_it(run: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "splatview"):
-        assert splatview.wait_while_paused()
-        run.set_paused(True)
-        wait_until(splatview.paused)
-        for _ in range(3):
-            assert not splatview.wait_while_paused(0)
-        assert len(caplog.records) == 1
-        assert caplog.records[0].levelno == logging.WARNING  # is seen where logging has not been set up
-        assert f"viewer (process {os.getpid()})" in caplog.text
-        run.step()
-        assert splatview.wait_while_paused(PATIENCE)
-        assert len(caplog.records) == 1
-        run.set_paused(False)
-        wait_until(lambda: not splatview.paused())
-        assert splatview.wait_while_paused()
-        assert splatview.wait_while_paused()
-        assert len(caplog.records) == 2
-
-
 def test_a_viewer_takes_its_pause_with_it(subscriber: Subscriber, run: Any) -> None:
     run.set_paused(True)
     wait_until(splatview.paused)
@@ -129,12 +93,6 @@ def test_closing_the_run_ends_the_wait(subscriber: Subscriber, run: Any) -> None
     splatview.close()
     thread.join(PATIENCE)
     assert done == [True]
-
-
-@pytest.mark.parametrize(("timeout", "error"), [("soon", TypeError), (True, TypeError), (float("nan"), ValueError)])
-def test_a_timeout_is_a_number(timeout: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="timeout is"):
-        splatview.wait_while_paused(timeout)
 
 
 def test_status_says_that_a_run_is_paused(subscriber: Subscriber, run: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ A run and its viewer are turned by hand, with a clock of their own: nothing here
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,6 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.shm import segment
 from splatview_ipc.subscriber import remote_stream
 from splatview_ipc.transports import TRANSPORTS, Transport
-from splatview_ipc.transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from support.pair import Pair
@@ -74,39 +72,6 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(pair: Pa
     assert not published(pair).behind()
 
 
-def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a signal's handler, or another thread."""
-    stop, inside = threading.Event(), threading.Event()
-
-    class Slow(MemoryTransport):
-        def write(self, *args: Any, **more: Any) -> bool:
-            inside.set()
-            stop.wait()
-            return super().write(*args, **more)
-
-    memory = Slow()
-    offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
-    pair.publish(image(0))
-    stream = published(pair)
-    stream.open("ring")
-    stop.set()
-    stream.turn(pair.now)
-    stop.clear()
-    inside.clear()
-    pair.now += 1
-    thread = threading.Thread(target=pair.publish, args=(image(1),))
-    thread.start()
-    inside.wait()
-    pair.publish(image(2))
-    stop.set()
-    thread.join()
-    assert stream.behind()
-    stream.turn(pair.now + 1)
-    frame = memory.read()
-    assert frame is not None
-    assert int(frame.tensors["image"].array.max()) == 2  # type: ignore[union-attr]
-
-
 def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.publish(image(0))
     shows(pair, 0)
@@ -140,24 +105,6 @@ def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -
     pair.stream().release()
     pair.stream().open()
     assert shows(pair, 5) == 1
-
-
-def test_a_busy_writer_is_tried_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = MemoryTransport()
-    offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
-    pair.publish(image(0))
-    stream = published(pair)
-    stream.open("ring")
-    stream.turn(pair.now + 1)
-    memory.busy = True
-    pair.now += 2
-    pair.publish(image(1))
-    assert stream.behind()
-    memory.busy = False
-    stream.turn(pair.now + 1)
-    frame = memory.read()
-    assert frame is not None
-    assert (frame.version, int(frame.tensors["image"].array.max())) == (2, 1)  # type: ignore[union-attr]
 
 
 # ---- late viewers
@@ -201,15 +148,6 @@ def test_the_first_viewer_of_a_busy_run_waits_for_its_next_publish(pair: Pair) -
     assert (stream.behind(), pair.counted("copies")) == (True, 0)
     pair.publish(image(2))
     assert (stream.behind(), pair.counted("copies")) == (False, 1)
-
-
-def test_the_end_of_a_run_brings_its_last_version(pair: Pair) -> None:
-    pair.publish(image(0))
-    shows(pair, 0)
-    pair.publish(image(1))
-    published(pair).finish()
-    version, _, arrays = pair.newest(after=1)
-    assert (version, int(arrays["image"].max())) == (2, 1)
 
 
 # ---- transports that fail

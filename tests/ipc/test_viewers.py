@@ -43,18 +43,6 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
     assert list(runtime_dir.iterdir()) == []
 
 
-def test_file_in_use_is_touched_once_an_hour(runtime_dir: Path) -> None:
-    with Announcement(URL, host="127.0.0.1", port=7007) as announcement:
-        (file,) = runtime_dir.iterdir()
-        for now, touched in ((100.0, True), (3699.0, False), (3700.0, True)):
-            os.utime(file, (0, 0))
-            announcement.refresh(now)
-            assert (file.stat().st_mtime > 0) == touched
-        file.unlink()
-        announcement.refresh(7300.0)
-    announcement.refresh(1e6)
-
-
 def test_a_killed_viewer_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:
     process = programs.code(HOLD)
     assert process.line() == "announced"
@@ -88,24 +76,6 @@ def test_entries_that_make_no_sense_are_left_out(entry: Path) -> None:
         entry.write_text(content)
         assert viewers() == [], content[:100]
     assert entry.exists(), "its holder lives"
-
-
-def test_links_and_other_names_are_not_followed(runtime_dir: Path, tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    target.write_text(said())
-    link = runtime_folder() / "viewer-1-00000000.json"
-    link.symlink_to(target)
-    other = runtime_dir / "viewer-notes.json"
-    other.write_text(said())
-    assert viewers() == []
-    assert target.exists() and link.is_symlink() and other.exists()
-
-
-def test_an_address_that_cannot_be_opened_is_refused(runtime_dir: Path) -> None:
-    for url, port in (("http://127.0.0.1:7007/", 7008), ("ftp://127.0.0.1:7007/", 7007), ("http://127.0.0.1:0/", 0)):
-        with pytest.raises(ValueError, match="announce"):
-            Announcement(url, host="127.0.0.1", port=port)
-    assert not runtime_dir.exists()
 
 
 def test_a_viewer_that_cannot_be_announced_goes_on(

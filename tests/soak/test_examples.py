@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
 from support.programs import ROOT
+from support.reading import newest
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from support.programs import Programs
 
 IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers", "camera_detector": "torchvision"}
-"""Examples with other people's trainers and models, and what those need; test_interop_hooks.py has more of them."""
+"""Examples with other people's trainers and models, and what those need."""
 MORE = {"sharded": ("--ranks", "2")}
 """Further options: each rank is a process that loads torch."""
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py")
@@ -60,3 +62,41 @@ def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Program
         assert shot.returncode == 0, err
         colors = Image.open(out).convert("RGB").getcolors(1 << 24)
         assert colors is not None and len(colors) > 50  # a picture; one of NaN has a single colour
+
+
+# ---- gsplat's simple_trainer.py
+
+PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"
+TRAINER = """
+import json, sys, textwrap
+from types import SimpleNamespace
+import torch
+import splatview
+n = 50
+self = SimpleNamespace(splats=torch.nn.ParameterDict({
+    "means": torch.randn(n, 3), "scales": torch.randn(n, 3), "quats": torch.randn(n, 4), "opacities": torch.randn(n),
+    "sh0": torch.randn(n, 1, 3), "shN": torch.randn(n, 15, 3)}))
+cfg = SimpleNamespace(antialiased=True)
+added = textwrap.dedent(json.loads(sys.stdin.readline()))
+for step in range(2500):
+    sh_degree_to_use = min(step // 1000, 3)
+    colors = (self.splats["means"][None, :48].reshape(1, 6, 8, 3) * 1.0)
+    exec(added)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> None:
+    """Its very lines, with the names that the trainer has there."""
+    _, _, loop = PATCH.read_text().split("\n@@")
+    process = programs.code(TRAINER, SPLATVIEW_STRICT="1")
+    process.say(json.dumps("\n".join(line[1:] for line in loop.splitlines() if line[:1] == "+")))
+    assert process.line() == "done", process.end()[1]
+    with Subscriber() as subscriber:
+        _, meta, tensors = newest(subscriber, "gaussians", 2499)
+        assert (meta["step"], meta["sh_degree"], meta["antialiased"]) == (2499, 2, True)
+        assert tensors["shN"].shape == (50, 15, 3)
+        _, meta, tensors = newest(subscriber, "render", 2499)
+        assert tensors["image"].shape == (6, 8, 3)
+        assert tensors["image"].min() == 0 and tensors["image"].max() == 1  # within what an image may have

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,25 +24,23 @@ SIZE = 3840, 2160
 PICTURES = 8
 """Pictures of 4 bytes a pixel for each page: drawn, read, shown and waiting; encoders and malloc keep some."""
 MARGIN = 96 * MB
-"""What pages cost beside pictures: views and panels, fonts, code that is loaded for them."""
+"""What pages cost beside pictures: views and panels."""
 
 
 class Viewer:
     """`splatview serve --web` of a picture that does not compress well, and its pages."""
 
-    def __init__(self, programs: Programs, folder: Path) -> None:
+    def __init__(self, programs: Programs, folder: Path, pages: ExitStack) -> None:
         noise = np.random.default_rng(0).integers(0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8)
         Image.fromarray(noise).save(folder / "noise.png")
         self.process = programs.splatview("serve", "--host", "127.0.0.1", "--port", "0", str(folder / "noise.png"))
         self.port, self.token = address(self.process, [])
-        assert self.process.stderr is not None
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
-        self.pages: list[Page] = []
+        self._pages = pages
 
-    def page(self, size: tuple[int, int], *, acks: bool, visible: bool = True) -> Page:
-        page = Page(self.port, acks=acks).connect(token=self.token)
-        self.pages.append(page)
-        page.greet(*size, id=f"page{len(self.pages)}", visible=visible)
+    def page(self, id: str, *, acks: bool = True, visible: bool = True) -> Page:
+        page = self._pages.enter_context(Page(self.port, acks=acks)).connect(token=self.token)
+        page.greet(*SIZE, id=id, visible=visible)
         return page
 
     @property
@@ -49,23 +48,20 @@ class Viewer:
         """Bytes of its own."""
         return footprint(self.process.pid).rss
 
-    def leave(self) -> None:
-        while self.pages:
-            self.pages.pop().end()
-
 
 @pytest.fixture
 def viewer(programs: Programs, tmp_path: Path) -> Iterator[Viewer]:
-    made = Viewer(programs, tmp_path)
-    yield made
-    made.leave()
+    """A viewer that has loaded whatever its first page of this size needs."""
+    with ExitStack() as pages:
+        made = Viewer(programs, tmp_path, pages)
+        made.page("first").picture()
+        yield made
 
 
 @pytest.mark.parametrize("acks", [False, True], ids=["pages that acknowledge nothing", "pages that show pictures"])
 def test_large_pages_take_a_few_pictures_each(viewer: Viewer, acks: bool) -> None:
-    viewer.page((640, 360), acks=True).picture()  # whatever is loaded with the first page
     base = most = viewer.memory
-    pages = [viewer.page(SIZE, acks=acks) for _ in range(PAGES)]
+    pages = [viewer.page(f"page{n}", acks=acks) for n in range(PAGES)]
 
     def all_have_pictures() -> bool:
         nonlocal most
@@ -74,14 +70,11 @@ def test_large_pages_take_a_few_pictures_each(viewer: Viewer, acks: bool) -> Non
 
     wait_until(all_have_pictures)
     assert most - base < PAGES * PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN
-    viewer.leave()
-    wait_until(lambda: viewer.memory < base + (most - base) // 2, what="memory returned to the system")
 
 
 def test_hidden_pages_cost_no_pictures(viewer: Viewer) -> None:
-    viewer.page((640, 360), acks=True).picture()
     base = viewer.memory
-    for _ in range(PAGES):
-        viewer.page(SIZE, acks=True, visible=False)
-    viewer.page((640, 360), acks=True).picture()  # pages are taken in as they arrive: the others were before
-    assert viewer.memory < base + MARGIN
+    for n in range(PAGES):
+        viewer.page(f"hidden{n}", visible=False)
+    viewer.page("last").picture()  # pages are taken in as they arrive: the others were before
+    assert viewer.memory < base + (PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN)

@@ -56,13 +56,6 @@ def spoiled(honest: list[Any], decode: Callable[[bytes], Any]) -> tuple[list[byt
     return wrong, right
 
 
-def pickles(canary: Path) -> list[bytes]:
-    """Pickles that make a file of this name when they are loaded, in an old protocol and in a new one."""
-    run = f"touch {canary}".encode()
-    return [b"cposix\nsystem\n(S'" + run + b"'\ntR.",
-            b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c" + bytes([len(run)]) + run + b"\x85R."]
-
-
 class Impostor:
     """A run that sends when `tell` is called. It hands out descriptors as an honest run does, unless `silent`."""
 

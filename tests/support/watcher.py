@@ -35,6 +35,7 @@ def main() -> None:
     seen: dict[str, int] = {}
     versions: dict[str, int] = {}
     held: list[tuple[Frame, bool]] = []
+    untold = False
     told = {"wrong": 0, "frames": 0, "seen": seen, "sharing": ""}
     with Subscriber(**options) as subscriber:
         while True:
@@ -60,8 +61,9 @@ def main() -> None:
                     versions[stream.name], seen[stream.name] = frame.version, frame.meta["step"]
                     told["frames"] += 1
                     told["sharing"], news = stream.sharing, True
-            if news and time.monotonic() >= due:
-                due = time.monotonic() + asked.period
+            untold |= news
+            if untold and time.monotonic() >= due:
+                due, untold = time.monotonic() + asked.period, False
                 print(json.dumps(told), flush=True)
             if not news:
                 time.sleep(0.001)

@@ -205,7 +205,17 @@ class Helper:
         if isinstance(message, messages.Fetch):
             descriptors.send(viewer.connection, message.token)
         elif isinstance(message, messages.Open):
-            return self._open(viewer, message.index, message.transport)
+            index, transport = message.index, message.transport
+            stream = self._by_index().get(index)
+            if stream is None or (info := stream.info) is None or transport not in info.transports:
+                return False
+            before = viewer.opened.get(index)
+            viewer.offered.pop(index, None)  # a repeated Open requests the offer again
+            if transport != before:
+                stream.open(transport)
+                viewer.opened[index] = transport
+                if before is not None:
+                    stream.release(before)
         elif isinstance(message, messages.Release):
             return self._release(viewer, message.index)
         elif isinstance(message, messages.Snapshot | messages.Photos):
@@ -251,19 +261,6 @@ class Helper:
 
     def _by_index(self) -> dict[int, Stream]:
         return {stream.index: stream for stream in list(self._streams.values())}
-
-    def _open(self, viewer: _Viewer, index: int, transport: str) -> bool:
-        stream = self._by_index().get(index)
-        if stream is None or (info := stream.info) is None or transport not in info.transports:
-            return False
-        before = viewer.opened.get(index)
-        viewer.offered.pop(index, None)  # a repeated Open requests the offer again
-        if transport != before:
-            stream.open(transport)
-            viewer.opened[index] = transport
-            if before is not None:
-                stream.release(before)
-        return True
 
     def _release(self, viewer: _Viewer, index: int) -> bool:
         transport = viewer.opened.pop(index, None)

@@ -37,7 +37,10 @@ class Publisher:
         """By message ("Snapshot", "Photos") and stream: called with a viewer's request, from the helper thread."""
         self._on_fault = on_fault
         self._lock = threading.Lock()
-        self.folder = create_run(name or _script_name(), os.getpid(), time.time(), hidden)
+        if not name:
+            script = sys.argv[0] if sys.argv else ""
+            name = Path(script).stem if script and script != "-c" else "python"
+        self.folder = create_run(name, os.getpid(), time.time(), hidden)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()
@@ -106,11 +109,6 @@ class Publisher:
         _open_publishers.remove(self)
         self.folder.abandon()
         descriptors.abandon()
-
-
-def _script_name() -> str:
-    argv = sys.argv[0] if sys.argv else ""
-    return Path(argv).stem if argv and argv != "-c" else "python"
 
 
 _open_publishers: list[Publisher] = []

@@ -362,7 +362,18 @@ class Stream:
         elif self.live and any(name not in ZERO_COPY for name in self._active):
             due = min(due, self._follow_live(now))
         elif self._settling is not None:
-            due = min(due, self._settle(now))
+            published, counts, when = self._settling
+            if now < when:
+                return min(due, when)
+            # An in-place operation that has ended since a late copy may have been amid a write then: it is copied once
+            # more, as not confirmed.
+            self._settling = None
+            if _counts(published[0]) != counts:
+                with self._lock, self._side_stream():
+                    for name, active in self._active.items():
+                        if name not in ZERO_COPY and active.shown is published:
+                            self._write(name, active, now, confirmed=False)
+            self._run.control.words[ControlBlock.version_word(self.index)] = self.version
         return due if due < math.inf else None
 
     def behind(self) -> bool:
@@ -408,22 +419,6 @@ class Stream:
                     self._write(name, active, now, counts is not None)
             self._settling = (newest[1], counts, now + SETTLE_S) if counts else None
         self._run.control.words[ControlBlock.version_word(self.index)] = self.version
-
-    def _settle(self, now: float) -> float:
-        """Copy a late copy's tensors once more, as not confirmed, if an in-place operation has ended on them since: it
-        may have been amid a write. Returns when to look."""
-        assert self._settling is not None
-        published, counts, due = self._settling
-        if now < due:
-            return due
-        self._settling = None
-        if _counts(published[0]) != counts:
-            with self._lock, self._side_stream():
-                for name, active in self._active.items():
-                    if name not in ZERO_COPY and active.shown is published:
-                        self._write(name, active, now, confirmed=False)
-        self._run.control.words[ControlBlock.version_word(self.index)] = self.version
-        return math.inf
 
     def _follow_live(self, now: float) -> float:
         """Copy what a live stream's tensors hold now; return when to do so again."""

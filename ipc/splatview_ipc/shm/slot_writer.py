@@ -98,7 +98,14 @@ class SlotWriter(SlotPlaces):
         """As `Writer.write`; False when no slot is free now."""
         layout = [(name, t.dtype, t.shape) for name, t in tensors.items()]
         if layout != self._layout:
-            self._lay_out(tensors)
+            if not self.fits(tensors):
+                raise SharingError(f"a frame of {data_bytes(tensors)} bytes does not fit a slot of {self.capacity}")
+            headers, offset = [], 0
+            for name, t in tensors.items():
+                headers.append(TensorHeader(name, dtype_name(t), tuple(t.shape), offset))  # type: ignore[arg-type]
+                offset = round_up(offset + t.numel() * t.element_size(), ALIGN)
+            self._tensor_headers = tuple(headers)
+            self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
             self._layout = layout
         header = encoded(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
         slot = self.free_slot()
@@ -150,16 +157,6 @@ class SlotWriter(SlotPlaces):
         words[base + SEQ] = whole
         if version:
             self._last = slot
-
-    def _lay_out(self, tensors: dict[str, torch.Tensor]) -> None:
-        if not self.fits(tensors):
-            raise SharingError(f"a frame of {data_bytes(tensors)} bytes does not fit a slot of {self.capacity}")
-        headers, offset = [], 0
-        for name, t in tensors.items():
-            headers.append(TensorHeader(name, dtype_name(t), tuple(t.shape), offset))  # type: ignore[arg-type]
-            offset = round_up(offset + t.numel() * t.element_size(), ALIGN)
-        self._tensor_headers = tuple(headers)
-        self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
 
     def turn(self, now: float) -> float | None:
         """As `Writer.turn`."""

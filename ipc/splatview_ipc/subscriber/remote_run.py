@@ -156,7 +156,18 @@ class RemoteRun:
         """Take in what happened. Never waits. Returns True when a stream, a version, a viewer or the run changed."""
         self._now, changed = now, False
         if self._connection is None and self.alive and now >= self._next_try:
-            self._connect()
+            self._next_try = now + _CONNECT_PERIOD_S
+            name = mail.new_name()
+            try:
+                self._connection = connect(self.folder.path / SOCKET_NAME)
+                self._pull = mail.Pull(self._endpoint(self.folder.path, name))
+            except OSError:  # it ends, or is stopped
+                pass
+            except SharingError as e:
+                self._disconnect(str(e))
+            else:
+                self.send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(), limits.VERSION,
+                                         name))
         if self._connection is not None:
             changed = self._receive()
             changed |= self._await_descriptors()
@@ -172,19 +183,6 @@ class RemoteRun:
             self._drop_awaited(index)
             self._opened[index] = wanted
             self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
-
-    def _connect(self) -> None:
-        self._next_try = self._now + _CONNECT_PERIOD_S
-        name = mail.new_name()
-        try:
-            self._connection = connect(self.folder.path / SOCKET_NAME)
-            self._pull = mail.Pull(self._endpoint(self.folder.path, name))
-        except OSError:  # it ends, or is stopped
-            return
-        except SharingError as e:
-            self._disconnect(str(e))
-            return
-        self.send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(), limits.VERSION, name))
 
     def _receive(self) -> bool:
         changed = False
@@ -256,7 +254,14 @@ class RemoteRun:
                 if isinstance(awaited.message, messages.Offer):  # its reader reports missing descriptors
                     self.streams[key].offered(awaited.message, awaited.fds)
                 else:
-                    self._attach(awaited.message, awaited.fds)
+                    try:
+                        control = ControlReader(awaited.message.control, awaited.fds)
+                    except SharingError as e:
+                        self._disconnect(str(e))
+                    else:
+                        if self.control is not None:
+                            self.control.close()
+                        self.control, self._attached, self.refused = control, True, None
                 awaited.close()
                 changed = True
             elif self._now >= awaited.ask_at:
@@ -267,16 +272,6 @@ class RemoteRun:
                 for token in awaited.needed:
                     self.send(messages.Fetch(token))
         return changed
-
-    def _attach(self, welcome: messages.Welcome, fds: dict[str, list[int]]) -> None:
-        try:
-            control = ControlReader(welcome.control, fds)
-        except SharingError as e:
-            self._disconnect(str(e))
-            return
-        if self.control is not None:
-            self.control.close()
-        self.control, self._attached, self.refused = control, True, None
 
     def _drop_awaited(self, key: int) -> None:
         awaited = self._awaited.pop(key, None)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from splatview_ipc.control.run_folder import RunFolder
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 _SCAN_PERIOD_S = 0.25
@@ -96,8 +95,13 @@ class Subscriber:
             self.fault = str(e)
             return False
         self.fault = None
-        found = {f.description.id: f for f in self._choose(list_runs(root))}
-        new = [run_id for run_id in found if run_id not in self._runs]
+        wanted = self._wanted
+        found = {f.description.id: f for f in list_runs(root) if (
+            f.description.id == wanted if f.description.hidden else wanted is None or f.description.is_called(wanted))}
+        new = [run_id for run_id in found if run_id not in self._runs]  # oldest first
+        for run_id in new[: max(0, len(found) - limits.MAX_RUNS)]:
+            del found[run_id]
+        new = [run_id for run_id in new if run_id in found]
         for run_id in new:
             self._runs[run_id] = RemoteRun(found[run_id], self._client, self._can_take, self._endpoint)
         gone = [r for r in self.runs if r.alive and r.id not in found and not r.watch.alive()]
@@ -109,15 +113,6 @@ class Subscriber:
             run.close()
             del self._runs[run.id]
         return bool(new or gone)
-
-    def _choose(self, folders: list[RunFolder]) -> list[RunFolder]:
-        """Return the runs to follow, oldest first: known ones, and the newest others up to MAX_RUNS."""
-        wanted = self._wanted
-        folders = [f for f in folders if (f.description.id == wanted if f.description.hidden else
-                                          wanted is None or f.description.is_called(wanted))]
-        new = [f.description.id for f in folders if f.description.id not in self._runs]
-        left_out = set(new[: max(0, len(folders) - limits.MAX_RUNS)])
-        return [f for f in folders if f.description.id not in left_out]
 
 
 def can_take(transport: str, gpu: str, draws_on: str | None = None) -> bool:

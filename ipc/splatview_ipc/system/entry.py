@@ -33,7 +33,7 @@ def run(program: Callable[[], int | None]) -> int:
             os.open(os.devnull, os.O_RDWR)
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    handle(_exit, SIGNALS[1:])
+    handle(lambda number, frame: sys.exit(128 + number), SIGNALS[1:])
     try:
         status = program() or 0
         if sys.stdout is not None:
@@ -67,10 +67,6 @@ def handle(handler: Callable[[int, FrameType | None], Any],
     """Install a handler; return what was there before. A SIGHUP that is ignored, as after nohup, stays so."""
     return {n: signal.signal(n, handler) for n in numbers
             if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN}
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def options(kind: Any, prog: str, args: Sequence[str]) -> Any:
