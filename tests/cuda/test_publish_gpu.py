@@ -10,8 +10,7 @@ import torch
 from support.annotate_cases import texts
 from support.frames import host_array, poses
 from support.reading import next_frame, stream_of, values
-from support.trainers import Trainer
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE
 
 import splatview
 from splatview.api import session as publishing
@@ -89,40 +88,6 @@ def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_u
             return bool((values(frame)["image"] == 0.5).all())
 
     wait_until(seen)
-
-
-@pytest.mark.parametrize("way", COPYING)
-def test_no_torn_frame_is_shown(programs: Programs, way: str) -> None:
-    """Published flat out."""
-    trainer = Trainer(programs)
-    trainer.do("""
-frames = [torch.zeros(800, 800, 4, dtype=torch.uint8, device="cuda") for _ in range(2)]
-stop = threading.Event()
-def work():
-    for i in range(10**9):
-        splatview.publish(frames[i % 2].fill_(i % 251), "frames", copy=True)
-        if stop.is_set():
-            break
-threading.Thread(target=work, daemon=True).start()
-""")
-    shown = last = 0
-    torch.zeros(1, device="cuda")
-    with Subscriber(transports=(way,)) as subscriber:
-        stream = stream_of(subscriber, "frames")
-        for _ in turns("30 whole frames", rest=False):
-            if shown == 30:
-                break
-            subscriber.poll()
-            frame = stream.read(last)
-            if frame is None:
-                continue
-            with frame:
-                image = values(frame)["image"]
-                if frame.intact() and frame.confirmed:
-                    assert image.min() == image.max(), f"version {frame.version} is torn"
-                    last, shown = frame.version, shown + 1
-        assert stream.sharing == way
-    trainer.do("stop.set()")
 
 
 # ---- annotate
