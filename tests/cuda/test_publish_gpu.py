@@ -10,8 +10,7 @@ import torch
 from support.annotate_cases import texts
 from support.frames import host_array, poses
 from support.reading import next_frame, stream_of, values
-from support.trainers import Trainer
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE
 
 import splatview
 from splatview.api import session as publishing
@@ -91,40 +90,6 @@ def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_u
     wait_until(seen)
 
 
-@pytest.mark.parametrize("way", COPYING)
-def test_no_torn_frame_is_shown(programs: Programs, way: str) -> None:
-    """Published flat out."""
-    trainer = Trainer(programs)
-    trainer.do("""
-frames = [torch.zeros(800, 800, 4, dtype=torch.uint8, device="cuda") for _ in range(2)]
-stop = threading.Event()
-def work():
-    for i in range(10**9):
-        splatview.publish(frames[i % 2].fill_(i % 251), "frames", copy=True)
-        if stop.is_set():
-            break
-threading.Thread(target=work, daemon=True).start()
-""")
-    shown = last = 0
-    torch.zeros(1, device="cuda")
-    with Subscriber(transports=(way,)) as subscriber:
-        stream = stream_of(subscriber, "frames")
-        for _ in turns("30 whole frames", rest=False):
-            if shown == 30:
-                break
-            subscriber.poll()
-            frame = stream.read(last)
-            if frame is None:
-                continue
-            with frame:
-                image = values(frame)["image"]
-                if frame.intact() and frame.confirmed:
-                    assert image.min() == image.max(), f"version {frame.version} is torn"
-                    last, shown = frame.version, shown + 1
-        assert stream.sharing == way
-    trainer.do("stop.set()")
-
-
 # ---- annotate
 
 
@@ -161,55 +126,88 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
     assert stream.device == "cuda:0"
 
 
-def test_the_call_does_not_wait_for_the_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    def annotate(n: int) -> None:
-        found = detections_there[n % 2]
+# ---- numbers, and what holds for every call
+
+
+def rows_of(viewer: Subscriber, samples: int, wait_until: Callable[..., Any]) -> np.ndarray:
+    """The rows of the only series, once so many samples are seen."""
+    found: list[np.ndarray] = []
+
+    def there() -> bool:
+        viewer.poll()
+        for stream in viewer.streams:
+            stream.open()
+            frame = stream.read()
+            if frame is not None:
+                with frame:
+                    if "rows" in frame.tensors:
+                        found[:] = [np.array(host_array(frame.tensors["rows"]))]
+        return bool(found) and found[0][:, 5].sum() == samples
+
+    wait_until(there)
+    return found[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64])
+def test_each_number_is_plotted_as_it_was(dtype: torch.dtype, wait_until: Callable[..., Any]) -> None:
+    loss = torch.zeros((), dtype=dtype, device="cuda")
+    for step in range(100):
+        loss.fill_(step)
+        splatview.log(step, loss=loss)
+        loss.fill_(-1)  # what comes later on the stream does not reach it
+    with Subscriber() as viewer:
+        rows = rows_of(viewer, 100, wait_until)
+    assert rows[:, 2].tolist() == list(range(100))
+
+
+def test_no_call_waits_for_the_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    """Once kernels are loaded and memory is pinned, at the first calls."""
+    found, points = detections(5, 1), torch.rand(5, 17, 2, device="cuda")
+    image, loss = torch.zeros(64, 64, 3, device="cuda"), torch.ones((), device="cuda")
+
+    def call(n: int) -> None:
+        splatview.log(n, loss=loss + n)
+        splatview.publish(image, "image")
         splatview.annotate("camera", **found, points=points, skeleton="coco", point_classes=[1] * 5, version=n,
                            names=["x"] * 90, colors={5: "#ff0000"}, format="xywh", notes="y" * 1000)
-        splatview.annotate("masks", masks=found["masks"], size=(60, 50), labels="z", version=n)
 
-    detections_there, points = [detections(5, 1), detections(5, 2)], torch.rand(5, 17, 2, device="cuda")
-    annotate(0)  # kernels are loaded and memory is pinned at the first call
-    streams = [stream_of(subscriber, name) for name in ("camera overlay", "masks overlay")]
-    for stream in streams:
-        next_frame(subscriber, stream).close()
-    annotate(1)
-    torch.cuda.synchronize()
-    torch.cuda._sleep(LONG)
-    mark = torch.cuda.Event()
-    mark.record()
-    annotate(2)
-    assert not mark.query()  # the GPU is still at what came before
-    torch.cuda.synchronize()
-    annotate(3)
-    for stream in streams:
-        wait_until(lambda stream=stream: (subscriber.poll(), _read_version(stream))[-1] == 3)
+    call(0)
+    for name in ("image", "camera overlay"):
+        next_frame(subscriber, stream_of(subscriber, name)).close()
+    call(1)
+
+    def returned_first() -> bool:  # unless this process was stopped meanwhile
+        torch.cuda.synchronize()
+        torch.cuda._sleep(LONG)
+        mark = torch.cuda.Event()
+        mark.record()
+        call(2)
+        return not mark.query()
+
+    wait_until(returned_first)
 
 
-def _read_version(stream: Any) -> int:
-    frame = stream.read()
-    if frame is None:
-        return 0
-    with frame:
-        return frame.meta["version"]
-
-
-def test_while_a_graph_is_captured_nothing_is_queued() -> None:
-    boxes = torch.ones(2, 4, device="cuda")
+def test_while_a_graph_is_captured_nothing_is_queued(wait_until: Callable[..., Any]) -> None:
+    x, boxes = torch.zeros((), device="cuda"), torch.ones(2, 4, device="cuda")
+    splatview.log(0, it=x)
     splatview.annotate("camera", boxes=boxes)
     torch.cuda.synchronize()
     publisher = publishing.begun()
     assert publisher is not None
-    graph = torch.cuda.CUDAGraph()
-    before = publisher.streams["camera overlay"].version
+    graph, before = torch.cuda.CUDAGraph(), publisher.streams["camera overlay"].version
     with torch.cuda.graph(graph):
-        boxes += 1
+        x += 1
+        splatview.log(1, it=x)
         splatview.annotate("camera", boxes=boxes, labels="x", colors={0: "#ffffff"})
-    graph.replay()
-    torch.cuda.synchronize()
+    for _ in range(3):
+        graph.replay()
     assert publisher.streams["camera overlay"].version == before
+    splatview.log(2, it=x)
     splatview.annotate("camera", boxes=boxes)
     assert publisher.streams["camera overlay"].version == before + 1
+    with Subscriber() as viewer:
+        rows = rows_of(viewer, 2, wait_until)
+    assert rows[:, 0].tolist() == [0, 2] and rows[1, 2] == 3
 
 
 # ---- cameras

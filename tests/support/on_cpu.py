@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 SOURCE = """
 #include "kernels_on_cpu.h"
+#include "common.cuh"
 #include "{file}"
 #define ON(kernel, lockstep) if (!strcmp(name, #kernel)) return run(kernel, lockstep, grid, block, args);
 extern "C" int launch(const char *name, int grid, int block, void **args) {{

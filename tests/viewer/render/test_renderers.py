@@ -85,21 +85,6 @@ def test_fisheye_draws_a_ball_as_the_angles_it_covers(renderer: Renderer) -> Non
     assert np.abs(p.alpha - expected)[inside].max() < 1e-3
 
 
-def test_spherical_harmonics_by_hand(renderer: Renderer) -> None:
-    shN = np.zeros((1, 15, 3), np.float32)
-    shN[0, 1] = 0.2, -3.0, 4.0  # the coefficient of z, and the camera looks along +z
-    shN[0, 5] = 0.1, 0.0, 0.0   # of 3 z^2 - 1
-    shN[0, 11] = 0.3, 0.0, 0.0  # of z (5 z^2 - 3)
-    gaussian = scene((0, 0, 2), (0.5, 0.5, 0.5), opacities=0.5, shN=shN, sh_degree=3)
-    z1, z2, z3 = 0.4886025119, 2 * 0.3153915653, 2 * 0.3731763326
-    red = 0.5 + np.array([0, 0.2 * z1, 0.2 * z1 + 0.1 * z2, 0.2 * z1 + 0.1 * z2 + 0.3 * z3])
-    for degree in range(4):
-        c = draw(renderer, gaussian, options=RenderOptions(sh_degree=degree)).color[CENTER] / 0.5
-        blue = 0.5 + 4 * z1 if degree else 0.5
-        green = 0.0 if degree else 0.5  # negative light is cut off; above 1 it stays
-        assert c == pytest.approx([red[degree], green, blue], abs=1e-5)
-
-
 def test_sh_degree_of_the_scene_and_what_it_stores_are_limits(renderer: Renderer) -> None:
     base = random_scene(3, Chance(n=200, sh_degree=4))
     view = looking_at_origin(80, 60)

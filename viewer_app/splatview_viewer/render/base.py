@@ -212,7 +212,7 @@ class Renderer:
         raise NotImplementedError
 
     def render(self, camera: Camera, options: RenderOptions) -> Picture:
-        """Draw the loaded scene. An unchanged scene, camera and options may give the same picture again.
+        """Draw the loaded scene.
 
         Raises RendererError for a picture size that cannot be drawn, and once the renderer is closed.
         """

@@ -114,8 +114,6 @@ class GlRenderer(Renderer):
         self._chosen: tuple[Selection, np.ndarray, np.ndarray] | None = None
         """Result of a selection: `activation.selected`."""
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
-        self._drawn: tuple | None = None
-        self._picture: GlPicture | None = None
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
@@ -126,7 +124,7 @@ class GlRenderer(Renderer):
         origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
         with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
             means = (a.means - origin).astype(np.float32)
-        self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
+        self._means = np.empty((0, 3), np.float32)  # should there be no room
         stored = a.shN.shape[1]
         # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
         sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
@@ -145,7 +143,7 @@ class GlRenderer(Renderer):
         self._packed_columns = packed_columns
         self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
         self._dtype = a.means.dtype
-        self._drawn = self._scene = None
+        self._scene = None
         if self._chosen is not None:  # here, where the arrays are at hand
             chosen = RenderOptions(selection=self._chosen[0])
             self._chosen = chosen.selection, *selected(a.scene(), a.kept, chosen)
@@ -165,23 +163,19 @@ class GlRenderer(Renderer):
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
-        """Draw; an unchanged scene, camera and options give back the picture that is there."""
         self._check(camera, self._limit)
-        wanted, compositor = (camera.key, options), self._compositor
-        if self._picture is not None and wanted == self._drawn:
-            return self._picture
-        self._drawn = None
+        compositor = self._compositor
         try:
             with self.ctx.scope(compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
                 visible = 0
                 if len(self._means):
                     visible = self._sort(camera, options)
                     self._project(camera, options, visible)
-                self._picture = GlPicture(*compositor.draw(visible, camera.near))
+                picture = GlPicture(*compositor.draw(visible, camera.near))
         except moderngl.Error as e:
             raise RendererError(f"gl: {words_of(e)}") from e
-        self._drawn, self.thinned = wanted, compositor.thinned
-        return self._picture
+        self.thinned = compositor.thinned
+        return picture
 
     def close(self) -> None:
         """Release every GL object. Idempotent."""
@@ -190,7 +184,6 @@ class GlRenderer(Renderer):
         self._closed = True
         self._fields.release()
         self._compositor.release()
-        self._picture = None
         self._means = np.empty((0, 3), np.float32)
         self._scene = self._chosen = None
 

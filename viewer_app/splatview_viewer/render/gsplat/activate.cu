@@ -1,11 +1,6 @@
 // A trainer's Gaussians, as they lie in its memory, to the activated float32 arrays that frames are drawn from, in one
 // kernel. `render/activation.py` says the same in NumPy.
 
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-
 constexpr int WARPS = 4;             // of a block
 constexpr u32 ALL = 0xffffffffu;
 constexpr float SCALE_MAX = 1e8f, SH_MAX = 1e30f;  // as in base.py
@@ -21,16 +16,6 @@ struct Source {
     float origin[3];                 // what is subtracted from means
     int activated;                   // whether scales and opacities already are
 };
-
-__device__ float half_value(u16 bits) {
-#ifdef __CUDA_ARCH__
-    float v;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
-    return v;
-#else
-    return host_half_value(bits);  // only in a build for the CPU
-#endif
-}
 
 struct Half { u16 bits; };
 struct Brain { u16 bits; };

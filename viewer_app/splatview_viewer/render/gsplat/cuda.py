@@ -45,7 +45,7 @@ def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernel
     """
     key = (file, defines, device)
     if key not in _kept:
-        source = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        source = "\n".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("common.cuh", file))
         _kept[key] = Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
     return _kept[key]
 

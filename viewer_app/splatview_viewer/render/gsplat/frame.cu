@@ -9,12 +9,6 @@
 //
 // KEY (short or int: the type of a tile's number in a sort) is defined by whoever compiles this.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-
 constexpr int TILE = 16;             // pixels a side
 constexpr float ALPHA_MIN = 1.0f / 255.0f;
 constexpr float COLOR_MAX = 16383.0f;
@@ -57,8 +51,6 @@ struct __align__(16) Body {
 struct Span { int begin, end; };     // tile columns, end excluded
 struct Extent { float left, right; };  // of pixel columns; left > right: none
 
-__device__ float clamped(float v, float low, float high) { return fminf(fmaxf(v, low), high); }
-
 // How far left and right of its centre a Gaussian shows between two heights, as differences to the centre. Shows: has
 // an alpha of ALPHA_MIN or more, so sigma, half the squared Mahalanobis distance, is at most `level`. Never too
 // little. Rounding shifts sigma by a few units in the last place of its terms, which cancel the more the thinner the
@@ -77,6 +69,12 @@ __device__ Extent extent(const Footprint &f, float top, float bottom) {
     const float lead = 2.0f * level * f.a;
     return {(-f.b * left_y - sqrtf(fmaxf(lead - determinant * left_y * left_y, 0.0f))) / f.a,
             (-f.b * right_y + sqrtf(fmaxf(lead - determinant * right_y * right_y, 0.0f))) / f.a};
+}
+
+// Whether it shows in the 8 x 4 pixels from there on.
+__device__ bool shows_in(const Footprint &f, int left, int top) {
+    const Extent e = extent(f, top + 0.48f - f.y, top + 3.52f - f.y);
+    return e.left <= e.right && f.x + e.right >= left + 0.48f && f.x + e.left <= left + 7.52f;
 }
 
 // The tiles of one row that hold the centre of a pixel where the Gaussian shows; 0.02 pixels allow for rounding. An
@@ -391,16 +389,6 @@ extern "C" __global__ void gather(int n, int first, int slots, int n_tiles, cons
     if (tile < n_tiles) ids[i] = gaussians[places[i]];
 }
 
-__device__ u16 half_bits(float v) {
-#ifdef __CUDA_ARCH__
-    u16 bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(fminf(v, 65504.0f)));
-    return bits;
-#else
-    return host_half_bits(fminf(v, 65504.0f));  // only in a build for the CPU
-#endif
-}
-
 __device__ u8 byte(float v) { return (u8)(clamped(v, 0.0f, 1.0f) * 255.0f + 0.5f); }
 
 // `bytes`: of a channel of the picture, 1 (uint8), 2 (float16) or 4 (float32).
@@ -442,8 +430,7 @@ __device__ void blended(
         if (begin + lane < end) {
             g = ids[begin + lane];
             f = footprints[g];
-            const Extent e = extent(f, top + 0.48f - f.y, top + 3.52f - f.y);
-            shows = e.left <= e.right && f.x + e.right >= left + 0.48f && f.x + e.left <= left + 7.52f;
+            shows = shows_in(f, left, top);
         }
         const u32 which = __ballot_sync(0xffffffffu, shows);
         if (shows) {
@@ -545,8 +532,7 @@ extern "C" __global__ void __launch_bounds__(256) blend_bodies(
         if (begin + lane < end) {
             g = ids[begin + lane];
             f = footprints[g];
-            const Extent e = extent(f, top + 0.48f - f.y, top + 3.52f - f.y);
-            shows = e.left <= e.right && f.x + e.right >= left + 0.48f && f.x + e.left <= left + 7.52f;
+            shows = shows_in(f, left, top);
         }
         const u32 which = __ballot_sync(0xffffffffu, shows);
         if (shows) {

@@ -63,10 +63,6 @@ class GsplatRenderer(Renderer):
         self._mover_held: Mover | None = None
         self._reading: Reading
         self._clocks = {"load": Clock(), "render": Clock()}
-        self._camera: tuple[tuple[object, ...], Camera] | None = None
-        """The last camera by its key: a copy, since its owner may move the arrays."""
-        self._drawn: tuple | None = None
-        self._picture: GsplatPicture | None = None
         self._move_to(self._home)
 
     @property
@@ -111,7 +107,6 @@ class GsplatRenderer(Renderer):
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
-        self._drawn = None
         self._move_to(scene.gpu or self._home)
         self._reading.put(scene if scene.on_gpu else None, ready)
         if not scene.on_gpu:  # whose arrays may change
@@ -142,17 +137,8 @@ class GsplatRenderer(Renderer):
 
     def render(self, camera: Camera, options: RenderOptions) -> GsplatPicture:
         self._check(camera, LIMIT)
-        key = camera.key
-        wanted = key, options
-        if self._picture is not None and wanted == self._drawn:
-            return self._picture
-        self._drawn = self._picture = None
-        if self._camera is None or self._camera[0] != key:
-            self._camera = key, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy())
-        with self._working():
-            picture = GsplatPicture(self, self._camera[1], options)
-        self._picture, self._drawn = picture, wanted
-        return picture
+        with self._working():  # with a copy of the camera, whose owner may move the arrays
+            return GsplatPicture(self, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy()), options)
 
     def scene(self) -> GaussianScene:
         self._check_open()
@@ -173,7 +159,6 @@ class GsplatRenderer(Renderer):
             return
         self._closed = True
         self._leave()
-        self._picture = None
 
     @contextmanager
     def _working(self, stream: torch.cuda.Stream | None = None) -> Iterator[None]:
@@ -183,14 +168,12 @@ class GsplatRenderer(Renderer):
             with on_stream(stream or self._stream):
                 yield
         except torch.cuda.OutOfMemoryError as e:
-            self._drawn = self._picture = None
             torch.cuda.empty_cache()
             raise RendererError(f"gsplat: the memory of {self._device or self._home} is full; a smaller picture needs "
                                 f"less ({str(e).splitlines()[0][:120]})") from None
         except SharingError as e:
             raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
         except RuntimeError as e:
-            self._drawn = self._picture = None
             raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
 
     def _draw(self, camera: Camera, options: RenderOptions,
@@ -242,7 +225,6 @@ class GsplatRenderer(Renderer):
             self._leave()
         self._device, self._stream = device, stream
         self._gaussians, self._frame, self._reading = gaussians, frame, Reading(stream)
-        self._picture = self._drawn = None
         self._show_frame()
 
     def _show_frame(self) -> None:

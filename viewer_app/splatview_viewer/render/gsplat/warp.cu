@@ -2,20 +2,14 @@
 //   `corners`  inverse depth at the corners of its cells, once for each picture;
 //   `spread`   the cells as triangles in front of the other camera: how near the nearest thing is at each pixel;
 //   `gather`   the colour that the first camera saw there.
-// The rules, and what comes where nothing was seen, are those of viewer_app/views/shaders/warp*; only that beyond the
-// picture, and where a cell would cover too much, the place is searched for from pixel to pixel.
-
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
+// Beyond the picture, and where a cell would cover too much, the place is searched for from pixel to pixel.
 
 enum Model { PINHOLE, ORTHO, FISHEYE };
 constexpr float LARGEST = 16384.0f;  // pixels that a triangle may cover
 constexpr int PARTS = 4;             // threads that share the rows of a triangle
 constexpr int SEARCHES = 4;
 
-// Mirrored by `Lens` and `Move` in warp.py.
+// Mirrored by `Lens` and `Move` in moving.py.
 struct Lens {
     float fx, fy, cx, cy;
     int width, height, model, unused;
@@ -38,28 +32,6 @@ struct Move {
 struct Point { float x, y, z; };
 struct Color { float r, g, b, a; };
 struct __align__(8) Half4 { u16 r, g, b, a; };
-
-__device__ float half_value(u16 bits) {
-#ifdef __CUDA_ARCH__
-    float v;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
-    return v;
-#else
-    return host_half_value(bits);  // only in a build for the CPU
-#endif
-}
-
-__device__ u16 half_bits(float v) {
-#ifdef __CUDA_ARCH__
-    u16 bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    return bits;
-#else
-    return host_half_bits(v);
-#endif
-}
-
-__device__ float clamped(float v, float low, float high) { return fminf(fmaxf(v, low), high); }
 
 // In the axes of the camera; `depth` is along its line of sight.
 __device__ Point point_at(const Lens &lens, float x, float y, float depth) {
