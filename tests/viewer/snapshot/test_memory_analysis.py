@@ -148,7 +148,7 @@ LARGE = _size(lambda s: s > MB)
 
 @pytest.mark.parametrize(("text", "wanted"), [
     (">1MiB", LARGE), ("=4096", _size(lambda s: s == 4096)), ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
-    ("10mib..0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)), ("#77", lambda _, i: i == 77), ("", lambda *_: True),
+    (">=10mib <=0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)), ("#77", lambda _, i: i == 77), ("", lambda *_: True),
     ("Softmax", SOFT), ("model.py:39", _frame(lambda f: f.file.endswith("model.py") and f.line == 39)),
     ("softmax >1MiB", lambda *given: SOFT(*given) and LARGE(*given)),
     ("-softmax >1MiB", lambda *given: not SOFT(*given) and LARGE(*given)),

@@ -369,7 +369,7 @@ def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarra
                     f"asked for, only {size_text(free)} cached and {left} at the driver was free.")
 
 
-ColorBy = Literal["stack", "size", "category", "age", "stream", "pool"]
+ColorBy = Literal["stack", "size", "category", "stream", "pool"]
 COLOR_BYS: tuple[ColorBy, ...] = get_args(ColorBy)
 _GREY = (104, 108, 116)
 
@@ -386,17 +386,17 @@ class Colors(NamedTuple):
 
 
 def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
-    """Colour the allocations of a device by their stack, size, category, age (how long they lived), stream or pool.
+    """Colour the allocations of a device by their stack, size, category, stream or pool.
 
     The same stack has the same colour at every time, and nearly always in every snapshot.
     """
     if by == "stack":
         return _by_stack(snapshot, trace)
-    numbers, label = _ages(trace) if by == "age" else classes(snapshot, trace, by)
+    numbers, label = classes(snapshot, trace, by)
     count, size = int(numbers.max(initial=0)) + 1, trace.allocations.size
     held = np.bincount(np.where(numbers < 0, count, numbers), size, count + 1)
     shown = np.flatnonzero(held > 1e-3 * held.sum())
-    if by in ("size", "age"):  # colours from few to much, deep blue to light yellow, spread over what is worth seeing
+    if by == "size":  # colours from few to much, deep blue to light yellow, spread over what is worth seeing
         t = np.clip((np.arange(count) - shown.min(initial=0)) / max(int(np.ptp(shown)) if len(shown) else 0, 1), 0, 1)
         palette = _srgb(0.38 + 0.44 * t, 0.09 + 0.03 * np.sin(np.pi * t), (270 - 190 * t) % 360)
         order = shown[::-1]
@@ -406,24 +406,6 @@ def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
     legend = [(label(k if k < count else -1), k) for k in order[:12].tolist()]
     palette = np.concatenate([palette, np.array([_GREY], np.uint8)])
     return Colors(np.where(numbers < 0, count, numbers).astype(np.uint16), palette, legend)
-
-
-def _ages(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
-    """The decade of microseconds that each allocation lived, or of events where there are no times; -1: throughout."""
-    a, m = trace.allocations, len(trace.events)
-    times = trace.events.time_us
-    timed = m > 0 and int(times[-1]) > int(times[0]) > 0
-    stamp = np.append(times if timed else np.arange(m), times[-1] if timed else m)
-    lived = stamp[np.minimum(a.end, m)] - stamp[np.maximum(a.start, 0)]
-    decades = np.log10(np.maximum(lived, 1)).astype(np.int32)
-    decades[(a.start < 0) & (a.end >= m)] = -1
-
-    def label(decade: int) -> str:
-        if decade < 0:
-            return "throughout the trace"
-        return f"from {age_text(10 ** decade)}" if timed else f"from {count_text(10 ** decade, 'event')}"
-
-    return decades, label
 
 
 def _srgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
@@ -449,17 +431,7 @@ _STACK_COLORS = 36
 
 @kept
 def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
-    a = trace.allocations
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
-    # Other colours for stacks whose bands lie on bands of the same colour.
-    beside = a.stack[a.size >= max(1, int(a.size.max(initial=0)) >> 12)]
-    below, above = beside[:-1], beside[1:]
-    pairs = (below != above) & (below >= 0) & (above >= 0)
-    below, above = below[pairs], above[pairs]
-    for turn in range(1, 5):
-        same = color[below] == color[above]
-        move = np.unique(np.maximum(below[same], above[same]))
-        color[move] = (color[move] + 1 + (move * 7 + turn * 5) % (_STACK_COLORS - 1)) % _STACK_COLORS
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     legend, named = [], set()
     for row in group(snapshot, trace, live_mask(trace, peak_moment(trace)), "stack").first(12):
@@ -467,7 +439,7 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
         if number not in named:
             named.add(number)
             legend.append((_frames.stack_text(snapshot, row.key, caller=False), number))
-    return Colors(np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack], palette, legend)
+    return Colors(np.append(color, _STACK_COLORS).astype(np.uint16)[trace.allocations.stack], palette, legend)
 
 
 _CATEGORY_HUES = ((0.60, 0.10, 250), (0.62, 0.11, 55), (0.55, 0.11, 305), (0.64, 0.10, 150), (0.70, 0.09, 90),

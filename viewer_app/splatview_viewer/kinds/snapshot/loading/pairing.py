@@ -30,17 +30,16 @@ NOTHING = 255
 
 
 def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray
-         ) -> tuple[Allocations, tuple[int, int, int]]:
+         ) -> tuple[Allocations, int]:
     """The allocations of a trace and of the blocks at its end, numbered as `model` says. Writes their numbers into
     `events.allocation` and `blocks.allocation`.
 
     Args:
         block_stream, block_pool: int16, of each block's segment.
 
-    Returns: the allocations, and three counts:
-        those that ended because their address was handed out again;
-        frees and blocks of memory whose address was in use and free before: their alloc is missing in mid-trace;
-        allocations that are live at the end and that no block holds, though there are blocks.
+    Returns: the allocations, and the number of oddities: those that ended because their address was handed out again;
+        frees and blocks of memory whose address was in use and free before; those live at the end that no block holds,
+        though there are blocks.
     """
     m = len(events)
     which = np.flatnonzero((events.action <= COMPLETED) | (events.action == FREE))
@@ -71,8 +70,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     freed = end.copy()
     freed[by_request] = then[request]
     start = np.where(alloc, which[first], -1)
-    lost = int((alloc & (after[first] == ALLOC)).sum())
-    late = int((unknown & (before != NOTHING)).sum())
+    odd = int((alloc & (after[first] == ALLOC)).sum()) + int((unknown & (before != NOTHING)).sum())
 
     # The allocation of the trace that each block holds at its end: the last one at its address.
     held = np.full(len(blocks), -1, np.int64)
@@ -84,7 +82,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     new = np.flatnonzero((blocks.state == ACTIVE) & (held < 0))  # never seen by the trace: live throughout
     if len(addr):
         place = np.minimum(np.searchsorted(addr, blocks.addr[new]), n - 1)
-        late += int((addr[place] == blocks.addr[new]).sum())
+        odd += int((addr[place] == blocks.addr[new]).sum())
     held[new] = len(first) + np.arange(len(new))
 
     every = dict(
@@ -117,7 +115,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     a.pool[of] = np.where(a.pool[of] == UNKNOWN_POOL, block_pool[known], a.pool[of])
     live = a.end == m
     live[of] = False
-    return allocations, (lost, late, int(live.sum()) if len(blocks) else 0)
+    return allocations, odd + (int(live.sum()) if len(blocks) else 0)
 
 
 def make_spans(events: Events, segments: Segments) -> Spans:

@@ -25,7 +25,6 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     Shown,
     beside,
     centered,
-    chip,
     choose,
     holders,
     label,
@@ -64,11 +63,6 @@ _NUMBERS = (Column("Event", 5.2, True, "Its number in the trace"),
 
 def _events_key(view: SnapshotView) -> Key:
     choose(view, "show", _SHOW)
-    if view.state.search or view.state.lit is not None:
-        imgui.same_line(0, 12 * view.scale)
-        on = view.state.choice("lit only", "") == "yes"
-        if chip("Of what is lit", on):
-            view.state = view.state.choosing("lit only", "" if on else "yes")
     return ("stack", view.device)  # a trace is there at once
 
 
@@ -76,8 +70,6 @@ def _events(view: SnapshotView, shown: Shown) -> Rows | None:
     """A list of all events, of one kind, or of what is lit in the timeline; of many, those around the moment."""
     trace, show, state = view.trace, view.state.choice("show", "all"), view.state
     lit, mask = view.content.mask(view.device, state.search, state.lit)
-    if state.choice("lit only", "") != "yes":
-        mask, lit = None, ()
     every: Sequence[int] | np.ndarray | None = range(len(trace.events))
     if show != "all" or mask is not None:
         every = view.content.ask(("events", view.device, show, lit), lambda: events_of(trace, show, mask), newest=True)

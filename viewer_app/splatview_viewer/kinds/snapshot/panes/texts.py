@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
@@ -65,23 +66,8 @@ def facts(snapshot: Snapshot) -> list[tuple[str, list[tuple[str, str]]]]:
             if s.expandable.any():
                 rows.append(("Expandable", f"{int(s.expandable.sum()):,} of the segments"))
         out.append((f"Device {trace.device}", rows))
-    return [*out, ("Settings of the allocator", settings_facts(snapshot.settings))]
-
-
-def settings_facts(settings: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """The settings, one in a row; what is nested has dots in its name, and what is nothing is left out."""
-    words = {None: "not set", "": "not set", -1: "no limit"}
-    out: list[tuple[str, str]] = []
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            inner = {k: v for k, v in value.items() if v not in (0, "", None)}
-            out += settings_facts(inner, f"{before}{name}.") if inner else [(before + name, "none")]
-        elif isinstance(value, bool):
-            out.append((before + name, "yes" if value else "no"))
-        else:
-            known = isinstance(value, (str, int, type(None)))
-            out.append((before + name, words.get(value, str(value)) if known else str(value)))
-    return out
+    settings = [(name, json.dumps(value)) for name, value in snapshot.settings.items()]
+    return [*out, ("Settings of the allocator", settings)]
 
 
 def _fields(facts: Iterable[tuple[str, str]], width: float) -> None:
