@@ -12,7 +12,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.analysis.details import life, ranges, summary
 from splatview_viewer.kinds.snapshot.analysis.search import HELP
 from splatview_viewer.kinds.snapshot.panes.table import chip
-from splatview_viewer.kinds.snapshot.state import TABS
+from splatview_viewer.kinds.snapshot.state import PLOTS, TABS
 from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, peaks
 from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES
 from splatview_viewer.ui import format, plots, theme
@@ -99,8 +99,15 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     with plot.drawing() as draw:
         above = _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
-        if view.tab in ("timeline", "addresses") and view.state.style.legend:
-            _draw_legend(draw, view, r, above)
+        found = view.content.colors(view.device, view.state.style.color_by)
+        if (view.tab in PLOTS and view.state.style.legend and found is not None and found.legend
+                and r.width >= 420 * scale and r.height >= 130 * scale):
+            most = max(int((r.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
+            lines = [(fitted(text, 250 * scale), theme.DIM,
+                      ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
+                     for text, number in found.legend[:min(most, 8)]]
+            card(draw, (r.x + r.width - 8 * scale, r.y + above + 8 * scale), lines, (1, 0),
+                 ground=faint(theme.BAR, 0.8), pad=0.7)
         if view.state.lit is not None:
             words = f"Lit: {view.state.lit.words}   (Esc: everything again)"
             card(draw, (r.x + 10 * scale, r.y + above + 8 * scale), [(words, theme.TEXT)], within=r)
@@ -166,18 +173,6 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
         lines.append((f"{live} live of {reserved} reserved", theme.DIM if lines else theme.TEXT))
     if lines:
         plot.tell(lines)
-
-
-def _draw_legend(draw: imgui.ImDrawList, view: SnapshotView, rect: Rect, above: float) -> None:
-    """Draw the meaning of the colours in the corner of the plot, below what is `above` pixels high there."""
-    found, scale = view.content.colors(view.device, view.state.style.color_by), view.scale
-    if found is None or not found.legend or rect.width < 420 * scale or rect.height < 130 * scale:
-        return
-    most = max(int((rect.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
-    lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
-             for text, number in found.legend[:min(most, 8)]]
-    card(draw, (rect.x + rect.width - 8 * scale, rect.y + above + 8 * scale), lines, (1, 0),
-         ground=faint(theme.BAR, 0.8), pad=0.7)
 
 
 _ROWS = 3

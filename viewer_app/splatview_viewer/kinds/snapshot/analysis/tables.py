@@ -217,8 +217,6 @@ class Suspect:
     """The event that made the oldest of them."""
     age_us: int
     """How long that one lives, to the end of the trace; 0 where there are no times."""
-    live: np.ndarray
-    """int64 (PERIODS,): bytes of this stack that were live at the end of each period."""
     kept: np.ndarray
     """int64 (PERIODS,): how many of those made in each period are still there."""
     growing: bool
@@ -264,18 +262,16 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
         return []
     stacks, first_place, group = np.unique(a.stack[staying], return_index=True, return_inverse=True)
 
-    def sums(rows: np.ndarray, events: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    def sums(rows: np.ndarray, events: np.ndarray) -> np.ndarray:
         """By group and period: 0 is before the trace, PERIODS + 1 its end."""
         at = rows * (PERIODS + 2) + np.searchsorted(edges, events, "right")
-        return np.bincount(at, weights, len(stacks) * (PERIODS + 2)).reshape(-1, PERIODS + 2).astype(np.int64)
+        return np.bincount(at, minlength=len(stacks) * (PERIODS + 2)).reshape(-1, PERIODS + 2)
 
     number = np.full(len(snapshot.stacks) + 1, -1, np.int64)  # the last is for NO_STACK
     number[stacks] = np.arange(len(stacks))
-    mine = np.flatnonzero(number[a.stack] >= 0)
-    row, size = number[a.stack[mine]], a.size[mine]
+    mine = np.flatnonzero(made & (number[a.stack] >= 0))
     kept = sums(group, a.start[staying])[:, 1:-1]
-    born = np.count_nonzero(sums(row[made[mine]], a.start[mine][made[mine]]), 1)
-    live = np.cumsum(sums(row, a.start[mine], size) - sums(row, a.end[mine], size), 1)[:, 1:-1]
+    born = np.count_nonzero(sums(number[a.stack[mine]], a.start[mine]), 1)
     total = np.bincount(group, a.size[staying]).astype(np.int64)
     first, last = np.argmax(kept > 0, 1), PERIODS - 1 - np.argmax(kept[:, ::-1] > 0, 1)
     filled = np.count_nonzero(kept, 1)
@@ -293,7 +289,7 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
         ids = staying[group == g].astype(np.int32)
         oldest = int(a.start[ids].min())
         out.append(Suspect(int(stacks[g]), _frames.stack_text(snapshot, int(stacks[g])), ids, int(total[g]), oldest,
-                           int(times[-1] - times[oldest]) if times[oldest] > 0 else 0, live[g], kept[g],
+                           int(times[-1] - times[oldest]) if times[oldest] > 0 else 0, kept[g],
                            bool(growing[g]), CATEGORIES[kind[g]] if state[g] else ""))
     return out
 
@@ -348,15 +344,11 @@ def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarra
     if device_free >= asked:
         return "limit", (f"The driver still had {left}: a limit (set_per_process_memory_fraction) kept the allocator "
                          f"from taking it. {size_text(free)} was free in its cache, {a} was asked for.")
-    none_larger = (f"{size_text(free)} was free in {count_text(len(usable), 'block')}, none larger than "
-                   f"{size_text(largest)}")
-    helps = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps."
-    if free >= asked:
-        return "fragmentation", (f"Fragmentation: {none_larger}; {a} was asked for, and the driver had {left} left. "
-                                 f"{helps}")
     if free and free + device_free >= asked:
-        return "fragmentation", (f"Fragmentation: {none_larger}; with the {left} that the driver had left, {a} would "
-                                 f"have fitted in one piece. {helps}")
+        return "fragmentation", (
+            f"Fragmentation: {size_text(free)} was free in {count_text(len(usable), 'block')}, none larger than "
+            f"{size_text(largest)}; {a} was asked for, and the driver had {left} left. "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps.")
     if at.pending and free + device_free + at.pending >= asked:
         return "pending", (f"{size_text(at.pending)} was freed but waited for another stream (record_stream); with it "
                            f"the {a} that was asked for would have fitted.")

@@ -388,7 +388,7 @@ def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, note
     a, odd = pair(events, blocks, np.repeat(segments.stream, segments.blocks),
                   np.repeat(segments.pool, segments.blocks))
     spans = make_spans(events, segments)
-    fill_pools(a, events, segments, spans)
+    fill_pools(a, events, segments)
     if float(np.sum(a.size, dtype=np.float64)) >= LIMIT:  # beyond it sums would overflow
         raise FileError(f"device {device}: the sizes of its allocations are together more than any machine hands out")
     if early := int((a.start < 0).sum()):

@@ -165,26 +165,13 @@ def make_spans(events: Events, segments: Segments) -> Spans:
     return Spans(*map(np.array, zip(*rows, strict=True) if rows else [()] * len(dtypes), dtypes))
 
 
-def fill_pools(allocations: Allocations, events: Events, segments: Segments, spans: Spans) -> None:
-    """The pools that events do not tell: of the segment that the address lies in, as far as it was there then."""
-    if len(segments) == 0:
-        return
-    since = np.full(len(segments), len(events), np.int64)
-    ends = spans.end == len(events)
-    at = np.searchsorted(segments.addr, spans.addr[ends], side="right") - 1
-    inside = at >= 0
-    np.minimum.at(since, at[inside], spans.start[ends][inside])
-
-    def look(addr: np.ndarray, event: np.ndarray) -> np.ndarray:
-        at = np.searchsorted(segments.addr, addr, side="right") - 1
-        i = np.maximum(at, 0)
-        inside = (at >= 0) & (addr < segments.addr[i] + segments.total[i].view(np.uint64)) & (event >= since[i])
-        return np.where(inside, segments.pool[i], UNKNOWN_POOL)
-
-    missing = np.flatnonzero(allocations.pool == UNKNOWN_POOL)
-    allocations.pool[missing] = look(allocations.addr[missing], allocations.start[missing])
-    missing = np.flatnonzero((events.pool == UNKNOWN_POOL) & ((events.action <= GIVEN[-1]) | (events.action == FREE)))
-    of = events.allocation[missing]
-    told = np.where(of >= 0, allocations.pool[np.maximum(of, 0)], UNKNOWN_POOL) if len(allocations) else (
-        np.full(len(missing), UNKNOWN_POOL))
-    events.pool[missing] = np.where(told != UNKNOWN_POOL, told, look(events.addr[missing], missing))
+def fill_pools(allocations: Allocations, events: Events, segments: Segments) -> None:
+    """The pools that events do not tell: of the segment that the address lies in at the end."""
+    a, e = allocations, events
+    if len(segments):
+        at = np.maximum(np.searchsorted(segments.addr, a.addr, side="right") - 1, 0)
+        low, high = segments.addr[at], segments.addr[at] + segments.total[at].view(np.uint64)
+        missing = (a.pool == UNKNOWN_POOL) & (low <= a.addr) & (a.addr < high)
+        a.pool[missing] = segments.pool[at][missing]
+    missing = (e.pool == UNKNOWN_POOL) & (e.allocation >= 0)
+    e.pool[missing] = a.pool[e.allocation[missing]]

@@ -141,24 +141,19 @@ def _head(view: SnapshotView, details: Details) -> None:
     if imgui.button("\u00d7", ImVec2(side, 0)):
         view.see(selected=None)
     imgui.set_item_tooltip("Close (Escape)")
-    if imgui.button("Copy"):
-        imgui.set_clipboard_text(details.text())
-    imgui.set_item_tooltip("All that stands here, as text")
-    imgui.same_line(0, 4 * scale)
-    if imgui.button("Begin"):
-        view.go(int(a.start[number]) + 1)
-    imgui.set_item_tooltip("Move the timeline to where it was allocated")
-    if a.end[number] < len(view.trace.events):
+    buttons = {"Copy": ("All that stands here, as text", lambda: imgui.set_clipboard_text(details.text())),
+               "Begin": ("Move the timeline to where it was allocated", lambda: view.go(int(a.start[number]) + 1)),
+               "End": ("Move the timeline to the last moment that it was live",
+                       lambda: view.go(int(a.end[number])) if a.end[number] < len(view.trace.events) else None)}
+    for name, (tip, act) in buttons.items():
+        if imgui.button(name):
+            act()
+        imgui.set_item_tooltip(tip)
         imgui.same_line(0, 4 * scale)
-        if imgui.button("End"):
-            view.go(int(a.end[number]))
-        imgui.set_item_tooltip("Move the timeline to the last moment that it was live")
     stack, key = int(a.stack[number]), ("stack", view.device)
-    if stack >= 0:
-        imgui.same_line(0, 4 * scale)
-        if chip("Same stack", view.is_lit(key, stack)):
-            view.light(key, stack, f"all of {place or 'this stack'}")
-        imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
+    if chip("Same stack", view.is_lit(key, stack)) and stack >= 0:
+        view.light(key, stack, f"all of {place or 'this stack'}")
+    imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
 
 
 def _brief(line: FrameLine) -> None:
