@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-SEARCHES = ("forward", "model.py:253", ">80MB", "1MB-20MB optimizer.py", "stream:default", "0x7f2c12345678",
+SEARCHES = ("forward", "model.py:253", ">80MB", ">1MB <20MB optimizer.py", "stream:default", "0x7f2c12345678",
             "nothing_at_all")
 SQL = ("select s.text, count(*) n, sum(a.size) bytes from allocations a join stacks s using (stack_id) "
        "group by all order by bytes desc limit 20")

@@ -85,7 +85,7 @@ def test_of_many_events_those_around_the_moment_are_seen(user: Any, real: Snapsh
 
 
 def test_a_click_on_a_block_selects_what_it_holds(user: Any, full: Snapshot) -> None:
-    u = user(full, "segments", moment=4, choices=(("width", "full"),))  # three allocations fill the segment
+    u = user(full, "segments", moment=4)  # three allocations fill the segment
     at = u.found("segments")
     assert (at.moment, at.reserved) == (4, 20 << 20)
     row = widgets.drawn["segments 0"]

@@ -125,7 +125,7 @@ def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(user: User)
 
 
 def test_the_minimap_moves_the_window(user: User) -> None:
-    user.do(PointerMove(500, 470), Wheel(500, 470, 5))
+    user.do(PointerMove(500, 300), Wheel(500, 300, 5))
     first = user.state.x
     assert first is not None
     user.do(PointerPress(500, 470), PointerMove(200, 475))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.system.optional_packages import installed, require
-from splatview_viewer.core.errors import FileError, ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.kind import Kind
 
 if TYPE_CHECKING:
@@ -50,19 +50,11 @@ KIND = Kind("snapshot", view=_view, still="plot", holds=_holds)
 
 
 def expect(path: Path) -> None:
-    """Have a thread load what a timeline is laid out with, if this is a snapshot that is about to be shown: that takes
-    as long as reading a short one."""
-    from threading import Thread
+    """Have a thread load what a timeline is painted with, if this is named like a snapshot, which is about to be shown:
+    that takes as long as reading a short one."""
+    if path.suffix in (".pickle", ".pkl") and installed("numba"):
+        from threading import Thread
 
-    from splatview_viewer.formats import find_format
-    from splatview_viewer.kinds.snapshot.loading import FORMAT
+        from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
 
-    if not installed("numba"):
-        return
-    try:
-        find_format(path, formats=(FORMAT,))
-    except (FileError, OSError):  # the reader reports it
-        return
-    from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
-
-    Thread(target=warm_up, name="kernels", daemon=True).start()
+        Thread(target=warm_up, name="kernels", daemon=True).start()

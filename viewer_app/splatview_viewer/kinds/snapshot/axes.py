@@ -9,16 +9,14 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.geometry.controls import ZOOM_STEP
-from splatview_viewer.kinds.snapshot.analysis.details import ranges
-from splatview_viewer.kinds.snapshot.analysis.frames import frame_text
+from splatview_viewer.kinds.snapshot.analysis.details import life, ranges, summary
 from splatview_viewer.kinds.snapshot.analysis.search import HELP
 from splatview_viewer.kinds.snapshot.panes.table import chip
-from splatview_viewer.kinds.snapshot.state import TABS
+from splatview_viewer.kinds.snapshot.state import PLOTS, TABS
 from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, peaks
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, magnified
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES
 from splatview_viewer.ui import format, plots, theme
-from splatview_viewer.ui.format import age_text, size_text
+from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.widgets import board, card, faint, fitted
 
 if TYPE_CHECKING:
@@ -101,8 +99,15 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     with plot.drawing() as draw:
         above = _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
-        if view.tab in ("timeline", "addresses") and view.state.style.legend:
-            _draw_legend(draw, view, r, above)
+        found = view.content.colors(view.device, view.state.style.color_by)
+        if (view.tab in PLOTS and view.state.style.legend and found is not None and found.legend
+                and r.width >= 420 * scale and r.height >= 130 * scale):
+            most = max(int((r.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
+            lines = [(fitted(text, 250 * scale), theme.DIM,
+                      ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
+                     for text, number in found.legend[:min(most, 8)]]
+            card(draw, (r.x + r.width - 8 * scale, r.y + above + 8 * scale), lines, (1, 0),
+                 ground=faint(theme.BAR, 0.8), pad=0.7)
         if view.state.lit is not None:
             words = f"Lit: {view.state.lit.words}   (Esc: everything again)"
             card(draw, (r.x + 10 * scale, r.y + above + 8 * scale), [(words, theme.TEXT)], within=r)
@@ -158,42 +163,16 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
              within=Rect(round(corner.x), r.y, r.width, r.height))
     lines: list[tuple[str, ImVec4]] = []
     if hovered is not None:
+        about = [f"lived {life(view.trace, hovered)['Lived']}"]
+        if view.content.sites() is not None:
+            about.insert(0, summary(view.content.snapshot, view.trace, hovered).partition("  ")[2])
         lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
-                  *((fitted(line, _WIDEST * scale), theme.DIM) for line in about(view, hovered))]
+                  *((fitted(line, _WIDEST * scale), theme.DIM) for line in about)]
     if view.state.tab != "addresses":
         live, reserved = (size_text(int(values[moment])) for values in (world.bands.live, world.bands.reserved))
         lines.append((f"{live} live of {reserved} reserved", theme.DIM if lines else theme.TEXT))
     if lines:
         plot.tell(lines)
-
-
-def about(view: SnapshotView, allocation: int) -> list[str]:
-    """Describe an allocation beside its size: the user's frame, and its lifetime."""
-    snapshot, trace, site = view.content.snapshot, view.trace, view.content.sites()
-    a, stack = trace.allocations, int(trace.allocations.stack[allocation])
-    out = [] if site is None or stack < 0 else [frame_text(snapshot, int(site[stack]))]
-    start, end, last = int(a.start[allocation]), int(a.end[allocation]), len(trace.events)
-    axis = view.content.axis(view.device, "time")
-    if start < 0 and end >= last:
-        return [*out, "live throughout the trace"]
-    lived = f"{end - start:,} events"
-    if axis is not None and axis.timed:
-        lived = age_text(axis.time_us(min(end, last - 1) + 1) - axis.time_us(max(start, 0) + 1))
-    if start < 0:
-        return [*out, f"from before the trace, {lived} until it was freed"]
-    return [*out, f"lived {lived}" if end < last else f"{lived} old when the trace ended"]
-
-
-def _draw_legend(draw: imgui.ImDrawList, view: SnapshotView, rect: Rect, above: float) -> None:
-    """Draw the meaning of the colours in the corner of the plot, below what is `above` pixels high there."""
-    found, scale = view.content.colors(view.device, view.state.style.color_by), view.scale
-    if found is None or not found.legend or rect.width < 420 * scale or rect.height < 130 * scale:
-        return
-    most = max(int((rect.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
-    lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
-             for text, number in found.legend[:min(most, 8)]]
-    card(draw, (rect.x + rect.width - 8 * scale, rect.y + above + 8 * scale), lines, (1, 0),
-         ground=faint(theme.BAR, 0.8), pad=0.7)
 
 
 _ROWS = 3
@@ -253,7 +232,7 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
             return
         for values, color in ((reserved, _RESERVED), (live, _LIVE)):
             plot.shade("##bytes", x, 0 * values, values, color)
-        (low, high), seen, io = axis.extent, view.state.x, imgui.get_io()
+        (low, high), seen = axis.extent, view.state.x
         if seen is not None:
             plot.fade(low, seen[0])
             plot.fade(seen[1], high)
@@ -269,9 +248,6 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
             view.memory.pop("minimap held", None)
         elif "minimap held" in view.memory:
             view.state = world.showing(view.state, (at - (x1 - x0) / 2, at + (x1 - x0) / 2))
-        if imgui.is_window_hovered() and io.mouse_wheel:
-            view.state = world.showing(view.state, magnified(
-                seen or axis.extent, min(max(at, x0), x1), ZOOM_STEP ** max(min(io.mouse_wheel, 8.0), -8.0)))
 
 
 # -- the bar over the plot: what to look at, and what to look for ------------------------------------------------------

@@ -78,16 +78,15 @@ class Painting:
         return int(self.moments[column]), number if number >= 0 else None
 
 
-def paint(s: Sheet, world: World, colors: Paint, cancelled: Callable[[], bool] = lambda: False) -> Painting:
-    """Paint a picture by the threads of `pool()`. Once `cancelled` returns True, columns are left as they are."""
+def paint(s: Sheet, world: World, colors: Paint) -> Painting:
+    """Paint a picture by the threads of `pool()`."""
     since = time.perf_counter()
     moments = peaks(world.bands.live, world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width))
     canvas = np.empty((s.height, s.width), np.uint32), np.empty((s.height, s.width), np.int32)
     part = -(-s.width // (4 * pool()._max_workers))
 
     def work(x: int) -> None:
-        if not cancelled():
-            world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, colors)
+        world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, colors)
 
     list(pool().map(work, range(0, s.width, part)))
     return Painting(s, *canvas, moments, time.perf_counter() - since)
@@ -108,7 +107,6 @@ class Picture:
         self._patience = _AT_ONCE_SOFTWARE_S if software else _AT_ONCE_S
         self._jobs = Jobs("picture", wake)
         self._job: Job[Painting] | None = None
-        self._job_of: Sheet | None = None
         self._wanted: Sheet | None = None
         self._lifted: tuple[int | None, ...] = ()
         """The allocations that are lifted in the texture."""
@@ -117,31 +115,17 @@ class Picture:
         """Have this painted, and take over what is done. Waits for it a moment."""
         self._wanted = sheet
         self._take()
-        if self._job_of is not None and (self._job_of.world, self._job_of.colors) != (sheet.world, sheet.colors):
-            self._cancel()
-        for _ in range(2):  # first an older one may have to be done
-            if self.shown is not None and self.shown.sheet == sheet:
-                return
-            if self._job is None:
-                self._job_of = sheet
-                self._job = self._jobs.submit(lambda job: paint(sheet, world, colors, lambda: job.cancelled))
-            if not self._job.wait(self._patience):
-                return
-            self._take()
-            if self.error:
-                return
-
-    def _cancel(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
-        self._job = self._job_of = None
+        if self._job is None and (self.shown is None or self.shown.sheet != sheet):
+            self._job = self._jobs.submit(lambda job: paint(sheet, world, colors))
+            if self._job.wait(self._patience):
+                self._take()
 
     def _take(self) -> None:
         """Upload what is done."""
         job = self._job
         if job is None or not job.done:
             return
-        self._job = self._job_of = None
+        self._job = None
         self.error = job.fault
         if self.error:
             return
@@ -211,8 +195,9 @@ class Picture:
 
     def release(self) -> None:
         """Give back the picture and its texture. Idempotent."""
-        self._cancel()
-        self.shown = self._wanted = None
+        if self._job is not None:
+            self._job.cancel()
+        self.shown = self._wanted = self._job = None
         if self.texture is not None:
             self.texture.release()
             self.texture = None

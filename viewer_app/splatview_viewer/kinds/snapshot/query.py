@@ -70,9 +70,6 @@ EXAMPLES = {
         "    format_bytes(sum(size)::BIGINT) AS bytes\n"
         "FROM at_peak() LEFT JOIN stacks USING (stack_id)\n"
         "GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10",
-    "What came of one function, and how long it stayed":
-        "SELECT id, device, size, lifetime_us, category FROM allocations JOIN stacks USING (stack_id)\n"
-        "WHERE text LIKE '%softmax%' ORDER BY size DESC, id LIMIT 20",
     "How free and used memory is cut up at the end":
         "SELECT pool, state, count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes, max(size) AS largest\n"
         "FROM blocks JOIN segments USING (device, segment) GROUP BY ALL ORDER BY ALL",
@@ -84,9 +81,6 @@ EXAMPLES = {
         "SELECT id, size, start_event, category, own_function, own_file\n"
         "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
         "WHERE end_event IS NULL AND start_event < (SELECT max(event) / 2 FROM events)\nORDER BY size DESC",
-    "Live bytes at the end by stream and pool":
-        "SELECT device, stream, pool, count(*) AS blocks, sum(size) AS bytes\n"
-        "FROM allocations WHERE end_event IS NULL GROUP BY ALL ORDER BY bytes DESC",
 }
 """Queries that show what can be asked, by what they tell."""
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",

@@ -12,8 +12,7 @@ TABS = {"timeline": "Timeline", "addresses": "Addresses", "segments": "Segments"
 """The tabs, and their titles."""
 PLOTS = ("timeline", "addresses")
 """The tabs that are a plot alone. Above the others lies the timeline, lower."""
-COLORS = {"stack": "Stack", "category": "What it is", "size": "Size", "age": "Lifetime", "stream": "Stream",
-          "pool": "Memory pool"}
+COLORS = {"stack": "Stack", "category": "What it is", "size": "Size", "stream": "Stream", "pool": "Memory pool"}
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Style:
 
     unit: Literal["events", "time"] = "events"
     """The time axis counts events, or time as the clock goes."""
-    color_by: Literal["stack", "size", "category", "age", "stream", "pool"] = "stack"
+    color_by: Literal["stack", "size", "category", "stream", "pool"] = "stack"
     legend: bool = True
     """The meaning of the colours is written over the plot."""
 

@@ -87,7 +87,7 @@ def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | No
     if rounded:
         lost = f", {size_text(rounded - size)} of it not used" if rounded > size else ""
         rows.append(("Block", exact_size_text(rounded) + lost))
-    rows += [("Address", address_text(int(a.addr[allocation]))), *_life(trace, allocation)]
+    rows += [("Address", address_text(int(a.addr[allocation]))), *life(trace, allocation).items()]
     if moment is not None and start < moment <= end:
         live = int(a.size.sum(where=live_mask(trace, moment)))
         rows.append(("Share", f"{size / max(live, 1):.1%} of the {size_text(live)} live at moment {moment:,}"))
@@ -108,7 +108,8 @@ def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | No
     return Details(allocation, summary(snapshot, trace, allocation), rows, frames, freed)
 
 
-def _life(trace: Trace, allocation: int) -> list[tuple[str, str]]:
+def life(trace: Trace, allocation: int) -> dict[str, str]:
+    """When an allocation was made and freed, and how long it lived, in words."""
     a, m, times = trace.allocations, len(trace.events), trace.events.time_us
     start, end, freed = int(a.start[allocation]), int(a.end[allocation]), int(a.freed[allocation])
 
@@ -117,18 +118,16 @@ def _life(trace: Trace, allocation: int) -> list[tuple[str, str]]:
         return f"event {number:,}" + (
             f", {age_text(int(times[number]) - int(times[0]))} after the trace began" if known else "")
 
-    rows = [("Allocated", event(start) if start >= 0 else "before the trace"),
-            ("Freed", event(end) if end < m else "not before the end of the trace")]
+    out = {"Allocated": event(start) if start >= 0 else "before the trace",
+           "Freed": event(end) if end < m else "not before the end of the trace"}
     if end < m <= freed:
-        rows.append(("Given back", "not before the end: another stream may use it"))
+        out["Given back"] = "not before the end: another stream may use it"
     elif freed - end > 1:
-        rows.append(("Given back", event(freed)))
-    if m:
-        first, last = max(start, 0), min(end, m - 1)
-        more = "at least " if start < 0 or end >= m else ""
-        took = f", {age_text(int(times[last]) - int(times[first]))}" if times[first] > 0 else ""
-        rows.append(("Lived", f"{more}{count_text(max(last - first, 0), 'event')}{took}"))
-    return rows
+        out["Given back"] = event(freed)
+    first, last = max(start, 0), max(min(end, m - 1), 0)
+    more = "at least " if start < 0 or end >= m else ""
+    took = f", {age_text(int(times[last]) - int(times[first]))}" if m and times[first] > 0 else ""
+    return {**out, "Lived": f"{more}{count_text(max(last - first, 0), 'event')}{took}"}
 
 
 def summary(snapshot: Snapshot, trace: Trace, allocation: int) -> str:

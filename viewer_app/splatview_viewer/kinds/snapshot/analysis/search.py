@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from splatview_viewer.kinds.snapshot.model import address_text, kept
 from splatview_viewer.ui.format import exact_size_text, size_text
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.analysis.tables import By
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
 
-HELP = ("function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096, 10MB-20MB sizes; #12 a number; "
+HELP = ("function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; #12 a number; "
         "pool:private, stream:7, category:activations; a minus before a word leaves out")
 _PLACE = re.compile(r"(.*[^:\d]):(\d+)$")
-_RANGE = re.compile(r"(.+?)(?:-|\.\.)(.+)$")
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,19 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     """bool (A,), and what the word means."""
     key, _, value = word.lower().partition(":")
     if key in ("category", "pool", "stream") and value:
-        return _grouped(snapshot, trace, key, value)
+        by: Any = key
+        numbers, label = classes(snapshot, trace, by)
+        names = {number: label(number) for number in np.unique(numbers).tolist()}
+        chosen = [n for n, name in names.items() if value in name.split() or (value in name and not value.isdigit())]
+        if chosen:
+            return np.isin(numbers, chosen), f"{by} {' or '.join(names[number] for number in chosen)}"
+        return np.zeros(len(numbers), bool), f'no {by} "{value}": it can be {", ".join(list(names.values())[:8])}'
     lower = word.lower()
     if re.fullmatch(r"0x[0-9a-f]{1,16}", lower):
-        return _address(trace, int(lower, 16))
+        a, address = trace.allocations, int(lower, 16)
+        size = np.maximum(np.maximum(a.size, a.rounded), 1).view(np.uint64)
+        # The difference to a higher address is a huge number.
+        return np.uint64(address) - a.addr < size, f"over the address {address_text(address)}"
     if re.fullmatch(r"#\d{1,12}", lower):
         return np.arange(len(trace.allocations)) == int(lower[1:]), f"allocation {lower}"
     if (sized := _size(trace, lower)) is not None:
@@ -81,57 +88,24 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     return mask, f'function or file has "{word}"'
 
 
-def _address(trace: Trace, address: int) -> tuple[np.ndarray, str]:
-    a = trace.allocations
-    if address >= 1 << 64:
-        return np.zeros(len(a), bool), f"no address is {address_text(address)}"
-    size = np.maximum(np.maximum(a.size, a.rounded), 1).view(np.uint64)
-    # The difference to a higher address is a huge number.
-    return np.uint64(address) - a.addr < size, f"over the address {address_text(address)}"
-
-
-_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|bytes?)?$", re.IGNORECASE)
-
-
-def _parse_size(text: str) -> tuple[float, float] | None:
-    """Parse a size as a user writes it: (bytes, half of its last digit in bytes), or None when it is not one.
-
-    "4096" is (4096, 0); "512MB" is 512 MiB give or take half a MiB; "1.5 GiB" give or take 0.05 GiB. KB, KiB and K all
-    mean 1024 bytes, as PyTorch's messages do.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        return None
-    digits, prefix, _ = found.groups()
-    unit = 1024.0 ** " kmgtp".index(prefix.lower() or " ")
-    places = len(digits.partition(".")[2])
-    return float(digits) * unit, (0.5 * 10.0 ** -places * unit if prefix else 0.0)
+_SIZE = re.compile(r"([<>]=?|=|)(\d+(?:\.\d*)?|\.\d+)([kmgtp]?)(?:i?b|bytes?)?")
 
 
 def _size(trace: Trace, word: str) -> tuple[np.ndarray, str] | None:
-    size = trace.allocations.size
-    sign = re.match(r"[<>]=?|=", word)
-    if sign is not None:
-        parsed = _parse_size(word[sign.end():])
-        if parsed is None:
-            return None
-        value = round(parsed[0])
-        masks = {"<": size.__lt__, ">": size.__gt__, "<=": size.__le__, ">=": size.__ge__, "=": size.__eq__}
-        return masks[sign.group()](value), f"size {sign.group()} {exact_size_text(value)}"
-    if (parsed := _parse_size(word)) is not None:
-        value, half = round(parsed[0]), parsed[1]
-        if not half:
-            mask, _ = _address(trace, value) if value > 1 << 20 else (size == value, "")
-            return mask | (size == value), f"size = {exact_size_text(value)}"
-        return (size >= value - half) & (size < value + half), f"size about {size_text(value)}"
-    found = _RANGE.fullmatch(word)
-    ends = [_parse_size(part) for part in found.groups()] if found else [None]
-    if found is None or ends[0] is None or ends[1] is None:
+    """bool (A,), and what a word in small letters means that is a size; None: it is none. K, KB and KiB are 1024 bytes,
+    as in PyTorch's messages; "512MB" is 512 MiB give or take half a MiB, "1.5GiB" give or take 0.05 GiB."""
+    if (found := _SIZE.fullmatch(word)) is None:
         return None
-    low, high = ends[0][0], ends[1][0]
-    if not re.search(r"[a-z]", found.group(1)) and (unit := re.search(r"[a-z]+$", found.group(2))):
-        low = (_parse_size(found.group(1) + unit.group()) or (low, 0))[0]  # 10-20MB
-    return (size >= low) & (size <= high), f"size from {size_text(round(low))} to {size_text(round(high))}"
+    sign, digits, prefix = found.groups()
+    size, unit = trace.allocations.size, 1024.0 ** " kmgtp".index(prefix or " ")
+    value = round(float(digits) * unit)
+    masks = {"<": size.__lt__, ">": size.__gt__, "<=": size.__le__, ">=": size.__ge__, "=": size.__eq__}
+    if sign:
+        return masks[sign](value), f"size {sign} {exact_size_text(value)}"
+    if prefix:
+        half = 0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit
+        return (size >= value - half) & (size < value + half), f"size about {size_text(value)}"
+    return size == value, f"size = {exact_size_text(value)}"
 
 
 @kept
@@ -152,15 +126,3 @@ def frames_with(snapshot: Snapshot, part: str) -> np.ndarray:
     if (place := _PLACE.fullmatch(part)) and (number := int(place.group(2))) < 1 << 31:
         frames |= texts_with(snapshot, place.group(1))[s.file] & (s.line == number)
     return frames
-
-
-def _grouped(snapshot: Snapshot, trace: Trace, by: By, value: str) -> tuple[np.ndarray, str]:
-    """bool (A,), and what by:value means: the groups whose names hold the value, or a number alone. value: in small
-    letters."""
-    numbers, label = classes(snapshot, trace, by)
-    names = {number: label(number) for number in np.unique(numbers).tolist()}
-    chosen = [number for number, name in names.items()
-              if value in name.split() or (value in name and not value.isdigit())]
-    if chosen:
-        return np.isin(numbers, chosen), f"{by} {' or '.join(names[number] for number in chosen)}"
-    return np.zeros(len(numbers), bool), f'no {by} "{value}": it can be {", ".join(list(names.values())[:8])}'

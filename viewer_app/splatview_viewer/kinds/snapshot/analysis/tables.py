@@ -217,8 +217,6 @@ class Suspect:
     """The event that made the oldest of them."""
     age_us: int
     """How long that one lives, to the end of the trace; 0 where there are no times."""
-    live: np.ndarray
-    """int64 (PERIODS,): bytes of this stack that were live at the end of each period."""
     kept: np.ndarray
     """int64 (PERIODS,): how many of those made in each period are still there."""
     growing: bool
@@ -264,18 +262,16 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
         return []
     stacks, first_place, group = np.unique(a.stack[staying], return_index=True, return_inverse=True)
 
-    def sums(rows: np.ndarray, events: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    def sums(rows: np.ndarray, events: np.ndarray) -> np.ndarray:
         """By group and period: 0 is before the trace, PERIODS + 1 its end."""
         at = rows * (PERIODS + 2) + np.searchsorted(edges, events, "right")
-        return np.bincount(at, weights, len(stacks) * (PERIODS + 2)).reshape(-1, PERIODS + 2).astype(np.int64)
+        return np.bincount(at, minlength=len(stacks) * (PERIODS + 2)).reshape(-1, PERIODS + 2)
 
     number = np.full(len(snapshot.stacks) + 1, -1, np.int64)  # the last is for NO_STACK
     number[stacks] = np.arange(len(stacks))
-    mine = np.flatnonzero(number[a.stack] >= 0)
-    row, size = number[a.stack[mine]], a.size[mine]
+    mine = np.flatnonzero(made & (number[a.stack] >= 0))
     kept = sums(group, a.start[staying])[:, 1:-1]
-    born = np.count_nonzero(sums(row[made[mine]], a.start[mine][made[mine]]), 1)
-    live = np.cumsum(sums(row, a.start[mine], size) - sums(row, a.end[mine], size), 1)[:, 1:-1]
+    born = np.count_nonzero(sums(number[a.stack[mine]], a.start[mine]), 1)
     total = np.bincount(group, a.size[staying]).astype(np.int64)
     first, last = np.argmax(kept > 0, 1), PERIODS - 1 - np.argmax(kept[:, ::-1] > 0, 1)
     filled = np.count_nonzero(kept, 1)
@@ -293,7 +289,7 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
         ids = staying[group == g].astype(np.int32)
         oldest = int(a.start[ids].min())
         out.append(Suspect(int(stacks[g]), _frames.stack_text(snapshot, int(stacks[g])), ids, int(total[g]), oldest,
-                           int(times[-1] - times[oldest]) if times[oldest] > 0 else 0, live[g], kept[g],
+                           int(times[-1] - times[oldest]) if times[oldest] > 0 else 0, kept[g],
                            bool(growing[g]), CATEGORIES[kind[g]] if state[g] else ""))
     return out
 
@@ -348,15 +344,11 @@ def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarra
     if device_free >= asked:
         return "limit", (f"The driver still had {left}: a limit (set_per_process_memory_fraction) kept the allocator "
                          f"from taking it. {size_text(free)} was free in its cache, {a} was asked for.")
-    none_larger = (f"{size_text(free)} was free in {count_text(len(usable), 'block')}, none larger than "
-                   f"{size_text(largest)}")
-    helps = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps."
-    if free >= asked:
-        return "fragmentation", (f"Fragmentation: {none_larger}; {a} was asked for, and the driver had {left} left. "
-                                 f"{helps}")
     if free and free + device_free >= asked:
-        return "fragmentation", (f"Fragmentation: {none_larger}; with the {left} that the driver had left, {a} would "
-                                 f"have fitted in one piece. {helps}")
+        return "fragmentation", (
+            f"Fragmentation: {size_text(free)} was free in {count_text(len(usable), 'block')}, none larger than "
+            f"{size_text(largest)}; {a} was asked for, and the driver had {left} left. "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps.")
     if at.pending and free + device_free + at.pending >= asked:
         return "pending", (f"{size_text(at.pending)} was freed but waited for another stream (record_stream); with it "
                            f"the {a} that was asked for would have fitted.")
@@ -369,7 +361,7 @@ def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarra
                     f"asked for, only {size_text(free)} cached and {left} at the driver was free.")
 
 
-ColorBy = Literal["stack", "size", "category", "age", "stream", "pool"]
+ColorBy = Literal["stack", "size", "category", "stream", "pool"]
 COLOR_BYS: tuple[ColorBy, ...] = get_args(ColorBy)
 _GREY = (104, 108, 116)
 
@@ -386,17 +378,17 @@ class Colors(NamedTuple):
 
 
 def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
-    """Colour the allocations of a device by their stack, size, category, age (how long they lived), stream or pool.
+    """Colour the allocations of a device by their stack, size, category, stream or pool.
 
     The same stack has the same colour at every time, and nearly always in every snapshot.
     """
     if by == "stack":
         return _by_stack(snapshot, trace)
-    numbers, label = _ages(trace) if by == "age" else classes(snapshot, trace, by)
+    numbers, label = classes(snapshot, trace, by)
     count, size = int(numbers.max(initial=0)) + 1, trace.allocations.size
     held = np.bincount(np.where(numbers < 0, count, numbers), size, count + 1)
     shown = np.flatnonzero(held > 1e-3 * held.sum())
-    if by in ("size", "age"):  # colours from few to much, deep blue to light yellow, spread over what is worth seeing
+    if by == "size":  # colours from few to much, deep blue to light yellow, spread over what is worth seeing
         t = np.clip((np.arange(count) - shown.min(initial=0)) / max(int(np.ptp(shown)) if len(shown) else 0, 1), 0, 1)
         palette = _srgb(0.38 + 0.44 * t, 0.09 + 0.03 * np.sin(np.pi * t), (270 - 190 * t) % 360)
         order = shown[::-1]
@@ -406,24 +398,6 @@ def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
     legend = [(label(k if k < count else -1), k) for k in order[:12].tolist()]
     palette = np.concatenate([palette, np.array([_GREY], np.uint8)])
     return Colors(np.where(numbers < 0, count, numbers).astype(np.uint16), palette, legend)
-
-
-def _ages(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
-    """The decade of microseconds that each allocation lived, or of events where there are no times; -1: throughout."""
-    a, m = trace.allocations, len(trace.events)
-    times = trace.events.time_us
-    timed = m > 0 and int(times[-1]) > int(times[0]) > 0
-    stamp = np.append(times if timed else np.arange(m), times[-1] if timed else m)
-    lived = stamp[np.minimum(a.end, m)] - stamp[np.maximum(a.start, 0)]
-    decades = np.log10(np.maximum(lived, 1)).astype(np.int32)
-    decades[(a.start < 0) & (a.end >= m)] = -1
-
-    def label(decade: int) -> str:
-        if decade < 0:
-            return "throughout the trace"
-        return f"from {age_text(10 ** decade)}" if timed else f"from {count_text(10 ** decade, 'event')}"
-
-    return decades, label
 
 
 def _srgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
@@ -449,17 +423,7 @@ _STACK_COLORS = 36
 
 @kept
 def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
-    a = trace.allocations
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
-    # Other colours for stacks whose bands lie on bands of the same colour.
-    beside = a.stack[a.size >= max(1, int(a.size.max(initial=0)) >> 12)]
-    below, above = beside[:-1], beside[1:]
-    pairs = (below != above) & (below >= 0) & (above >= 0)
-    below, above = below[pairs], above[pairs]
-    for turn in range(1, 5):
-        same = color[below] == color[above]
-        move = np.unique(np.maximum(below[same], above[same]))
-        color[move] = (color[move] + 1 + (move * 7 + turn * 5) % (_STACK_COLORS - 1)) % _STACK_COLORS
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     legend, named = [], set()
     for row in group(snapshot, trace, live_mask(trace, peak_moment(trace)), "stack").first(12):
@@ -467,7 +431,7 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
         if number not in named:
             named.add(number)
             legend.append((_frames.stack_text(snapshot, row.key, caller=False), number))
-    return Colors(np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack], palette, legend)
+    return Colors(np.append(color, _STACK_COLORS).astype(np.uint16)[trace.allocations.stack], palette, legend)
 
 
 _CATEGORY_HUES = ((0.60, 0.10, 250), (0.62, 0.11, 55), (0.55, 0.11, 305), (0.64, 0.10, 150), (0.70, 0.09, 90),

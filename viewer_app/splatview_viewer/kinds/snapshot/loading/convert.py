@@ -385,23 +385,18 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
 
 
 def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
-    a, (lost, late, unheld) = pair(events, blocks, np.repeat(segments.stream, segments.blocks),
-                                   np.repeat(segments.pool, segments.blocks))
+    a, odd = pair(events, blocks, np.repeat(segments.stream, segments.blocks),
+                  np.repeat(segments.pool, segments.blocks))
     spans = make_spans(events, segments)
-    fill_pools(a, events, segments, spans)
+    fill_pools(a, events, segments)
     if float(np.sum(a.size, dtype=np.float64)) >= LIMIT:  # beyond it sums would overflow
         raise FileError(f"device {device}: the sizes of its allocations are together more than any machine hands out")
-    early = int((a.start < 0).sum())
-    bytes_early = int(a.size[a.start < 0].sum())
-    for count, text in (
-            (early, f"{{}} allocations ({bytes_early / 2**30:.2f} GiB) were live before the trace begins"),
-            (lost, "{} allocations end where their address was handed out again: their free is not in the "
-                           "trace"),
-            (late, "{} allocations have no alloc in the trace though their address was in use before (was recording "
-                     "paused?); they are shown as live from its beginning"),
-            (unheld, "{} allocations are live at the end of the trace, but no block holds them")):
-        if count:
-            notes.append(f"device {device}: {text.format(f'{count:,}')}")
+    if early := int((a.start < 0).sum()):
+        notes.append(f"device {device}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "
+                     "live before the trace begins")
+    if odd:
+        notes.append(f"device {device}: {odd:,} allocations lack their alloc or their free in the trace (was recording "
+                     "paused?); they are shown from its beginning, or as long as their address is not used again")
     return Trace(device, events, a, spans, segments, blocks)
 
 

@@ -30,17 +30,16 @@ NOTHING = 255
 
 
 def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray
-         ) -> tuple[Allocations, tuple[int, int, int]]:
+         ) -> tuple[Allocations, int]:
     """The allocations of a trace and of the blocks at its end, numbered as `model` says. Writes their numbers into
     `events.allocation` and `blocks.allocation`.
 
     Args:
         block_stream, block_pool: int16, of each block's segment.
 
-    Returns: the allocations, and three counts:
-        those that ended because their address was handed out again;
-        frees and blocks of memory whose address was in use and free before: their alloc is missing in mid-trace;
-        allocations that are live at the end and that no block holds, though there are blocks.
+    Returns: the allocations, and the number of oddities: those that ended because their address was handed out again;
+        frees and blocks of memory whose address was in use and free before; those live at the end that no block holds,
+        though there are blocks.
     """
     m = len(events)
     which = np.flatnonzero((events.action <= COMPLETED) | (events.action == FREE))
@@ -71,8 +70,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     freed = end.copy()
     freed[by_request] = then[request]
     start = np.where(alloc, which[first], -1)
-    lost = int((alloc & (after[first] == ALLOC)).sum())
-    late = int((unknown & (before != NOTHING)).sum())
+    odd = int((alloc & (after[first] == ALLOC)).sum()) + int((unknown & (before != NOTHING)).sum())
 
     # The allocation of the trace that each block holds at its end: the last one at its address.
     held = np.full(len(blocks), -1, np.int64)
@@ -84,7 +82,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     new = np.flatnonzero((blocks.state == ACTIVE) & (held < 0))  # never seen by the trace: live throughout
     if len(addr):
         place = np.minimum(np.searchsorted(addr, blocks.addr[new]), n - 1)
-        late += int((addr[place] == blocks.addr[new]).sum())
+        odd += int((addr[place] == blocks.addr[new]).sum())
     held[new] = len(first) + np.arange(len(new))
 
     every = dict(
@@ -117,7 +115,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     a.pool[of] = np.where(a.pool[of] == UNKNOWN_POOL, block_pool[known], a.pool[of])
     live = a.end == m
     live[of] = False
-    return allocations, (lost, late, int(live.sum()) if len(blocks) else 0)
+    return allocations, odd + (int(live.sum()) if len(blocks) else 0)
 
 
 def make_spans(events: Events, segments: Segments) -> Spans:
@@ -167,26 +165,13 @@ def make_spans(events: Events, segments: Segments) -> Spans:
     return Spans(*map(np.array, zip(*rows, strict=True) if rows else [()] * len(dtypes), dtypes))
 
 
-def fill_pools(allocations: Allocations, events: Events, segments: Segments, spans: Spans) -> None:
-    """The pools that events do not tell: of the segment that the address lies in, as far as it was there then."""
-    if len(segments) == 0:
-        return
-    since = np.full(len(segments), len(events), np.int64)
-    ends = spans.end == len(events)
-    at = np.searchsorted(segments.addr, spans.addr[ends], side="right") - 1
-    inside = at >= 0
-    np.minimum.at(since, at[inside], spans.start[ends][inside])
-
-    def look(addr: np.ndarray, event: np.ndarray) -> np.ndarray:
-        at = np.searchsorted(segments.addr, addr, side="right") - 1
-        i = np.maximum(at, 0)
-        inside = (at >= 0) & (addr < segments.addr[i] + segments.total[i].view(np.uint64)) & (event >= since[i])
-        return np.where(inside, segments.pool[i], UNKNOWN_POOL)
-
-    missing = np.flatnonzero(allocations.pool == UNKNOWN_POOL)
-    allocations.pool[missing] = look(allocations.addr[missing], allocations.start[missing])
-    missing = np.flatnonzero((events.pool == UNKNOWN_POOL) & ((events.action <= GIVEN[-1]) | (events.action == FREE)))
-    of = events.allocation[missing]
-    told = np.where(of >= 0, allocations.pool[np.maximum(of, 0)], UNKNOWN_POOL) if len(allocations) else (
-        np.full(len(missing), UNKNOWN_POOL))
-    events.pool[missing] = np.where(told != UNKNOWN_POOL, told, look(events.addr[missing], missing))
+def fill_pools(allocations: Allocations, events: Events, segments: Segments) -> None:
+    """The pools that events do not tell: of the segment that the address lies in at the end."""
+    a, e = allocations, events
+    if len(segments):
+        at = np.maximum(np.searchsorted(segments.addr, a.addr, side="right") - 1, 0)
+        low, high = segments.addr[at], segments.addr[at] + segments.total[at].view(np.uint64)
+        missing = (a.pool == UNKNOWN_POOL) & (low <= a.addr) & (a.addr < high)
+        a.pool[missing] = segments.pool[at][missing]
+    missing = (e.pool == UNKNOWN_POOL) & (e.allocation >= 0)
+    e.pool[missing] = a.pool[e.allocation[missing]]

@@ -25,7 +25,6 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     Shown,
     beside,
     centered,
-    chip,
     choose,
     holders,
     label,
@@ -64,11 +63,6 @@ _NUMBERS = (Column("Event", 5.2, True, "Its number in the trace"),
 
 def _events_key(view: SnapshotView) -> Key:
     choose(view, "show", _SHOW)
-    if view.state.search or view.state.lit is not None:
-        imgui.same_line(0, 12 * view.scale)
-        on = view.state.choice("lit only", "") == "yes"
-        if chip("Of what is lit", on):
-            view.state = view.state.choosing("lit only", "" if on else "yes")
     return ("stack", view.device)  # a trace is there at once
 
 
@@ -76,8 +70,6 @@ def _events(view: SnapshotView, shown: Shown) -> Rows | None:
     """A list of all events, of one kind, or of what is lit in the timeline; of many, those around the moment."""
     trace, show, state = view.trace, view.state.choice("show", "all"), view.state
     lit, mask = view.content.mask(view.device, state.search, state.lit)
-    if state.choice("lit only", "") != "yes":
-        mask, lit = None, ()
     every: Sequence[int] | np.ndarray | None = range(len(trace.events))
     if show != "all" or mask is not None:
         every = view.content.ask(("events", view.device, show, lit), lambda: events_of(trace, show, mask), newest=True)
@@ -160,7 +152,6 @@ EVENTS = QueryPane(_events_key, _events)
 
 _STATES = ("free", "in use", "freed, waiting for another stream")
 _ORDERS = {"size": "Size", "address": "Address", "free": "Free inside"}
-_WIDTHS = {"scale": "To scale", "full": "Full width"}
 _DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
 """Blocks in use that are not lit while others are."""
 
@@ -169,8 +160,6 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
     """A row for each segment, as long as it is large, with its blocks."""
     at, snapshot, trace = shown.answer, view.content.snapshot, view.trace
     by = choose(view, "order", _ORDERS)
-    imgui.same_line(0, 14 * view.scale)
-    to_scale = choose(view, "width", _WIDTHS) == "scale"
     unused = at.block_size[at.block_state == INACTIVE]
     parts_bar({f"reserved in {count_text(len(at), 'segment')}": (at.reserved, None), "in use": (at.active, USED),
                "waiting for another stream": (at.pending, WAITING), "free": (at.free, FREE),
@@ -184,7 +173,7 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
         i = int(order[row])
 
         def paint(draw: imgui.ImDrawList, x0: float, x1: float, y: float, height: float) -> None:
-            whole = max((x1 - x0) * int(at.size[i]) / largest, 2.0) if to_scale else x1 - x0
+            whole = max((x1 - x0) * int(at.size[i]) / largest, 2.0)
             over.extend(_bar(draw, at, i, colors, (x0, y, whole, height), view.state.selected))
 
         pool = int(at.pool[i])
@@ -350,8 +339,7 @@ _SUSPECTS = (Column("Allocated by"), Column("Still there", 6.4, True, "Bytes"),
              Column("Blocks", 4.8, True),
              Column("Oldest", 6, True, "How long the oldest of them is held"),
              Column("Left behind over the trace", 12,
-                    tip="How many of those made in each part of the trace are still there"),
-             Column("Live over the trace", 12, tip="Bytes of this stack that were live"))
+                    tip="How many of those made in each part of the trace are still there"))
 
 
 def _leaks(view: SnapshotView, shown: Shown) -> Rows:
@@ -381,8 +369,7 @@ def _leaks(view: SnapshotView, shown: Shown) -> Rows:
         s = suspects[row]
         return [Cell(s.label, theme.FAULT if s.growing else None), size_text(s.bytes), f"{s.count:,}",
                 Cell(age_text(s.age_us) if s.age_us else f"event {s.oldest:,}", theme.DIM),
-                *(Cell("", color, spark=(values / max(int(values.max(initial=1)), 1)).tolist())
-                  for values, color in ((s.kept, theme.FAULT if s.growing else theme.DIM), (s.live, theme.ACCENT)))]
+                Cell("", theme.FAULT if s.growing else theme.DIM, spark=(s.kept / max(int(s.kept.max()), 1)).tolist())]
 
     return Rows(suspects, len(suspects), _SUSPECTS, cells,
                 lambda row, double: view.light(key, row, f"suspect {suspects[row].label}, "

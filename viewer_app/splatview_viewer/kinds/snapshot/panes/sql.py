@@ -14,6 +14,7 @@ from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, Show
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, NUMBERS, TABLES
 from splatview_viewer.kinds.snapshot.state import Lit
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import count_text
 from splatview_viewer.ui.widgets import colored, fitted
 
 if TYPE_CHECKING:
@@ -80,16 +81,15 @@ def _editor(view: SnapshotView) -> None:
         if imgui.button("Run"):
             run(view)
         imgui.set_item_tooltip("Ctrl + Enter")
-    for name, texts in (("Examples", EXAMPLES), ("Tables", {
-            f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000" for name, words in TABLES.items()})):
-        imgui.same_line()
-        if imgui.button(name):
-            imgui.open_popup(f"sql {name}")
-        if imgui.begin_popup(f"sql {name}"):
-            for title, example in texts.items():
-                if imgui.selectable(title, False)[0]:
-                    view.state = view.state.choosing("sql", example)
-            imgui.end_popup()
+    imgui.same_line()
+    if imgui.button("Examples"):
+        imgui.open_popup("sql examples")
+    if imgui.begin_popup("sql examples"):
+        tables = {f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000" for name, words in TABLES.items()}
+        for title, example in (*EXAMPLES.items(), *tables.items()):
+            if imgui.selectable(title, False)[0]:
+                view.state = view.state.choosing("sql", example)
+        imgui.end_popup()
     _status(view, key, running)
 
 
@@ -169,16 +169,12 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
 
 def count_words(result: Result) -> str:
     """Describe an answer: its rows, its duration, what is lit."""
-    shown = f"{len(result.rows):,}"
+    rows = count_text(len(result.rows), "row")
     if result.truncated:
-        rows = f"the first {shown} of {result.total:,} rows" if result.total else f"the first {shown} rows"
-    else:
-        rows = f"{shown} row" if len(result.rows) == 1 else f"{shown} rows"
+        rows = f"the first {rows}" + (f" of {result.total:,}" if result.total else "")
     lit = sum(map(len, result.allocations.values()))
-    words = [rows, f"{result.seconds * 1e3:.0f} ms" if result.seconds < 1 else f"{result.seconds:.1f} s",
-             *([f"{lit:,} allocations lit"] if lit else []),
-             *([result.note] if result.note else [])]
-    return ", ".join(words)
+    return ", ".join([rows, f"{result.seconds:.2f} s", *([f"{lit:,} allocations lit"] if lit else []),
+                      *([result.note] if result.note else [])])
 
 
 def save_csv(database: Database, text: str, name: str, folder: Path | None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
@@ -65,23 +66,8 @@ def facts(snapshot: Snapshot) -> list[tuple[str, list[tuple[str, str]]]]:
             if s.expandable.any():
                 rows.append(("Expandable", f"{int(s.expandable.sum()):,} of the segments"))
         out.append((f"Device {trace.device}", rows))
-    return [*out, ("Settings of the allocator", settings_facts(snapshot.settings))]
-
-
-def settings_facts(settings: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """The settings, one in a row; what is nested has dots in its name, and what is nothing is left out."""
-    words = {None: "not set", "": "not set", -1: "no limit"}
-    out: list[tuple[str, str]] = []
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            inner = {k: v for k, v in value.items() if v not in (0, "", None)}
-            out += settings_facts(inner, f"{before}{name}.") if inner else [(before + name, "none")]
-        elif isinstance(value, bool):
-            out.append((before + name, "yes" if value else "no"))
-        else:
-            known = isinstance(value, (str, int, type(None)))
-            out.append((before + name, words.get(value, str(value)) if known else str(value)))
-    return out
+    settings = [(name, json.dumps(value)) for name, value in snapshot.settings.items()]
+    return [*out, ("Settings of the allocator", settings)]
 
 
 def _fields(facts: Iterable[tuple[str, str]], width: float) -> None:
@@ -155,24 +141,19 @@ def _head(view: SnapshotView, details: Details) -> None:
     if imgui.button("\u00d7", ImVec2(side, 0)):
         view.see(selected=None)
     imgui.set_item_tooltip("Close (Escape)")
-    if imgui.button("Copy"):
-        imgui.set_clipboard_text(details.text())
-    imgui.set_item_tooltip("All that stands here, as text")
-    imgui.same_line(0, 4 * scale)
-    if imgui.button("Begin"):
-        view.go(int(a.start[number]) + 1)
-    imgui.set_item_tooltip("Move the timeline to where it was allocated")
-    if a.end[number] < len(view.trace.events):
+    buttons = {"Copy": ("All that stands here, as text", lambda: imgui.set_clipboard_text(details.text())),
+               "Begin": ("Move the timeline to where it was allocated", lambda: view.go(int(a.start[number]) + 1)),
+               "End": ("Move the timeline to the last moment that it was live",
+                       lambda: view.go(int(a.end[number])) if a.end[number] < len(view.trace.events) else None)}
+    for name, (tip, act) in buttons.items():
+        if imgui.button(name):
+            act()
+        imgui.set_item_tooltip(tip)
         imgui.same_line(0, 4 * scale)
-        if imgui.button("End"):
-            view.go(int(a.end[number]))
-        imgui.set_item_tooltip("Move the timeline to the last moment that it was live")
     stack, key = int(a.stack[number]), ("stack", view.device)
-    if stack >= 0:
-        imgui.same_line(0, 4 * scale)
-        if chip("Same stack", view.is_lit(key, stack)):
-            view.light(key, stack, f"all of {place or 'this stack'}")
-        imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
+    if chip("Same stack", view.is_lit(key, stack)) and stack >= 0:
+        view.light(key, stack, f"all of {place or 'this stack'}")
+    imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
 
 
 def _brief(line: FrameLine) -> None:
