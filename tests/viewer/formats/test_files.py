@@ -132,17 +132,14 @@ def test_comments_of_a_ply_name_its_mode_and_what_is_up(comment: str, mip: bool,
     assert (s.antialiased, s.up, len(s.notes)) == (mip, up, bool(note)) and note in "".join(s.notes)
 
 
-def test_the_mode_comes_from_flags_and_meta_json(tmp_path: Path) -> None:
-    files = w.sog_files(w.truth(5))
-    assert load_scene(w.write_spz(tmp_path / "a.spz", w.truth(5), flags=1)).antialiased
+def test_flags_extensions_and_meta_json_name_the_mode_and_the_axes(tmp_path: Path) -> None:
+    files = w.sog_files(T)
+    assert load_scene(w.write_spz(tmp_path / "a.spz", T, flags=1)).antialiased
     for said, mip in (({"model": "antialiased"}, True), ({"model": "default", "antialias": True}, False),
                       ({"antialias": True}, True), ({"model": None}, False)):
         changed = files | {"meta.json": json.dumps(json.loads(files["meta.json"]) | said).encode()}
         scene = load_scene(w.write_zip(tmp_path / "a.sog", changed))
         assert (scene.antialiased, scene.notes) == (mip, ()), said
-
-
-def test_extensions_of_an_spz_are_named_and_other_axes_refused(tmp_path: Path) -> None:
     for system, legal in ((0, True), (5, True), (3, False)):
         extensions = struct.pack("<II4xIII", 7, 4, 0xADBE0003, 4, system)
         for path in (w.write_spz(tmp_path / "a.spz", T, flags=2, extensions=extensions),
