@@ -286,7 +286,6 @@ def _page_message(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "ply": of_format("ply", "s.ply", None, lambda p: w.write_ply(p, w.ply_columns(T)),
-                     lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
                      lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
                      lambda p: w.write_compressed_ply(p, T)),
     "splat": of_format("splat", "s.splat", None, lambda p: w.write_splat(p, T)),

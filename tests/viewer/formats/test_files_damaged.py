@@ -88,7 +88,7 @@ BAD = [
     ("a.ply", b"ply\nformat binary_middle_endian 1.0\nend_header\n", "is not ascii, binary"),
     ("a.ply", _header("element face 0", "property float x"), "no element 'vertex'; the file has face"),
     ("a.ply", b"ply\n" + b"comment x\n" * 200_000, "no line 'end_header' within 1,048,576"),
-    ("a.ply", ply(form="ascii", body=b"1 2 x " * 80), "not a number|numbers are needed"),
+    ("a.ply", ply(form="ascii"), "only the binary forms are read: save it as binary"),
     ("a.ply", compressed("1", "300"), "1 chunks of 256 cannot hold 300 Gaussians"),
     ("a.splat", bytes(33), "33 bytes are not a multiple of 32"),
     ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
