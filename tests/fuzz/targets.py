@@ -266,10 +266,12 @@ COUNTS = {"cameras.bin": (0, 16, 24), "images.bin": (0, 78), "points3D.bin": (0,
 
 
 PAGE: list[Any] = [
-    m.Hello(id="tab", width=640, height=480, scale=2.0), ev.Resize(320, 240), m.Visible(True),
-    ev.PointerMove(1.5, 2.5, frozenset(("shift",)), at=12.0), ev.PointerPress(1, 2, "right", touch=True, at=5.0),
-    ev.PointerRelease(1, 2), ev.PointerLeave(), ev.Wheel(1, 2, 0, 1),
-    ev.Pinch(1, 2, 1.1, 0, 0, 0.1), ev.Key("a"), ev.Text("typed"), ev.Screenshot(), m.Ack(7)]
+    m.Hello(id="tab-1_A", width=640, height=480, scale=2.0, visible=False), ev.Resize(16, 8192, 0.25), m.Visible(True),
+    ev.PointerMove(-3.5, 7.25, frozenset(("shift", "alt")), at=12.5), ev.PointerPress(1, 2, "middle", touch=True),
+    ev.PointerRelease(1, 2, "right"), ev.PointerLeave(at=3.0), ev.Wheel(1, 2, 0.5, -1.5, at=4.0),
+    ev.Pinch(1, 2, 1.25, -3.0, 4.0, 5.0), ev.Key("page_up", False, frozenset(("ctrl",)), True, at=6.0),
+    ev.Text("äöü 日本 🙂"), ev.Screenshot(at=8.0), m.Ack(0xFFFFFFFF, 12.5)]
+"""One message of each kind that pages send."""
 
 
 def _page_message(data: bytes) -> None:
@@ -282,7 +284,6 @@ def _page_message(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "ply": of_format("ply", "s.ply", None, lambda p: w.write_ply(p, w.ply_columns(T)),
-                     lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
                      lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
                      lambda p: w.write_compressed_ply(p, T)),
     "splat": of_format("splat", "s.splat", None, lambda p: w.write_splat(p, T)),

@@ -56,10 +56,10 @@ class Rig:
         assert self.ctx.error == "GL_NO_ERROR"
         self.ctx.release()
 
-    def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
-             reading: bool = True, encoder: Encoder | None = None) -> BrowserScreen:
+    def open(self, width: int = 96, height: int = 64, *, acks: bool = True, reading: bool = True,
+             encoder: Encoder | None = None) -> BrowserScreen:
         """A page that says hello, and its screen."""
-        hello = Hello(id="page", width=width, height=height, scale=scale, visible=visible)
+        hello = Hello(id="page", width=width, height=height)
         self._encoder = self._encoder or choose(self.ctx)
         with ExitStack() as opened:
             page = opened.enter_context(Page(self.server.port, acks=acks, reading=reading))

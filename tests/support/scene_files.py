@@ -85,23 +85,18 @@ def ply_columns(t: Truth, normals: bool = True) -> dict[str, np.ndarray]:
 
 
 def write_ply(path: Path, columns: dict[str, np.ndarray], *, order: str = "<", types: dict[str, str] | None = None,
-              before: bytes = b"", header: str = "", after: bytes = b"") -> Path:
-    """A PLY of one vertex element; `header` goes before it, `before` and `after` around its data."""
+              before: bytes = b"", header: str = "") -> Path:
+    """A PLY of one vertex element; `header` goes before it, `before` before its data."""
     names = {"f4": "float", "f8": "double", "u1": "uchar", "i2": "short", "u4": "uint"}
     kinds = {name: (types or {}).get(name, "f4") for name in columns}
     n = len(next(iter(columns.values())))
-    form = {"<": "binary_little_endian", ">": "binary_big_endian", "a": "ascii"}[order]
+    form = {"<": "binary_little_endian", ">": "binary_big_endian"}[order]
     text = f"ply\nformat {form} 1.0\n{header}element vertex {n}\n"
     text += "".join(f"property {names[kinds[c]]} {c}\n" for c in columns) + "end_header\n"
-    if order == "a":
-        rows = np.stack(list(columns.values()), axis=1)
-        data = "".join(" ".join(repr(float(v)) for v in row) + "\n" for row in rows).encode()
-    else:
-        records = np.empty(n, [(c, order + kinds[c]) for c in columns])
-        for c, values in columns.items():
-            records[c] = values
-        data = records.tobytes()
-    path.write_bytes(text.encode() + before + data + after)
+    records = np.empty(n, [(c, order + kinds[c]) for c in columns])
+    for c, values in columns.items():
+        records[c] = values
+    path.write_bytes(text.encode() + before + records.tobytes())
     return path
 
 

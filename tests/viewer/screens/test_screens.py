@@ -14,9 +14,8 @@ from support.wait import PATIENCE, turns
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Close, Key, Resize, Text
-from splatview_viewer.core.screen import Caption, parse_size, read_pixels
+from splatview_viewer.core.screen import Caption, read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen, devices
 from splatview_viewer.web.browser import BrowserScreen
 
@@ -174,14 +173,6 @@ def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> Non
         if np.array_equal(read_pixels(app.screen.framebuffer)[:294, 280:, :3], picture):
             break
     app.close()
-
-
-def test_sizes() -> None:
-    assert parse_size("1280x720") == (1280, 720)
-    assert parse_size("16X16") == (16, 16)
-    for bad in ("", "12", "12x", "axb", "-5x40", "0x0", "8x800", "99999x20", "1e3x20", "\u0661\u0662x20"):
-        with pytest.raises(ViewerError, match="size: "):
-            parse_size(bad)
 
 
 # -- which GPU the offscreen screen draws on ---------------------------------------------------------------------------

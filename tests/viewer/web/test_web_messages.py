@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fuzz.targets import PAGE
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
 
-MODS: ev.Mods = frozenset({"shift", "alt"})
-CLIENT = [
-    m.Hello(id="tab-1_A", width=640, height=480, scale=2.0, visible=False), ev.Resize(16, 8192, 0.25), m.Visible(True),
-    ev.PointerMove(-3.5, 7.25, MODS, at=12.5), ev.PointerPress(1, 2, "middle", at=9.0),
-    ev.PointerRelease(1, 2, "right"), ev.PointerLeave(at=3.0), ev.Wheel(1, 2, 0.5, -1.5, MODS, at=4.0),
-    ev.Pinch(1, 2, 1.25, -3.0, 4.0, 5.0), ev.Key("page_up", False, MODS, True, at=6.0), ev.Text("äöü 日本 🙂"),
-    ev.Screenshot(at=8.0), m.Ack(0xFFFFFFFF, 12.5),
-]
 BAD = [
     "", "[]", '{"t":"nothing"}', '{"t":"move"}', "[" * 60000, b"\xff\xfe", '{"t":"leave"}' + " " * m.MAX_MESSAGE,
     '{"t":"welcome","protocol":1,"version":"","viewer":"","key":"","most":1}', '{"t":"move","x":1,"y":NaN}',
@@ -28,7 +21,7 @@ BAD = [
 
 
 def test_there_and_back_and_nothing_else() -> None:
-    for message in CLIENT:
+    for message in PAGE:
         text = m.encode(message)
         assert m.parse(text) == m.parse(text.encode()) == message
     for bad in BAD:
@@ -43,7 +36,7 @@ def event(message: Any, clicks: ev.ClickCounter | None = None) -> Any:
 
 def test_events_have_clean_text_and_clicks_by_the_clock_of_the_page() -> None:
     """Both presses may arrive late, and at once or far apart."""
-    for message in CLIENT[3:-1]:
+    for message in PAGE[3:-1]:
         assert event(message) == message
     assert event(ev.Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == ev.Text("a\nb\tc🙂")
     assert event(ev.Text("\x00")) is None

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -32,7 +31,6 @@ from splatview_viewer.formats.common import (
     Fields,
     Format,
     Progress,
-    check_memory,
     check_scene,
     clipped,
     quats_from_smallest_three,
@@ -43,7 +41,6 @@ from splatview_viewer.formats.common import (
 from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import torch
@@ -140,11 +137,9 @@ class Header:
         return self.elements[:at]
 
     def seek(self, f: BinaryIO, name: str) -> None:
-        """Go to the records of an element.
-
-        Raises:
-            FileError: the elements before them are larger than the file.
-        """
+        """Go to the records of an element. Raises FileError for a text, and where they begin behind the file's end."""
+        if self.format == "ascii":
+            raise FileError("PLY: format ascii; only the binary forms are read: save it as binary")
         f.seek(self.size)
         size = self.size + remaining(f)
         at = self.size + sum(e.count * np.dtype([*e.types.items()]).itemsize for e in self.before(name))
@@ -219,79 +214,39 @@ def _read_plain(f: BinaryIO, header: Header, vertex: Element, progress: Progress
         raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
                         "numbered from 0")
     n, k = vertex.count, len(rest) // 3
-    blocks = (_ascii_blocks if header.format == "ascii" else _binary_blocks)(f, header, vertex)
-    block = next(blocks)  # checks the count against the size of the file: only then is anything allocated
+    header.seek(f, "vertex")
+    record, left = np.dtype([*vertex.types.items()]), remaining(f)
+    if n * record.itemsize > left:
+        raise FileError(f"PLY: truncated: {n:,} Gaussians of {record.itemsize} bytes take {n * record.itemsize:,} "
+                        f"bytes, the file has {left:,} after its header")
     check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
     fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (len(scales),), (), (3,), (k, 3))))
-    fields.means = fields.means.astype(_precision(vertex))
+    fields.means = fields.means.astype(np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32)
     columns = {"opacity": fields.opacities, **{f"f_rest_{i}": fields.shN[:, i % k, i // k] for i in range(3 * k)}}
     for these, to in (("xyz", fields.means), (ROTATION, fields.quats), (scales, fields.scales), (colors, fields.sh0)):
         columns |= {name: to[:, i] for i, name in enumerate(these)}
-    start = 0
-    while block is not None:
-        end = start + len(block["x"])
+    # Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
+    most = max(1, BLOCK_BYTES // record.itemsize)
+    buffer = bytearray(min(most, n) * record.itemsize)
+    for start in range(0, max(n, 1), most):
+        end = min(start + most, n)
+        view = memoryview(buffer)[:(end - start) * record.itemsize]
+        if f.readinto(view) != len(view):  # type: ignore[attr-defined]
+            raise FileError("PLY: the file became shorter while it was read")
+        block = np.frombuffer(view, record)
         for name, column in columns.items():
             column[start:end] = block[name]
         progress("reading Gaussians", end / max(n, 1))
-        start, block = end, next(blocks, None)
     if colors is not COLORS[0]:
         white = [1 if vertex.types[c][1] == "f" else 65535 if vertex.types[c][1:] == "u2" else 255 for c in colors]
         fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
     return header.checked(fields)
 
 
-def _precision(vertex: Element) -> type[np.floating]:
-    """Return the type that holds the positions."""
-    return np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32
-
-
-def _binary_blocks(f: BinaryIO, header: Header, vertex: Element) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yield blocks of records, valid until the next is asked for; at least one.
-
-    Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
-    """
-    header.seek(f, "vertex")
-    record, left = np.dtype([*vertex.types.items()]), remaining(f)
-    if vertex.count * record.itemsize > left:
-        raise FileError(f"PLY: truncated: {vertex.count:,} Gaussians of {record.itemsize} bytes take "
-                        f"{vertex.count * record.itemsize:,} bytes, the file has {left:,} after its header")
-    most = max(1, BLOCK_BYTES // record.itemsize)
-    buffer = bytearray(min(most, vertex.count) * record.itemsize)
-    for start in range(0, max(vertex.count, 1), most):
-        view = memoryview(buffer)[:min(most, vertex.count - start) * record.itemsize]
-        if f.readinto(view) != len(view):  # type: ignore[attr-defined]
-            raise FileError("PLY: the file became shorter while it was read")
-        yield np.frombuffer(view, record)  # type: ignore[misc]
-
-
-def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yield the whole text as one block. A number takes two bytes at least, which bounds what a count may claim."""
-    begin = sum(e.count * len(e.types) for e in header.before("vertex"))
-    wanted = begin + vertex.count * len(vertex.types)
-    f.seek(header.size)
-    left = remaining(f)
-    if wanted > (left + 1) // 2:
-        raise FileError(f"PLY: truncated: {vertex.count:,} Gaussians need {wanted:,} numbers, the file has "
-                        f"{left:,} bytes after its header")
-    check_memory(5 * left, f"{left:,} bytes of text")  # the text, and a number for each two bytes of it
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            # No count: given one, numpy fills up a text that is too short with whatever lies in memory.
-            values = np.fromstring(f.read(left), _precision(vertex), sep=" ")
-    except (ValueError, DeprecationWarning) as e:
-        raise FileError(f"PLY: the text holds something that is not a number ({e})") from None
-    if len(values) < wanted:
-        raise FileError(f"PLY: truncated: {wanted:,} numbers are needed, the text has {len(values):,}")
-    yield dict(zip(vertex.types, values[begin:wanted].reshape(vertex.count, len(vertex.types)).T, strict=True))
-
-
 # -- SuperSplat's compressed form --------------------------------------------------------------------------------------
 
 
 def _read_compressed(f: BinaryIO, header: Header, vertex: Element, progress: Progress) -> Fields:
-    if header.format == "ascii":
-        raise FileError("compressed PLY: format ascii; only the binary forms exist")
     chunk, sh, n = header.element("chunk"), header.element("sh"), vertex.count
     if chunk is None or chunk.count * CHUNK < n:
         raise FileError(f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of {CHUNK} cannot hold {n:,} "
