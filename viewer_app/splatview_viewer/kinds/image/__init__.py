@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from splatview_viewer.core.kind import Kind, Link
 
 if TYPE_CHECKING:
@@ -18,12 +20,7 @@ def _view(ctx: moderngl.Context, work: Any) -> ImageView:
     return ImageView(ImageContent(ctx, work), ImageState())
 
 
-def _holds(value: Any) -> bool:
-    import numpy as np
-
-    return isinstance(value, np.ndarray)
-
-
-KIND = Kind("image", view=_view, compared=True, holds=_holds, links=(Link("overlay", over=True),))
+KIND = Kind("image", view=_view, compared=True, holds=lambda value: isinstance(value, np.ndarray),
+            links=(Link("overlay", over=True),))
 OVERLAY = Kind("overlay")
 """Boxes, points, lines, masks and words over an image; it has no view of its own."""
