@@ -116,19 +116,3 @@ def test_the_first_picture_waits_for_all_but_not_for_long() -> None:
     viewer.found(source(2, 3))
     assert viewer.version_after() == 2  # at once
     assert viewer.whole.read(1).meta.get("trouble") is None
-
-
-def test_a_rank_that_brings_nothing_is_left_out_until_it_does() -> None:
-    ranks = [source(0), source(1)]
-    viewer = Viewer(*ranks)
-    whole = viewer.whole
-    ranks[1].opened = False
-    assert whole.read(0) is None  # it may come
-    viewer.version_after(GATHER + 0.1)
-    left = whole.read(0)
-    assert (left.shards, left.version) == (((0, 3),), 1)
-    assert whole.trouble == "1 of 2 shards; rank 1 not answering"
-    ranks[1].opened = True
-    assert viewer.version_after() == 2
-    assert whole.read(1).shards == ((0, 3), (1, 3))
-    assert whole.trouble == ""
