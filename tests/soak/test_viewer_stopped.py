@@ -41,5 +41,5 @@ def test_stopped_for_a_minute(programs: Programs) -> None:
         assert seen(beside) == step, "the viewer beside sees each version"
     for reader in stopped:
         reader.send_signal(signal.SIGCONT)
-        assert seen(reader) == step or seen(reader) == step, "the last of the ring that it knew, and the newest, no other"
+        assert seen(reader) == step or seen(reader) == step, "after the last of the ring that it knew, the newest"
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
