@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from splatview.camera.capture import PLAYED, Reading
 from splatview.camera.sources import CameraError, CaptureSettings
@@ -155,11 +154,3 @@ def test_damaged_pictures_are_left_out_until_there_are_too_many() -> None:
     watched = Watched(2).run(Script([0.001, *[DAMAGED] * 30, 0.002]))
     assert (watched.dropped, watched.troubles, watched.told) == (30, [], ["the script"])
     assert "cannot be decoded" in Watched(2).run(Script([0.001, *[DAMAGED] * 31, 0.002])).troubles[0]
-
-
-@pytest.mark.parametrize(("rate", "shown"), [(30, [0, 2, 3, 5, 6, 8, 9, 11]), (20.5, list(range(12)))])
-def test_at_most_so_many_pictures_as_asked_for(rate: float, shown: list[int]) -> None:
-    """A rate a little over it is how a camera understands what was asked for."""
-    source = Script([i / 30 for i in range(12)], recorded=True, rate=rate)
-    watched = Watched(99).run(source, fps=20, loop=False)
-    assert [value for _, value in watched.shown] == [round(i / 30 * 1000) % 256 for i in shown]

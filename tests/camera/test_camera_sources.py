@@ -16,7 +16,7 @@ from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.camera.capture import main
-from splatview.camera.pattern import draw, number_of, square
+from splatview.camera.pattern import number_of
 from splatview.camera.sources import CameraError, CaptureSettings, check, source_for
 from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras
@@ -82,18 +82,6 @@ def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     assert read == [(at, i) for i, at in enumerate(times)]
     assert source.grab() is None
     source.close()
-
-
-def test_what_a_test_picture_shows() -> None:
-    source = source_for(CaptureSettings(source="test", fps=10))
-    source.open()
-    assert [(source.grab(), number_of(np.asarray(source.retrieve()))) for _ in range(3)] == [(0, 0), (0.1, 1), (0.2, 2)]
-    for number in (0, 1, 2, 77, 2**24 - 1):
-        image = draw(number, 640, 360)
-        assert number_of(image) == number
-        x0, y0, x1, y1 = square(number, 640, 360)
-        assert (image[y0:y1, x0:x1] == 255).all() and (image == 255).all(2).sum() == (x1 - x0) * (y1 - y0)
-    assert number_of(draw(1000, 24, 3)) == 1000
 
 
 def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

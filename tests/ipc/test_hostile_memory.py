@@ -18,6 +18,7 @@ from splatview.api import session as publishing
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.cuda.tensors import check_within
 from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.shm.segment import PAGE, Segment
 from splatview_ipc.shm.slot_layout import (
@@ -32,9 +33,11 @@ from splatview_ipc.shm.slot_layout import (
 )
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
+from splatview_ipc.transports.zero_copy_reader import check_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
 
 META: messages.MetaDict = {"layout": "HWC"}
 NUMBERS = st.one_of(st.sampled_from([0, 1, 2, 3, 15, 16, 17, 2**16, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]),
@@ -121,3 +124,85 @@ def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callabl
         viewer.streams[0].open()
         with wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1]) as frame:
             assert not frame.tensors["image"].array.flags.writeable
+
+
+# ---- handles, shapes, strides and offsets that a run forges
+
+
+GPU, OTHER = "0123456789abcdef" * 2, "f" * 32
+SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
+BIG = [0, 1, 2, 3, 2**31, 2**32, 2**39, limits.MAX_EXTENT]
+
+
+def in_place(*tensors: messages.TensorRef, memories: tuple[Any, ...]) -> messages.InPlaceRef:
+    return messages.InPlaceRef(SEGMENT, GPU, 1, memories, tensors)
+
+
+@settings(max_examples=200, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(BIG), st.sampled_from(BIG)), max_size=4),
+       st.sampled_from([0, 1, 4, 512, 2**40, limits.MAX_SEGMENT]), st.sampled_from(list(limits.ITEM_SIZE)),
+       st.sampled_from([1, 4096, 2**40, limits.MAX_SEGMENT]))
+def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
+        dims: list[tuple[int, int]], offset: int, dtype: str, size: int) -> None:
+    """Of any size: nothing overflows, and both checks, that of offers and that of tensors, say the same."""
+    shape, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
+    ref = messages.TensorRef("t", dtype, shape, strides, 0, offset)  # type: ignore[arg-type]
+    offer = in_place(ref, memories=(messages.IpcMemory(bytes(64), size, GPU),))
+    assert messages.decode_to_viewer(messages.encode(messages.Offer(0, "in-place", offer))).ref == offer  # type: ignore
+    count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in dims)
+    fits = offset + count * limits.ITEM_SIZE[dtype] <= size and offset % limits.ITEM_SIZE[dtype] == 0
+    for check in (lambda: check_tensors(offer), lambda: check_within(dtype, shape, strides, offset, size)):
+        try:
+            check()
+            refused = False
+        except SharingError:
+            refused = True
+        assert refused != fits
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"gpu": "G" * 32}, {"gpu": GPU.upper()}, {"gpu": "ab" * 16 + "\n"},
+    {"generation": 0}, {"generation": 2**63}, {"more": 1},
+    *({"tensors": [tensor]} for tensor in (
+        ["a.b", "float32", [1], [1], 0, 0], ["t", "object", [1], [1], 0, 0], ["t", "float32", [-1], [1], 0, 0],
+        ["t", "float32", [1], [-1], 0, 0], ["t", "float32", [1] * 5, [1] * 5, 0, 0], ["t", "float32", [1], [1], 64, 0],
+        ["t", "float32", [1], [1], 0, -4], ["t", "float32", [2**63], [1], 0, 0], ["t", "float32", [1.0], [1], 0, 0],
+        ["t", "float32", [1], [1], 0])),
+    *({"memories": [memory]} for memory in (
+        {"type": "ipc", "handle": bytes(32), "size": 1, "gpu": GPU},
+        {"type": "ipc", "handle": bytes(64), "size": 2**63, "gpu": GPU},
+        {"type": "fd", "token": "../x", "pieces": [1], "gpu": GPU},
+        {"type": "fd", "token": "t", "pieces": [], "gpu": GPU}, {"type": "fd", "token": "t", "pieces": [0], "gpu": GPU},
+        {"type": "fd", "token": "t", "pieces": [1] * (limits.MAX_PIECES + 1), "gpu": GPU},
+        {"type": "pickle", "data": b"\x80\x04."})),
+    *({"control": {"size": size, "token": token}} for size, token in (
+        (0, "a"), (2**63, "a"), (1 << 20, "a/../b"), (1, "a\n"), (1, ""), (1, "a" * 41))),
+]
+
+
+def test_offers_that_are_not_decoded() -> None:
+    said = {"type": "in-place", "control": {"size": 1 << 20, "token": "a-1"}, "gpu": GPU, "generation": 1,
+            "memories": [{"type": "ipc", "handle": bytes(64), "size": 4096, "gpu": GPU}],
+            "tensors": [["t", "float32", [1], [1], 0, 0]]}
+    packet = {"type": "Offer", "index": 0, "transport": "in-place", "note": "", "ref": said}
+    assert isinstance(messages.decode_to_viewer(messages.encode(packet)), messages.Offer)
+    for change in CHANGES:
+        with pytest.raises(messages.DecodeError):
+            messages.decode_to_viewer(messages.encode({**packet, "ref": {**said, **change}}))
+            pytest.fail(f"{change} was decoded")
+
+
+@pytest.mark.parametrize("case", ["outside", "another gpu", "twice", "names", "strides", "no memory"])
+def test_what_does_not_fit_together_is_refused_before_anything_is_opened(case: str) -> None:
+    memory = messages.IpcMemory(bytes(64), 4096, GPU)
+    tensor = messages.TensorRef("t", "float32", (4,), (1,), 0, 0)
+    ref = {
+        "outside": in_place(messages.TensorRef("t", "float32", (1024,), (2,), 0, 0), memories=(memory,)),
+        "another gpu": in_place(tensor, memories=(messages.IpcMemory(bytes(64), 4096, OTHER),)),
+        "twice": in_place(tensor, memories=(memory, memory)),
+        "names": in_place(tensor, tensor, memories=(memory,)),
+        "strides": in_place(messages.TensorRef("t", "float32", (4,), (), 0, 0), memories=(memory,)),
+        "no memory": in_place(messages.TensorRef("t", "float32", (4,), (1,), 1, 0), memories=(memory,)),
+    }[case]
+    with pytest.raises(SharingError):
+        check_tensors(ref)

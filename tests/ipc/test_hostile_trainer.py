@@ -180,17 +180,3 @@ def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(impostor: Im
     pair.until(lambda: stream.opened)
     assert stream.fault is None
     writer.close()
-
-
-def test_memory_that_is_not_to_be_had_is_refused_when_it_is_offered_twice(impostor: Impostor, pair: Pair) -> None:
-    segment = Segment(1 << 16, "gone")
-    gone = messages.Offer(0, "ring", messages.RingRef(segment.ref))
-    segment.close()
-    stream = opened(impostor, pair)
-    impostor.heard.clear()
-    impostor.tell(gone)
-    pair.until(lambda: messages.Open(0, "ring") in impostor.heard, "it asks for another offer")
-    assert stream.fault is None
-    impostor.tell(gone)
-    pair.until(lambda: stream.fault)
-    assert len([m for m in impostor.heard if isinstance(m, messages.Fetch)]) == 2

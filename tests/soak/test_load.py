@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from support.meters import Footprint
     from support.programs import Program, Programs
 
-SLACK = {"rss": 4 * MB}
-"""By how much anonymous memory may differ between two looks: what the allocator has in hand. A million publishes that
-left 8 bytes each would be twice as much."""
+SLACK_BYTES = 4 * MB
+"""By how much anonymous memory may differ between two looks. A million publishes that left 8 bytes each would be twice
+as much."""
 
 ALONE = """
 import numpy as np
@@ -69,7 +69,7 @@ def blocks(trainer: Trainer, **slack: int) -> dict[str, Any]:
             "block(); gc.collect(); answer = publishing.begun().control.counters(), len(gc.get_objects())", 300)
         now = footprint(trainer.process.pid)
         first = first or (now, objects)
-        assert now.over(first[0], **SLACK, **slack) == {}, number
+        assert now.over(first[0], rss=SLACK_BYTES, **slack) == {}, number
         assert objects <= first[1] + 200, number
         assert counters["faults"] == 0
     return counters

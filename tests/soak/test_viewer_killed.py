@@ -14,7 +14,7 @@ from support.wait import at_random, wait_until
 if TYPE_CHECKING:
     from support.programs import Programs
 
-KILLS, AT_ONCE = 40, 5
+ROUNDS = 8
 
 FLAT_OUT = """
 frame = torch.zeros(120, 160, 3, dtype=torch.uint8)
@@ -80,29 +80,23 @@ def test_killed_at_any_line_or_moment(programs: Programs) -> None:
     trainer, chance = Trainer(programs), random.Random(8)
     trainer.do(FLAT_OUT)
 
-    def quiet() -> dict[str, Any]:
+    def forgotten() -> dict[str, Any] | None:
         """How the trainer stands when it has forgotten all viewers."""
-        def forgotten() -> dict[str, Any] | None:
-            told = trainer.do("answer = tell()")
-            return None if told["sockets"] > 2 or told["readers"] or told["offers"] else told
+        told = trainer.do("answer = tell()")
+        return None if told["sockets"] > 2 or told["readers"] or told["offers"] else told
 
-        return wait_until(forgotten, what="the trainer has forgotten all viewers")
-
-    lines = int(programs.code(VIEWER, 0, 12).end()[0])
-    base, before, itself = footprint(trainer.process.pid), quiet(), 0
-    lefts = [chance.randint(1, lines // 2) for _ in range(KILLS // 2)] + [0] * (KILLS // 2)
-    chance.shuffle(lefts)
-    for start in range(0, KILLS, AT_ONCE):
-        viewers = [(programs.code(VIEWER, left, 12 if left else 10**9), left) for left in lefts[start:start + AT_ONCE]]
-        for viewer, left in viewers:
-            if left:
-                viewer.end()
-                itself += viewer.returncode == -signal.SIGKILL
-            else:
-                at_random(chance, 0.5)
-                viewer.close()
-    after = quiet()
+    lines, itself = int(programs.code(VIEWER, 0, 12).end()[0]), 0
+    before, base = wait_until(forgotten), footprint(trainer.process.pid)
+    for _ in range(ROUNDS):
+        at_a_line = [programs.code(VIEWER, chance.randint(1, lines // 2), 12) for _ in range(3)]
+        at_a_moment = [programs.code(VIEWER, 0, 10**9) for _ in range(2)]
+        for viewer in at_a_line:
+            viewer.end()
+            itself += viewer.returncode == -signal.SIGKILL
+        for viewer in at_a_moment:
+            at_random(chance, 0.5)
+            viewer.close()
+    after = wait_until(forgotten, what="the trainer has forgotten all viewers")
     settled(base, wait_until, trainer.process.pid)
-    assert itself >= KILLS // 3, itself
-    assert after["calls"] > before["calls"]
-    assert after["faults"] == 0
+    assert itself >= 2 * ROUNDS, itself
+    assert after["calls"] > before["calls"] and after["faults"] == 0

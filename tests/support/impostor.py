@@ -59,12 +59,11 @@ def spoiled(honest: list[Any], decode: Callable[[bytes], Any]) -> tuple[list[byt
 class Impostor:
     """A run that sends when `tell` is called. It hands out descriptors as an honest run does, unless `silent`."""
 
-    def __init__(self, name: str = "impostor", endpoint: Callable[[Path, str], str] = inproc):
+    def __init__(self, name: str = "impostor"):
         self.folder = create_run(name, os.getpid(), time.time())
         self.server = Server(self.folder.path / SOCKET_NAME)
         self.control = ControlBlock()
         self.silent = False
-        self._endpoint = endpoint
         self.heard: list[Any] = []
         """Messages of viewers, decoded."""
         self.viewers: dict[Connection, mail.Push] = {}
@@ -77,7 +76,7 @@ class Impostor:
                 while (packet := connection.receive()) is not None:
                     self.heard.append(message := messages.decode_to_trainer(packet[0]))
                     if isinstance(message, messages.Hello):
-                        self.viewers[connection] = mail.Push(self._endpoint(self.folder.path, message.inbox))
+                        self.viewers[connection] = mail.Push(inproc(self.folder.path, message.inbox))
                     elif isinstance(message, messages.Fetch) and not self.silent:
                         descriptors.send(connection, message.token)
             except EndedError:
