@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from support.reference import ReferenceRenderer
 
 from splatview.demo import datasets
 from splatview.demo.datasets import View
@@ -15,7 +16,6 @@ from splatview.demo.rasterizer import choose_device, draw
 from splatview.demo.training import Training
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
