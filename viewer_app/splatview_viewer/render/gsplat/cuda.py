@@ -157,8 +157,8 @@ def _checked(result: Any, what: str) -> Any:
 
 @contextlib.contextmanager
 def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
-    """Work on this stream and its GPU, without gradients. May be entered again inside."""
-    with torch.cuda.device(stream.device), torch.cuda.stream(stream), torch.no_grad():
+    """Work on this stream and its GPU, which torch selects with it, without gradients. May be entered again inside."""
+    with torch.cuda.stream(stream), torch.no_grad():
         yield
 
 

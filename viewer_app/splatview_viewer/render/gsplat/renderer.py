@@ -137,8 +137,8 @@ class GsplatRenderer(Renderer):
 
     def render(self, camera: Camera, options: RenderOptions) -> GsplatPicture:
         self._check(camera, LIMIT)
-        with self._working():  # with a copy of the camera, whose owner may move the arrays
-            return GsplatPicture(self, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy()), options)
+        with self._working():
+            return GsplatPicture(self, camera, options)
 
     def scene(self) -> GaussianScene:
         self._check_open()
