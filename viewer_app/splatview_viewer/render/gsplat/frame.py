@@ -48,7 +48,8 @@ _UNKNOWN = -1
 
 
 class FrameGraph:
-    """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
+    """Draws one scene at a time, on torch's current stream: always the same one, never the default, which cannot be
+    captured."""
 
     def __init__(self, device: torch.device) -> None:
         """Compiles the viewer's kernels if that was not done yet, about a second.
@@ -80,7 +81,6 @@ class FrameGraph:
         self._seen: dict[Kind, int] = {}
         """Count of frames by kind, of kinds not captured yet."""
         self._pool: Any = None
-        self._side: torch.cuda.Stream | None = None
         self._spare = False
         self.failure = ""
         """Why frames are not captured any more; "" when they are."""
@@ -125,13 +125,9 @@ class FrameGraph:
         Returns:
             rgba: (H, W, 4) colour, premultiplied, over black, and alpha; and, if `options.depth`, the accumulated
             depth, (H, W) float32. Whole unless `overflowed()` says otherwise.
-
-        Raises:
-            RendererError: nothing is loaded, or this object is closed.
         """
         scene = self._scene
-        if scene is None:
-            raise RendererError("FrameGraph.render: load a scene first")
+        assert scene is not None
         size = camera.height, camera.width
         rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
         degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
@@ -201,20 +197,16 @@ class FrameGraph:
     def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         # Not `torch.cuda.graph`: that collects garbage, waits for the device and empties the allocator's cache.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        if self._side is None:  # a stream cannot be captured while it is the default one; a graph keeps the priority
-            assert self._stream is not None
-            self._side = torch.cuda.Stream(self._device, priority=self._stream.priority)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.stream(self._side):
-                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-                try:
-                    self._draw(kind)
-                except BaseException:
-                    with contextlib.suppress(RuntimeError):  # names the consequence; the cause is on its way
-                        graph.capture_end()
-                    raise
-                graph.capture_end()
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                self._draw(kind)
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # names the consequence; the cause is on its way
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         except (RuntimeError, RendererError) as e:
             self.failure = f"no CUDA graph: {str(e).splitlines()[0] if str(e) else type(e).__name__}"
             if not self.graphs:
