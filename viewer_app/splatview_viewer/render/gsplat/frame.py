@@ -181,9 +181,8 @@ class FrameGraph:
 
     def _graph(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         """The graph for this kind of frame; captured now if it came often enough."""
-        graph = self.graphs.get(kind)
-        if graph is not None:
-            return graph
+        if kind in self.graphs:
+            return self.graphs[kind]
         seen = self._seen.pop(kind, 0) + 1
         if len(self._seen) >= 4 * GRAPHS:
             self._seen.clear()
@@ -192,9 +191,6 @@ class FrameGraph:
             return None
         if len(self.graphs) >= GRAPHS:
             self._drop_graphs()
-        return self._capture(kind)
-
-    def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         # Not `torch.cuda.graph`: that collects garbage, waits for the device and empties the allocator's cache.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
