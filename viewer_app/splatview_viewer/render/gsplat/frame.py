@@ -83,7 +83,7 @@ class FrameGraph:
         self._pool: Any = None
         self._spare = False
         self.failure = ""
-        """Why frames are not captured any more; "" when they are."""
+        """Why frames of this scene are not captured; "" when they are."""
 
     @property
     def thinned(self) -> str:
@@ -102,6 +102,7 @@ class FrameGraph:
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
+            self.failure = ""
             self.capacity.at_least(len(means))
         self._scene = scene
 
