@@ -120,8 +120,7 @@ class FrameGraph:
         Args:
             camera: its `model` may be any that gsplat projects: pinhole, ortho, fisheye.
             options: the degree is cut to what the scene has.
-            rgba: (H, W, 4) contiguous float32, float16 or uint8 on this device to draw into; a new float32 tensor
-                otherwise.
+            rgba: (H, W, 4) contiguous float32 or float16 on this device to draw into; a new float32 tensor otherwise.
 
         Returns:
             rgba: (H, W, 4) colour, premultiplied, over black, and alpha; and, if `options.depth`, the accumulated
@@ -334,7 +333,7 @@ class Kind:
     depth: bool
     degree: int
     element_size: int
-    """Bytes of a channel of the picture: 1 (uint8), 2 (float16) or 4 (float32)."""
+    """Bytes of a channel of the picture: 2 (float16) or 4 (float32)."""
     slots: int
     """Capacity: pairs of Gaussian and tile."""
     paint: Paint = "color"
