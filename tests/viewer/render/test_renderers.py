@@ -133,17 +133,6 @@ def test_georeferenced_positions_in_float64(renderer: Renderer) -> None:
     np.testing.assert_allclose(picked.point - offset, hit.point, atol=1e-4)
 
 
-def test_strided_tensors(renderer: Renderer) -> None:
-    s = random_scene(11, Chance(n=300))
-    view = looking_at_origin(80, 60)
-    expected = draw(renderer, s, view)
-    wide = torch.cat([s.sh0[:, None], s.shN], 1)  # as trainers that hold all coefficients in one array
-    means = s.means.T.contiguous().T
-    quats = s.quats.repeat_interleave(2, 0)[::2]
-    p = draw(renderer, replace(s, means=means, quats=quats, sh0=wide[:, 0], shN=wide[:, 1:]), view)
-    assert np.array_equal(p.color, expected.color)
-
-
 def test_the_arrays_may_change_after_load(renderer: Renderer) -> None:
     s = random_scene(12, Chance(n=300))
     view = looking_at_origin(80, 60)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.reference import ReferenceRenderer, project
+from support.reference import ReferenceRenderer, coverage, project
 from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, pick, random_scene, scene
 
 from splatview_viewer.render.activation import Activated, LeftOut
-from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
+from splatview_viewer.render.base import ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def truth(given: GaussianScene, view: Camera, row: int, column: int, options: RenderOptions) -> tuple[int, float]:
-    """Which Gaussian contributes most to a pixel, and how much, by the reference's projection, one after another. Red
-    and green say the index."""
+    """Which Gaussian contributes most to a pixel, and how much, by the reference. Red and green say the index."""
     n = len(given)
     sh0 = np.zeros((n, 3), np.float32)
     sh0[:, :2] = np.column_stack([np.arange(n) % 4096, np.arange(n) // 4096]) / SH_C0
@@ -29,18 +28,13 @@ def truth(given: GaussianScene, view: Camera, row: int, column: int, options: Re
     coded = Activated(means, quats, scales * np.float32(options.scale), opacities, sh0,
                       np.zeros((n, 0, 3), np.float32), 0, LeftOut())
     p = project(coded, view, replace(options, scale=1.0, selection=EVERYTHING))
-    left, best = 1.0, (-1, 0.0)
-    for (cx, cy), (a, b, c), opacity, rgbz in zip(p.centers, p.conics, p.opacities, p.rgbz, strict=True):
-        dx, dy = column + 0.5 - cx, row + 0.5 - cy
-        alpha = min(ALPHA_MAX, opacity * np.exp(-0.5 * (a * dx * dx + c * dy * dy) - b * dx * dy))
-        if alpha < ALPHA_MIN:
-            continue
-        if left * (1 - alpha) <= TRANSMITTANCE_MIN:
-            break
-        if alpha * left > best[1]:
-            best = round(rgbz[0] - 0.5) + 4096 * round(rgbz[1] - 0.5), alpha * left
-        left *= 1 - alpha
-    return best
+    d = (np.array([column, row]) + 0.5 - p.centers).T
+    alpha, there = coverage(RenderOptions(), (d[0], d[1]), p.conics.T, p.opacities)
+    alpha = np.where(there & (alpha >= ALPHA_MIN), alpha, 0)
+    after = np.cumprod(1 - alpha)
+    weights = alpha * np.concatenate([[1], after[:-1]]) * (after > TRANSMITTANCE_MIN)
+    best = int(np.argmax(weights))
+    return round(p.rgbz[best, 0] - 0.5) + 4096 * round(p.rgbz[best, 1] - 0.5), float(weights[best])
 
 
 @pytest.mark.parametrize(("model", "options"), [

@@ -124,8 +124,17 @@ def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[
 def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
     """Project points (M, 3) in camera axes: places (M, 2) in pixels, and the Jacobians (M, 2, 3)."""
     focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
-    if camera.model == "fisheye":
-        centers, jacobian = _fisheye(p)
+    if camera.model == "fisheye":  # fisheye_proj; the small number is gsplat's guard against dividing by 0 on the axis
+        eps = 1e-7
+        x, y, z = p.T
+        length = np.hypot(x, y) + eps
+        centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
+        xx, xy, yy = x * x + eps, x * y, y * y
+        square = xx + yy
+        inverse = 1 / (square + z * z)
+        across, along = np.arctan2(length, z) / length / square, z * inverse / square
+        jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
+                             xy * (along - across), yy * along + xx * across, -y * inverse], axis=1).reshape(-1, 2, 3)
     else:
         centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
         jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
@@ -145,22 +154,6 @@ def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
     det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
     return np.stack([cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D]), det, det_sharp
-
-
-def _fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Equidistant projection of points (M, 3): places (M, 2) and Jacobians (M, 2, 3), for a focal length of 1
-    (fisheye_proj). The small numbers are gsplat's guard against dividing by 0 on the axis."""
-    eps = 1e-7
-    x, y, z = p.T
-    length = np.hypot(x, y) + eps
-    centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
-    xx, xy, yy = x * x + eps, x * y, y * y
-    square = xx + yy
-    inverse = 1 / (square + z * z)
-    across, along = np.arctan2(length, z) / length / square, z * inverse / square
-    jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
-                         xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
-    return centers, jacobian.reshape(-1, 2, 3)
 
 
 # -- those that may reach the pixel ------------------------------------------------------------------------------

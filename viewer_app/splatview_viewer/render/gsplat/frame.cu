@@ -389,15 +389,12 @@ extern "C" __global__ void gather(int n, int first, int slots, int n_tiles, cons
     if (tile < n_tiles) ids[i] = gaussians[places[i]];
 }
 
-__device__ u8 byte(float v) { return (u8)(clamped(v, 0.0f, 1.0f) * 255.0f + 0.5f); }
-
-// `bytes`: of a channel of the picture, 1 (uint8), 2 (float16) or 4 (float32).
+// `bytes`: of a channel of the picture, 2 (float16) or 4 (float32).
 __device__ void store(const Frame *frame, int bytes, int pixel, float4 v) {
     if (bytes == 4) ((float4 *)frame->rgba)[pixel] = v;
     if (bytes == 2)
         ((uint2 *)frame->rgba)[pixel] = make_uint2(half_bits(v.x) | (u32)half_bits(v.y) << 16,
                                                    half_bits(v.z) | (u32)half_bits(v.w) << 16);
-    if (bytes == 1) ((uchar4 *)frame->rgba)[pixel] = make_uchar4(byte(v.x), byte(v.y), byte(v.z), byte(v.w));
 }
 
 // gsplat's rasteriser (RasterizeToPixels3DGSFwd.cu), a block of 256 per tile. Each warp has 8 x 4 pixels of its own

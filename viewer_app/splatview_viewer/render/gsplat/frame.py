@@ -48,7 +48,8 @@ _UNKNOWN = -1
 
 
 class FrameGraph:
-    """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
+    """Draws one scene at a time, on torch's current stream: always the same one, never the default, which cannot be
+    captured."""
 
     def __init__(self, device: torch.device) -> None:
         """Compiles the viewer's kernels if that was not done yet, about a second.
@@ -80,10 +81,9 @@ class FrameGraph:
         self._seen: dict[Kind, int] = {}
         """Count of frames by kind, of kinds not captured yet."""
         self._pool: Any = None
-        self._side: torch.cuda.Stream | None = None
         self._spare = False
         self.failure = ""
-        """Why frames are not captured any more; "" when they are."""
+        """Why frames of this scene are not captured; "" when they are."""
 
     @property
     def thinned(self) -> str:
@@ -102,6 +102,7 @@ class FrameGraph:
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
+            self.failure = ""
             self.capacity.at_least(len(means))
         self._scene = scene
 
@@ -119,19 +120,14 @@ class FrameGraph:
         Args:
             camera: its `model` may be any that gsplat projects: pinhole, ortho, fisheye.
             options: the degree is cut to what the scene has.
-            rgba: (H, W, 4) contiguous float32, float16 or uint8 on this device to draw into; a new float32 tensor
-                otherwise.
+            rgba: (H, W, 4) contiguous float32 or float16 on this device to draw into; a new float32 tensor otherwise.
 
         Returns:
             rgba: (H, W, 4) colour, premultiplied, over black, and alpha; and, if `options.depth`, the accumulated
             depth, (H, W) float32. Whole unless `overflowed()` says otherwise.
-
-        Raises:
-            RendererError: nothing is loaded, or this object is closed.
         """
         scene = self._scene
-        if scene is None:
-            raise RendererError("FrameGraph.render: load a scene first")
+        assert scene is not None
         size = camera.height, camera.width
         rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
         degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
@@ -185,9 +181,8 @@ class FrameGraph:
 
     def _graph(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         """The graph for this kind of frame; captured now if it came often enough."""
-        graph = self.graphs.get(kind)
-        if graph is not None:
-            return graph
+        if kind in self.graphs:
+            return self.graphs[kind]
         seen = self._seen.pop(kind, 0) + 1
         if len(self._seen) >= 4 * GRAPHS:
             self._seen.clear()
@@ -196,25 +191,18 @@ class FrameGraph:
             return None
         if len(self.graphs) >= GRAPHS:
             self._drop_graphs()
-        return self._capture(kind)
-
-    def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         # Not `torch.cuda.graph`: that collects garbage, waits for the device and empties the allocator's cache.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        if self._side is None:  # a stream cannot be captured while it is the default one; a graph keeps the priority
-            assert self._stream is not None
-            self._side = torch.cuda.Stream(self._device, priority=self._stream.priority)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.stream(self._side):
-                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-                try:
-                    self._draw(kind)
-                except BaseException:
-                    with contextlib.suppress(RuntimeError):  # names the consequence; the cause is on its way
-                        graph.capture_end()
-                    raise
-                graph.capture_end()
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                self._draw(kind)
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # names the consequence; the cause is on its way
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         except (RuntimeError, RendererError) as e:
             self.failure = f"no CUDA graph: {str(e).splitlines()[0] if str(e) else type(e).__name__}"
             if not self.graphs:
@@ -345,7 +333,7 @@ class Kind:
     depth: bool
     degree: int
     element_size: int
-    """Bytes of a channel of the picture: 1 (uint8), 2 (float16) or 4 (float32)."""
+    """Bytes of a channel of the picture: 2 (float16) or 4 (float32)."""
     slots: int
     """Capacity: pairs of Gaussian and tile."""
     paint: Paint = "color"
