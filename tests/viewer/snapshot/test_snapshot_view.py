@@ -209,7 +209,7 @@ def test_search_lights_what_it_finds(user: User) -> None:
 
 
 def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
-    base = small_snapshot(0, 200, pools=2)
+    base = small_snapshot(0, 200)
     times = base.traces[0].events.time_us
     ends = tuple(Annotation("step", stage, 0, int(times[at])) for stage, at in (("START", 50), ("END", 150)))
     made = User(screen, replace(base, annotations=ends))
