@@ -178,15 +178,6 @@ def replay(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> list
     return sorted(tuple(b) for b in bands)
 
 
-def live_bytes(trace: Any) -> list[int]:
-    """Live bytes at each moment of a Trace, by its allocations."""
-    a, m = trace.allocations, len(trace.events)
-    change = np.zeros(m + 2, np.int64)
-    np.add.at(change, a.start + 1, a.size)
-    np.add.at(change, a.end + 1, -a.size)
-    return np.cumsum(change)[:-1].tolist()
-
-
 def check_replay(data: dict[str, Any], trace: Any) -> None:
     """Whether a trace is what a replay of its entries makes of them, and its numbers fit together."""
     events, segments = data["device_traces"][trace.device], [s for s in data["segments"] if s["device"] == trace.device]
@@ -226,39 +217,18 @@ def listing(snap: Snapshot) -> list[Any]:
     return out
 
 
-STACKS = [[frame(f"step_{k}", 10 + k, "/home/me/train.py"), frame("<module>", 99, "/home/me/train.py")]
-          for k in range(6)]
-
-
-def small_snapshot(seed: int = 0, events: int = 120, *, pools: int = 1) -> Snapshot:
-    """What `pickled` makes, read."""
-    return from_pickled(pickled(seed, events, pools=pools), f"small {seed}")
-
-
-def pickled(seed: int = 0, events: int = 120, *, pools: int = 1) -> dict[str, Any]:
-    """A snapshot as a dict: in each pool a segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go."""
-    rng = random.Random(seed)
-    trace: list[dict[str, Any]] = []
-    live: dict[tuple[int, int], tuple[int, int, list[Any]]] = {}
-
-    def add(action: str, pool: int, addr: int, size: int, frames: list[Any]) -> None:
-        trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "pool_id": (0, pool),
-                      "frames": frames, "time_us": 1_700_000_000_000_000 + len(trace) * 1000})
-
-    starts = [0x7F00_0000_0000 + (pool << 32) for pool in range(pools)]
-    for pool in range(pools):
-        add("segment_alloc", pool, starts[pool], 64 * MB, STACKS[0])
-    while len(trace) < events:
-        pool, slot = place = rng.randrange(pools), rng.randrange(8)
-        if place not in live:
-            live[place] = starts[pool] + slot * 8 * MB, rng.randint(1, 8) * MB - 100, rng.choice(STACKS)
-            add("alloc", pool, *live[place])
+def small_snapshot(seed: int = 0, events: int = 120) -> Snapshot:
+    """A segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go, of six stacks."""
+    rng, r, start = random.Random(seed), Recorder(), 0x7F00_0000_0000
+    r.segment(start, 64 * MB)
+    while len(r.events) < events:
+        addr, k = start + rng.randrange(8) * 8 * MB, rng.randrange(6)
+        if addr in r.live:
+            r.free(addr, "/home/me/train.py:99 <module>")
         else:
-            gone = live.pop(place)
-            for action in ("free_requested", "free_completed"):
-                add(action, pool, *gone)
-    return snapshot(trace, [filled(start, 64 * MB, [block for (of, _), block in live.items() if of == pool],
-                                   segment_pool_id=(0, pool)) for pool, start in enumerate(starts)])
+            r.alloc(addr, rng.randint(1, 8) * MB - 100, f"/home/me/train.py:{10 + k} step_{k}",
+                    "/home/me/train.py:99 <module>")
+    return r.snapshot()
 
 
 def two_devices() -> Snapshot:

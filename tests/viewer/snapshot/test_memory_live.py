@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from splatview.api import memory
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
-from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import History
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
@@ -86,28 +85,6 @@ def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -
         view.handle(Key(key), RECT)
         assert (view.state.right is None) == at_newest
     assert view.state.span is None
-
-
-def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], None]) -> None:
-    until(viewer, train, lambda: slot(viewer, "memory"))
-    select(viewer, "memory")
-    until(viewer, train, lambda: viewer.shows(MemoryView))
-    view, rect = viewer.shows(MemoryView), viewer.user.picture_rect()
-    assert view is not None
-    view.take("", memory_frame())
-    x, y = rect.x + rect.width / 2, rect.y + rect.height / 2
-    viewer.do(PointerMove(x, y))
-    viewer.until(lambda: re.search("step.*GiB", view.info().readout))
-    before = view.window()
-    viewer.do(Wheel(x, y, 3.0))
-    viewer.until(lambda: view.state.span is not None)
-    begin, end = view.window()
-    assert view.state.right is None and end - begin < 0.8 * (before[1] - before[0])
-    viewer.do(Pinch(x, y, 1.5, 0, 0))
-    viewer.until(lambda: view.window()[1] - view.window()[0] < 0.9 * (end - begin))
-    for event in (PointerPress(x, y), PointerMove(x + 60, y), PointerRelease(x + 60, y)):
-        viewer.do(event)
-    assert view.state.right is not None and view.state.right < view.data.history.end
 
 
 @pytest.fixture

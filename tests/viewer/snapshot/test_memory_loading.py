@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.memory_data import block, check_replay, event, frame, listing, live_bytes, segment, snapshot
+from support.memory_data import block, check_replay, event, frame, listing, segment, snapshot
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import Start
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot, store
-from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot, Trace
+from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot, Trace, live_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,34 +1,47 @@
-"""Timelines of memory snapshots against slow Python: bands, axis, lanes, addresses, painted columns and canvases."""
+"""Timelines of memory snapshots against slow Python: axis, peaks, painted bands and addresses."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
+from support.memory_data import Recorder, event, snapshot
 
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Layers, Paint, peaks
+from splatview_viewer.kinds.snapshot.loading import from_pickled
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Paint, peaks
+
+if TYPE_CHECKING:
+    from splatview_viewer.kinds.snapshot.model import Trace
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
-TRACES = {"usual": (0, 400, 20, 60), "no event": (2, 0, 20, 60), "one event": (4, 1, 0, 10), "long": (1, 1500, 50, 200)}
-EXACT = 1.01
-"""Colours are rounded to whole numbers."""
+TRACES = {"usual": (0, 400, 20), "no event": (2, 0, 20), "one event": (4, 1, 0), "long": (1, 3000, 50)}
+ROOM = 1 << 20
 
 
 @pytest.fixture(params=TRACES)
-def trace(request: pytest.FixtureRequest):
-    return random_trace(*TRACES[request.param])
+def trace(request: pytest.FixtureRequest) -> Trace:
+    """Allocations of many sizes in slots of three segments, some from before the trace, some of no bytes."""
+    seed, events, before = TRACES[request.param]
+    rng, r = np.random.default_rng(seed), Recorder()
+    segments = iter((1 << 40, 1 << 41))
+    r.segments[2**63 - 30 * ROOM] = (60 * ROOM, 0)  # in it lies the middle of 64 bits
+    for slot in range(before):
+        r.live[2**63 - 30 * ROOM + slot * ROOM] = (int(rng.integers(1, 9000)), (), 0)
+    while len(r.events) < events:
+        if len(r.events) > 100 * len(r.segments) and (start := next(segments, None)):
+            r.segment(start, 60 * ROOM)
+        addr = int(rng.choice(list(r.segments))) + int(rng.integers(60)) * ROOM
+        if addr in r.live:
+            r.free(addr)
+        else:
+            r.alloc(addr, int(2 ** rng.uniform(0, 20)) if rng.random() > 0.02 else 0)
+    return r.snapshot().traces[0]
 
 
-def moments_of(trace, count: int = 60) -> list[int]:
-    rng = np.random.default_rng(0)
-    last = len(trace.events)
-    return sorted({0, last, *rng.integers(0, last + 1, count).tolist()})
-
-
-def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace) -> None:
+def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace: Trace) -> None:
     live, rng = Bands(trace).live, np.random.default_rng(2)
     for width in (1, 7, 100, 1000):
         edges = np.sort(rng.integers(-3, trace.moments + 3, width + 1))
@@ -43,7 +56,7 @@ def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace) ->
 
 @pytest.mark.parametrize("unit", ["events", "time"])
 @pytest.mark.parametrize("trace", ["usual", "no event", "one event"], indirect=True)
-def test_columns_of_the_axis_begin_where_moments_do(trace, unit) -> None:
+def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> None:
     axis = Axis(trace, unit)
     x0, x1 = axis.extent
     assert axis.moment(x0) == 0 and axis.moment(x1) == len(trace.events)
@@ -51,87 +64,100 @@ def test_columns_of_the_axis_begin_where_moments_do(trace, unit) -> None:
     for width in (1, 10, 177):
         a, b = np.sort(rng.uniform(x0 - 5, x1 + 5, 2))
         edges = axis.edges(a, b, width)
-        assert edges.shape == (width + 1,) and (np.diff(edges) >= 0).all()
         x = np.linspace(a, b, width + 1)
         for i in range(width):
             inside = [k for k in range(trace.moments) if x[i] <= axis.x_of(k) < x[i + 1]]
             assert min(edges[i + 1], trace.moments) - min(edges[i], trace.moments) == len(inside)
             assert not inside or edges[i] == inside[0] or axis.x_of(edges[i]) == axis.x_of(inside[0])
-            if x[i + 1] < x0:
-                assert peaks(Bands(trace).live, edges)[i] == -1
-    for moment in moments_of(trace, 20):
+    for moment in range(0, trace.moments, 20):
         assert axis.x_of(axis.moment(axis.x_of(moment))) == axis.x_of(moment)
 
 
 def test_times_of_moments() -> None:
-    trace = trace_of(4, [0], [4], [1], time_us=[1000, 0, 3000, 2500])  # one is missing, one runs backwards
+    times = (1000, 0, 3000, 2500)  # one is missing, one runs backwards
+    (trace,) = from_pickled(snapshot([event("snapshot", 0, 0, time_us=t) for t in times])).traces
     axis = Axis(trace, "time")
     assert [axis.time_us(k) for k in range(5)] == [1000, 1000, 1000, 3000, 3000]
     assert axis.extent == (-20.0, 2020.0)
     assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [0, 0, 2, 2, 4, 4]
-    assert Axis(trace_of(3, [], [], []), "time").timed is False
 
 
-def views(trace, layers: Layers, paint: Paint, height: float):
-    """Painted columns of pictures of any part and size: the moment, height, low, bytes a pixel; pixels and ids. The
-    line where reserved memory ends has its colour."""
-    layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))
-    rng, live = np.random.default_rng(5), Bands(trace).live
-    for n in range(6):
-        width, rows = int(rng.integers(1, 30)), int(rng.integers(1, 90))
-        axis = Axis(trace, ("events", "time")[n % 2])
-        x0, x1 = axis.extent
-        length = (x1 - x0) * rng.uniform(0.002, 1.3)
-        begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
-        moments = peaks(live, axis.edges(begin, begin + length, width))
-        per, low = (height + 1) * rng.uniform(0.01, 1.3) / rows, rng.uniform(-0.2, 0.9) * (height + 1)
-        canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
-        cut = int(rng.integers(0, width + 1))
-        for part in ((cut, width), (0, cut)):
-            layers.paint(canvas, part, moments, low, per, paint)
-        pixels = canvas[0].view(np.uint8).reshape(rows, width, 4)
-        assert (pixels[..., 3] == 255).all()
-        for x, moment in enumerate(moments.tolist()):
-            yield moment, rows, low, per, pixels[:, x, :3], canvas[1][:, x]
+def column(rects: Any, paint: Paint, bottoms: np.ndarray, per: float, ground: Any, grounds: Any) -> Any:
+    """(H, 3) float and (H,) ids of one column of these bytes: the mean of the colours in each pixel.
+
+    rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved. grounds: colours of nothing, and of
+    what is reserved.
+    """
+    def covered(bottom: int, size: int) -> np.ndarray:
+        return np.clip(np.minimum(bottom + size, bottoms + per) - np.maximum(bottom, bottoms), 0, None)[:, None]
+
+    classes, lit, shades = paint.tables(len(paint.classes))
+    ids, sums, full = np.full(len(bottoms), -1), np.zeros((len(bottoms), 3)), np.zeros((len(bottoms), 1))
+    dark = np.zeros(len(bottoms), bool)
+    for i, bottom, size in rects:
+        sums += covered(bottom, size) * shades[int(classes[i]) + (len(shades) // 2 if len(lit) and not lit[i] else 0)]
+        full += covered(bottom, size)
+        ids[(bottoms + per / 2 >= bottom) & (bottoms + per / 2 < bottom + size)] = i
+        dark |= (size >= 3 * per) & (bottoms <= bottom) & (bottom < bottoms + per)
+    under = np.clip(sum(covered(*part) for part in ground) - full, 0, None) if ground else 0 * full
+    rgb = (sums + under * grounds[1] + np.clip(per - full - under, 0, None) * grounds[0]) / per
+    return rgb * np.where(dark, 0.62, 1)[:, None], ids
 
 
 @pytest.mark.parametrize("lit", [False, True])
 @pytest.mark.parametrize("space", [Bands, Addresses])
-def test_pixels_have_the_mean_colour_of_what_lies_in_them(trace, space, lit: bool) -> None:
-    made, paint, size, spans = space(trace), any_paint(trace, 7, lit), trace.allocations.size, trace.spans
-    for moment, rows, low, per, rgb, ids in views(trace, made.layers, paint, float(made.height)):
-        live = np.array(live_by_hand(trace, moment) if moment >= 0 else [], int)
-        begin, over = made.layers.blocks[1], np.flatnonzero((spans.start < moment) & (moment <= spans.end))
-        if space is Bands:
-            begin = np.cumsum(size[live]) - size[live]
-            ground = [(0, int(made.reserved[moment]))] if moment >= 0 else []
-        else:
-            begin = begin[live]
-            ground = [(int(made.layers.spans[1][s]), int(spans.size[s])) for s in over] if moment >= 0 else []
-        rects = zip(live.tolist(), begin.tolist(), size[live].tolist(), strict=True)
-        want, under = column_by_hand(rects, paint, rows, low, per, ground, made.layers.grounds)
-        assert ids.tolist() == under.tolist()
-        assert np.abs(rgb - want).max() <= EXACT
+def test_pixels_have_the_mean_colour_of_what_lies_in_them(trace: Trace, space: Any, lit: bool) -> None:
+    made, size, spans, rng = space(trace), trace.allocations.size, trace.spans, np.random.default_rng(7)
+    layers, live = made.layers, Bands(trace).live
+    layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))  # no line where reserved memory ends
+    paint = Paint(rng.integers(0, 7, len(size)).astype(np.uint16), rng.integers(40, 255, (7, 3)).astype(np.uint8),
+                  rng.random(len(size)) < 0.5 if lit else None)
+    for unit in ("events", "time", "events", "time"):
+        width, rows, axis = int(rng.integers(1, 30)), int(rng.integers(1, 90)), Axis(trace, unit)
+        x0, x1 = axis.extent
+        length = (x1 - x0) * rng.uniform(0.002, 1.3)
+        begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
+        moments = peaks(live, axis.edges(begin, begin + length, width))
+        per, low = (made.height + 1) * rng.uniform(0.01, 1.3) / rows, rng.uniform(-0.2, 0.9) * (made.height + 1)
+        canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
+        cut = int(rng.integers(0, width + 1))
+        for part in ((cut, width), (0, cut)):
+            layers.paint(canvas, part, moments, low, per, paint)
+        for x, moment in enumerate(moments.tolist()):
+            there, over = (np.flatnonzero((c.start < moment) & (moment <= c.end)) if moment >= 0 else np.empty(0, int)
+                           for c in (trace.allocations, spans))
+            if space is Bands:
+                bottoms = np.cumsum(size[there]) - size[there]
+                ground = [(0, int(made.reserved[moment]))] if moment >= 0 else []
+            else:
+                bottoms = layers.blocks[1][there]
+                ground = list(zip(layers.spans[1][over].tolist(), spans.size[over].tolist(), strict=True))
+            rects = zip(there.tolist(), bottoms.tolist(), size[there].tolist(), strict=True)
+            want, ids = column(rects, paint, low + np.arange(rows) * per, per, ground, np.array(layers.grounds))
+            pixels = canvas[0][:, x].copy().view(np.uint8).reshape(rows, 4)
+            assert canvas[1][:, x].tolist() == ids.tolist()
+            assert np.abs(pixels[:, :3] - want).max() <= 1.01 and (pixels[:, 3] == 255).all()
 
 
 def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
-    events = 200_000
-    rng = np.random.default_rng(0)
-    start = np.arange(0, events, 2, dtype=np.int32)  # one is allocated, then the one 50 before it is freed
-    end = np.minimum(start + 101, events).astype(np.int32)
-    size = rng.integers(512, 4096, len(start))
-    spike = int(rng.integers(len(start) // 4, len(start) // 2))
-    size[spike], end[spike] = 10**9, start[spike] + 1  # live at one moment only
-    trace = trace_of(events, start, end, size)
-    bands, axis, moment = Bands(trace), Axis(trace, "events"), int(start[spike]) + 1
-    classes = np.zeros(len(start), np.uint16)
-    classes[spike] = 1
+    r, moment = Recorder(), 0
+    for i in range(5000):
+        r.alloc((i + 1) << 32, 600 + i % 3000)
+        if i == 2000:
+            r.alloc(1 << 20, 10**9)  # live at one moment only
+            moment = len(r.events)
+            r.free(1 << 20)
+        if i >= 50:
+            r.free((i - 49) << 32)
+    (trace,) = r.snapshot().traces
+    spike, rng = int(trace.allocations.size.argmax()), np.random.default_rng(0)
+    bands, axis = Bands(trace), Axis(trace, "events")
+    classes = (np.arange(len(trace.allocations)) == spike).astype(np.uint16)
     paint = Paint(classes, np.array([[90, 90, 90], [250, 40, 40]], np.uint8))
-    assert bands.live.argmax() == moment
     pixels, ids = canvas = np.empty((100, 1000), np.uint32), np.empty((100, 1000), np.int32)
-    for zoom in range(0, int(np.log2(events)), 2):
-        length = (events + 1) / 2**zoom
-        begin = min(max(moment - length * rng.uniform(0.05, 0.95), 0), events + 1 - length)
+    for zoom in range(0, 14, 2):
+        length = trace.moments / 2**zoom
+        begin = min(max(moment - length * rng.uniform(0.05, 0.95), 0), trace.moments - length)
         edges = axis.edges(begin, begin + length, 1000)
         bands.layers.paint(canvas, (0, 1000), peaks(bands.live, edges), 0.0, 1.1e7, paint)
         column = min(max(int((moment - begin) / length * 1000), 0), 999)
