@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict
 
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core.events import FileDrop
@@ -24,6 +26,8 @@ from support.wait import PATIENCE, clock, wait_until
 if TYPE_CHECKING:
     import subprocess
     from typing import Self
+
+    from aiohttp import web
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.web.server import Connection, WebServer
@@ -240,6 +244,11 @@ def ask(port: int, path: str, body: bytes | None = None, method: str = "", **hea
         answer = client.getresponse()
         body = answer.read()
         return Answer(answer.status, answer.headers, body, body.decode(errors="replace"))
+
+
+def asking(path: str, *headers: tuple[str, str]) -> web.Request:
+    """A request as a server gets it, without a server."""
+    return make_mocked_request("GET", path, headers=CIMultiDict(headers))
 
 
 def raw(port: int, request: bytes) -> bytes:

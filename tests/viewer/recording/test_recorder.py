@@ -187,7 +187,8 @@ def header(**change: Any) -> bytes:
     (b"hello, this is text", "no snapshot"), (b"SVSCENE1" + struct.pack("<I", 2**32 - 1), "a header of 4,294,967,295"),
     (b"SVSCENE1" + struct.pack("<I", 4) + b"\xff\xfe\x00{", "damaged"), (header() + b"x" * 101, "3 Gaussians take"),
     (header() + b"x" * 103, "3 Gaussians take"), (header(count=2**40) + b"x", "1,099,511,627,776 Gaussians take"),
-    (header(count=-1), "damaged"), (header(coefficients=5), "5 coefficients"), (header(sh_degree=9), "degree 9"),
+    (header(count=-1), "damaged"), (header(coefficients=5), "damaged: .*coefficients"),
+    (header(sh_degree=9), "damaged: .*sh_degree"),
 ])
 def test_what_is_no_snapshot_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "000000001.gaussians"
@@ -235,7 +236,7 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path) -> None:
     folder = record(tmp_path)
     good = json.loads((folder / INDEX).read_text())
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"format": 2}, "format 2"), ({"every": -5.0}, "every -5"), ({"every": 1e300}, "1e"),
+        ({"format": 2}, "format 2"), ({"every": -5.0}, "damaged: .*every"), ({"every": 1e300}, "damaged: .*every"),
         ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged")]
     for text, words in [*((json.dumps(good | change), words) for change, words in changes),
                         ("", "damaged"), ("[" * 100_000, "damaged"), ("\x00\xff", "damaged")]:

@@ -32,30 +32,24 @@ def status_of(client: socket.socket) -> int:
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_comes_and_stays_until_it_is_not_needed(visitor: Visitor, folder: Path) -> None:
-    """In a folder that no other user can open."""
-    content = os.urandom(3_500_000)
-    assert visitor.most == files.MAX_FILE
-    assert visitor.post(content, "a scene.ply").status == visitor.post(b"other", "a scene.ply").status == 200
-    path, _ = visitor.client.files(2)
-    assert path.name == "a scene.ply" and path.read_bytes() == content, "names may be the same"
-    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    upload = visitor.client.said(FileDrop)[0]
-    assert upload.done is not None
-    upload.done(path)
-    wait_until(lambda: not path.parent.exists())
-    upload.done(path)
-    assert len(kept(folder)) == 1
-
-
-def test_names_are_one_safe_part_of_a_path(visitor: Visitor) -> None:
+def test_files_have_folders_of_their_own_and_safe_names(visitor: Visitor, folder: Path) -> None:
+    """In a folder that no other user can open, until they are not needed."""
     names = {"../../etc/passwd": "passwd", "C:\\Users\\me\\point cloud.ply": "point cloud.ply", "": "file",
              "..": "file", ".bashrc": "bashrc", "a\0b\n\x1b[31m.png": "a-b---31m.png",
              "gnp.\u202eylp.exe": "gnp.-ylp.exe", "Fu\u0308\u00dfe \u72d0.ply": "F\u00fc\u00dfe \u72d0.ply",
-             "x" * 500 + ".json": "x" * 200 + ".json"}
+             "x" * 500 + ".json": "x" * 200 + ".json", "..\\passwd": "passwd"}
     for given in names:
-        assert visitor.post(name=given).status == 200
-    assert [path.name for path in visitor.client.files(len(names))] == [*names.values()]
+        assert visitor.post(given.encode(), given).status == 200
+    paths = visitor.client.files(len(names))
+    assert [path.name for path in paths] == [*names.values()]
+    assert [path.read_text() for path in paths] == [*names]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o700 for path in (paths[0].parent, paths[0].parent.parent))
+    upload = visitor.client.said(FileDrop)[0]
+    assert upload.done is not None
+    upload.done(paths[0])
+    wait_until(lambda: not paths[0].parent.exists())
+    upload.done(paths[0])
+    assert len(kept(folder)) == len(names) - 1
 
 
 def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import make_mocked_request
-from multidict import CIMultiDict
+from support.web_clients import asking
 
 from splatview_viewer.web.address import Guard, lines
 
@@ -17,7 +16,7 @@ HOME, OPEN = Guard("127.0.0.1", "secret"), Guard("0.0.0.0", "secret")
 
 
 def refusal(guard: Guard, *headers: tuple[str, str], path: str = "/ws?token=secret", public: bool = False) -> str:
-    return guard.refuse(make_mocked_request("GET", path, headers=CIMultiDict(headers)), public=public)
+    return guard.refuse(asking(path, *headers), public=public)
 
 
 def test_own_names_under_any_port() -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import (
+    SHARE,
     ZIP_MAGIC,
     Fields,
     Format,
@@ -72,8 +73,6 @@ HARMLESS = (
 (`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
 their own.
 """
-FREE_SHARE = 0.8
-"""The part of the free memory that reading may take."""
 REFUSED = re.compile(r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL)
 """How torch names an object that it does not import."""
 NEXT_STEP = "Save a state dict, torch.save({'splats': module.state_dict()}, path), or export a .ply."
@@ -102,7 +101,7 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of a checkpoint file, or of a folder of them; the ranks of one step are joined."""
     files, notes = _ranks(path)
     size = sum(file.stat().st_size for file in files)
-    limits = limits_for(size, FREE_SHARE)
+    limits = limits_for(size, SHARE)
     limits = limits._replace(memory=limits.memory + size)  # the files are mapped, which takes no memory
     facts, arrays = run(read_ranks, files, limits, SceneFacts, prepare=import_torch, progress=progress)
     return fields_of(msgspec.structs.replace(facts, notes=notes + facts.notes), arrays)

@@ -94,24 +94,6 @@ def _from_folder(path: Path, name: str, limit: int) -> bytes:
         raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
 
 
-def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
-    """Read a SOG. `packed`: the bytes of its zip; None for files in a folder."""
-    text = load("meta.json", META_LIMIT)
-    check_json(len(text), "the numbers of meta.json")
-    meta = json.loads(text)
-    if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
-        raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
-    if meta.get("version") != 2:
-        raise FileError(f"SOG: meta.json has version {meta.get('version')!r:.40}; version 2 is read: convert the scene "
-                        "with splat-transform")
-    count = meta.get("count")
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise FileError(f"SOG: a count of {count!r:.40}; expected a whole number from 0 on")
-    planes = _Planes(cache(load), meta, count, progress)
-    planes.check(packed)
-    return _decode(planes)
-
-
 class _Planes:
     """The pictures named in a meta.json, decoded when asked for."""
 
@@ -165,7 +147,21 @@ class _Planes:
         return a
 
 
-def _decode(planes: _Planes) -> Fields:
+def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
+    """Read a SOG. `packed`: the bytes of its zip; None for files in a folder."""
+    text = load("meta.json", META_LIMIT)
+    check_json(len(text), "the numbers of meta.json")
+    meta = json.loads(text)
+    if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
+        raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
+    if meta.get("version") != 2:
+        raise FileError(f"SOG: meta.json has version {meta.get('version')!r:.40}; version 2 is read: convert the scene "
+                        "with splat-transform")
+    count = meta.get("count")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise FileError(f"SOG: a count of {count!r:.40}; expected a whole number from 0 on")
+    planes = _Planes(cache(load), meta, count, progress)
+    planes.check(packed)
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
     sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
     logs = low + sixteen / np.float32(65535) * (high - low)

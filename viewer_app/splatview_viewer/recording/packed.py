@@ -21,12 +21,11 @@ import functools
 import os
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
@@ -47,6 +46,7 @@ memory that it passes through stays small."""
 _HALF = 65504.0
 """The largest float16."""
 _UNIT = 32767.0
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _MAGIC = b"SVSCENE1"
 _START, _MOST_HEADER = len(_MAGIC) + 4, 4096
 """Bytes."""
@@ -56,12 +56,12 @@ class Header(msgspec.Struct, frozen=True):
     """Description of a packed scene's arrays."""
 
     count: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-    coefficients: int
+    coefficients: Literal[0, 3, 8, 15, 24]
     """Of spherical harmonics beyond degree 0, for each Gaussian."""
-    sh_degree: int
+    sh_degree: Annotated[int, msgspec.Meta(ge=0, le=4)]
     activated: bool
     antialiased: bool
-    background: tuple[float, float, float] | None = None
+    background: tuple[_Share, _Share, _Share] | None = None
     """The scene's own, RGB in [0, 1]."""
     wide: bool = False
     """True for positions of float64."""
@@ -130,8 +130,6 @@ def read_packed(path: Path) -> Packed:
             if length > _MOST_HEADER:
                 raise FileError(f"{path}: damaged: a header of {length:,} bytes; at most {_MOST_HEADER:,}")
             header = msgspec.json.decode(f.read(length), type=Header)
-            if header.coefficients not in SH_REST or not 0 <= header.sh_degree < len(SH_REST):
-                raise FileError(f"{path}: damaged: {header.coefficients} coefficients, degree {header.sh_degree}")
             needed = packed_bytes(header.count, header.coefficients, header.activated, header.wide)
             if size != _START + length + needed:
                 raise FileError(f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
@@ -159,7 +157,8 @@ def pack(scene: GaussianScene, background: Color | None = None, stream: torch.cu
     """
     import torch
 
-    header = Header(len(scene), scene.shN.shape[1], min(scene.sh_degree, scene.stored_sh_degree), scene.activated,
+    coefficients: Any = scene.shN.shape[1]
+    header = Header(len(scene), coefficients, min(scene.sh_degree, scene.stored_sh_degree), scene.activated,
                     scene.antialiased, background, scene.means.dtype.itemsize == 8)
     text = msgspec.json.encode(header)
     start = _MAGIC + struct.pack("<I", len(text)) + text
@@ -184,18 +183,16 @@ def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> 
     """Return the scene again, as float32 (`means` also float64) on the CPU. From any thread."""
     import torch
 
-    header, background = packed.header, packed.header.background
+    header = packed.header
     # An array may begin at any byte.
     means, quats, scales, opacities, sh0, higher, unit = (
         torch.from_numpy(np.require(array, requirements="A")) for array in packed.arrays.values())
     higher = higher.float()
     if higher.numel():
         higher *= unit.float()[:, None, None]
-    if background is not None and not all(0 <= v <= 1 for v in background):
-        background = None
     return GaussianScene(means, quats * (1 / _UNIT), scales.float(), opacities.float(), sh0.float(), higher,
                          activated=header.activated, sh_degree=header.sh_degree, antialiased=header.antialiased,
-                         version=version, notes=notes, background=background)
+                         version=version, notes=notes, background=header.background)
 
 
 def _pack_between(scene: GaussianScene, marks: Sequence[torch.cuda.Event]) -> list[torch.Tensor]:

@@ -72,14 +72,6 @@ _MODS: dict[int, Mod] = {
     glfw.MOD_SHIFT: "shift", glfw.MOD_CONTROL: "ctrl", glfw.MOD_ALT: "alt", glfw.MOD_SUPER: "super"}
 
 
-def _key_names() -> dict[int, str]:
-    """GLFW's key codes by our names; both sides of the modifier keys share one."""
-    own = {"shift": "LEFT_SHIFT", "ctrl": "LEFT_CONTROL", "alt": "LEFT_ALT", "super": "LEFT_SUPER"}
-    names = {getattr(glfw, "KEY_" + own.get(name, name.upper())): name for name in KEYS}
-    names |= {getattr(glfw, "KEY_RIGHT_" + left.removeprefix("LEFT_")): name for name, left in own.items()}
-    return names | {glfw.KEY_KP_ENTER: "enter"}
-
-
 class WindowScreen:
     """A resizable window with an OpenGL 3.3 core context (or newer). One at a time: GLFW ends with it."""
 
@@ -126,7 +118,11 @@ class WindowScreen:
         self._connect()
 
     def _connect(self) -> None:
-        names = _key_names()
+        own = {"shift": "LEFT_SHIFT", "ctrl": "LEFT_CONTROL", "alt": "LEFT_ALT", "super": "LEFT_SUPER"}
+        names = {getattr(glfw, "KEY_" + own.get(name, name.upper())): name for name in KEYS}
+        # Both sides of the modifier keys share a name.
+        names |= {getattr(glfw, "KEY_RIGHT_" + left.removeprefix("LEFT_")): name for name, left in own.items()}
+        names[glfw.KEY_KP_ENTER] = "enter"
 
         def pixels(x: float, y: float) -> tuple[float, float]:
             points = glfw.get_window_size(self._window)

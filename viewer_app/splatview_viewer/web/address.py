@@ -49,13 +49,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise ViewerError(f"port: {port} is none; it must be 1024 to 65535, or 0 for any that is free")
     last = port if port == 0 else min(port + PORTS_TRIED, 65535)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # IPv4 where there is a choice: a tunnel leads to 127.0.0.1
-        family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         for number in range(port, last + 1):
             try:
-                made = socket.create_server((address[0], number, *address[2:]), family=family, backlog=128,
-                                            dualstack_ipv6=address[0] == "::")
+                made = socket.create_server((host, number), family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+                                            backlog=128, dualstack_ipv6=host == "::")
                 break
             except OSError as e:
                 if e.errno != errno.EADDRINUSE:
