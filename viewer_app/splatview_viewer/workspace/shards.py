@@ -238,14 +238,20 @@ class Shards:
         self.clashes.clear()
         for key, members in found.items():
             whole = self._known.get(key)
-            parts = _chosen(members, [] if whole is None else whole.parts)
-            if parts is None:
+            before = {id(part.stream) for part in whole.parts} if whole is not None else set()
+            ranks = [(stream.info.shard[0], stream) for stream in members if stream.info.shard is not None]
+            live = {rank: stream for rank, stream in ranks if stream.run.alive}
+            if len(live) < sum(stream.run.alive for stream in members):
                 self.clashes.add(key)
                 continue
+            ended = {rank: stream for rank, stream in ranks if not stream.run.alive}
+            if live:  # of a rank that was started again it is the new one; none of an earlier training is left
+                goes_on = before & {id(stream) for stream in live.values()}
+                ended = {rank: stream for rank, stream in ended.items() if goes_on and id(stream) in before}
             if whole is None:
                 group, name, world = key
                 whole = self._known[key] = ShardedStream(name, group, world, now)
-            whole.put(parts)
+            whole.put(sorted((ended | live).items()))
         for key in [k for k in self._known if k not in found or k in self.clashes]:
             self._known.pop(key).put([])
         out = [self._known.get(self._key(stream), stream) for stream in streams]  # type: ignore[arg-type]
@@ -257,23 +263,6 @@ class Shards:
         if info.shard is None or not about(stream.kind).scene or self.run not in (None, stream.run.name):
             return None
         return info.group, info.name, info.shard[1]
-
-
-def _chosen(members: Sequence[RemoteStream], before: Sequence[Part]) -> list[tuple[int, RemoteStream]] | None:
-    """Return the stream of each rank; None where two live ones are of the same rank. Of a rank that was started again
-    it is the new one; and where all had ended before, no earlier one is left."""
-    live: dict[int, RemoteStream] = {}
-    ended: dict[int, RemoteStream] = {}
-    known = {id(part.stream) for part in before}
-    for stream in members:
-        rank = stream.info.shard[0] if stream.info.shard is not None else 0
-        if stream.run.alive and rank in live:
-            return None
-        (live if stream.run.alive else ended)[rank] = stream
-    if live:
-        again = not any(id(stream) in known for stream in live.values())
-        ended = {rank: stream for rank, stream in ended.items() if id(stream) in known and not again}
-    return sorted((ended | live).items())
 
 
 def streams_of(stream: Any) -> list[RemoteStream]:
