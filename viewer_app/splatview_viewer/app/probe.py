@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import moderngl
@@ -37,17 +37,9 @@ def _context() -> moderngl.Context:
 
 
 def probe_egl() -> str:
-    """Make an offscreen context, draw a known colour into a float framebuffer, read it back."""
-    import numpy as np
-
-    ctx = _context()
-    framebuffer = ctx.framebuffer([ctx.texture((4, 4), 4, dtype="f4")])
-    framebuffer.clear(0.25, 0.5, 0.75, 1.0)
-    drawn = np.frombuffer(framebuffer.read(components=4, dtype="f4"), np.float32)[:4].round(3).tolist()
-    detail = f"{ctx.info['GL_RENDERER']}, OpenGL {ctx.info['GL_VERSION'].split()[0]}, by EGL"
-    if drawn != [0.25, 0.5, 0.75, 1.0]:
-        raise Broken(f"{detail}; draws wrong colours: {drawn}", "update the graphics driver")
-    return detail
+    """Make an offscreen context."""
+    info = _context().info
+    return f"{info['GL_RENDERER']}, OpenGL {info['GL_VERSION'].split()[0]}, by EGL"
 
 
 def probe_window() -> str:
@@ -112,35 +104,28 @@ def probe_interop() -> str:
 
 
 def probe_web() -> str:
-    """Encode a picture for browsers with the encoder that is used here, and read it back."""
-    import io
-
+    """Encode a picture for browsers with the encoder that is used here."""
     import aiohttp
     import numpy as np
-    from PIL import Image
 
     from splatview_viewer.core.errors import ViewerError
     from splatview_viewer.web.encoders import choose
 
     ctx = _context()
-    picture = np.full((48, 64, 4), 255, np.uint8)
-    picture[..., :3] = np.stack(np.broadcast_arrays(np.linspace(0, 255, 48)[:, None], np.linspace(255, 0, 64), 90), -1)
+    pixels: Any = np.full((48, 64, 4), 255, np.uint8)
     mend = "pip install --force-reinstall simplejpeg"
     try:
         encoder = choose(ctx)
-        pixels = picture
         if encoder.device is not None:
             import torch
 
             mend = "set SPLATVIEW_ENCODER=turbo, and update the graphics driver"
-            pixels = torch.from_numpy(picture).cuda()
-        seen = np.asarray(Image.open(io.BytesIO(encoder.encode(pixels, 90))).convert("RGB"), np.float32)[::-1]
+            pixels = torch.from_numpy(pixels).cuda()
+        encoder.encode(pixels, 90)
         encoder.close()
     except ViewerError as e:
         raise Broken(e, mend) from None
     detail = f"aiohttp {aiohttp.__version__}, pictures encoded by {encoder.name}"
-    if seen.shape[:2] != picture.shape[:2] or np.abs(seen - picture[..., :3]).mean() > 8:
-        raise Broken(f"{detail}, which come back wrong", mend)
     return detail + (f"; nvJPEG is not used: {encoder.reason}" if encoder.reason else "")
 
 
@@ -159,26 +144,22 @@ def probe_memory() -> str:
 
     events = [{"action": action, "addr": 1 << 20, "size": 1000, "stream": 0, "time_us": t, "frames": []}
               for t, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed"))]
-    found = None  # without DuckDB
     with tempfile.TemporaryDirectory() as there:
         file = Path(there) / "probe.pickle"
         file.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}, 4))
         snapshot = load_snapshot(file, cache=False)
     try:
-        live = Bands(snapshot.traces[0]).live.tolist()
-        if installed("duckdb"):
-            rows = Database(snapshot).run("select size, start_event, end_event from allocations").rows
-            found = [tuple(row) for row in rows]
+        Bands(snapshot.traces[0])
+        if queried := installed("duckdb"):
+            Database(snapshot).run("select size from allocations")
     except ViewerError as e:  # a package of the extra that cannot be imported here
         raise Broken(e, install_line("memory")) from None
-    if live != [0, 0, 1000, 0, 0] or found not in (None, [(1000, 1, 2)]):
-        raise Broken(f"a snapshot is read wrongly: live bytes {live}, SQL finds {found}")
     kept = f"kept in {where}" if (where := folder()) is not None else "not kept: the cache folder cannot be used"
-    return f"snapshots are read, laid out{' and queried' if found else ''}; {kept}"
+    return f"snapshots are read, laid out{' and queried' if queried else ''}; {kept}"
 
 
 def probe_video() -> str:
-    """Write a small film and read it back."""
+    """Write a small film."""
     import tempfile
     from pathlib import Path
 
@@ -197,15 +178,9 @@ def probe_video() -> str:
             writer.close()
         except ViewerError as e:
             raise Broken(e, install_line("video")) from None
-        from av import __version__
-        from av import open as av_open
+    from av import __version__
 
-        with av_open(out) as film:
-            codec = film.streams.video[0].codec_context.name
-            count = sum(1 for _ in film.decode(video=0))
-    if count != 3:
-        raise Broken(f"{count} of 3 pictures of a film were read back", install_line("video"))
-    return f"a film was written as {codec} by PyAV {__version__}"
+    return f"films are written by PyAV {__version__}"
 
 
 def probe_gsplat() -> str:
