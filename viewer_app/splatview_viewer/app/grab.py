@@ -7,7 +7,6 @@ with its input. It sleeps in between, and releases streams that were not request
 from __future__ import annotations
 
 import logging
-import math
 import os
 import select
 import sys
@@ -43,8 +42,6 @@ _KINDS: dict[type[Exception], Literal["lookup", "timeout", "value", "fault"]] = 
     NotFoundError: "lookup", LateError: "timeout", CameraError: "value", ValueError: "value", Exception: "fault"}
 _REST_MS = 250
 """Between two looks for runs and for streams that are not in use."""
-_LARGE = 1 << 26
-"""Bytes of a picture that is not kept after its stream was released."""
 
 
 @dataclass
@@ -127,15 +124,10 @@ class Grabber:
         return RenderResult(name, stream.version, flipped)
 
     def rest(self) -> None:
-        """Do what is due between requests; keep no picture that takes much memory after its stream was released."""
-        if not self._stills.rest():
-            return
-        self._screen.resize(MIN_SIZE, MIN_SIZE)
-        self._pixels = np.empty(0, np.uint8)
-        for name, layout in list(self._layouts.items()):
-            if math.prod(layout.shape) > _LARGE:
-                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=layout.device), False)
-                self._layouts.pop(name)
+        """Do what is due between requests."""
+        if self._stills.rest():
+            self._screen.resize(MIN_SIZE, MIN_SIZE)
+            self._pixels = np.empty(0, np.uint8)
 
     def close(self) -> None:
         self._publisher.close()
@@ -186,21 +178,20 @@ def _serve(grabber: Grabber, requests: int, answers: int) -> None:
             return
         *lines, read = (read + part).split(b"\n")
         for line in lines:
-            _answer(answers, _fulfil(grabber, line))
-
-
-def _fulfil(grabber: Grabber, line: bytes) -> render_requests.Answer:
-    try:
-        request = render_requests.decode_request(line)
-    except (*render_requests.DecodeError, ValueError) as e:
-        sys.exit(f"splatview grab: a request that makes no sense: {e}")
-    try:
-        return grabber.draw(request)
-    except (ViewerError, IpcError, ValueError) as e:
-        return RenderError(next(kind for error, kind in _KINDS.items() if isinstance(e, error)), str(e)[:_REASON])
-    except Exception as e:
-        traceback.print_exc()
-        return RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
+            try:
+                request = render_requests.decode_request(line)
+            except (*render_requests.DecodeError, ValueError) as e:
+                sys.exit(f"splatview grab: a request that makes no sense: {e}")
+            answer: render_requests.Answer
+            try:
+                answer = grabber.draw(request)
+            except (ViewerError, IpcError, ValueError) as e:
+                answer = RenderError(next(kind for error, kind in _KINDS.items() if isinstance(e, error)),
+                                     str(e)[:_REASON])
+            except Exception as e:
+                traceback.print_exc()
+                answer = RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
+            _answer(answers, answer)
 
 
 def _answer(answers: int, answer: render_requests.Answer) -> None:

@@ -486,31 +486,25 @@ def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | Non
     transparent = look.background is None
     camerawork = Camerawork(still.screen.ctx, view, *size)
     filming = Filming(camerawork, made, make_writer(asked.out, *size, made.fps, transparent), transparent=transparent)
+    terminal, begun, told = sys.stderr.isatty(), time.monotonic(), -1.0
     try:
-        _finish(filming)
+        while not filming.ended:
+            filming.turn()
+            filming.wait(0.001)
+            now = time.monotonic()
+            if now - told > (0.2 if terminal else 10.0):  # on one line of a terminal, else every ten seconds
+                told, rate = now, filming.drawn / max(now - begun, 1e-3)
+                left = f", {(filming.total - filming.drawn) / rate:.0f} s left" if filming.drawn > 2 else ""
+                text = f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
+                before, end = ("\r\x1b[K", "") if terminal else ("splatview: ", "\n")
+                print(f"{before}{text}", end=end, file=sys.stderr, flush=True)
+        if filming.fault:
+            raise ViewerError(f"video: {filming.fault}")
+        if terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     finally:
         filming.close()
     return filming.drawn
-
-
-def _finish(filming: Filming) -> None:
-    """Draw and write all pictures, and say how far they are: on one line of a terminal, else every ten seconds."""
-    terminal, begun, told = sys.stderr.isatty(), time.monotonic(), -1.0
-    while not filming.ended:
-        filming.turn()
-        filming.wait(0.001)
-        now = time.monotonic()
-        if now - told <= (0.2 if terminal else 10.0):
-            continue
-        told, rate = now, filming.drawn / max(now - begun, 1e-3)
-        left = f", {(filming.total - filming.drawn) / rate:.0f} s left" if filming.drawn > 2 else ""
-        text = f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
-        before, end = ("\r\x1b[K", "") if terminal else ("splatview: ", "\n")
-        print(f"{before}{text}", end=end, file=sys.stderr, flush=True)
-    if filming.fault:
-        raise ViewerError(f"video: {filming.fault}")
-    if terminal:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def parse_background(text: str) -> Color | None:

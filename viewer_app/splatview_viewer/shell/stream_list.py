@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ _MOST_SCALARS = 2
 
 
 def draw_list(user: User) -> None:
-    """Draw all entries, run by run."""
+    """Draw all entries, run by run: dot, name, and on the right its rate; and the menu of each."""
     state, scale = user.state, user.screen.state.scale
     if not state.entries:
         ui.colored("splatview", theme.TEXT)
@@ -42,42 +43,37 @@ def draw_list(user: User) -> None:
     for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
         ui.colored(group[0], theme.DIM)
         for entry in entries:
-            _entry(entry, user)
+            fault = entry.fault or entry.fault_of_source
+            dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
+            if entry.progress is not None:
+                beside = f"{entry.progress:.0%}"
+            elif entry.is_file or not entry.alive:
+                beside = entry.kind if entry.is_file else "ended"
+            else:
+                beside = f"{entry.rate_hz:.3g} Hz" if entry.rate_hz >= 0.05 else f"v{entry.version}"
+            if ui.entry(entry.key, entry.name, beside, dot, entry.key == state.selected, dim_name=not entry.alive):
+                held = imgui.get_io()
+                user.do(user.show_beside if held.key_ctrl or held.key_shift else user.choose, entry.key)
+            alive = "publishing" if entry.alive else "its run has ended"
+            about = f"{entry.kind}, version {entry.version:,}, {alive}"
+            if entry.is_file:
+                about = f"{entry.key}\n{entry.kind}. Right click to close it."
+            imgui.set_item_tooltip(fault or about)
+            if imgui.begin_popup_context_item(f"menu##{entry.key}"):
+                shown, kind, commands = state.shown, kinds.about(entry.kind), [
+                    ("Show", "", user.choose), ("Show beside", "Ctrl + click", user.show_beside)]
+                if shown is not None and shown is not entry and shown.kind == entry.kind and kind.compared:
+                    commands.append(("Split with what is shown", "", partial(user.compare, "pair")))
+                    if kind.scene:
+                        commands.append(("Together with what is shown", "", partial(user.compare, "together")))
+                if entry.is_file:
+                    close = "Close this file" if entry.group == "Files" else "Close"
+                    commands.append((close, "", user.catalogue.forget))
+                for label, key, command in commands:
+                    if imgui.menu_item(label, key, False)[0]:
+                        user.do(command, entry.key)
+                imgui.end_popup()
         ui.gap(6 * scale)
-
-
-def _entry(entry: Entry, user: User) -> None:
-    """A line of the list: dot, name, and on the right its rate; and its menu."""
-    fault = entry.fault or entry.fault_of_source
-    dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
-    if entry.progress is not None:
-        beside = f"{entry.progress:.0%}"
-    elif entry.is_file or not entry.alive:
-        beside = entry.kind if entry.is_file else "ended"
-    else:
-        beside = f"{entry.rate_hz:.3g} Hz" if entry.rate_hz >= 0.05 else f"v{entry.version}"
-    if ui.entry(entry.key, entry.name, beside, dot, entry.key == user.state.selected, dim_name=not entry.alive):
-        held = imgui.get_io()
-        user.do(user.show_beside if held.key_ctrl or held.key_shift else user.choose, entry.key)
-    state = "publishing" if entry.alive else "its run has ended"
-    about = f"{entry.kind}, version {entry.version:,}, {state}"
-    if entry.is_file:
-        about = f"{entry.key}\n{entry.kind}. Right click to close it."
-    imgui.set_item_tooltip(fault or about)
-    if imgui.begin_popup_context_item(f"menu##{entry.key}"):
-        if imgui.menu_item("Show", "", False)[0]:
-            user.do(user.choose, entry.key)
-        if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
-            user.do(user.show_beside, entry.key)
-        shown = user.state.shown
-        if shown is not None and shown is not entry and shown.kind == entry.kind and kinds.about(entry.kind).compared:
-            if imgui.menu_item("Split with what is shown", "", False)[0]:
-                user.do(user.compare, "pair", entry.key)
-            if kinds.about(entry.kind).scene and imgui.menu_item("Together with what is shown", "", False)[0]:
-                user.do(user.compare, "together", entry.key)
-        if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
-            user.do(user.catalogue.forget, entry.key)
-        imgui.end_popup()
 
 
 def draw_run_controls(entry: Entry, user: User) -> None:

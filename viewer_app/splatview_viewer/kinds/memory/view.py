@@ -194,15 +194,10 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if about.trouble:
             out.append(about.trouble)
         path = "statistics of PyTorch's allocator" if history.on_gpu else "the host's statistics"
-        return Info([*out, *meta_phrases(about.others, ())], [f"device {about.device}"], self._readout(), [path],
-                    self.timings)
-
-    def _readout(self) -> str:
-        history = self.data.history
-        row = history.row_at(self.pointer) if self.pointer is not None else None
-        if row is None:
-            return ""
-        stamp = time.strftime("%H:%M:%S", time.localtime(history["time"][row]))
-        step = int(history["step"][row])
-        name, what = ("allocated", "peak") if history.on_gpu else ("host", "host")
-        return f"{stamp}{f'   step {step:,}' if step >= 0 else ''}   {name} {size_text(history[what][row])}"
+        readout, row = "", None if self.pointer is None else history.row_at(self.pointer)
+        if row is not None:
+            stamp = time.strftime("%H:%M:%S", time.localtime(history["time"][row]))
+            name, what = ("allocated", "peak") if history.on_gpu else ("host", "host")
+            step = int(history["step"][row])
+            readout = f"{stamp}{f'   step {step:,}' if step >= 0 else ''}   {name} {size_text(history[what][row])}"
+        return Info([*out, *meta_phrases(about.others, ())], [f"device {about.device}"], readout, [path], self.timings)

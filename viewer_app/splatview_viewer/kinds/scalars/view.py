@@ -168,12 +168,9 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         if curves.trouble:
             out.append(curves.trouble)
         kept = sum(len(curve) for curve in curves.all)
-        return Info([*out, *meta_phrases(curves.others, ())], (), self._readout(), [f"{kept:,} points"], self.timings)
-
-    def _readout(self) -> str:
-        if self.pointer is None:
-            return ""
-        clock = self.data.curves.clock
-        row = int(np.argmin(abs(clock.across(self.origin) - self.pointer)))
-        stamp = time.strftime("%H:%M:%S", time.localtime(float(clock["time"][row])))
-        return f"step {clock['step'][row]:,.12g}   {stamp}"
+        readout = ""
+        if self.pointer is not None:
+            row = int(np.argmin(abs(curves.clock.across(self.origin) - self.pointer)))
+            stamp = time.strftime("%H:%M:%S", time.localtime(float(curves.clock["time"][row])))
+            readout = f"step {curves.clock['step'][row]:,.12g}   {stamp}"
+        return Info([*out, *meta_phrases(curves.others, ())], (), readout, [f"{kept:,} points"], self.timings)
