@@ -163,10 +163,3 @@ def test_damaged_transforms_are_named(tmp_path, change):
     transforms(tmp_path, **change)
     with pytest.raises(DemoError, match=r"transforms\.json|absent\.ply"):
         load(tmp_path)
-
-
-def test_what_does_not_fit_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    transforms(tmp_path)
-    monkeypatch.setattr("splatview.demo.files.available_bytes", lambda: 20_000)
-    with pytest.raises(DemoError, match="GB are free"):
-        load(tmp_path)

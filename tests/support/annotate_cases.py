@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
 from splatview.adapters.overlay import adapted
 from splatview_ipc.control.frame import Frame
 from splatview_ipc.kinds import check_frame
@@ -16,6 +13,9 @@ from support.reading import copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
+    import torch
 
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
@@ -68,11 +68,8 @@ class Overlays:
 def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> Frame:
     """What `annotate` sends for this, computed on this version of the image."""
     tensors, meta = made(**given)
-    return frame_with(tensors, version=version, time_ns=time_ns, **meta)
-
-
-def frame_with(tensors: dict[str, torch.Tensor], *, intact: bool = True, **meta: Any) -> Frame:
-    return Frame("overlay", 1, 0, meta, {k: remote(t) for k, t in tensors.items()}, lambda: intact, lambda: None)
+    meta |= {"version": version, "time_ns": time_ns}
+    return Frame("overlay", 1, 0, meta, {k: remote(t) for k, t in tensors.items()}, lambda: True, lambda: None)
 
 
 def result_of(frame: Frame, shown: tuple[int, int] = (64, 48)) -> Result:
@@ -88,33 +85,3 @@ def seen(view: ShownView, screen: OffscreenScreen) -> np.ndarray:
     view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
     assert screen.ctx.error == "GL_NO_ERROR"
     return screen.pixels()[..., :3].astype(int)
-
-
-def random_frame(rng: np.random.Generator) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Tensors that keep the law of shapes, with values that keep none."""
-    n, m, k, lines, v, t = (int(rng.integers(0, 6)) for _ in range(6))
-
-    def floats(*shape: int) -> torch.Tensor:
-        values = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 39, shape)
-        values[rng.random(shape) < 0.2] = np.nan
-        return torch.from_numpy(values.astype(np.float32))
-
-    def integers(*shape: int) -> torch.Tensor:
-        wide = rng.integers(-2**31, 2**31, shape)
-        return torch.from_numpy(np.where(rng.random(shape) < 0.6, rng.integers(-2, 9, shape), wide).astype(np.int32))
-
-    def raw(*shape: int) -> torch.Tensor:
-        return torch.from_numpy(rng.integers(0, 256, shape).astype(np.uint8) * (rng.random(shape) < 0.8))
-
-    every = {"boxes": floats(n, 4), "classes": integers(n), "scores": floats(n), "colors": raw(n, 4),
-             "labels": raw(int(rng.integers(0, 30))), "points": floats(m, k, 3), "skeleton": integers(7, 2),
-             "point_classes": integers(m), "lines": floats(v, 2), "line_ends": integers(lines),
-             "line_classes": integers(lines), "notes_at": floats(t, 2), "notes": raw(20), "names": raw(9)}
-    every["masks"] = raw(n, int(rng.integers(0, 5)), int(rng.integers(0, 5)))
-    pairs = {"line_ends": "lines", "notes": "notes_at", "line_classes": "lines", "point_classes": "points"}
-    dropped = {name for name in every if name != "boxes" and rng.random() < 0.3}
-    kept = {name: t.to(torch.uint8) if name in ("labels", "notes", "names", "colors", "masks") else t
-            for name, t in every.items() if pairs.get(name, name) not in dropped}
-    meta = {"width": int(rng.integers(0, 3)), "height": int(rng.integers(0, 3)), "version": int(rng.integers(0, 2**62)),
-            "time_ns": int(rng.integers(0, 2**62)), "motion": bool(rng.random() < 0.5), "rate_hz": 1e18}
-    return kept, meta

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.annotate_cases import frame_with, overlay_frame, random_frame, result_of, seen
+from support.annotate_cases import overlay_frame, result_of, seen
 from support.frames import image_frame
-from support.view_cases import image_view, see, zoom
+from support.view_cases import image_view, see
 
 import splatview
 from splatview_viewer.app.offscreen import Look, Still
@@ -183,17 +183,6 @@ def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen, p
         still.draw((W, H))
         assert (screen.pixels()[..., :3] == GREY).all()
     still.close()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_comes_can_be_drawn(seed: int, view: Any, screen: OffscreenScreen, panel: Panel) -> None:
-    for i in range(4):
-        tensors, meta = random_frame(np.random.default_rng(1000 + 4 * seed + i))
-        view.content.layers.take(i % 2, frame_with(tensors, **meta))
-        see(view, motion=bool(i % 2))
-        zoom(view, 0.3 + i, Rect(0, 0, W, H))
-        written(view, screen, panel)
-    assert view.info.readout == ""
 
 
 # -- the viewer ------------------------------------------------------------------------------------------------

@@ -217,26 +217,6 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
     assert objects() == before
 
 
-def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[ShownView], kind: str,
-                                                                screen: OffscreenScreen) -> None:
-    def textures() -> set[tuple[str, int]]:
-        return {name for name in objects() if name[0] == "Texture"}
-
-    a, b = pair
-    a.update(value(kind))
-    theirs, before = shown(a, screen), textures()
-    b.handle(Wheel(W / 2, H / 2, 3.0), RECT)
-    ours = shown(b, screen)
-    assert (ours != theirs).any()
-    if kind == "gaussians":
-        assert textures() > before  # the renderer drew for the other: its first picture is a copy now
-    a.view.release("away")
-    a.view.release("away")
-    assert len(textures()) <= len(before)
-    np.testing.assert_array_equal(shown(b, screen), ours)
-    np.testing.assert_array_equal(shown(a, screen), theirs)
-
-
 def test_following_in_the_same_place_shows_the_same(pair: list[ShownView], kind: str, screen: OffscreenScreen) -> None:
     (a, b), look = pair, LOOKS[1]
     a.update(value(kind))
