@@ -39,14 +39,9 @@ def status(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return run
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    text = capsys.readouterr().out
-    for word in ("splatview.publish(tensor)", "serve", "shot", "memory", "status", "doctor", "demo", "camera",
-                 "SPLATVIEW_RUNTIME_DIR"):
-        assert word in text
-    assert main([]) == 2
-    capsys.readouterr()
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (main(["--help"]), main([])) == (0, 2)
+    assert "splatview.publish(tensor)" in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"splatview {splatview.__version__}\n"
 

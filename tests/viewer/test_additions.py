@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,20 +13,14 @@ from PIL import Image
 from support import stub_kind
 from support.frames import frame_of
 from support.programs import ROOT
-from support.scene_files import truth, write_splat
 
 from splatview_ipc.control.frame import Frame
 from splatview_viewer import kinds
 from splatview_viewer.__main__ import main
-from splatview_viewer.app import loop
-from splatview_viewer.core.view import Section
 from splatview_viewer.formats import Format
 from splatview_viewer.kinds import files
-from splatview_viewer.kinds.gaussians import view as gaussians
-from splatview_viewer.kinds.gaussians.tool import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     import pytest
@@ -51,42 +45,6 @@ def test_a_kind_and_a_format(viewer: Viewer, tmp_path: Path, monkeypatch: pytest
     viewer.until(viewer.loaded)
     assert [entry.kind for entry in viewer.state.entries] == ["stub"]
     assert viewer.user.layout.active.describe()[1].details == ["2 levels"]
-
-
-class Counter(Tool):
-    name = "counter"
-
-    def sections(self) -> Sequence[Section]:
-        return [Section("Counter", lambda: False)]
-
-    def details(self) -> Sequence[str]:
-        return ["counted"]
-
-
-class Notes:
-    """A feature with a part of the panel."""
-
-    def __init__(self, *args: Any) -> None:
-        """Needs nothing of the viewer."""
-
-    def pull(self, user: Any) -> None:
-        """Prepares nothing."""
-
-    def sections(self, viewport: Any) -> Sequence[Section]:
-        return [Section("Notes", lambda: False)]
-
-    def compare(self, how: str, viewport: Any, key: str) -> None:
-        """Compares nothing."""
-
-
-def test_a_tool_and_a_section_of_the_panel(open_viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaussians, "TOOLS", (*gaussians.TOOLS, Counter))
-    monkeypatch.setattr(loop, "FEATURES", (*loop.FEATURES, Notes))
-    viewer = open_viewer((900, 520))
-    viewer.catalogue.open_file(write_splat(tmp_path / "in.splat", truth(20)))
-    viewer.until(viewer.loaded)
-    sections, info = viewer.user.layout.active.describe()
-    assert {"Counter", "Notes"} <= {section.title for section in sections} and "counted" in info.details
 
 
 def test_the_guide_names_these_tables_and_its_samples_parse() -> None:

@@ -202,50 +202,31 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
     return open_viewer((700, 400))
 
 
-def boxes(viewer: Viewer) -> list[list[float]]:
-    slot = viewer.user.shown
-    layers = [] if slot is None or slot.view is None else viewer.image.data.layers.all
-    return [box for layer in layers for box in layer.result.boxes.tolist()]
+def test_results_are_drawn_over_their_stream_while_it_is_shown(viewer: Viewer, tmp_path: Path) -> None:
+    def shows(x: int, number: int) -> bool:
+        """Whether the picture has the box at `x` in the colour of its class alone."""
+        slot = viewer.user.shown
+        layers = [] if slot is None or slot.view is None else viewer.image.data.layers.all
+        colors = [(np.abs(viewer.picture() - color.astype(int)) <= 2).all(-1).sum() > 50 for color in PALETTE[:2]]
+        return ([layer.result.boxes.tolist() for layer in layers] == [[[x, 20, x + 40, 60]]]
+                and colors == [number == 0, number == 1])
 
-
-def box(x: int) -> list[float]:
-    return [x, 20, x + 40, 60]
-
-
-def colored(viewer: Viewer, number: int) -> bool:
-    return bool((np.abs(viewer.picture() - PALETTE[number].astype(int)) <= 2).all(-1).sum() > 50)
-
-
-def opened(viewer: Viewer) -> list[str]:
-    return [s.name for s in viewer.catalogue.subscriber.streams if s.kind == "overlay" and s.opened]
-
-
-def test_results_are_drawn_over_their_stream(viewer: Viewer) -> None:
     camera()
-    viewer.until(lambda: viewer.user.view is not None)
-    assert not colored(viewer, 0)
     detect(30, 0)
-    viewer.until(lambda: boxes(viewer) == [box(30)] and colored(viewer, 0))
+    viewer.until(lambda: shows(30, 0))
     detect(70, 1)  # no other picture comes
-    viewer.until(lambda: boxes(viewer) == [box(70)] and colored(viewer, 1) and not colored(viewer, 0))
+    viewer.until(lambda: shows(70, 1))
     assert viewer.image.data.layers.version == 1
     assert [(e.name, e.kind) for e in viewer.state.entries] == [("camera", "image")]  # it is no entry of the list
-    splatview.annotate("camera")
-    viewer.until(lambda: boxes(viewer) == [] and not colored(viewer, 1))
-
-
-def test_only_overlays_of_shown_streams_are_read(viewer: Viewer, tmp_path: Path) -> None:
-    camera()
-    detect(30, 0)
-    viewer.until(lambda: boxes(viewer) == [box(30)])
-    assert opened(viewer) == ["camera overlay"]
-    splatview.annotate("camera", boxes=[[1, 1, 2, 2]], run="no-such-run")
+    (overlay,) = (s for s in viewer.catalogue.subscriber.streams if s.kind == "overlay")
     selected = viewer.state.selected
     Image.new("RGB", (8, 6)).save(tmp_path / "other.png")
     viewer.user.drop([str(tmp_path / "other.png")])
-    viewer.until(lambda: opened(viewer) == [])
+    viewer.until(lambda: not overlay.opened)
     viewer.user.select(selected)
-    viewer.until(lambda: opened(viewer) == ["camera overlay"] and boxes(viewer) == [box(30)])
+    viewer.until(lambda: overlay.opened and shows(70, 1))
+    splatview.annotate("camera")
+    viewer.until(lambda: viewer.image.data.layers.all[0].result.empty)
 
 
 def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:

@@ -1,4 +1,4 @@
-"""The list of keys: complete, and inside the screen whatever its size."""
+"""The list of keys: inside the screen whatever its size."""
 
 from __future__ import annotations
 
@@ -14,20 +14,15 @@ from splatview_viewer.shell.overlay import KEYS, draw_help
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.view import KeyHelp
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
-@pytest.fixture
-def lines(screen: OffscreenScreen) -> list[KeyHelp]:
-    """What is said over a scene, which has the most keys."""
-    with closing(scene_view(screen)) as view:
-        return [*(line for tool in view.view.tools.values() for line in tool.keys), *KEYS]
-
-
 @pytest.mark.parametrize(("size", "scale"), [((1280, 800), 1.0), ((780, 1400), 2.0)])
-def test_it_fits_into_any_screen(screen: OffscreenScreen, lines: list[KeyHelp], size: tuple[int, int],
-                                 scale: float) -> None:
+def test_it_fits_into_any_screen(screen: OffscreenScreen, size: tuple[int, int], scale: float) -> None:
+    with closing(scene_view(screen)) as view:  # a scene has the most keys
+        lines = [*(line for tool in view.view.tools.values() for line in tool.keys), *KEYS]
+    said = [line.keys for line in lines if line.keys != "Escape"]
+    assert len(said) == len(set(said)), "no key does two things"
     x, bar = min(round(280 * scale), size[0] // 2), round(26 * scale)
     picture, panel = Rect(x, 0, size[0] - x, size[1] - bar), Panel(scale)
     screen.resize(*size, scale)
@@ -41,9 +36,3 @@ def test_it_fits_into_any_screen(screen: OffscreenScreen, lines: list[KeyHelp], 
     assert np.ptp(columns) > 200 and np.ptp(rows) > 200
     if size[0] >= 1280 * scale:  # in a large one it is in the middle of the picture, and leaves the panel alone
         assert left > picture.x and abs((left + right) / 2 - (picture.x + picture.width / 2)) < 3
-
-
-def test_no_key_is_said_twice_for_two_things(lines: list[KeyHelp]) -> None:
-    """But for Escape, which ends whatever there is to end."""
-    said = [line.keys for line in lines if line.keys != "Escape"]
-    assert len(said) == len(set(said))

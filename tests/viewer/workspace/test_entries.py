@@ -6,19 +6,16 @@ import threading
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview_ipc.control.registry import viewers
 from splatview_viewer.app.loop import step
-from splatview_viewer.core.events import Key, Wheel
+from splatview_viewer.core.events import Wheel
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from support.programs import Programs
     from support.viewer import Viewer
@@ -55,17 +52,6 @@ def sees(viewer: Viewer, grey: int) -> bool:
     step(viewer)
     picture = viewer.picture()
     return bool((picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all())
-
-
-def test_a_kept_plot_is_what_fills_the_screen_without_the_panel(viewer: Viewer, tmp_path: Path,
-                                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    splatview.log(**{f"a/{i}": 1.0 for i in range(3)}, loss=1.0, psnr=2.0)
-    viewer.until(lambda: viewer.user.view is not None and not viewer.user.view.empty)
-    viewer.do(Key("s", mods=frozenset({"ctrl"})))
-    with Image.open(next(tmp_path.glob("scalars-*.png"))) as kept:
-        viewer.do(Key("h"))
-        np.testing.assert_array_equal(np.asarray(kept), viewer.pixels())
 
 
 def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(viewer: Viewer) -> None:

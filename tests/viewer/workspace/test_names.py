@@ -1,16 +1,11 @@
-"""What is meant by a name, or by none; and the queue of commands."""
+"""What is meant by a name, or by none."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.workspace.names import meant
-
-if TYPE_CHECKING:
-    from support.viewer import Viewer
 
 IMAGE, OTHER, SCENE, CURVES, FILE, ENDED = (
     Entry("", "", "render", "image"), Entry("", "", "other", "image"), Entry("", "", "splats", "gaussians"),
@@ -25,12 +20,3 @@ IMAGE, OTHER, SCENE, CURVES, FILE, ENDED = (
 ])
 def test_meant(found: list[Entry], name: str | None, expected: int | None) -> None:
     assert meant(found, name) is (None if expected is None else found[expected])
-
-
-def test_commands_are_executed_in_their_order_in_the_next_turn(viewer: Viewer) -> None:
-    done: list[str] = []
-    viewer.catalogue.do(done.append, "a")
-    viewer.catalogue.do(viewer.catalogue.do, done.append, "b")
-    assert done == []
-    viewer.step()
-    assert done == ["a", "b"]
