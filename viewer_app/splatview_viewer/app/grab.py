@@ -98,7 +98,16 @@ class Grabber:
                     picture = torch.from_numpy(self._pixels)
             if not request.gpu and picture.is_cuda:
                 picture = picture.cpu()
-            return self._publish(picture, flipped) if still.whole() else None
+            if not still.whole():
+                return None
+            name = GPU if picture.is_cuda else HOST
+            stream = self._publisher.stream(name, "image")
+            layout = _PictureLayout((*picture.shape,), str(picture.device))
+            if layout != self._layouts.get(name):
+                self._layouts[name] = layout
+                stream.describe(layout, copy=True if picture.is_cuda else None)
+            stream.publish(((picture,), {"layout": "HWC"}))
+            return RenderResult(name, stream.version, flipped)
 
         return self._stills.draw(request, publish)
 
@@ -113,15 +122,6 @@ class Grabber:
                 self._shares = False
                 log.warning("grab: what OpenGL draws goes through the host: %s", e)
         return self._shares
-
-    def _publish(self, picture: torch.Tensor, flipped: bool) -> RenderResult:
-        name = GPU if picture.is_cuda else HOST
-        stream, layout = self._publisher.stream(name, "image"), _PictureLayout((*picture.shape,), str(picture.device))
-        if layout != self._layouts.get(name):
-            self._layouts[name] = layout
-            stream.describe(layout, copy=True if picture.is_cuda else None)
-        stream.publish(((picture,), {"layout": "HWC"}))
-        return RenderResult(name, stream.version, flipped)
 
     def rest(self) -> None:
         """Do what is due between requests."""
@@ -141,7 +141,7 @@ def main(args: list[str]) -> int:
     """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
-    with entry.ending(_end):
+    with entry.ending(lambda *_: sys.exit(0)):
         try:
             grabber = Grabber(args[0] if args else None)
         except (ViewerError, IpcError) as e:
@@ -158,11 +158,6 @@ def main(args: list[str]) -> int:
             finally:
                 grabber.close()
     return 0
-
-
-def _end(*_: object) -> None:
-    entry.ignore()
-    sys.exit(0)
 
 
 def _serve(grabber: Grabber, requests: int, answers: int) -> None:

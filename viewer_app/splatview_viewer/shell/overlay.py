@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _MOST_TROUBLES = 4
 _MOST_LINES, _WIDEST = 6, 46
 """Lines of one text at most, and their width in sizes of the letters."""
-_BAR = 90
-"""Points: what is higher is no bar at the lower edge."""
 KEYS = (
     KeyHelp("Viewer", "H, Tab", "Show or hide the panel"),
     KeyHelp("Viewer", "Space", "Pause the run, and have it go on"),
@@ -71,14 +69,9 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
                  (0.5, 0), pad=0.65)
 
 
-def draw_toasts(state: State, picture: Rect, scale: float, boards: Sequence[Rect] = ()) -> None:
-    """Draw short messages at the lower edge of the picture, above the windows `boards` there."""
-    bottom, middle = picture.y + picture.height, picture.x + picture.width / 2
-    for board in sorted(boards, key=lambda b: -b.y):  # one bar lies on the other
-        if board.height < _BAR * scale and board.y + board.height >= bottom - 1 and (
-                board.x <= middle < board.x + board.width):
-            bottom = min(bottom, board.y)
-    y = bottom - 16 * scale
+def draw_toasts(state: State, picture: Rect, scale: float) -> None:
+    """Draw short messages at the lower edge of the picture."""
+    middle, y = picture.x + picture.width / 2, picture.y + picture.height - 16 * scale
     for _, text in reversed(state.toasts):
         lines = "\n".join(lines_of(text, _room(picture, scale), _MOST_LINES))
         y = card(imgui.get_foreground_draw_list(), (middle, y), [(lines, theme.TEXT)], (0.5, 1), within=picture,

@@ -214,7 +214,7 @@ class Panel:
             if state.help:
                 view = user.view
                 draw_help(picture, scale, [*(view.view.keys if view is not None else ()), *KEYS])
-            draw_toasts(state, picture, scale, [board for viewport in layout.seen for board in viewport.boards()])
+            draw_toasts(state, picture, scale)
             if state.panel_open:
                 changed |= self._left(user, sections, info, picture)
                 if picture.x > 0:

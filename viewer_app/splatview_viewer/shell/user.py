@@ -216,8 +216,15 @@ class User:
             if not event.repeat:
                 self.do(*command)
             return
-        if (self.state.help or not ours) and self._help(event) and not ours:
-            return
+        # The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then.
+        asked = isinstance(event, ev.Text) and event.text == "?" and (self.state.help or not ours)
+        gone = self.state.help and (isinstance(event, ev.PointerPress) or (
+            isinstance(event, ev.Key) and event.pressed and event.name == "escape"))
+        if asked or gone:
+            self.state.help = not self.state.help
+            self.mark(SETTLE)
+            if not ours:
+                return
         if isinstance(event, ev.Key) and not event.pressed:
             for other in self.layout:  # it was pressed when another one was the active one
                 if other is not viewport:
@@ -240,16 +247,6 @@ class User:
             case "space" if not mods:
                 return (self.pause,)
         return ()
-
-    def _help(self, event: Event) -> bool:
-        """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
-        asked = isinstance(event, ev.Text) and event.text == "?"
-        gone = self.state.help and (isinstance(event, ev.PointerPress) or (
-            isinstance(event, ev.Key) and event.pressed and event.name == "escape"))
-        if asked or gone:
-            self.state.help = not self.state.help
-            self.mark(SETTLE)
-        return asked or gone
 
     def open(self, path: Path) -> None:
         if str(path) in self.catalogue.slots:

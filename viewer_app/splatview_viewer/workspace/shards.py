@@ -291,15 +291,9 @@ def title_of(stream: Any) -> str:
 
 
 def ranks_of(ranks: Iterable[int]) -> str:
-    """Return ranks in words, such as "rank 2" or "ranks 0 to 3, 5"."""
-    spans: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][-1] + 1:
-            spans[-1].append(rank)
-        else:
-            spans.append([rank])
-    texts = [", ".join(map(str, s)) if len(s) < 3 else f"{s[0]} to {s[-1]}" for s in spans]
-    return f"rank{'' if sum(map(len, spans)) == 1 else 's'} {', '.join(texts)}"
+    """Return ranks in words, such as "rank 2" or "ranks 0, 1, 5"."""
+    found = sorted(set(ranks))
+    return f"rank{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
 
 
 def join(frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: str = "") -> JoinedFrame:

@@ -62,7 +62,19 @@ class Shapes:
         boxes = result.boxes[numbers]
         strokes = _strokes(boxes[:, :2], boxes[:, 2:], result.colors[numbers], result.floors[numbers], _LINE)
         self._add("BOX", 24, strokes, numbers, _FORMAT)
-        self._add("SEGMENT", 6, *_segments(result), _FORMAT)
+        # Lines, then bones, then points over them.
+        lines, points, skeleton, colors = result.lines, result.points, result.skeleton, result.point_colors
+        floors = result.floors if result.owned_points else np.full(len(points), NO_SCORE, np.float32)
+        found, at = points[..., 2] > 0, points[..., :2]
+        group, which = np.nonzero(found)
+        person, bone = np.nonzero(found[:, skeleton[:, 0]] & found[:, skeleton[:, 1]])
+        dots, begin, end = at[group, which], at[person, skeleton[bone, 0]], at[person, skeleton[bone, 1]]
+        strokes = np.concatenate([
+            _strokes(lines[:, :2], lines[:, 2:], result.line_colors, np.full(len(lines), NO_SCORE), _LINE),
+            _strokes(begin, end, colors[person], floors[person], _LINE),
+            _strokes(dots, dots, colors[group], floors[group], _DOT)])
+        owners = np.concatenate([np.full(len(lines), -1), person, group])
+        self._add("SEGMENT", 6, strokes, owners if result.owned_points else np.full(len(owners), -1), _FORMAT)
 
     def _add(self, name: str, vertices: int, instances: np.ndarray, owners: np.ndarray, form: str) -> None:
         """`vertices`: of one instance. `owners`: (N,) the box that each instance moves with, -1: none."""
@@ -159,22 +171,6 @@ def _strokes(a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray,
     out = np.zeros(len(a), _STROKE)
     out["a"], out["b"], out["color"], out["floor"], out["thick"] = a, b, color, floor, thick
     return out
-
-
-def _segments(result: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Return lines, then bones, then points over them, and their owners."""
-    lines, points, skeleton, colors = result.lines, result.points, result.skeleton, result.point_colors
-    floors = result.floors if result.owned_points else np.full(len(points), NO_SCORE, np.float32)
-    seen, at = points[..., 2] > 0, points[..., :2]
-    group, which = np.nonzero(seen)
-    person, bone = np.nonzero(seen[:, skeleton[:, 0]] & seen[:, skeleton[:, 1]])
-    dots, begin, end = at[group, which], at[person, skeleton[bone, 0]], at[person, skeleton[bone, 1]]
-    strokes = np.concatenate([
-        _strokes(lines[:, :2], lines[:, 2:], result.line_colors, np.full(len(lines), NO_SCORE), _LINE),
-        _strokes(begin, end, colors[person], floors[person], _LINE),
-        _strokes(dots, dots, colors[group], floors[group], _DOT)])
-    owners = np.concatenate([np.full(len(lines), -1), person, group])
-    return strokes, owners if result.owned_points else np.full(len(owners), -1)
 
 
 # -- text ------------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def color_of(number: int) -> ImVec4:
 def draw_plots(view: ScalarsView, scale: float) -> None:
     """Draw all plots into the window that is open, and move the view's axes as the user does."""
     shown, room, gap = view.data.plots, imgui.get_content_region_avail(), ImVec2(18 * scale, 12 * scale)
-    across = view.state.columns or max(1, min(round(room.x / (_WIDE * scale)), math.ceil(len(shown) ** 0.5)))
+    across = max(1, min(round(room.x / (_WIDE * scale)), math.ceil(len(shown) ** 0.5)))
     rows = -(-len(shown) // across)
     width = (room.x - gap.x * (across - 1)) / across
     title = imgui.get_text_line_height_with_spacing()
@@ -70,7 +70,7 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
     s = view.state
     axis = Axis(*window, max(int(size[0]), 8))
     drawn = [(curve, columns(curve, axis, view.weight(curve), view.origin)) for curve in curves]
-    span = s.heights.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up, s.outliers)
+    span = s.heights.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up)
     unit, short = view.unit
     fmt = "" if s.across != "time" else f"%g {short[:3].rstrip('su')}" if unit > 1 else "%g s"
     x = plots.Axis(window, "time" if s.across == "clock" else "linear", format=fmt)
@@ -144,7 +144,7 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
     axis = Axis(float(times[0]), max(float(times[-1]), float(times[0]) + 1e-3), 256)
     parts = columns(curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time")
     with plots.strip(f"{title} {key}", title, value_text(curve.last), (axis.begin, axis.end),
-                     limits(parts, axis, False, False), tip="Click to see more" if key else "") as (plot, clicked):
+                     limits(parts, axis, False), tip="Click to see more" if key else "") as (plot, clicked):
         if plot is not None:
             for part in parts:
                 plot.line("##curve", part.x, part.smooth, theme.ACCENT, 1.4)
@@ -249,23 +249,17 @@ def _columns_of(curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, ax
     return Columns(middle, mean(rows[:, 2]), mean(smooth[part]), low, high, broken)
 
 
-def limits(parts: Sequence[Columns], axis: Axis, log: bool, outliers: bool) -> tuple[float, float]:
-    """The vertical limits of a plot that shows these: of all that is seen; unless `outliers` are to be seen, of the
-    smoothed curves and of most of what is behind them. log: the vertical axis is logarithmic, only for values over 0.
-    """
+def limits(parts: Sequence[Columns], axis: Axis, log: bool) -> tuple[float, float]:
+    """The vertical limits of a plot that shows these: of the smoothed curves and of most of what is behind them. log:
+    the vertical axis is logarithmic, only for values over 0."""
     found = []
     for part in parts:
         seen = (part.x >= axis.begin) & (part.x <= axis.end)
         if not seen.any():
             continue
-        pieces = [part.smooth[seen], part.value[seen][-1:]]
-        if outliers:
-            pieces += [part.low[seen], part.high[seen]]
-        else:
-            raw = part.value[seen]
-            raw = raw[raw > 0] if log else raw
-            pieces += [np.percentile(raw, (2, 98))] if len(raw) else []
-        values = np.concatenate(pieces)
+        raw = part.value[seen]
+        most = raw[raw > 0] if log else raw
+        values = np.concatenate([part.smooth[seen], raw[-1:], np.percentile(most, (2, 98)) if len(most) else most])
         found.append(values[np.isfinite(values) & ((values > 0) | (not log))])
     values = np.concatenate(found) if found else np.empty(0)
     if not len(values):

@@ -55,10 +55,6 @@ class ScalarsState:
     """Weight of the earlier values in a smoothed one, 0 to less than 1."""
     log_up: bool = False
     """The vertical axes are logarithmic."""
-    outliers: bool = False
-    """The vertical axes reach the farthest values."""
-    columns: int = 0
-    """Plots side by side; 0: as many as there is room for."""
     window: tuple[float, float] | None = None
     """Range of the horizontal axis, in its own units; None: all."""
     heights: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -145,12 +141,9 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
                                 s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6),
             log_up=ui.choice("Vertical", "The scale of values; a logarithmic one leaves out what is not above zero",
                              s.log_up, {False: "Linear", True: "Logarithmic"}))
-        s = replace(s, outliers=ui.check("Outliers", "Plots as high as the values that stand out most", s.outliers))
-        s = replace(s, columns=ui.choice("Columns", "Plots beside each other",
-                                         s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"}))
         if s.across != before.across:
             s = replace(s, window=None)
-        if (s.log_up, s.outliers) != (before.log_up, before.outliers):
+        if s.log_up != before.log_up:
             s = replace(s, heights={})
         if s != s.fitted() and ui.buttons("Zoom", ["See all"], ["Key F"]) is not None:
             s = s.fitted()
