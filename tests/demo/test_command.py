@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
-from support.programs import Output, children
+from support.programs import Output
 
 from splatview.demo import trainer
 from splatview.demo.command import Demo, run
@@ -22,8 +22,6 @@ from splatview_viewer.app.commands import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from support.programs import Programs
 
 
 pytestmark = pytest.mark.programs
@@ -160,11 +158,3 @@ def test_without_a_display_the_demo_is_seen_in_a_browser(demo: Callable[..., Lau
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     found = demo(train="raise SystemExit(3)", **{"offscreen": False, **options})
     assert [screen in arguments for _, *arguments in found.arguments[1:]] == ([True] if screen else [])
-
-
-@pytest.mark.soak
-def test_a_demo_that_is_killed_takes_its_programs_along(programs: Programs, wait_until: Callable[..., Any]) -> None:
-    process = programs.splatview("demo", "--steps", "1000000", "--web", "--port", "0", "--out", "a.png")
-    started = wait_until(lambda: len(found := children(process.pid)) >= 2 and found)
-    process.killed()
-    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in started))

@@ -55,8 +55,8 @@ _ACTIVE_PERIOD = 1 / 60
 _IDLE_PERIOD = 1 / 15
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
-_MOST_AWAY, _AWAY_FOR = 16, 3600.0
-"""Disconnected browsers whose views are kept, and seconds for which they are."""
+_MOST_AWAY = 16
+"""Disconnected browsers whose views are kept."""
 _RESUME = "SPLATVIEW_RESUME"
 """Environment variable with the state for the viewer that follows. Not for users."""
 _MOST_RESTARTS, _WITHIN_S = 3, 60.0
@@ -101,8 +101,8 @@ class App:
         self.users: list[User] = []
         """The connected users. The first is the screen's own, if that is seen."""
         self._browsers = browsers
-        self._away: dict[str, tuple[User, float]] = {}
-        """Disconnected browsers, and the time at which they left."""
+        self._away: dict[str, User] = {}
+        """The users of disconnected browsers, the last one at the end."""
         self._stopping = self._closed = False
         self.due = 0.0
         """The time of the next turn if nothing happens."""
@@ -217,16 +217,13 @@ class App:
             self.users.remove(user)
             user.rise()
             user.screen.close()
-            if user.who in self._away:
-                self._away.pop(user.who)[0].close()
-            self._away[user.who] = user, now
-            for who, (gone, since) in list(self._away.items()):
-                if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
-                    gone.close()
-                    del self._away[who]
+            if (gone := self._away.pop(user.who, None)) is not None:
+                gone.close()
+            self._away[user.who] = user
+            if len(self._away) > _MOST_AWAY:
+                self._away.pop(next(iter(self._away))).close()
         for browser in self._browsers.arrivals(now, self.work):
-            user, _ = self._away.pop(browser.who, (None, 0.0))
-            if user is None:
+            if (user := self._away.pop(browser.who, None)) is None:
                 user = self._user(browser.screen, browser.name)
                 user.who = browser.who
             else:
@@ -264,7 +261,7 @@ class App:
         self._closed = True
         if self._browsers is not None:
             self._browsers.close()
-        for user in [*self.users, *(user for user, _ in self._away.values())]:
+        for user in [*self.users, *self._away.values()]:
             user.close()
             if user.screen is not self.screen:
                 user.screen.close()

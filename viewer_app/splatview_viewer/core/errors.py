@@ -1,14 +1,4 @@
-"""The errors of the viewer, as one small tree.
-
-ViewerError
-├── FileError       a scene or picture file is missing, damaged or of no known format
-├── CameraError     a camera given as JSON does not describe a camera
-├── GraphicsError   no OpenGL context, or too old a one
-│   └── GpuLostError    OpenGL or CUDA has failed for good in this process
-├── NotFoundError   no such run, or none that publishes such a stream
-├── LateError       a stream brought nothing in time
-└── RendererError   a renderer cannot run here, or failed
-"""
+"""The errors of the viewer: those of `ViewerError` need no traceback."""
 
 from __future__ import annotations
 
