@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import stat
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.frames import scene
+from support.programs import ROOT
 
 from splatview.camera import command as camera
 from splatview.demo import command as demo
@@ -196,3 +198,32 @@ def test_an_exception_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
             out.file.write(b"half")
             raise ending
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a.txt": b"content"}
+
+
+# -- no writer is missed -----------------------------------------------------------------------------------------------
+
+ELSEWHERE = {
+    "ipc/splatview_ipc/system/files.py": "the mechanism itself",
+    "ipc/splatview_ipc/control/run_folder.py": "the run's own folder, in a private folder, by O_EXCL and O_NOFOLLOW",
+    "ipc/splatview_ipc/control/registry.py": "the viewer's entry in the same folder, likewise",
+    "viewer_app/splatview_viewer/render/gsplat/build.py": "kernels in the private cache, written by a compiler",
+    "viewer_app/splatview_viewer/app/probe.py": "a file in a new private folder that is removed at once",
+}
+_WRITES = re.compile(r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(
+    | \.(?:write_text|write_bytes|touch|tofile|rename|symlink_to|hardlink_to)\( | \.replace\([^,()]+\)
+    | tempfile\.(?:mkstemp|NamedTemporaryFile)\( | np\.save\w*\( | ^\s+torch\.save\(
+    | \bopen\((?!self\._output\.file)[^()]*,\s*"[rbt+]*[wxa][bt+]*"
+    | \.save\(\s*(?!out\.file|png|buffer)[^()]*"PNG" """,
+                     re.VERBOSE | re.MULTILINE)
+"""Calls that give a file a name, or open one to be written. `str.replace` has two arguments."""
+
+
+def test_no_other_code_writes_files() -> None:
+    """Only the mechanism gives files names, and what writes into folders of its own."""
+    found: dict[str, list[str]] = {}
+    for package in ("splatview", "ipc", "viewer_app"):
+        for path in (ROOT / package).rglob("*.py"):
+            if calls := _WRITES.findall(path.read_text()):
+                found[str(path.relative_to(ROOT))] = calls
+    assert {name: calls for name, calls in found.items() if name not in ELSEWHERE} == {}
+    assert set(ELSEWHERE) == set(found), "no exception without a need"

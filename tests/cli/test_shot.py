@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +12,15 @@ import pytest
 import torch
 from PIL import Image
 from support.frames import cloud
+from support.pair import OtherRun
 from support.scene_files import ply_columns, truth, write_ply
 
 import splatview
+from splatview.adapters.series import SCALARS
+from splatview_ipc.control.render_requests import RenderRequest
 from splatview_viewer.__main__ import main
+from splatview_viewer.app.grab import Grabber
+from splatview_viewer.core.errors import LateError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,3 +157,11 @@ def test_gaussians_before_images_and_streams_by_name(tmp_path: Path, capsys: pyt
     assert shot(tmp_path / "none.png", "--stream", "nothing") == 2
     err = capsys.readouterr().err
     assert all(word in err for word in ("'nothing'", "render (image", "splats (gaussians"))
+
+
+def test_a_stream_without_a_version_is_no_picture() -> None:
+    """It is announced before: `log` leaves both to a thread of its own."""
+    with closing(OtherRun()) as run, closing(Grabber()) as grabber:
+        run.stream("scalars", "scalars").describe(SCALARS)
+        with pytest.raises(LateError, match="brought no frame"):
+            grabber.draw(RenderRequest(0.1, stream="scalars"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from splatview_viewer.core.kind import Kind, Link
 
 if TYPE_CHECKING:
@@ -17,12 +19,6 @@ def _view(ctx: moderngl.Context, work: Any) -> ImageView:
     from splatview_viewer.kinds.image.view import ImageContent, ImageState, ImageView
 
     return ImageView(ImageContent(ctx, work), ImageState())
-
-
-def _holds(value: Any) -> bool:
-    import numpy as np
-
-    return isinstance(value, np.ndarray)
 
 
 class OverlayLink(Link):
@@ -44,6 +40,7 @@ class OverlayLink(Link):
         return "" if layer is None else layer.result.trouble
 
 
-KIND = Kind("image", view=_view, compared=True, holds=_holds, links=(OverlayLink("overlay", over=True, still=True),))
+KIND = Kind("image", view=_view, compared=True, holds=lambda value: isinstance(value, np.ndarray),
+            links=(OverlayLink("overlay", over=True, still=True),))
 OVERLAY = Kind("overlay")
 """Boxes, points, lines, masks and words over an image; it has no view of its own."""
