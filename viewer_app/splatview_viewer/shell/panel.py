@@ -69,6 +69,7 @@ class Panel:
         io.config_input_text_cursor_blink = False  # nothing is drawn while nothing happens
         self._scale, self._light = scale, False
         self._styled: tuple[float, bool] | None = None
+        theme.load_font()
         imgui.backends.opengl3_init("#version 330")
         self._ready = True
         self._last_time = time.perf_counter()

@@ -54,7 +54,7 @@ use(False)
 
 
 def apply(scale: float) -> None:
-    """Style the current imgui context, font included, for a screen of `scale` pixels per point. Between frames."""
+    """Style the current imgui context for a screen of `scale` pixels per point. Between frames."""
     style = imgui.Style()
     (imgui.style_colors_light if _light else imgui.style_colors_dark)(style)
     c = imgui.Col_
@@ -85,7 +85,6 @@ def apply(scale: float) -> None:
     style.disabled_alpha = 0.5
     style.scale_all_sizes(scale)
     style.font_size_base, style.font_scale_dpi = FONT_SIZE, scale
-    _load_font()
     target = imgui.get_style()
     for name in dir(style):
         value = getattr(style, name)
@@ -95,11 +94,9 @@ def apply(scale: float) -> None:
         target.set_color_(i, style.color_(i))
 
 
-def _load_font() -> None:
-    """Give the current imgui context its only font, once: imgui rasterises it at every size that is drawn."""
+def load_font() -> None:
+    """Give a new imgui context its only font: imgui rasterises it at every size that is drawn."""
     fonts = imgui.get_io().fonts
-    if fonts.fonts:
-        return
     file = Path(imgui_bundle.__file__).parent / "assets" / "fonts" / "Roboto" / "Roboto-Regular.ttf"
     if file.is_file():
         fonts.add_font_from_file_ttf(str(file), FONT_SIZE)

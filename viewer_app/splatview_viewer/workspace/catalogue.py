@@ -298,8 +298,15 @@ class Catalogue:
         if news:
             self.list_changed()
         for viewport in list(self.viewports):
-            if self.chooses and (viewport.key is None or viewport.by_itself):
-                self._choose(viewport)
+            if not self.chooses or not (viewport.key is None or viewport.by_itself):
+                continue
+            entries = [slot.entry for slot in self.slots.values()]
+            if (shown := self.shown(viewport)) is not None:  # gives way to better of its run, which comes later
+                rank, group = about(shown.entry.kind).rank, shown.entry.group
+                entries = [e for e in entries if e.alive and not e.is_file and e.group == group
+                           and about(e.kind).rank < rank]
+            if (entry := meant(entries)) is not None:
+                self.show(viewport, entry.key)
         news = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
@@ -401,16 +408,6 @@ class Catalogue:
                    for run in runs_of(slot.source.stream) for s in run.streams.values()):
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
-
-    def _choose(self, viewport: Viewport) -> None:
-        """Show what is meant by no name. What was found first gives way to better of its run, which comes later."""
-        entries = [slot.entry for slot in self.slots.values()]
-        if (shown := self.shown(viewport)) is not None:
-            rank = about(shown.entry.kind).rank
-            entries = [e for e in entries if e.alive and not e.is_file and e.group == shown.entry.group
-                       and about(e.kind).rank < rank]
-        if (entry := meant(entries)) is not None:
-            self.show(viewport, entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.perf_counter()

@@ -123,9 +123,10 @@ def _mark(view: ScalarsView, plot: plots.Plot, curves: Sequence[Curve], at: floa
     lines: list[Line] = []
     for i, curve in enumerate(curves):
         x, weight = curve.across(view.origin), view.weight(curve)
-        row = _row_at(curve, x, at)
-        if row is None:
+        there = [run for run in curve.runs if x[run][0] <= at <= x[run][-1] or len(curve.runs) == 1]
+        if not there:
             continue
+        row = there[-1].start + int(abs(x[there[-1]] - at).argmin())
         if not lines:
             stamp = time.strftime("%H:%M:%S", time.localtime(float(curve["time"][row])))
             lines.append((f"step {curve['step'][row]:,.12g}   {stamp}", theme.DIM))
@@ -149,17 +150,6 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
             for part in parts:
                 plot.line("##curve", part.x, part.smooth, theme.ACCENT, 1.4)
     return clicked
-
-
-def _row_at(curve: Curve, x: np.ndarray, at: float) -> int | None:
-    """The row nearest to a place of the axis, of the newest run that has it."""
-    for run in reversed(curve.runs):
-        part = x[run]
-        if part[0] <= at <= part[-1] or len(curve.runs) == 1:
-            right = min(int(np.searchsorted(part, at)), len(part) - 1)
-            near = right - 1 if right and at - part[right - 1] < part[right] - at else right
-            return run.start + near
-    return None
 
 
 # -- smoothing ---------------------------------------------------------------------------------------------------------
