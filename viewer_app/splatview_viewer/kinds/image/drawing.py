@@ -193,7 +193,6 @@ class Words:
         """When the lines in the corner are to be written anew though nothing else changes."""
         self._lines: list[str] = []
         self._said_at = -math.inf
-        self._key: object = None
 
     def write(self, layers: Layers, settings: ImageState, rect: Rect, placed: tuple[float, float, float],
               scale: float, *, corner: bool = True) -> None:
@@ -218,19 +217,14 @@ class Words:
 
     def _corner(self, layers: Layers, settings: ImageState, rect: Rect, scale: float) -> None:
         """Write rates and ages in the lower left corner, calmly."""
-        now, key = layers.now, (layers.version, layers.time_ns, layers.changes, settings.overlay)
-        if key != self._key and now < self._said_at + _SAID_FOR:
+        if layers.now < self._said_at + _SAID_FOR:
             self.due = self._said_at + _SAID_FOR
         else:
-            self.due = math.inf
-            if key != self._key:
-                self._said_at, self._key = now, key
-                self._lines = [layers.camera] if layers.camera else []
-                for layer in layers.all if settings.overlay else ():
-                    if not (layer.ended and layers.opacity(layer) == 0) and (line := _about(layers, layer)):
-                        self._lines.append(line)
+            self.due, self._said_at = math.inf, layers.now
+            seen = [layer for layer in layers.all if not (layer.ended and layers.opacity(layer) == 0)]
+            self._lines = [layers.camera, *(_about(layers, layer) for layer in (seen if settings.overlay else ()))]
         y = rect.y + rect.height - 10 * scale
-        for line in reversed(self._lines):
+        for line in reversed([line for line in self._lines if line]):
             y = card(imgui.get_background_draw_list(), (rect.x + 10 * scale, y), [(line, theme.TEXT)], (0, 1),
                      ground=faint(theme.BAR, 0.72), pad=0.35).y - 3 * scale
 
