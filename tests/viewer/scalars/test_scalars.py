@@ -55,7 +55,6 @@ def test_a_frame_is_read_and_copied() -> None:
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (lambda t: t.pop("ends"), "needs ends"),
     (lambda t: t["ends"].__setitem__(0, 0), "series that end at"),
     (lambda t: t.update(names=t["names"][:3]), "0 names for 3"),
     (lambda t: t.update(names=torch.tensor([*b"a\0a\0b\0"], dtype=torch.uint8)), "two series of one name"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds import check_frame
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.view import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,13 +164,9 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
 
     shown: width and height of the picture that it lies over, if the frame does not name another size.
 
-    Raises ViewerError for what is no overlay, or lies on a GPU.
+    Its form has been checked by its reader. Raises ViewerError for another kind, or one on a GPU.
     """
-    tensors, meta = frame.tensors, frame.meta
-    try:
-        check_frame("overlay", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
-    except ValueError as e:
-        raise ViewerError(f"overlay: {e}") from None
+    tensors, meta = frame_of("overlay", frame).tensors, frame.meta
     if frame.on_gpu:
         raise ViewerError("overlay: its tensors lie on a GPU; they are read from host memory")
     arrays = {**_ABSENT, **{name: t.array for name, t in tensors.items()}}  # type: ignore[union-attr]

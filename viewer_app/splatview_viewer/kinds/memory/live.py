@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from splatview_ipc.control.memory_snapshots import find
-from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.ui.format import round_up
@@ -174,13 +173,7 @@ class About:
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[History, About]:
-    """Copy a frame of kind memory. Raises ViewerError."""
-    try:
-        check_frame("memory", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
-    except ValueError as e:
-        raise ViewerError(f"memory: {e}") from None
-    if not hasattr(tensors["samples"], "array"):
-        raise ViewerError("memory: samples on a GPU")
+    """Copy a frame of kind memory, whose form its reader has checked. Raises ViewerError for samples without a time."""
     own = {name: meta[name] for name in ("device", "gpu", "total", "snapshot", "snapshots", "trouble") if name in meta}
     hz = meta.get("hz", 0.0)
     others = {name: value for name, value in meta.items() if name not in own and name != "hz"}

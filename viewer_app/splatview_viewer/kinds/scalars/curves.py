@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
 from splatview_viewer.core.errors import ViewerError
 
@@ -147,13 +146,7 @@ class Curves:
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
-    """Copy a frame of kind scalars. Raises ViewerError."""
-    try:
-        check_frame("scalars", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
-    except ValueError as e:
-        raise ViewerError(f"scalars: {e}") from None
-    if not all(hasattr(t, "array") for t in tensors.values()):
-        raise ViewerError("scalars: numbers on a GPU")
+    """Copy a frame of kind scalars, whose form its reader has checked. Raises ViewerError for numbers that are none."""
     rows, ends = tensors["rows"].array, np.array(tensors["ends"].array, np.int64)
     names = bytes(np.array(tensors["names"].array)).decode(errors="replace").split("\0")[:-1]
     starts = np.append(0, ends[:-1])
