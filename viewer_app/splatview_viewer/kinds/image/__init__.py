@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from splatview_viewer.core.kind import Kind, Link
 
-if TYPE_CHECKING:
-    import moderngl
 
-    from splatview_ipc.control.frame import Frame
-    from splatview_viewer.kinds.image.view import ImageView
-
-
-def _view(ctx: moderngl.Context, work: Any) -> ImageView:
+def _view(ctx: Any, work: Any) -> Any:
     from splatview_viewer.kinds.image.view import ImageContent, ImageState, ImageView
 
     return ImageView(ImageContent(ctx, work), ImageState())
@@ -24,13 +18,12 @@ def _view(ctx: moderngl.Context, work: Any) -> ImageView:
 class OverlayLink(Link):
     """A layer of the image's content for each overlay stream."""
 
-    def take(self, content: Any, stream: Any, frame: Frame) -> bool:
+    def take(self, content: Any, stream: Any, frame: Any) -> bool:
         return content.layers.take(id(stream), frame)
 
     def tend(self, content: Any, stream: Any, now: float) -> None:
         if (layer := content.layers.get(id(stream))) is not None:
-            layer.ended = not stream.run.alive
-            layer.rate_hz = stream.rate_hz or layer.rate_hz
+            layer.ended, layer.rate_hz = not stream.run.alive, stream.rate_hz or layer.rate_hz
 
     def drop(self, content: Any, stream: Any) -> None:
         content.layers.drop(id(stream))
