@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 from support import messages
+from support.frames import cloud
 from support.memory_data import event, snapshot
 from support.scene_files import ply_columns, truth, write_ply
 
@@ -76,9 +77,7 @@ def test_a_run_that_is_not_there_is_told_with_those_that_are(capsys: pytest.Capt
 
 def test_status_lists_streams_and_viewers(status: Callable[..., str], wait_until: Callable[..., Any]) -> None:
     splatview.publish(torch.zeros(4, 6, 3), "render", step=1)
-    scene = {"means": torch.zeros(5, 3), "quats": torch.zeros(5, 4), "scales": torch.zeros(5, 3),
-             "opacities": torch.zeros(5), "sh0": torch.zeros(5, 1, 3)}
-    splatview.publish(scene)
+    splatview.publish(cloud(5))
     with Subscriber(client="a test") as viewer:
         wait_until(lambda: (viewer.poll(), len(viewer.streams) == 2)[-1])
         (found,) = json.loads(status("--json"))["runs"]
