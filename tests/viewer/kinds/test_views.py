@@ -135,6 +135,9 @@ def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen
             before = view.view.state
             assert view.handle(event, RECT) == (view.view.state != before)
             seen.append((view.view.state, shown(view, screen)))
+        if kind == "memory":  # which the pointer alone moves
+            see(view, span=5.0)
+            seen.append((view.view.state, shown(view, screen)))
         assert seen[-1][0] != first and (seen[-1][1] != seen[0][1]).any()
         for state, pixels in reversed(seen):
             view.view.state = state

@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 import torch
+from support.frames import cloud
 from support.wait import PATIENCE, wait_until
 
 import splatview
@@ -28,13 +29,6 @@ def publish_grey(value: int, name: str = "render", step: int = 0) -> None:
     image = torch.full((40, 60, 3), value, dtype=torch.uint8)
     image[0, 0] = torch.tensor([255, 0, 0], dtype=torch.uint8)
     splatview.publish(image, name, step=step)
-
-
-def publish_splats(step: int = 7) -> None:
-    g = torch.Generator().manual_seed(0)
-    splatview.publish({"means": torch.randn(300, 3, generator=g), "quats": torch.randn(300, 4, generator=g),
-                       "scales": torch.full((300, 3), -2.0), "opacities": torch.full((300,), 3.0),
-                       "sh0": torch.rand(300, 1, 3, generator=g)}, "splats", step=step)
 
 
 def entry(viewer: Viewer, name: str) -> Entry:
@@ -83,7 +77,7 @@ def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(viewer: 
 def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
-    publish_splats()
+    splatview.publish(cloud(), "splats", step=7)
     viewer.until(lambda: viewer.loaded() and shown(viewer).entry.name == "splats")  # Gaussians before images
     assert "step 7" in shown(viewer).view.info.details  # type: ignore[union-attr]
     assert viewer.picture().max() > 60
@@ -91,7 +85,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
     viewer.until(lambda: streams["splats"].opened and not streams["render"].opened)
     viewer.user.select(entry(viewer, "render").key)
     viewer.until(lambda: viewer.loaded() and streams["render"].opened and not streams["splats"].opened)
-    publish_splats(step=8)
+    splatview.publish(cloud(), "splats", step=8)
     viewer.until(lambda: entry(viewer, "splats").version == 2 and sees(viewer, 77))  # the entry was chosen
 
 

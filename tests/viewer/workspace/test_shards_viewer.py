@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-import torch
+from support.frames import cloud
 
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from support.viewer import Viewer
 
     Start: TypeAlias = "Callable[..., Training]"
-
-
-def tensors(n: int, seed: int) -> dict[str, torch.Tensor]:
-    g = torch.Generator().manual_seed(seed)
-    return {"means": torch.randn(n, 3, generator=g), "quats": torch.randn(n, 4, generator=g),
-            "scales": torch.full((n, 3), -2.0), "opacities": torch.full((n,), 3.0),
-            "sh0": torch.rand(n, 1, 3, generator=g), "shN": torch.zeros(n, 0, 3)}
 
 
 class Training:
@@ -44,7 +37,7 @@ class Training:
         run = self.runs.get(rank)
         if run is None:
             run = self.runs[rank] = Publisher("train")
-        value = tensors(n, rank)
+        value = cloud(n, rank)
         layout = recognise(value, None, {})
         stream = run.stream("gaussians", layout.kind)
         if stream.shard[0] is None:

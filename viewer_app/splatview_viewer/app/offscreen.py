@@ -255,7 +255,7 @@ class Stills:
         """Return the newest frames of the streams over this one, which the caller closes. `own`: its process published
         some that are on their way; they are awaited until `end`."""
         soon, frames = min(time.monotonic() + self._overlays_s, end), list["Frame"]()
-        waiting = linked_to(stream, self._subscriber.streams)
+        waiting = [fed for link, fed in linked_to(stream, self._subscriber.streams) if link.still]
 
         def poll() -> bool | None:
             self._subscriber.poll()
@@ -285,7 +285,7 @@ class Stills:
         opened = self._open.pop(key)
         opened.still.close()
         opened.stream.release()
-        for fed in linked_to(opened.stream, self._subscriber.streams):
+        for _, fed in linked_to(opened.stream, self._subscriber.streams):
             fed.release()
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from splatview_ipc.kinds.series import scalar_rows, scalar_series
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds import about, links_of
 from splatview_viewer.kinds.scalars.curves import Curve
+from splatview_viewer.kinds.scalars.view import ScalarsData
 from splatview_viewer.workspace.shards import runs_of
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ _ON_HOST = ("ring", "host")
 """The transports of streams over another one: they are small, and the trainer's GPU copies them without a wait."""
 
 
-def linked_to(stream: RemoteStream, streams: Iterable[RemoteStream]) -> list[RemoteStream]:
+def linked_to(stream: RemoteStream, streams: Iterable[RemoteStream]) -> list[tuple[Link, RemoteStream]]:
     """Return those of `streams`, all that there are, that were published over this one. Of a name that was published
     again by a later run, the live ones."""
-    kinds = [link.kind for link in links_of(stream.kind) if link.over]
-    if not kinds:
+    links = {link.kind: link for link in links_of(stream.kind) if link.over}
+    if not links:
         return []
     known = list(streams)
-    over = [s for s in known if s.kind in kinds and s.info.over == stream.name]
+    over = [s for s in known if s.kind in links and s.info.over == stream.name]
     bases = [s for s in known if s.name == stream.name and not s.info.over]
 
     def base(fed: RemoteStream) -> RemoteStream:
@@ -53,7 +54,7 @@ def linked_to(stream: RemoteStream, streams: Iterable[RemoteStream]) -> list[Rem
 
     found = [s for s in over if base(s) is stream]
     live = {s.name for s in found if s.run.alive}
-    return [s for s in found if s.run.alive or s.name not in live]
+    return [(links[s.kind], s) for s in found if s.run.alive or s.name not in live]
 
 
 def open_linked(stream: RemoteStream) -> None:
@@ -68,20 +69,20 @@ def open_linked(stream: RemoteStream) -> None:
 class _Feed:
     """A stream over an entry that is shown."""
 
-    def __init__(self, slot: Slot, stream: RemoteStream) -> None:
-        self.slot, self.stream = slot, stream
+    def __init__(self, link: Link, slot: Slot, stream: RemoteStream) -> None:
+        self.link, self.slot, self.stream = link, slot, stream
         self.content: Any = None
         """The content that took its frames."""
         self.seen, self.next, self.fault = 0, 0.0, ""
         """`fault`: the reason why its newest frame cannot be shown."""
 
-    def tend(self) -> None:
+    def tend(self, now: float) -> None:
         open_linked(self.stream)
         content = getattr(self.slot.view, "content", None)
         if content is not self.content:  # other views than before
             self.content, self.seen, self.fault = content, 0, ""
         if content is not None:
-            content.layers.tend(self.stream)
+            self.link.tend(content, self.stream, now)
 
     def take(self, now: float) -> bool:
         """Read the newest frame. True when there is something new for a picture."""
@@ -94,7 +95,7 @@ class _Feed:
         begin = time.perf_counter()
         with frame:
             try:
-                if not self.content.layers.take(id(stream), frame):
+                if not self.link.take(self.content, stream, frame):
                     return False
                 self.fault = ""
             except ViewerError as e:
@@ -107,7 +108,7 @@ class _Feed:
     def release(self) -> None:
         self.stream.release()
         if self.content is not None and self.content is getattr(self.slot.view, "content", None):
-            self.content.layers.drop(id(self.stream))
+            self.link.drop(self.content, self.stream)
 
 
 class Links:
@@ -182,8 +183,8 @@ class Links:
         """Have runs share the streams that are used, and no others. Runs and streams come and go."""
         catalogue, streams = self._catalogue, self._catalogue.subscriber.streams
         wanted = {id(stream): stream for slot in catalogue.slots.values() for stream in slot.source.streams}
-        over = {id(fed): (slot, fed) for slot in self.watched if slot.source.stream is not None
-                for fed in linked_to(slot.source.stream, streams)}
+        over = {id(fed): (link, slot, fed) for slot in self.watched if slot.source.stream is not None
+                for link, fed in linked_to(slot.source.stream, streams)}
         for key, stream in self._opened.items():
             if key not in wanted:
                 stream.release()
@@ -191,7 +192,7 @@ class Links:
             if key not in self._opened:
                 stream.open()
         for key, feed in list(self._feeds.items()):
-            if key not in over or over[key][0] is not feed.slot:
+            if key not in over or over[key][1] is not feed.slot:
                 self._feeds.pop(key).release()
         self._opened = wanted
         self._feeds = {key: self._feeds.get(key) or _Feed(*found) for key, found in over.items()}
@@ -200,7 +201,7 @@ class Links:
         """Read the streams over those that are seen. True when there is something new for a picture."""
         news = False
         for feed in self._feeds.values():
-            feed.tend()
+            feed.tend(now)
             if self._ready(feed, now):
                 with self._catalogue.guard(feed.slot):
                     news |= feed.take(now)
@@ -222,7 +223,7 @@ class Links:
         out = [slot.source.trouble] if not about(slot.entry.kind).strip else []
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:
-                out += [feed.content.layers.trouble(id(feed.stream)), feed.fault or feed.stream.fault or ""]
+                out += [feed.link.trouble(feed.content, feed.stream), feed.fault or feed.stream.fault or ""]
         return [text for text in dict.fromkeys(out) if text]
 
 
@@ -261,7 +262,7 @@ class Counts:
         if changed:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
-                if not about(slot.entry.kind).counts or slot.view is None or slot.source.stream is None:
+                if slot.view is None or not isinstance(slot.view.content, ScalarsData) or slot.source.stream is None:
                     continue
                 logged, beside = slot.view.content.curves, []  # beside what the run logs, by its steps, not versions
                 found = [self.curves.get(id(stream)) for stream in slot.source.stream.run.streams.values()]
@@ -271,4 +272,4 @@ class Counts:
                         rows[:, 0] = np.interp(rows[:, 1], logged.clock["time"], logged.clock["step"])
                         beside.append(Curve.of(curve.name, rows))
                 if beside:
-                    slot.view.content.show_beside({"Gaussians": beside})
+                    slot.view.content.beside = {"Gaussians": beside}

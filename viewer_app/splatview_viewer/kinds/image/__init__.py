@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from splatview_viewer.core.kind import Kind, Link
 
-if TYPE_CHECKING:
-    import moderngl
 
-    from splatview_viewer.kinds.image.view import ImageView
-
-
-def _view(ctx: moderngl.Context, work: Any) -> ImageView:
+def _view(ctx: Any, work: Any) -> Any:
     from splatview_viewer.kinds.image.view import ImageContent, ImageState, ImageView
 
     return ImageView(ImageContent(ctx, work), ImageState())
 
 
+class OverlayLink(Link):
+    """A layer of the image's content for each overlay stream."""
+
+    def take(self, content: Any, stream: Any, frame: Any) -> bool:
+        return content.layers.take(id(stream), frame)
+
+    def tend(self, content: Any, stream: Any, now: float) -> None:
+        if (layer := content.layers.get(id(stream))) is not None:
+            layer.ended, layer.rate_hz = not stream.run.alive, stream.rate_hz or layer.rate_hz
+
+    def drop(self, content: Any, stream: Any) -> None:
+        content.layers.drop(id(stream))
+
+    def trouble(self, content: Any, stream: Any) -> str:
+        layer = content.layers.get(id(stream))
+        return "" if layer is None else layer.result.trouble
+
+
 KIND = Kind("image", view=_view, compared=True, holds=lambda value: isinstance(value, np.ndarray),
-            links=(Link("overlay", over=True),))
+            links=(OverlayLink("overlay", over=True, still=True),))
 OVERLAY = Kind("overlay")
 """Boxes, points, lines, masks and words over an image; it has no view of its own."""

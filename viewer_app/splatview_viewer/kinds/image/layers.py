@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -119,14 +119,8 @@ class Layers:
             layer.release()
             self.changes += 1
 
-    def tend(self, stream: Any) -> None:
-        """Note what is known of an overlay stream beside its frames. Its key is its id()."""
-        if (layer := self._layers.get(id(stream))) is not None:
-            layer.ended, layer.rate_hz = not stream.run.alive, stream.rate_hz or layer.rate_hz
-
-    def trouble(self, key: Hashable) -> str:
-        """Return what the publisher of an overlay stream reports to be wrong, or an empty text."""
-        return "" if (layer := self._layers.get(key)) is None else layer.result.trouble
+    def get(self, key: Hashable) -> Layer | None:
+        return self._layers.get(key)
 
     def age(self, layer: Layer) -> tuple[int | None, float | None]:
         """Return by how many frames and seconds a result is older than the picture, at least 0; None: not known."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splatview_viewer.core.kind import Kind
 
-if TYPE_CHECKING:
-    from splatview_viewer.kinds.memory.view import MemoryView
 
-
-def _view(ctx: Any, work: Any) -> MemoryView:
+def _view(ctx: Any, work: Any) -> Any:
     from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 
     return MemoryView(MemoryData(), MemoryState())

@@ -27,9 +27,6 @@ _SHORTEST_S, _LONGEST_S = 0.05, 1e7
 """Time that can be seen at once."""
 _PATIENCE_S = 60.0
 """Timeout of a requested snapshot."""
-_MOVES = {"a": -0.1, "left": -0.1, "d": 0.1, "right": 0.1}
-"""Share of what is seen that a key moves the plot."""
-_ZOOMS = {"q": 1.5, "minus": 1.5, "e": 1 / 1.5, "equal": 1 / 1.5}
 
 
 @dataclass
@@ -122,18 +119,8 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             self.see(*plot.x)
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if not isinstance(event, Key) or not event.pressed:
-            return False
-        begin, end = self.window()
-        if event.name in ("f", "home"):
+        if isinstance(event, Key) and event.pressed and event.name in ("f", "home"):
             self.see_all()
-        elif event.name == "end":
-            self.state = replace(self.state, right=None)
-        elif event.name in _MOVES:
-            self.see(*(t + _MOVES[event.name] * (end - begin) for t in (begin, end)))
-        elif event.name in _ZOOMS:
-            middle, half = (begin + end) / 2, (end - begin) / 2 * _ZOOMS[event.name]
-            self.see(middle - half, middle + half)
         return False
 
     # -- full snapshots ------------------------------------------------------------------------------------------

@@ -33,10 +33,6 @@ class ScalarsData:
     beside: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
     """Curves to plot that were not logged, by the plot's title."""
 
-    def show_beside(self, curves: Mapping[str, Sequence[Curve]]) -> None:
-        """Plot these as well."""
-        self.beside = curves
-
     @property
     def plots(self) -> dict[str, Sequence[Curve]]:
         """The curves of each plot, by its title."""
