@@ -160,34 +160,12 @@ def test_notes() -> None:
 # ---- masks
 
 
-def runs_of(mask: np.ndarray) -> list[int]:
-    """COCO's run lengths, in the plainest way: column by column, the first run outside."""
-    runs, inside, length = [], False, 0
-    for pixel in mask.T.reshape(-1).tolist():
-        if pixel != inside:
-            runs.append(length)
-            inside, length = pixel, 0
-        length += 1
-    return [*runs, length]
-
-
-def compressed(runs: list[int]) -> bytes:
-    """`rleToString` of COCO's maskApi.c, line by line."""
-    out = bytearray()
-    for i, count in enumerate(runs):
-        x = count - (runs[i - 2] if i > 2 else 0)
-        more = True
-        while more:
-            c = x & 0x1F
-            x >>= 5
-            more = x != -1 if c & 0x10 else x != 0
-            out.append((c | 0x20 if more else c) + 48)
-    return bytes(out)
-
-
 SIX = np.zeros((6, 4))
 MASKS = np.random.default_rng(0).random((6, 23, 37)) < 0.5
 MASKS[0], MASKS[1], MASKS[2, :, 5:] = False, True, False
+RUNS, CODED = [40, 3, 100, 2, 300, 7, 399], b"X13T3OX65S3"
+"""Runs of a mask of 37 x 23 pixels, column by column, the first one outside; and as COCO compresses them."""
+RUNS_MASK = np.repeat([i % 2 == 1 for i in range(len(RUNS))], RUNS).reshape(37, 23).T
 
 
 @pytest.mark.parametrize("make", [
@@ -201,22 +179,22 @@ def test_masks_as_tensors(make: Any) -> None:
     assert np.array_equal(tensors["masks"].numpy() != 0, MASKS)
 
 
-@pytest.mark.parametrize("make", [list, lambda r: np.array(r, np.uint32), compressed, lambda r: compressed(r).decode()])
-def test_masks_as_coco_writes_them(make: Any) -> None:
-    given = [{"size": [23, 37], "counts": make(runs_of(mask))} for mask in MASKS]
-    assert np.array_equal(made(boxes=SIX, masks=given)[0]["masks"].numpy() != 0, MASKS)
-    assert np.array_equal(made(boxes=SIX[:1], masks=given[3])[0]["masks"].numpy() != 0, MASKS[3:4])
+@pytest.mark.parametrize("counts", [RUNS, np.array(RUNS, np.uint32), CODED, CODED.decode()], ids=str)
+def test_masks_as_coco_writes_them(counts: Any) -> None:
+    mask = {"size": [23, 37], "counts": counts}
+    for given, count in (([mask] * 6, 6), (mask, 1)):
+        masks = made(boxes=SIX[:count], masks=given)[0]["masks"].numpy()
+        assert len(masks) == count and (masks.astype(bool) == RUNS_MASK).all()
 
 
 def test_masks_alone_have_boxes_around_them() -> None:
     around = np.array([[0, 0, 37, 23]] * 6, float)
     around[0], around[2, 2] = NAN, 5
-    for given in (MASKS, [{"size": [23, 37], "counts": runs_of(mask)} for mask in MASKS]):
-        for size, scale in (((37, 23), 1), ((74, 92), [2, 4, 2, 4])):
-            tensors, meta = made(masks=given, labels="road", **({} if scale == 1 else {"size": size}))
-            np.testing.assert_array_equal(tensors["boxes"].numpy(), around * scale)
-            assert (meta["width"], meta["height"]) == size and "trouble" not in meta
-    assert made(masks=MASKS[2])[0]["boxes"].shape == (1, 4)
+    for size, scale in (((37, 23), 1), ((74, 92), [2, 4, 2, 4])):
+        tensors, meta = made(masks=MASKS, labels="road", **({} if scale == 1 else {"size": size}))
+        np.testing.assert_array_equal(tensors["boxes"].numpy(), around * scale)
+        assert (meta["width"], meta["height"]) == size and "trouble" not in meta
+    assert made(masks={"size": [23, 37], "counts": RUNS})[0]["boxes"].tolist() == [[1, 5, 20, 20]]
 
 
 # ---- frames that results belong to

@@ -48,9 +48,6 @@ def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
             pause = min(pause * 1.5, 0.02)
 
 
-def at_random(chance: random.Random, most: float, look: Callable[[], object] = lambda: None) -> None:
-    """Come to a moment that nothing foresees, up to `most` seconds from now; `look` is called again and again."""
-    end = time.monotonic() + chance.uniform(0, most)
-    while time.monotonic() < end:
-        look()
-        time.sleep(0.0005)
+def at_random(chance: random.Random, most: float) -> None:
+    """Come to a moment that nothing foresees, up to `most` seconds from now."""
+    time.sleep(chance.uniform(0, most))
