@@ -23,12 +23,12 @@ PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_LINES = 700
 MOST_PARAMETERS = 8
-MOST_TEST_LINES = 33_700
+MOST_TEST_LINES = 29_300
 MOST_ROOM_LINES = {
-    "app": 1999, "compare": 694, "core": 1336, "formats": 2432, "geometry": 1421, "gpu": 534, "kinds": 124,
-    "kinds/cameras": 392, "kinds/gaussians": 4516, "kinds/image": 1422, "kinds/memory": 549, "kinds/scalars": 665,
-    "kinds/snapshot": 7367, "recording": 1000, "render": 4965, "scene": 942, "screens": 594, "shell": 1735,
-    "ui": 1032, "web": 1795, "workspace": 1510,
+    "app": 1868, "compare": 663, "core": 1295, "formats": 2289, "geometry": 1414, "gpu": 518, "kinds": 124,
+    "kinds/cameras": 392, "kinds/gaussians": 4324, "kinds/image": 1351, "kinds/memory": 521, "kinds/scalars": 606,
+    "kinds/snapshot": 6463, "recording": 956, "render": 4183, "scene": 931, "screens": 590, "shell": 1687,
+    "ui": 1029, "web": 1702, "workspace": 1484,
 }
 """Lines of Python in each room of the viewer. A number may only fall."""
 ROOM_SLACK = 100

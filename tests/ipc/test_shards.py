@@ -15,7 +15,6 @@ from splatview.api.shard import group_of_this_process
 from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.gaussians.cache import Facts
 from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.shards import GATHER, TOGETHER, Shards, join
 
@@ -128,8 +127,6 @@ def test_rank_by_rank_one_behind_the_other() -> None:
         wanted = np.concatenate([p.tensors[name].to_float32() for p in parts])
         np.testing.assert_array_equal(getattr(scene, name), wanted)
         assert joined.tensors[name].shape == wanted.shape
-    facts = Facts.of(scene)
-    assert [facts.shard_of(i) for i in (0, 3, 4, 6, 7)] == [(0, 0), (0, 3), (2, 0), (2, 2), None]
 
 
 @pytest.mark.parametrize(("other", "words"), [
