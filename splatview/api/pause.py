@@ -5,14 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import TYPE_CHECKING
 
 from splatview.adapters import checks
 from splatview.api.session import begun, public
 from splatview_ipc.system.terminal import printable
-
-if TYPE_CHECKING:
-    from splatview_ipc.shm.control_block import ControlBlock
 
 _log = logging.getLogger("splatview")
 
@@ -49,7 +45,22 @@ def wait_while_paused(timeout: float | None = None) -> bool:
     control = publisher.control
     try:
         if control.paused:
-            return _wait(control, timeout)
+            begin = time.monotonic()
+            if control.noted is None:
+                control.noted = begin
+                _log.warning("splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that "
+                             "one", printable(control.paused_by or "a viewer"))
+            control.waits = 2
+            try:
+                while control.paused:
+                    if control.passed < control.granted:
+                        control.passed += 1
+                        return True
+                    if timeout is not None and time.monotonic() - begin >= timeout:
+                        return False
+                    time.sleep(_LOOK_S)
+            finally:
+                control.waits = 1
         if not control.waits:
             control.waits = 1
         if control.noted is not None:
@@ -58,23 +69,3 @@ def wait_while_paused(timeout: float | None = None) -> bool:
     except ValueError:  # another thread has closed the run
         pass
     return True
-
-
-def _wait(control: ControlBlock, timeout: float | None) -> bool:
-    begin = time.monotonic()
-    if control.noted is None:
-        control.noted = begin
-        _log.warning("splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that one",
-                     printable(control.paused_by or "a viewer"))
-    control.waits = 2
-    try:
-        while control.paused:
-            if control.passed < control.granted:
-                control.passed += 1
-                return True
-            if timeout is not None and time.monotonic() - begin >= timeout:
-                return False
-            time.sleep(_LOOK_S)
-    finally:
-        control.waits = 1
-    return wait_while_paused()  # which notes the end of the pause

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.frames import host_array
+from support.reading import copied
 
 import splatview
-from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
 
 if TYPE_CHECKING:
@@ -31,12 +30,9 @@ def series(subscriber: Subscriber) -> dict[str, np.ndarray]:
     if stream is None:
         return {}
     stream.open()
-    frame = stream.read()
-    if frame is None:
+    if (found := copied(stream)) is None:
         return {}
-    with frame:
-        tensors = {name: np.array(host_array(tensor)) for name, tensor in frame.tensors.items()}
-        check_frame("scalars", {n: (t.dtype, tuple(t.shape)) for n, t in frame.tensors.items()}, frame.meta)
+    tensors = found[2]
     names = tensors["names"].tobytes().decode().split("\0")[:-1]
     return dict(zip(names, np.split(tensors["rows"], tensors["ends"][:-1]), strict=True))
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.detect_models import bright
 from support.wait import PATIENCE
 
 import splatview
@@ -92,16 +91,6 @@ def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
         return detector.results
 
     return run
-
-
-def test_boxes_belong_to_the_versions_that_they_name(infer: Callable[..., list[Any]], tmp_path: Path) -> None:
-    for i, (tensors, meta) in enumerate(infer(bright(tmp_path / "bright.onnx", 128, 96), 5, motion=True)):
-        x = 4 * max(0, i)
-        assert meta["version"] == i + 1
-        assert tensors["boxes"].tolist() == [[x, 40, x + 16, 56]]
-        assert bytes(tensors["labels"]) == b"light\0" and tensors["scores"].tolist() == [np.float32(0.9)]
-        assert (meta["by"], meta["motion"], meta.get("trouble", "")) == ("bright on CPU", True, "")
-        assert meta["work_ms"] > 0 and meta["skipped"] == 0 and meta["rate_hz"] >= 0
 
 
 def test_a_function_that_fails_is_told_about(infer: Callable[..., list[Any]],
