@@ -143,7 +143,7 @@ def events_of(trace: Any, show: str, mask: np.ndarray | None) -> np.ndarray:
     return np.flatnonzero(found).astype(np.int32)
 
 
-EVENTS = QueryPane(lambda view: choose(view, "show", _SHOW) and ("stack", view.device), _events)
+EVENTS = QueryPane(lambda view: ("stack", view.device) if choose(view, "show", _SHOW) else None, _events)
 
 _STATES = ("free", "in use", "freed, waiting for another stream")
 _ORDERS = {"size": "Size", "address": "Address", "free": "Free inside"}
