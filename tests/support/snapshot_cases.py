@@ -10,7 +10,6 @@ from imgui_bundle import imgui
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
-from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot.state import SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 from splatview_viewer.shell.panel import Panel
@@ -33,7 +32,7 @@ class User:
                  **state: Any) -> None:
         screen.resize(*size, 1.0)
         self.screen, self.panel, self.rect = screen, Panel(1.0), Rect(0, 0, *size)
-        self.view = SnapshotView(SnapshotData(screen.ctx, GpuWork(screen.ctx)), SnapshotState(**state))
+        self.view = SnapshotView(SnapshotData(screen.ctx), SnapshotState(**state))
         self._adapted: Any = ShownView(self.view)
         self._adapted.update(snapshot)
         self.settle()

@@ -37,7 +37,7 @@ def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
     from splatview_viewer.kinds.snapshot.state import SnapshotState
     from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 
-    return SnapshotView(SnapshotData(ctx, work), SnapshotState())
+    return SnapshotView(SnapshotData(ctx), SnapshotState())
 
 
 def _holds(value: Any) -> bool:

@@ -27,6 +27,7 @@ from splatview_viewer.kinds.snapshot.analysis.tables import colors, compare, gro
 from splatview_viewer.kinds.snapshot.model import ACTIONS, live_mask, peak_moment
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands
+from splatview_viewer.ui.format import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -178,12 +179,10 @@ class Content:
     @cached_property
     def phrases(self) -> list[str]:
         """Counts of its content, in short phrases."""
-        traces = self.snapshot.traces
-        events, allocations = sum(len(t.events) for t in traces), sum(len(t.allocations) for t in traces)
-        devices = [f"{len(traces)} devices"] if len(traces) > 1 else []
-        notes = len(self.snapshot.notes)
-        return [*devices, f"{events:,} events", f"{allocations:,} allocations",
-                *([f"{notes} {'note' if notes == 1 else 'notes'}"] if notes else [])]
+        traces, notes = self.snapshot.traces, len(self.snapshot.notes)
+        counts = {"device": len(traces) if len(traces) > 1 else 0, "event": sum(len(t.events) for t in traces),
+                  "allocation": sum(len(t.allocations) for t in traces), "note": notes}
+        return [count_text(count, what) for what, count in counts.items() if count]
 
     def others(self) -> list[Content]:
         """Return the other open snapshots, to compare it with this one, by name."""

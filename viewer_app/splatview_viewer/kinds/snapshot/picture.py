@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.world import World
 
 _MOST_THREADS = 8
-_AT_ONCE_S, _AT_ONCE_SOFTWARE_S = 0.02, 0.07
-"""Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
-an older one is the processor's work, and takes as long."""
+_AT_ONCE_S = 0.02
+"""Seconds for which a drawing waits for the picture that it shows: most are there by then. The one before is drawn in
+its place until then."""
 _LIT, _OUTLINED = 0.30, 0.22
 """Shares of white over the allocation under the pointer, and over the selected one."""
 _OUTLINE = (247, 250, 255, 255)
@@ -95,8 +95,8 @@ def paint(s: Sheet, world: World, colors: Paint) -> Painting:
 class Picture:
     """One user's picture. Every call comes from the thread that holds the context; `want` waits a moment at most."""
 
-    def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, software: bool) -> None:
-        """`wake`: called from a thread when a picture is painted. `software`: the processor draws."""
+    def __init__(self, ctx: moderngl.Context, wake: Callable[[], None]) -> None:
+        """`wake`: called from a thread when a picture is painted."""
         self.error = ""
         """The reason why the picture cannot be painted."""
         self.shown: Painting | None = None
@@ -104,7 +104,6 @@ class Picture:
         self.texture: moderngl.Texture | None = None
         self.ms: dict[str, float] = {}
         self._ctx = ctx
-        self._patience = _AT_ONCE_SOFTWARE_S if software else _AT_ONCE_S
         self._jobs = Jobs("picture", wake)
         self._job: Job[Painting] | None = None
         self._wanted: Sheet | None = None
@@ -117,7 +116,7 @@ class Picture:
         self._take()
         if self._job is None and (self.shown is None or self.shown.sheet != sheet):
             self._job = self._jobs.submit(lambda job: paint(sheet, world, colors))
-            if self._job.wait(self._patience):
+            if self._job.wait(_AT_ONCE_S):
                 self._take()
 
     def _take(self) -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
-    from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.snapshot.model import Trace
     from splatview_viewer.kinds.snapshot.world import World
 
@@ -43,8 +42,8 @@ _PAGE = (0.083, 0.088, 0.100)
 class SnapshotData:
     """The snapshot that all views show, and what is worked out of it."""
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
-        self.ctx, self.work = ctx, work
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self.ctx = ctx
         self.content: Content | None = None
         self.news = threading.Event()
         """Set when something was worked out or painted."""
@@ -78,7 +77,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def __init__(self, data: SnapshotData, state: SnapshotState) -> None:
         super().__init__(data, state)
-        self.picture = Picture(data.ctx, data.news.set, software=data.work.software)
+        self.picture = Picture(data.ctx, data.news.set)
         self.scale = 1.0
         """Pixels per point."""
         self.pointer = 0.0, 0.0

@@ -78,8 +78,14 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
         return np.uint64(address) - a.addr < size, f"over the address {address_text(address)}"
     if re.fullmatch(r"#\d{1,12}", lower):
         return np.arange(len(trace.allocations)) == int(lower[1:]), f"allocation {lower}"
-    if (sized := _size(trace, lower)) is not None:
-        return sized
+    if found := _SIZE.fullmatch(lower):
+        sign, digits, prefix = found.groups()
+        size, unit = trace.allocations.size, 1024.0 ** " kmgtp".index(prefix or " ")
+        value, half = round(float(digits) * unit), 0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit
+        if not sign and prefix:
+            return (size >= value - half) & (size < value + half), f"size about {size_text(value)}"
+        masks = {"<": size.__lt__, ">": size.__gt__, "<=": size.__le__, ">=": size.__ge__}
+        return masks.get(sign, size.__eq__)(value), f"size {sign or '='} {exact_size_text(value)}"
     a, events = trace.allocations, trace.events
     mask = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)[a.stack]  # NO_STACK is the last
     if (events.context >= 0).any() or (events.metadata >= 0).any():
@@ -88,24 +94,9 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     return mask, f'function or file has "{word}"'
 
 
-_SIZE = re.compile(r"([<>]=?|=|)(\d+(?:\.\d*)?|\.\d+)([kmgtp]?)(?:i?b|bytes?)?")
-
-
-def _size(trace: Trace, word: str) -> tuple[np.ndarray, str] | None:
-    """bool (A,), and what a word in small letters means that is a size; None: it is none. K, KB and KiB are 1024 bytes,
-    as in PyTorch's messages; "512MB" is 512 MiB give or take half a MiB, "1.5GiB" give or take 0.05 GiB."""
-    if (found := _SIZE.fullmatch(word)) is None:
-        return None
-    sign, digits, prefix = found.groups()
-    size, unit = trace.allocations.size, 1024.0 ** " kmgtp".index(prefix or " ")
-    value = round(float(digits) * unit)
-    masks = {"<": size.__lt__, ">": size.__gt__, "<=": size.__le__, ">=": size.__ge__, "=": size.__eq__}
-    if sign:
-        return masks[sign](value), f"size {sign} {exact_size_text(value)}"
-    if prefix:
-        half = 0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit
-        return (size >= value - half) & (size < value + half), f"size about {size_text(value)}"
-    return size == value, f"size = {exact_size_text(value)}"
+_SIZE = re.compile(r"([<>]=?|=|)(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kmgtp]?)(?:i?b|bytes?)?")
+"""A size in small letters. K, KB and KiB are 1024 bytes, as in PyTorch's messages; "512MB" is 512 MiB give or take half
+a MiB, "1.5GiB" give or take 0.05 GiB."""
 
 
 @kept

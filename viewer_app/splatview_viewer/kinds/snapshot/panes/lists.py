@@ -61,11 +61,6 @@ _NUMBERS = (Column("Event", 5.2, True, "Its number in the trace"),
             Column("Address", 8.6))
 
 
-def _events_key(view: SnapshotView) -> Key:
-    choose(view, "show", _SHOW)
-    return ("stack", view.device)  # a trace is there at once
-
-
 def _events(view: SnapshotView, shown: Shown) -> Rows | None:
     """A list of all events, of one kind, or of what is lit in the timeline; of many, those around the moment."""
     trace, show, state = view.trace, view.state.choice("show", "all"), view.state
@@ -148,7 +143,7 @@ def events_of(trace: Any, show: str, mask: np.ndarray | None) -> np.ndarray:
     return np.flatnonzero(found).astype(np.int32)
 
 
-EVENTS = QueryPane(_events_key, _events)
+EVENTS = QueryPane(lambda view: ("stack", view.device) if choose(view, "show", _SHOW) else None, _events)
 
 _STATES = ("free", "in use", "freed, waiting for another stream")
 _ORDERS = {"size": "Size", "address": "Address", "free": "Free inside"}

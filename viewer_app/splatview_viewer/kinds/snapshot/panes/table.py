@@ -330,23 +330,18 @@ def _head(columns: Sequence[Column], wide: bool) -> None:
                                               theme.u32(theme.TEXT if here else theme.DIM), title)
 
 
-def _order(view: SnapshotView, name: str, rows: Rows) -> Sequence[int]:
-    """The rows in the order of the column whose title was clicked."""
-    specs = imgui.table_get_sort_specs() if rows.sort is not None else None
-    if specs is None or not specs.specs_count or rows.sort is None:
-        return range(rows.count)
-    spec, place = specs.get_specs(0), (name, "order")
-    down = spec.get_sort_direction() == imgui.SortDirection.descending
-    key = id(rows.of), spec.column_index, down
-    if place not in view.memory or view.memory[place][0] != key:
-        values = rows.sort(spec.column_index)
-        view.memory[place] = key, rows.of, sorted(range(len(values)), key=values.__getitem__, reverse=down)
-    return view.memory[place][2]
-
-
 def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
-    """Draw the rows that are seen; the one under the pointer."""
-    over, line, order = None, imgui.get_text_line_height(), _order(view, name, rows)
+    """Draw the rows that are seen, in the order of the column whose title was clicked; the one under the pointer."""
+    over, line, order = None, imgui.get_text_line_height(), range(rows.count)
+    specs = imgui.table_get_sort_specs() if rows.sort is not None else None
+    if specs is not None and specs.specs_count and rows.sort is not None:
+        spec, place = specs.get_specs(0), (name, "order")
+        down = spec.get_sort_direction() == imgui.SortDirection.descending
+        key = id(rows.of), spec.column_index, down
+        if place not in view.memory or view.memory[place][0] != key:
+            values = rows.sort(spec.column_index)
+            view.memory[place] = key, rows.of, sorted(range(len(values)), key=values.__getitem__, reverse=down)
+        order = view.memory[place][2]
     clipper = imgui.ListClipper()
     clipper.begin(rows.count, line + 6 * view.scale)
     while clipper.step():

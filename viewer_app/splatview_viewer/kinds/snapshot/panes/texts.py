@@ -63,8 +63,6 @@ def facts(snapshot: Snapshot) -> list[tuple[str, list[tuple[str, str]]]]:
                 size_text(int(column.sum())) for column in (s.total, s.allocated, s.requested, s.active))
             rows.append(("At the end", f"{total} reserved in {count_text(len(s), 'segment')}, {allocated} allocated, "
                                        f"{requested} of it requested, {active} active"))
-            if s.expandable.any():
-                rows.append(("Expandable", f"{int(s.expandable.sum()):,} of the segments"))
         out.append((f"Device {trace.device}", rows))
     settings = [(name, json.dumps(value)) for name, value in snapshot.settings.items()]
     return [*out, ("Settings of the allocator", settings)]
