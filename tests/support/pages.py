@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from support.web_clients import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Page
 
@@ -87,13 +86,9 @@ def on_canvas(page: Page) -> np.ndarray:
     return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)[..., :3]
 
 
-def seen(page: Page, name: str = "") -> np.ndarray:
-    """What a person sees, (H, W, 3) uint8; one with a name is also written to SPLATVIEW_TEST_PICTURES."""
-    data = page.screenshot(animations="disabled")
-    if name and (folder := os.environ.get("SPLATVIEW_TEST_PICTURES")):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"page-{name}.png").write_bytes(data)
-    with Image.open(io.BytesIO(data)) as picture:
+def seen(page: Page) -> np.ndarray:
+    """What a person sees, (H, W, 3) uint8."""
+    with Image.open(io.BytesIO(page.screenshot(animations="disabled"))) as picture:
         return np.asarray(picture.convert("RGB"))
 
 

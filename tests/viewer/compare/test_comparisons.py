@@ -159,22 +159,6 @@ def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(house: Call
     h.app.until(lambda: any(line.startswith("PSNR") for line in view.info().details))
 
 
-def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
-    h = house("a", "b")
-    view = h.pair("a", "b")
-    broken = view.views[1]
-
-    def fail(*_: Any) -> None:
-        raise RuntimeError("this one is broken")
-
-    monkeypatch.setattr(broken, "draw", fail)
-    h.picture()
-    assert h.app.catalogue.slots[h.keys["b"]].entry.fault == "this one is broken"
-    assert not h.viewport.slot.entry.fault
-    whole = h.picture()
-    np.testing.assert_array_equal(whole, h.alone("a", view.views[0]))
-
-
 # -- viewports ---------------------------------------------------------------------------------------------------------
 
 

@@ -60,10 +60,6 @@ class FilePages(House):
         tool.around()
         return user.view, tool
 
-    def shown(self, page: Page) -> str:
-        entry = self.users[page].state.shown
-        return "" if entry is None else entry.name
-
     def forget_all(self) -> None:
         for entry in list(self.app.catalogue.entries):
             self.app.catalogue.forget(entry.key)
@@ -79,11 +75,6 @@ def pages(folder: Path) -> Iterator[FilePages]:
 @pytest.fixture
 def scene(tmp_path: Path) -> Path:
     return write_ply(tmp_path / "fox.ply", ply_columns(truth(200)))
-
-
-def readers() -> list[int]:
-    """Programs that decode files for this one."""
-    return [pid for pid, line in children(os.getpid()).items() if "splatview_viewer.formats" in line]
 
 
 @pytest.mark.programs
@@ -109,20 +100,20 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene
             patch.setattr(module, name, refuse)
         for name in ("fox.ply", "picture.png"):
             pages.send(page, tmp_path / name)
-            pages.until(lambda name=name: pages.shown(page) == name)
+            pages.until(lambda name=name: getattr(pages.users[page].state.shown, "name", "") == name)
         pages.send(page, tmp_path / "evil.pt")
         pages.until(lambda: pages.app.catalogue.entries[-1].fault_of_source)
     assert not (tmp_path / "done").exists()
     names = ["fox.ply", "picture.png", "evil.pt"]
     assert [entry.name for entry in pages.users[other].state.entries] == [path.name for path in kept(folder)] == names
     pages.forget_all()
-    pages.until(lambda: not kept(folder) and not readers())
+    pages.until(lambda: not kept(folder) and "splatview_viewer.formats" not in str(children(os.getpid())))
 
 
 def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, scene: Path, tmp_path: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """A path, the scene, a film. A folder of pictures stays where it is."""
-    there, here = tmp_path / "viewer", tmp_path / "user"
+    there, here = (tmp_path / name for name in ("viewer", "user"))
     there.mkdir()
     here.mkdir()
     monkeypatch.chdir(there)

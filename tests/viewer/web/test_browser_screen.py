@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,12 +13,10 @@ from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, h
 from support.wait import wait_until
 from support.web_clients import ask
 
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import sender
-from splatview_viewer.web.encoders import TurboEncoder
 from splatview_viewer.web.sender import IN_FLIGHT, Level
 
 if TYPE_CHECKING:
@@ -133,14 +131,3 @@ def test_a_lost_page_closes_the_screen_and_a_closed_screen_ends_its_page(rig: Ri
     screen.close()
     other.close()
     assert rig.pages[other].ended().code == 1000 and other.poll(0) == []
-
-
-def test_a_picture_that_cannot_be_encoded_ends_one_page_and_says_why(
-        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> bytes:
-        raise ViewerError("the encoder is out of order")
-
-    monkeypatch.setattr(TurboEncoder, "encode", broken)
-    draw(screen, RED)
-    poll(screen, lambda: screen.state.closed)
-    assert str(page.ended()) == "no picture could be sent: the encoder is out of order"
