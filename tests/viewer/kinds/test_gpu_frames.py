@@ -88,9 +88,7 @@ class Reader(GlRenderer):
     def pending(self) -> bool:
         return self.waiting is not None
 
-    @property
-    def reading(self) -> bool:
-        return self.pending
+    reading = pending
 
     def load(self, scene: GaussianScene, ready: Any = None) -> None:
         self.waiting = scene
@@ -124,12 +122,8 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
 # -- images ----------------------------------------------------------------------------------------------------
 
 
-def full(value: int) -> torch.Tensor:
-    return torch.full((H, W, 3), value, dtype=torch.uint8)
-
-
 def picture(value: int) -> Shared:
-    return Shared("image", {"image": full(value)}, layout="HWC")
+    return Shared("image", {"image": torch.full((H, W, 3), value, dtype=torch.uint8)}, layout="HWC")
 
 
 class InPlace(HostBridge):
@@ -176,7 +170,7 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any
 
 def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_it_arrives(in_place: Any) -> None:
     """Of a trainer that is always ahead of its GPU, none of the newest versions has arrived when it is read."""
-    memory = Memory(full(50))
+    memory = Memory(torch.full((H, W, 3), 50, dtype=torch.uint8))
     first, other, second = (Shared("image", {"image": memory}, arrived=False, layout="HWC") for _ in range(3))
     assert not first.show(in_place) and not other.show(in_place)
     first.arrived = True

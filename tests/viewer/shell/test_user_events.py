@@ -11,6 +11,7 @@ from support.scene_files import ply_columns, truth, write_ply
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.shell.overlay import KEYS
 from splatview_viewer.shell.panel import REACH
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
     step(viewer)
     assert layout.active is layout.all[1]
     viewer.until(lambda: not first.wants.moving)
+
+
+def test_no_key_does_two_things(viewer: Viewer) -> None:
+    lines = [*(line for tool in view(viewer).view.tools.values() for line in tool.keys), *KEYS]
+    said = [line.keys for line in lines if line.keys != "Escape"]
+    assert len(said) == len(set(said))
 
 
 def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
