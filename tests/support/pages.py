@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from support.web_clients import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Page
 
@@ -52,24 +51,11 @@ def shows(client: Client, pixels: np.ndarray, **options: Any) -> int:
 def send(client: Client, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None) -> int:
     """Send (H, W, 3) uint8 to a page; `quality` 0 is lossless. Returns its number."""
     client.number += 1
-    file = io.BytesIO()
-    if quality:
-        Image.fromarray(pixels).save(file, "JPEG", quality=quality, subsampling=0)
-    else:
-        Image.fromarray(pixels).save(file, "PNG", compress_level=1)
+    file, form = io.BytesIO(), "jpeg" if quality else "png"
+    Image.fromarray(pixels).save(file, form, quality=quality, subsampling=0, compress_level=1)
     size = full or (pixels.shape[1], pixels.shape[0])
-    client.put(m.Picture(client.number, "jpeg" if quality else "png", size, 0.0, quality or 100, quality == 0),
-               file.getvalue())
+    client.put(m.Picture(client.number, form, size, 0.0, quality or 100, quality == 0), file.getvalue())
     return client.number
-
-
-CANVAS = """() => {
-  const canvas = document.querySelector('canvas');
-  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-  let text = '';
-  for (let i = 0; i < data.length; i += 8192) text += String.fromCharCode(...data.subarray(i, i + 8192));
-  return [canvas.width, canvas.height, btoa(text)];
-}"""
 
 
 def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
@@ -83,17 +69,13 @@ def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
 
 def on_canvas(page: Page) -> np.ndarray:
     """(H, W, 3) uint8: what the canvas holds."""
-    width, height, data = page.evaluate(CANVAS)
-    return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)[..., :3]
+    _, data = page.evaluate("document.querySelector('canvas').toDataURL()").split(",")
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
 
 
-def seen(page: Page, name: str = "") -> np.ndarray:
-    """What a person sees, (H, W, 3) uint8; one with a name is also written to SPLATVIEW_TEST_PICTURES."""
-    data = page.screenshot(animations="disabled")
-    if name and (folder := os.environ.get("SPLATVIEW_TEST_PICTURES")):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"page-{name}.png").write_bytes(data)
-    with Image.open(io.BytesIO(data)) as picture:
+def seen(page: Page) -> np.ndarray:
+    """What a person sees, (H, W, 3) uint8."""
+    with Image.open(io.BytesIO(page.screenshot(animations="disabled"))) as picture:
         return np.asarray(picture.convert("RGB"))
 
 
@@ -133,25 +115,19 @@ def drag(page: Page, *files: Path, kinds: tuple[str, ...] = ("dragEnter", "dragO
 
 
 @contextmanager
-def elsewhere(html: str, name: str = "127.0.0.1") -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Serve a page that holds `html` at another port of this machine, which can be another user's, as one of the host
-    `name`: its address, and the headers that it was sent."""
-    heard: list[dict[str, str]] = []
-
+def elsewhere(html: str) -> Iterator[str]:
+    """Serve a page that holds `html`, as one of another site: its address."""
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = self.path == "/"
-            self.send_response(200 if known else 204)  # the browser asks for an icon, too
+            self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            if known:
-                heard.append({key.lower(): value for key, value in self.headers.items()})
-                self.wfile.write(b"<!doctype html><title>elsewhere</title>" + html.encode())
+            self.wfile.write(b"<!doctype html><title>elsewhere</title>" + html.encode())
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://{name}:{server.server_address[1]}/", heard
+        yield f"http://localhost:{server.server_address[1]}/"
         server.shutdown()

@@ -150,13 +150,6 @@ def see(view: Any, **changes: Any) -> None:
     view.view.state = replace(view.view.state, **changes)
 
 
-def zoom(view: Any, factor: float, rect: Rect = RECT) -> None:
-    """Zoom into an image, as `PanZoom.set_zoom` does."""
-    hand = view.view.pan_zoom
-    hand.set_zoom(factor, rect)
-    see(view, place=hand.place)
-
-
 def part(view: ShownView, screen: OffscreenScreen, look: Look) -> np.ndarray:
     r = look.rect
     return shown(view, screen, r)[r.y:r.y + r.height, r.x:r.x + r.width]

@@ -193,10 +193,9 @@ class Visitor(Page):
         super().__init__(server.port, reading=reading)
         self.connect(token=server.token)
         self.send(HELLO)
-        self.token, self.key, self.most = server.token, "", 0
-        """What its welcome says, where it reads: its key, and the bytes of the largest file."""
+        self.token, self.key = server.token, ""
         if reading and isinstance(welcome := self.receive(), m.Welcome):
-            self.key, self.most = welcome.key, welcome.most
+            self.key = welcome.key
         (connection,) = wait_until(server.arrivals, "the page arrives")
         self.client = Client(connection)
 
@@ -229,8 +228,6 @@ class Visitor(Page):
 
 
 class Answer(NamedTuple):
-    """An answer of HTTP."""
-
     status: int
     headers: Any
     body: bytes

@@ -10,6 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from support.browser_rig import Rig
     from support.viewer import Viewer
 
 
@@ -30,6 +31,15 @@ def open_viewer(runtime_dir: object) -> Iterator[Callable[..., Viewer]]:
     yield build
     for viewer in opened:
         viewer.close()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """What browser screens need around them."""
+    from support.browser_rig import Rig
+
+    with Rig() as made:
+        yield made
 
 
 @pytest.fixture

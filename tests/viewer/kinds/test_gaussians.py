@@ -18,7 +18,6 @@ from splatview_viewer.workspace.shards import join
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_ipc.control.frame import Frame
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
@@ -42,8 +41,7 @@ def test_a_scene_is_seen_whole_at_first_sight(gaussians: Any, screen: OffscreenS
     gaussians.update(gaussian_frame(tensors))
     seen = np.argwhere(shown(gaussians, screen)[..., 0] > 40)
     (top, left), (bottom, right) = seen.min(axis=0), seen.max(axis=0)
-    assert 0 < top < bottom < H - 1 and 0 < left < right < W - 1
-    assert bottom - top > H * 0.6 and abs((top + bottom) / 2 - H / 2) < 5
+    assert 0 < top < H * 0.3 and H * 0.7 < bottom < H - 1 and 0 < left < right < W - 1
     assert "1 of 400 left out: 1 not finite" in gaussians.info.details
 
 
@@ -63,31 +61,23 @@ def test_updates_keep_the_camera_and_f_frames_again(gaussians: Any, screen: Offs
     assert np.abs(gaussians.view.orbit.camera(W, H).viewmat - camera).max() > 0.1
 
 
-def as_frame(variant: str) -> Frame:
-    """The same scene in another form."""
+def test_every_form_of_a_scene_looks_the_same(gaussians: Any, screen: OffscreenScreen) -> None:
     t = cloud()
-    match variant:
-        case "activated":
-            return gaussian_frame(t | {"scales": t["scales"].exp(), "opacities": t["opacities"].sigmoid()},
-                                  activated=True)
-        case "rgb" | "rgb_logit":
-            rgb = (t.pop("sh0") * 0.28209479 + 0.5).clamp(1e-4, 1 - 1e-4)
-            return gaussian_frame(t | {"rgb": rgb if variant == "rgb" else torch.logit(rgb)}, color=variant)
-        case "shN":
-            return gaussian_frame(t | {"shN": torch.zeros(len(t["means"]), 15, 3)}, sh_degree=3)
-    return gaussian_frame({k: v.to(getattr(torch, variant)) for k, v in t.items()})
-
-
-@pytest.mark.parametrize(("variant", "tolerance"), [("float64", 1), ("float16", 10), ("bfloat16", 24), ("activated", 1),
-                                                    ("rgb", 1), ("rgb_logit", 1), ("shN", 1)])
-def test_every_form_of_a_scene_looks_the_same(gaussians: Any, screen: OffscreenScreen, variant: str,
-                                              tolerance: int) -> None:
+    other = {name: values for name, values in t.items() if name != "sh0"}
+    rgb = (t["sh0"] * 0.28209479 + 0.5).clamp(1e-4, 1 - 1e-4)
+    activated = {"scales": t["scales"].exp(), "opacities": t["opacities"].sigmoid()}
     gaussians.update(gaussian_frame())
     gaussians.view.use_camera(FRONT)
     expected = shown(gaussians, screen)
     assert expected.max() > 100
-    assert gaussians.update(as_frame(variant))
-    np.testing.assert_allclose(shown(gaussians, screen), expected, atol=tolerance)
+    for frame, tolerance in (
+            *((gaussian_frame({k: v.to(dtype) for k, v in t.items()}), tolerance)
+              for dtype, tolerance in ((torch.float64, 1), (torch.float16, 10), (torch.bfloat16, 24))),
+            (gaussian_frame(t | activated, activated=True), 1), (gaussian_frame(other | {"rgb": rgb}, color="rgb"), 1),
+            (gaussian_frame(other | {"rgb": torch.logit(rgb)}, color="rgb_logit"), 1),
+            (gaussian_frame(t | {"shN": torch.zeros(len(rgb), 15, 3)}, sh_degree=3), 1)):
+        assert gaussians.update(frame)
+        np.testing.assert_allclose(shown(gaussians, screen), expected, atol=tolerance)
 
 
 def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: Any, screen: OffscreenScreen) -> None:

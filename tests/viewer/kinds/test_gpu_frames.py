@@ -9,18 +9,105 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.device_frames import Memory, Reader, Shared
 from support.frames import cloud
 from support.view_cases import LOOKS, RECT, H, W, image_view, scene_view, shown
 from support.wait import clock
 
+from splatview_ipc.control.frame import DeviceTensor, Frame
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Wheel
+from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.scene.scene import GaussianScene
     from splatview_viewer.screens.offscreen import OffscreenScreen
+
+
+class Memory:
+    """What stands in for GPU memory."""
+
+    gpu = "0" * 32
+    pieces = ()
+
+    def __init__(self, tensor: torch.Tensor):
+        self.values = tensor
+        self.size = tensor.numel() * tensor.element_size()
+
+    def pointer(self) -> int:
+        return self.values.data_ptr()
+
+    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+        return self.values
+
+    def close(self) -> None:
+        pass
+
+
+class Shared:
+    """A frame on a GPU and what became of it."""
+
+    def __init__(self, kind: str, tensors: dict[str, torch.Tensor] | dict[str, Memory],
+                 *, arrived: bool = True, **meta: Any):
+        """`tensors`: values, or memory that other frames lie in as well."""
+        self.whole, self.arrived = True, arrived
+        self.released = False
+        memories = {name: t if isinstance(t, Memory) else Memory(t) for name, t in tensors.items()}
+        device = {name: DeviceTensor(str(m.values.dtype).removeprefix("torch."), tuple(m.values.shape),
+                                     m.values.stride(), m, 0) for name, m in memories.items()}
+        more: dict[str, Any] = {} if arrived else {"wait": lambda _: None}
+        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release,  # type: ignore[arg-type]
+                           arrived=lambda: self.arrived, **more)
+
+    def _release(self) -> None:
+        self.released = True
+
+    def show(self, view: Any) -> bool:
+        """As a source does."""
+        with self.frame:
+            return view.update(self.frame)
+
+
+class Reader(GlRenderer):
+    """Stands in for a renderer that reads scenes on a GPU with the next picture, and whose pictures last as long as a
+    canvas's do: until the next but one is shown."""
+
+    name = "gsplat"
+    wants_gpu = True
+
+    def __init__(self, ctx: Any) -> None:
+        super().__init__(ctx)
+        self.waiting: GaussianScene | None = None
+        self.loads = self.drawings = 0
+        self._canvas = HostBridge(ctx)
+
+    @property
+    def pending(self) -> bool:
+        return self.waiting is not None
+
+    reading = pending
+
+    def load(self, scene: GaussianScene, ready: Any = None) -> None:
+        self.waiting = scene
+
+    def read(self) -> None:
+        if self.waiting is not None:
+            scene, self.waiting, self.loads = self.waiting, None, self.loads + 1
+            super().load(scene.to_host(), None)
+
+    def render(self, camera: Camera, options: RenderOptions) -> Any:
+        self.read()
+        pixels = super().render(camera, options).pixels()
+        self.drawings += 1
+        source = self._canvas.put(np.dstack([pixels.color, pixels.alpha]), "HWC")
+        return SimpleNamespace(source=lambda: source, pixels=lambda: pixels)
+
+    def close(self) -> None:
+        self._canvas.close()
+        super().close()
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +122,8 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
 # -- images ----------------------------------------------------------------------------------------------------
 
 
-def full(value: int) -> torch.Tensor:
-    return torch.full((H, W, 3), value, dtype=torch.uint8)
-
-
 def picture(value: int) -> Shared:
-    return Shared("image", {"image": full(value)}, layout="HWC")
+    return Shared("image", {"image": torch.full((H, W, 3), value, dtype=torch.uint8)}, layout="HWC")
 
 
 class InPlace(HostBridge):
@@ -51,41 +134,19 @@ class InPlace(HostBridge):
 
 
 @pytest.fixture
-def image(screen: OffscreenScreen) -> Iterator[Any]:
+def in_place(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr("splatview_viewer.kinds.image.content.AutoBridge", InPlace)
     v = image_view(screen)
     yield v
     v.close()
 
 
-@pytest.fixture
-def in_place(image: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("splatview_viewer.kinds.image.content.AutoBridge", InPlace)
-    return image
-
-
-def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
-        image: Any, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    if torch.cuda.is_available():  # a bridge might copy from the stand-in, though it lies on the host
-        monkeypatch.setattr("splatview_ipc.gl.probe.probe", lambda _, name: "" if name == "host" else "not now")
-    shared = picture(77)
-    assert shared.show(image)
-    assert (shown(image, screen) == 77).all()
-    assert shared.released
-    assert image.info.path == ["texture upload"] and "import does not work here" in " ".join(image.info.extras)
-
-
-def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: Any, screen: OffscreenScreen) -> None:
-    first, torn = picture(50), picture(90)
-    first.show(in_place)
-    torn.whole = False
-    assert not torn.show(in_place) and torn.released
-    assert (shown(in_place, screen) == 50).all() and not first.released
-
-
 def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any, screen: OffscreenScreen) -> None:
     a, b = in_place, in_place.beside()
-    first, second = picture(50), picture(90)
+    first, second, torn = picture(50), picture(90), picture(20)
     first.show(a)
+    torn.whole = False
+    assert not torn.show(a) and torn.released
     assert (shown(a, screen) == 50).all()
     assert (a.info.path, a.tick(clock()), first.released) == (["drawn in place"], False, False)
     second.show(b)
@@ -107,20 +168,11 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any
     assert second.released and third.released
 
 
-# -- images whose memory nothing may have been written into yet ------------------------------------------------
-
-
-def unfinished(memory: Memory) -> Shared:
-    """A version in this memory that the trainer's GPU is still writing."""
-    return Shared("image", {"image": memory}, lambda stream: None, layout="HWC")
-
-
 def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_it_arrives(in_place: Any) -> None:
     """Of a trainer that is always ahead of its GPU, none of the newest versions has arrived when it is read."""
-    memory = Memory(full(50))
-    first, second = unfinished(memory), unfinished(memory)
-    assert not first.show(in_place)
-    assert not unfinished(memory).show(in_place)
+    memory = Memory(torch.full((H, W, 3), 50, dtype=torch.uint8))
+    first, other, second = (Shared("image", {"image": memory}, arrived=False, layout="HWC") for _ in range(3))
+    assert not first.show(in_place) and not other.show(in_place)
     first.arrived = True
     assert second.show(in_place)
     assert not in_place.tick(0.0)
@@ -132,8 +184,8 @@ def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_i
 # -- Gaussians -------------------------------------------------------------------------------------------------
 
 
-def scene(seed: int = 0, wait: Callable[[int], None] | None = None) -> Shared:
-    return Shared("gaussians", cloud(seed=seed), wait, color="sh", activated=False, sh_degree=0, antialiased=False)
+def scene(seed: int = 0) -> Shared:
+    return Shared("gaussians", cloud(seed=seed), color="sh", activated=False, sh_degree=0, antialiased=False)
 
 
 @pytest.fixture
@@ -142,22 +194,17 @@ def reader(screen: OffscreenScreen) -> Reader:
 
 
 @pytest.fixture
-def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[Any]:
-    v = scene_view(screen, reader)
-    yield v
-    v.close()
-
-
-@pytest.fixture
-def two(gaussians: Any, screen: OffscreenScreen) -> Iterator[list[Any]]:
+def two(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
     """Two views in different looks that show a scene in place."""
-    views = [gaussians, gaussians.beside()]
-    scene().show(gaussians)
+    first = scene_view(screen, reader)
+    views = [first, first.beside()]
+    scene().show(first)
     for view, look in zip(views, (LOOKS[0], LOOKS[2]), strict=True):
         look.take(view, screen)
         shown(view, screen)
     yield views
-    views[1].close()
+    for view in views:
+        view.close()
 
 
 def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_then(

@@ -16,7 +16,6 @@ from splatview_viewer.scene import Selection, color_maps
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.kinds.gaussians.state import Show
     from splatview_viewer.render.base import Pixels
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -58,14 +57,11 @@ def expected_depth(p: Pixels) -> np.ndarray:
     return np.divide(p.depth, p.alpha, out=np.zeros_like(p.depth), where=p.alpha > 1e-6)
 
 
-@pytest.mark.parametrize("show", ["color", "normals", "ellipsoids", "rings", "points"])
-def test_paints_lie_over_the_background(view: Any, screen: OffscreenScreen, show: Show) -> None:
-    view.view.change(show=show)
-    p = reference(paint=show)
-    alike(shown(view, screen), over_background(p.color, p.alpha))
-
-
-def test_alpha_is_grey(view: Any, screen: OffscreenScreen) -> None:
+def test_paints_lie_over_the_background_and_alpha_is_grey(view: Any, screen: OffscreenScreen) -> None:
+    for show in ("color", "normals", "ellipsoids", "rings", "points"):
+        view.view.change(show=show)
+        p = reference(paint=show)
+        alike(shown(view, screen), over_background(p.color, p.alpha))
     view.view.change(show="alpha")
     alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
 
@@ -113,6 +109,5 @@ def test_size_and_selection_reach_the_picture(view: Any, screen: OffscreenScreen
 def test_colour_maps() -> None:
     for name in color_maps.NAMES:
         table = color_maps.table(name)
-        assert np.array_equal(color_maps.colors(name, np.linspace(0, 1, color_maps.KNOTS)), table)
         assert np.array_equal(color_maps.colors(name, np.array([-1.0, 2.0])), table[[0, -1]])
         assert name == "turbo" or (np.diff(table @ [0.2126, 0.7152, 0.0722]) > 0).all(), "from dark to bright"

@@ -66,13 +66,10 @@ def objects() -> set[tuple[str, int]]:
 # -- one view ------------------------------------------------------------------------------------------------
 
 
-def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:
+def test_it_is_empty_and_then_shows_a_frame(view: ShownView, screen: OffscreenScreen) -> None:
     assert view.empty and view.info == Info()
     pixels = shown(view, screen)
     assert (pixels == pixels[0, 0]).all() and not view.tick(clock())
-
-
-def test_it_shows_a_frame(view: ShownView, screen: OffscreenScreen) -> None:
     assert view.update(value(view.kind)) and not view.empty
     pixels = shown(view, screen)
     assert pixels.std() > 10 and view.info.details and view.info.path
@@ -90,8 +87,7 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(view: ShownView, screen:
     pixels = shown(view, screen, rect)
     inside = np.zeros((H, W), bool)
     inside[5:26, 11:41] = True
-    assert (pixels[~inside] == marker).all()
-    assert not (pixels[inside] == marker).all(axis=-1).any()
+    np.testing.assert_array_equal((pixels == marker).all(axis=-1), ~inside)
     screen.resize(30, 21)  # what the whole screen would show
     if view.kind == "gaussians":
         view.view.frame()  # type: ignore[attr-defined]
@@ -161,7 +157,6 @@ def test_one_update_is_seen_in_all(pair: list[ShownView], kind: str, screen: Off
         assert shown(a, screen).std() > 5
         assert a.info.details == b.info.details != [] and not (a.empty or b.empty)
     late = a.beside()
-    assert shown(late, screen).std() > 5
     late.like(a)  # a scene that it saw first has another camera
     np.testing.assert_array_equal(shown(late, screen), shown(a, screen))
     late.close()
@@ -225,9 +220,7 @@ def test_following_in_the_same_place_shows_the_same(pair: list[ShownView], kind:
         b.like(a)
         np.testing.assert_array_equal(part(b, screen, look), want)
         a.handle(Wheel(20, 20, 1), look.rect)
-    own = part(b, screen, look)
-    b.handle(Wheel(20, 20, 1), look.rect)  # from there on by itself
-    assert (part(b, screen, look) != own).any()
     want = part(a, screen, look)
-    b.handle(Wheel(20, 20, -3), look.rect)
+    b.handle(Wheel(20, 20, -3), look.rect)  # from there on by itself
+    assert (part(b, screen, look) != want).any()
     np.testing.assert_array_equal(part(a, screen, look), want)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
 from splatview_ipc.gl.glapi import gl_device_uuid
@@ -29,31 +28,16 @@ if TYPE_CHECKING:
 SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display), "browser"]
 
 
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    """What browser screens need around them."""
-    with Rig() as made:
-        yield made
-
-
-def open_screen(name: str, rig: Rig | None = None, width: int = 96, height: int = 64) -> Screen:
-    if name == "offscreen":
-        return OffscreenScreen(width, height)
-    if name == "browser":
-        assert rig is not None
-        return rig.open(width, height)
-    from splatview_viewer.screens.window import WindowScreen
-
-    return WindowScreen(width, height, vsync=False)
-
-
 @pytest.fixture(params=SCREENS)
 def screen(request: pytest.FixtureRequest) -> Iterator[Screen]:
-    if request.param == "window":
-        request.getfixturevalue("display")
-    s = open_screen(request.param, request.getfixturevalue("rig") if request.param == "browser" else None)
-    yield s
-    s.close()
+    if request.param == "offscreen":
+        made: Screen = OffscreenScreen(96, 64)
+    elif request.param == "browser":
+        made = request.getfixturevalue("rig").open(96, 64)
+    else:
+        made = request.getfixturevalue("window")
+    yield made
+    made.close()
 
 
 def resize(screen: Screen, width: int, height: int, request: pytest.FixtureRequest) -> None:
@@ -113,17 +97,13 @@ def test_close_is_idempotent(screen: Screen) -> None:
     assert screen.state.closed and not screen.state.visible
 
 
-@pytest.mark.parametrize("name", ["offscreen", pytest.param("window", marks=pytest.mark.display)])
-def test_a_picture_to_keep_is_a_file_that_overwrites_none(
-        name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "window":
-        request.getfixturevalue("display")
+@pytest.mark.parametrize("screen", SCREENS[:2], indirect=True)
+def test_a_picture_to_keep_is_a_file_that_overwrites_none(screen: Screen, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    screen = open_screen(name)
     pictures = [np.full((4, 6, 3), shade, np.uint8) for shade in (10, 200)]
     for picture in pictures:
         screen.desktop.keep(picture, "render/7")
-    screen.close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["render-7-2.png", "render-7.png"]
     for path, picture in zip(("render-7.png", "render-7-2.png"), pictures, strict=True):
         np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / path)), picture)
@@ -136,7 +116,7 @@ def test_a_picture_to_keep_is_a_file_that_overwrites_none(
 def window(display: str) -> Iterator[WindowScreen]:
     from splatview_viewer.screens.window import WindowScreen
 
-    screen = WindowScreen(200, 100, vsync=False)
+    screen = WindowScreen(96, 64, vsync=False)
     yield screen
     screen.close()
 

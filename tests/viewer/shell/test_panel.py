@@ -11,16 +11,7 @@ from support.viewer import PICTURE, SIZE, Viewer
 from support.wait import clock, wait_until
 
 from splatview_viewer.app.loop import run, step
-from splatview_viewer.core.events import (
-    Close,
-    Key,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Resize,
-    Wheel,
-)
+from splatview_viewer.core.events import Close, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.kinds.image.view import ImageView
@@ -40,11 +31,21 @@ def picture_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(viewer: Viewer, picture_file: Path) -> None:
+@pytest.fixture
+def showing(viewer: Viewer, picture_file: Path) -> Viewer:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
+    return viewer
+
+
+def exact(viewer: Viewer, file: Path) -> None:
+    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(file)))
+
+
+def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(showing: Viewer, picture_file: Path) -> None:
+    viewer = showing
     assert viewer.user.picture_rect() == PICTURE
-    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+    exact(viewer, picture_file)
     before = viewer.pixels()
     viewer.do(Key("h"), Key("h", pressed=False))
     assert viewer.user.picture_rect() == Rect(0, 0, *SIZE)
@@ -53,25 +54,21 @@ def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(viewer: V
     np.testing.assert_array_equal(viewer.pixels()[:PICTURE.height], before[:PICTURE.height])  # times stand below
 
 
-def test_a_click_in_the_list_shows_that_entry(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.png"
+def test_a_click_in_the_list_shows_that_entry(showing: Viewer, picture_file: Path, tmp_path: Path) -> None:
+    viewer, other = showing, tmp_path / "other.png"
     Image.new("RGB", (620, 494), (10, 200, 30)).save(other)
-    viewer.catalogue.open_file(picture_file)
     viewer.catalogue.open_file(other)
     viewer.until(viewer.loaded)
     assert viewer.state.selected == str(picture_file)
-    viewer.click(str(other))
-    viewer.until(lambda: viewer.loaded() and viewer.user.shown.view is not None)  # type: ignore[union-attr]
-    assert viewer.state.selected == str(other)
-    assert (viewer.picture() == (10, 200, 30)).all()
-    viewer.click(str(picture_file))
-    assert viewer.state.selected == str(picture_file)
-    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+    for file in (other, picture_file):
+        viewer.click(str(file))
+        viewer.until(lambda: viewer.loaded() and viewer.user.shown.view is not None)  # type: ignore[union-attr]
+        assert viewer.state.selected == str(file)
+        exact(viewer, file)
 
 
-def test_events_go_to_the_picture_or_to_the_panel(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
+def test_events_go_to_the_picture_or_to_the_panel(showing: Viewer) -> None:
+    viewer = showing
     viewer.do(Wheel(100, 300, 2))  # over the panel
     assert viewer.image.state.place == FITTED
     viewer.do(Wheel(500, 300, 2))
@@ -100,31 +97,25 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     assert viewer.picture().std() > 1  # the message
     viewer.catalogue.open_file(picture_file, viewer.user.layout.active)
     viewer.until(viewer.loaded)
-    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+    exact(viewer, picture_file)
 
 
-@pytest.mark.parametrize("where", ["draw", "take"])
-def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, where: str,
-                                                    monkeypatch: pytest.MonkeyPatch,
+def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, monkeypatch: pytest.MonkeyPatch,
                                                     caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("the shader is cross")
 
-    monkeypatch.setattr(ImageView, where, fail)
+    monkeypatch.setattr(ImageView, "draw", fail)
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
     for x in range(3):
-        viewer.do(PointerMove(PICTURE.x + x, 100), Resize(*SIZE))
-    assert viewer.state.shown is not None
-    assert viewer.state.shown.fault == "the shader is cross"
-    assert caplog.text.count("the shader is cross") == 1
-    assert (viewer.picture() != np.asarray(Image.open(picture_file))).any()
-    assert not viewer.user.dirty  # a fault does not keep the viewer busy
+        viewer.do(PointerMove(PICTURE.x + x, 100))
+    assert viewer.state.shown is not None and viewer.state.shown.fault == "the shader is cross"
+    assert caplog.text.count("the shader is cross") == 1 and not viewer.user.dirty  # it does not keep the viewer busy
     monkeypatch.undo()
-    if where == "draw":
-        viewer.click(str(picture_file))  # a click tries again
-        assert viewer.state.shown.fault == ""
-        np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+    viewer.click(str(picture_file))  # a click tries again
+    assert viewer.state.shown.fault == ""
+    exact(viewer, picture_file)
 
 
 def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
@@ -136,9 +127,8 @@ def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
         viewer.close()
 
 
-def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
+def test_a_viewer_at_rest_draws_nothing(showing: Viewer) -> None:
+    viewer = showing
     viewer.state.panel_open = False  # it shows the rate of the pictures drawn before
 
     def rests() -> bool:

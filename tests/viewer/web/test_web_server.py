@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import logging
 import os
 import re
 import socket
-import struct
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +40,6 @@ def upgrade(port: int, path: str = "/ws?token=secret", **headers: str) -> Answer
         "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", **headers})
 
 
-# -- what it gives out ------------------------------------------------------------------------------------------------
-
-
 def test_the_page_comes_with_its_policy_and_asks_nothing_of_the_internet(server: WebServer) -> None:
     for path, kind in (("/?token=secret", "html"), ("/", "html"), ("/viewer.js", "javascript"),
                        ("/files.js", "javascript"), ("/session.js", "javascript"), ("/viewer.css", "css"),
@@ -62,12 +57,9 @@ def test_the_page_comes_with_its_policy_and_asks_nothing_of_the_internet(server:
         assert not [url for url in foreign if "w3.org" not in url]
 
 
-NOWHERE = ["/server.py", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "//127.0.0.1/etc/passwd", "file:///etc/passwd",
-           "/viewer.js/../server.py", "/viewer.js%00.css", "/download?key=../../etc/passwd"]
-
-
 def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> None:
-    for path in NOWHERE:
+    for path in ("/server.py", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "//127.0.0.1/etc/passwd",
+                 "/viewer.js/../server.py", "/viewer.js%00.css", "/download?key=../../etc/passwd"):
         lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-Splatview-Token: secret\r\n\r\n"
         answer = raw(server.port, lines.encode())
         assert re.match(rb"HTTP/1.[01] 40[0345] |$", answer), (path, answer[:200])
@@ -118,16 +110,11 @@ def test_other_hosts_and_origins_are_refused_and_heads_that_lie(server: WebServe
     port = server.port
     for path in ("/", "/viewer.js", "/download?token=secret", "/nothing"):
         assert ask(port, path, Host=f"evil.example:{port}", Origin="http://evil.example").status == 403
-    for headers, status in (
-            ({"Host": "evil.example"}, 403), ({"Origin": "null"}, 403),
-            ({"Host": "localhost:9999", "Origin": "http://localhost:9999"}, 101)):  # a tunnel's end
-        assert upgrade(port, **headers).status == status, headers
+    assert upgrade(port, Host="evil.example").status == upgrade(port, Origin="null").status == 403
+    assert upgrade(port, Host="localhost:9999", Origin="http://localhost:9999").status == 101, "a tunnel's end"
     twice = "GET /ws?token=secret HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n"
     assert b" 40" in raw(port, twice.encode())[:12]
     assert not server.arrivals()
-
-
-# -- another user of the machine -------------------------------------------------------------------------------------
 
 
 @needs_root
@@ -144,9 +131,6 @@ def test_status_of_root_prints_no_token_of_another_user(programs: Programs, runt
         said, errors = program.end()
         assert program.returncode == 2 and "belongs to you" in errors
         assert "secret" not in said + errors
-
-
-# -- where it listens -------------------------------------------------------------------------------------------------
 
 
 def test_a_taken_port_has_another_token_and_is_free_again_at_once(server: WebServer) -> None:
@@ -166,18 +150,13 @@ def test_a_taken_port_has_another_token_and_is_free_again_at_once(server: WebSer
 
 @pytest.mark.parametrize(("host", "port", "token", "message"), [
     ("192.0.2.77", 0, None, r"host: cannot listen at '192\.0\.2\.77'"), ("no such host", 0, None, "'no such host'"),
-    ("127.0.0.1", 65536, None, "port: 65536"), ("127.0.0.1", -1, None, "port: -1"), ("127.0.0.1", 0, "a&b", "token"),
-    ("127.0.0.1", 0, "", "token"), ("127.0.0.1", 0, "a" * 200, "token"),
-])
+    ("127.0.0.1", 65536, None, "port: 65536"), ("127.0.0.1", 0, "a&b", "token")])
 def test_what_it_cannot_listen_at_is_named(host: str, port: int, token: str | None, message: str) -> None:
     with pytest.raises(ViewerError, match=message):
         serve(host, port, token)
 
 
-# -- pages ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_page_arrives_is_heard_and_closed_after_the_last_words(visitor: Visitor, server: WebServer) -> None:
+def test_a_page_arrives_is_heard_and_closed_after_the_last_words(visitor: Visitor) -> None:
     client, connection = visitor.client, visitor.client.connection
     assert client.hello == HELLO and connection.peer.startswith("127.0.0.1:") and not connection.closed
     visitor.send(m.Visible(False))
@@ -189,20 +168,12 @@ def test_a_page_arrives_is_heard_and_closed_after_the_last_words(visitor: Visito
     connection.send(Caption("too late"))
     assert [visitor.receive(), visitor.receive()] == [m.Clipboard("text"), Caption("last words", "b", True)]
     assert visitor.ended().code == 1000 and str(visitor.closed).startswith("enough")
-    with Page(server.port) as page:
-        welcome = page.connect(token="secret").receive()
-        assert isinstance(welcome, m.Welcome) and welcome.protocol == m.PROTOCOL and welcome.viewer == server.viewer
-
-
-# -- messages ---------------------------------------------------------------------------------------------------------
 
 BAD = [
-    "", "[]", '{"t":"nothing"}', '{"t":"move"}', "[" * 60000, b"\xff\xfe", '{"t":"leave"}' + " " * m.MAX_MESSAGE,
-    '{"t":"welcome","protocol":1,"version":"","viewer":"","key":"","most":1}', '{"t":"move","x":1,"y":NaN}',
-    '{"t":"move","x":1e300,"y":1}', '{"t":"move","x":1,"y":1,"z":1}', '{"t":"press","x":1,"y":1,"button":"fourth"}',
-    '{"t":"resize","width":8193,"height":100}', '{"t":"key","name":"hyper"}', '{"t":"text","text":"\\ud800"}',
-    '{"t":"pinch","x":1,"y":1,"factor":0}', '{"t":"ack","number":-1}', '{"t":"wheel","x":1,"y":1,"dy":1e9}',
-    '{"t":"hello","id":"a\\n","width":100,"height":100}',
+    "", '{"t":"nothing"}', '{"t":"move"}', "[" * 60000, b"\xff\xfe", '{"t":"leave"}' + " " * m.MAX_MESSAGE,
+    '{"t":"move","x":1,"y":NaN}', '{"t":"move","x":1e300,"y":1}', '{"t":"press","x":1,"y":1,"button":"fourth"}',
+    '{"t":"resize","width":8193,"height":100}', '{"t":"text","text":"\\ud800"}', '{"t":"ack","number":-1}',
+    '{"t":"pinch","x":1,"y":1,"factor":0}', '{"t":"wheel","x":1,"y":1,"dy":1e9}',
 ]
 
 
@@ -216,44 +187,30 @@ def test_there_and_back_and_nothing_else() -> None:
             pytest.fail(str(bad[:60]))
 
 
-def event(message: Any, clicks: ev.ClickCounter | None = None) -> Any:
-    return m.event_of(message, clicks or ev.ClickCounter(), 1.0)
-
-
 def test_events_have_clean_text_and_clicks_by_the_clock_of_the_page() -> None:
     """Both presses may arrive late, and at once or far apart."""
-    for message in PAGE[3:-1]:
-        assert event(message) == message
+    clicks = ev.ClickCounter()
+
+    def event(message: Any) -> Any:
+        return m.event_of(message, clicks, 1.0)
+
     assert event(ev.Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == ev.Text("a\nb\tc🙂")
     assert event(ev.Text("\x00")) is None
     assert event(ev.PointerPress(1, 2, clicks=9)) == ev.PointerPress(1, 2), "not for the page to say"
-    clicks = ev.ClickCounter()
-    assert [event(ev.PointerPress(3, 3, at=at), clicks).clicks for at in (1e3, 1.3e3, 3e3, 0.0, 0.0)] == [1, 2, 1, 1, 1]
+    assert [event(ev.PointerPress(3, 3, at=at)).clicks for at in (1e3, 1.3e3, 3e3, 0.0, 0.0)] == [1, 2, 1, 1, 1]
 
 
-# -- bad pages --------------------------------------------------------------------------------------------------------
 
-
-def test_what_is_no_hello_ends_the_page(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for first, reason in (("{", "not a message"), ('{"t":"leave"}', "hello"), (m.encode(HELLO).encode(), "hello"),
-                          (None, "no hello within 0.2 s")):
-        monkeypatch.setattr(module, "HELLO_WITHIN", PATIENCE if first else 0.2)
+def test_what_is_no_hello_and_no_message_ends_that_page_only(visitor: Visitor, server: WebServer,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    for sent, reason in ((['{"t":"leave"}'], "hello"), ([], "no hello within 0.2 s"), ([HELLO, "x" * 60_000], ""),
+                         ([HELLO, b"x"], ""), ([HELLO, HELLO], ""), ([HELLO, "[" * 40_000], "not a message")):
+        monkeypatch.setattr(module, "HELLO_WITHIN", PATIENCE if sent else 0.2)
         with Page(server.port) as page:
             page.connect(token="secret")
-            if first is not None:
-                page.send(first)
-            assert page.ended().code == 1008 and reason in str(page.closed)
-    assert server.arrivals() == []
-
-
-def test_what_is_no_message_ends_that_page_only(visitor: Visitor, server: WebServer,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(m, "MAX_MESSAGE", 50_000)
-    for sent, code in (("x" * 60_000, 1009), (b"x", 1008), (HELLO, 1008), ("[" * 40_000, 1008), ("nothing", 1008)):
-        with Page(server.port) as page:
-            page.connect(token="secret").send(HELLO)
-            page.send(sent)
-            assert page.ended().code == code, sent
+            for message in sent:
+                page.send(message)
+            assert page.ended().code in (1008, 1009) and reason in str(page.closed), sent
     visitor.goes_on()
 
 
@@ -295,38 +252,14 @@ def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert raw(server.port, sent) == b""
 
 
-def test_connections_that_break_anywhere(visitor: Visitor, caplog: pytest.LogCaptureFixture) -> None:
-    """At any byte of a file that a page sends; closed, or reset in the middle."""
-    head = f"POST /upload?token=secret HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Splatview-Page: {visitor.key}\r\n"
-    talk = f"{head}Content-Length: 500\r\n\r\n".encode() + bytes(500)
-    for length in range(0, len(talk), 20):
-        one = socket.create_connection(("127.0.0.1", visitor.port), timeout=PATIENCE)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", length % 40 > 0, 0))
-        one.sendall(talk[:length])
-        one.close()
-    visitor.goes_on()
-    assert not caplog.records
-
-
-# -- the end ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_end_of_the_server_is_the_end_of_all_pages(server: WebServer, join: Callable[..., Visitor]) -> None:
-    """Of those that do not read, have not said hello, or connect meanwhile: an unclosed socket would be a warning."""
+    """Of those that do not read or have not said hello, too."""
     silent = Page(server.port).connect(token="secret")
     deaf, page = join(reading=False), join()
     deaf.client.put(m.Picture(1, "jpeg", (64, 32)), bytes(10_000_000))
     page.goes_on()
-    late = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(30)]
     server.close()
     server.close()
-    assert deaf.client.connection.closed and page.client.connection.closed
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
-    assert page.ended().code == 1001 and silent.ended()
+    assert deaf.client.connection.closed and page.ended().code == 1001 and silent.ended()
     silent.end()
     page.client.connection.send(Caption())
-    page.client.connection.close()
-    for one in late:
-        one.close()
-    gc.collect()
