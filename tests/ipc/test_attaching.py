@@ -100,19 +100,6 @@ def test_turn_is_due_only_when_something_is_to_be_done(pair: Pair) -> None:
     assert len(wait_for(pair.publisher.helper.fds(), 0)) == 1
 
 
-def test_viewer_in_another_pid_namespace_is_watched_by_its_connection(
-        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.pid_namespace", lambda: 1)
-    before = len(pair.publisher.helper.fds())
-    pair.publish(image(3))
-    assert (pair.newest()[2]["image"] == 3).all()
-    assert len(pair.publisher.helper.fds()) == before + 1, "a connection, and no process"
-    pair.viewers.remove(pair.viewer)
-    pair.viewer.close()
-    pair.pump(2)
-    assert pair.publisher.streams["image"].readers == 0 and len(pair.publisher.helper.fds()) == before
-
-
 def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     pair.publish(image(1))
     pair.newest()
