@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.annotate_cases import Overlays
-from support.desktop import Desktop
 from support.memory_cases import Reader
 from support.memory_on_cpu import Allocator
 from support.pair import OtherRun
 from support.reading import next_frame, stream_of, values
-from support.window_cases import SIZE, Seen
 
 import splatview
-from splatview import Window
 from splatview.api import memory
 from splatview.api import session as publishing
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -58,11 +54,6 @@ def other_run() -> Iterator[Callable[[], OtherRun]]:
         run.close()
 
 
-@pytest.fixture
-def overlays(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Overlays:
-    return Overlays(subscriber, wait_until)
-
-
 # ---- memory
 
 
@@ -86,30 +77,3 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
 @pytest.fixture
 def reader(subscriber: Subscriber) -> Reader:
     return Reader(subscriber)
-
-
-# ---- windows
-
-
-@pytest.fixture
-def desktop(display: str) -> Desktop:
-    return Desktop(display)
-
-
-@pytest.fixture
-def windows(display: str) -> Iterator[Callable[..., Window]]:
-    """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
-    made: list[Window] = []
-
-    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
-        made.append(Window(*size, title))
-        return made[-1]
-
-    yield make
-    for window in made:
-        window.destroy()
-
-
-@pytest.fixture
-def seen(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
-    return Seen(desktop, wait_until)

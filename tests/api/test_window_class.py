@@ -10,30 +10,73 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from support.desktop import Desktop
 from support.programs import children
-from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 from splatview import Window
-from splatview.api import session as publishing
 from splatview_ipc.control.registry import viewers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from support.desktop import Desktop
+    Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
 
 W, H = 320, 200
+SIZE = 120, 90
+
+
+def image(value: float, size: tuple[int, int] = SIZE) -> torch.Tensor:
+    return torch.full((size[1], size[0], 3), value)
+
+
+def scene(n: int = 400) -> tuple[torch.Tensor, ...]:
+    """A red ball before a blue background, as the arguments of `set_gaussian_splatting_scene`."""
+    g = torch.Generator().manual_seed(0)
+    shs = torch.zeros(n, 4, 3)
+    shs[:, 0] = torch.tensor([1.77, -1.77, -1.77])  # (0.5, -0.5, -0.5) over Y00: pure red
+    rotations = torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1)
+    return (torch.tensor([0.0, 0.0, 1.0]), torch.randn(n, 3, generator=g) * 0.3, shs, torch.full((n, 1), 0.95),
+            torch.full((n, 3), 0.1), rotations)
+
+
+def grey(value: float) -> Callable[[np.ndarray], Any]:
+    """All of a picture is of this grey."""
+    return lambda p: (np.abs(p.astype(int) - round(value * 255)) <= 1).all()
+
+
+def red_ball(picture: np.ndarray) -> bool:
+    h, w = picture.shape[:2]
+    middle, corner = picture[h // 2, w // 2].astype(int), picture[2, 2].astype(int)
+    return bool(middle[0] > 150 and middle[1:].max() < 90 and corner[2] > 200 and corner[:2].max() < 40)
 
 
 @pytest.fixture
-def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+def desktop(display: str) -> Desktop:
+    return Desktop(display)
 
 
-def streams() -> dict[str, Any]:
-    publisher = publishing.begun()
-    return {} if publisher is None else publisher.streams
+@pytest.fixture
+def windows(display: str) -> Iterator[Callable[..., Window]]:
+    """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
+    made: list[Window] = []
+
+    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
+        made.append(Window(*size, title))
+        return made[-1]
+
+    yield make
+    for window in made:
+        window.destroy()
+
+
+@pytest.fixture
+def seen(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
+    """`seen(title, fits)`: wait until a window shows a picture that fits."""
+    def look(title: str, fits: Callable[[np.ndarray], Any]) -> Any:
+        picture = desktop.picture(title)
+        return picture is not None and picture.size and fits(picture)
+
+    return lambda title, fits: wait_until(lambda: look(title, fits), what=title)
 
 
 def programs_of_windows() -> list[int]:
@@ -60,7 +103,7 @@ def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thr
 
 
 @pytest.mark.display
-def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
+def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
                                                   wait_until: Callable[..., Any]) -> None:
     y, x = np.mgrid[0:H, 0:W]
     pixels = np.stack([x % 256, y, (x + y) % 256], -1).astype(np.uint8)
@@ -74,15 +117,10 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
 
     picture = image(0.25, (W, H))
     window.set_image(picture)
-    seen.grey("shown", 0.25)
+    seen("shown", grey(0.25))
     for value in (0.5, 1.0, 0.0):
         picture[:] = value  # and no call
-        seen.grey("shown", value)
-
-    placed = torch.full((H, W, 4), 0.5)
-    placed[..., 3] = 1
-    window.set_image(W, H, placed.data_ptr())
-    seen.grey("shown", 0.5)
+        seen("shown", grey(value))
 
     names = "background", "means3d", "shs", "opacity", "scales", "rotations"
     arguments = dict(zip(names, scene(), strict=True))
@@ -96,7 +134,7 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
     shs[:, :1] *= -1
     seen("shown", red_ball)
     window.set_image(picture.fill_(0.5))
-    seen.grey("shown", 0.5)
+    seen("shown", grey(0.5))
 
     wait_until(lambda: picture.add_(0.001) is picture and window.fps() > 0)
     desktop.resize("shown", 200, 160)
@@ -110,7 +148,7 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     window, picture = windows("life"), image(0.5)
     window.set_image(picture)
     window.start()
-    seen.grey("life", 0.5)
+    seen("life", grey(0.5))
     with pytest.raises(RuntimeError, match="already started"):
         window.start()
 
@@ -123,7 +161,7 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     def look() -> None:
         wait_until(lambda: desktop.shows("life"))
         window.set_image(picture)
-        seen.grey("life", 0.75)
+        seen("life", grey(0.75))
 
     thread = user(desktop, "life", look)
     window.start(blocking=True)
@@ -139,8 +177,10 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
 
 
 @pytest.mark.programs
-def test_without_a_display_a_page_shows_it(no_display: None, wait_until: Callable[..., Any],
+def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any],
                                            capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     window = Window(64, 64)
     window.set_image(image(0.5))
     window.start()
