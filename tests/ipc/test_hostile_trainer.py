@@ -11,6 +11,7 @@ import torch
 from fuzz.messages import to_viewer
 from support.impostor import Impostor, info, spoiled
 from support.meters import footprint, open_files
+from support.pair import Pair
 
 from splatview_ipc.control import messages
 from splatview_ipc.shm.segment import Segment
@@ -18,19 +19,20 @@ from splatview_ipc.transports.cpu_ring import CpuRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from support.pair import Pair
+    from pathlib import Path
 
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 
 @pytest.fixture
-def pair(open_pair: Pair) -> Pair:
+def pair(runtime_dir: Path) -> Iterator[Pair]:
     """A viewer that sees the impostor and an honest run, whose picture it has seen."""
-    open_pair.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")
-    sees_the_honest(open_pair)
-    return open_pair
+    made = Pair(run=None, transports=("in-place", "ring"))
+    made.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")
+    sees_the_honest(made)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -62,9 +64,9 @@ def through(impostor: Impostor, pair: Pair, packets: list[Any]) -> None:
     pair.pump(5)
 
 
-def opened(impostor: Impostor, pair: Pair) -> RemoteStream:
-    """The viewer has attached to the impostor, and opened its stream 0."""
-    through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0),), ())])
+def opened(impostor: Impostor, pair: Pair, **said: Any) -> RemoteStream:
+    """The viewer has attached to the impostor, and opened its stream 0, of which this is `said`."""
+    through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0, **said),), ())])
     stream = liar(pair).streams[0]
     stream.open()
     pair.until(lambda: any(isinstance(h, messages.Open) for h in impostor.heard))
@@ -108,16 +110,7 @@ def test_descriptors_that_were_not_asked_for_are_closed(
 
 def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impostor, pair: Pair) -> None:
     gpu = "0" * 32
-    manifest = messages.Manifest((info(0, transports=("in-place",), device="cuda:0", gpu=gpu),), ())
-    pair.viewer.close()
-    pair.viewers[0] = pair.viewer = pair.attach(run=None, transports=("in-place", "ring"))
-    del pair.viewers[-1]
-    impostor.heard.clear()
-    pair.until(lambda: impostor.viewers and impostor.heard)
-    through(impostor, pair, [impostor.welcome(), manifest])
-    stream = liar(pair).streams[0]
-    stream.open()
-    pair.until(lambda: any(isinstance(h, messages.Open) for h in impostor.heard))
+    stream = opened(impostor, pair, transports=("in-place",), device="cuda:0", gpu=gpu)
     memories = tuple(messages.FdMemory(f"fds-{i}", (1 << 21,) * 4096, gpu) for i in range(2))
     impostor.heard.clear()
     for _ in range(2):

@@ -6,7 +6,6 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 from support.other_users import OTHER, needs_root
 
@@ -19,36 +18,19 @@ from splatview_viewer.kinds.snapshot.loading import from_pickled, store
 from splatview_viewer.recording.recording import StreamFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    import pytest
 
 
-
-@pytest.fixture
-def published(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder of a run of this process, begun where new files are everybody's."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    before = os.umask(0)
-    try:
-        splatview.publish(torch.zeros(8, 8), step=1)
-    finally:
-        os.umask(before)
-    publisher = publishing.begun()
-    assert publisher is not None
-    return publisher.folder.path
-
-
-@pytest.fixture
-def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[list[Path], list[Path]]]:
-    """Files and folders of a viewer, its page's token among them, made where new files are everybody's."""
-    cache, state = tmp_path / "home" / "cache", tmp_path / "home" / "state"
+def test_the_folders_are_the_owners_alone(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a run and of a viewer, its page's token among them, made where new files are everybody's."""
+    cache, state = tmp_path / "cache", tmp_path / "state"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     before = os.umask(0)
     try:
-        for theirs in (tmp_path / "home", cache, state):  # so that it is our folders which keep it out
-            theirs.mkdir(mode=0o755)
+        splatview.publish(torch.zeros(8, 8), step=1)
         memo = memo_file()
         Memo(memo).put("light", True)
         columns = store.folder()
@@ -63,16 +45,13 @@ def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         os.umask(before)
     (told,) = runtime_dir.glob("viewer-*.json")
     assert "secret" in told.read_text()
-    files = [memo, told, columns / "0123.columns", snapshot, recording.path / "recording.json"]
-    yield files, [cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview", recording.path]
-    announcement.close()
-
-
-def test_the_folders_are_the_owners_alone(published: Path, kept: tuple[list[Path], list[Path]],
-                                          runtime_dir: Path) -> None:
-    files, folders = kept
-    for path in (runtime_dir, published, published / "run.json", published / "lock", *files[:4], *folders):
+    publisher = publishing.begun()
+    assert publisher is not None
+    run = publisher.folder.path
+    for path in (runtime_dir, run, run / "run.json", run / "lock", memo, told, columns / "0123.columns", snapshot,
+                 cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview", recording.path):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+    announcement.close()
 
 
 @needs_root
