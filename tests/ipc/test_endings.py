@@ -141,10 +141,8 @@ for line in iter(sys.stdin.readline, "\\n"):
     status = os.wait()[1]
     publish()
     print("forked", os.waitstatus_to_exitcode(status), flush=True)
-lasting = os.fork() or signal.pause()
-said(lasting)
 """
-"""Forks a child for each line, which runs it; an empty one is the end, after which a child lives on."""
+"""Forks a child for each line, which runs it; an empty one is the end."""
 
 
 def test_forked_children_do_no_harm(runtime_dir: Path, trainings: Trainings, subscriber: Subscriber) -> None:
@@ -162,10 +160,42 @@ def test_forked_children_do_no_harm(runtime_dir: Path, trainings: Trainings, sub
     with Subscriber() as late:
         assert newest(late, "image", pid=pid)[0] == len(CHILDREN) + 1
     trainings.program.say()
-    lasting = int(trainings.program.line())
+    assert trainings.ended() == 0
+
+
+LIVING = """
+children = []
+def fork():
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    children.append(child)
+for i in range(5):  # beginning runs, and forking meanwhile
+    thread = threading.Thread(target=publish)
+    thread.start()
+    fork()
+    thread.join()
+    splatview.close()
+publish()
+said(*children)
+os._exit(0)
+"""
+
+
+def test_a_child_that_lives_on_keeps_nothing_alive(runtime_dir: Path, trainings: Trainings,
+                                                   subscriber: Subscriber) -> None:
+    """However many threads were just publishing, or beginning to, when it was forked."""
+    trainings.start(LIVING, runtime_dir)
+    trainings.program.say()
+    children = [*map(int, trainings.program.line().split())]
+    assert len(children) == 5
     try:
+        wait_until(lambda: (subscriber.poll(), len([r for r in subscriber.runs if r.alive]) == 1)[-1])
         trainings.program.say()
         assert trainings.ended() == 0
-        wait_until(lambda: (subscriber.poll(), not seen.run.alive)[-1], what="the run ends with the parent")
+        wait_until(lambda: (subscriber.poll(), not any(r.alive for r in subscriber.runs))[-1],
+                   what="the run ends with the parent")
+        wait_until(lambda: (subscriber.poll(), list(runtime_dir.iterdir()) == [])[-1])
     finally:
-        os.kill(lasting, signal.SIGKILL)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
