@@ -1,27 +1,18 @@
-"""Fixtures of the tests of what scripts call: readers of streams, an allocator, windows on a display."""
+"""Fixtures of the tests of what scripts call: readers of streams, and a second run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from support.annotate_cases import Overlays
-from support.desktop import Desktop
-from support.memory_cases import Reader
-from support.memory_on_cpu import Allocator
 from support.pair import OtherRun
 from support.reading import next_frame, stream_of, values
-from support.window_cases import SIZE, Seen
 
-import splatview
-from splatview import Window
-from splatview.api import memory
 from splatview.api import session as publishing
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     import numpy as np
 
@@ -56,60 +47,3 @@ def other_run() -> Iterator[Callable[[], OtherRun]]:
     yield make
     for run in made:
         run.close()
-
-
-@pytest.fixture
-def overlays(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Overlays:
-    return Overlays(subscriber, wait_until)
-
-
-# ---- memory
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder for each test; the folder of the snapshots in it."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    memory.observe.cache_clear()
-    yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
-    splatview.close()
-
-
-@pytest.fixture
-def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
-    def put(where: Any, name: str, value: Any) -> None:
-        monkeypatch.setattr(where, name, value, raising=False)
-
-    return Allocator().install(put)
-
-
-@pytest.fixture
-def reader(subscriber: Subscriber) -> Reader:
-    return Reader(subscriber)
-
-
-# ---- windows
-
-
-@pytest.fixture
-def desktop(display: str) -> Desktop:
-    return Desktop(display)
-
-
-@pytest.fixture
-def windows(display: str) -> Iterator[Callable[..., Window]]:
-    """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
-    made: list[Window] = []
-
-    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
-        made.append(Window(*size, title))
-        return made[-1]
-
-    yield make
-    for window in made:
-        window.destroy()
-
-
-@pytest.fixture
-def seen(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
-    return Seen(desktop, wait_until)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.annotate_cases import Overlays, made, texts
+from support.annotate_cases import made, texts
+from support.reading import newest, stream_of
 from support.wait import PATIENCE
 
 import splatview
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.pair import OtherRun
+
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 BOXES = [[1.0, 2.0, 30.0, 40.5], [5.0, 6.0, 20.0, 20.0]]
@@ -203,7 +206,7 @@ IMAGE = torch.zeros(48, 64, 3, dtype=torch.uint8)
 
 
 def test_results_belong_to_the_frames_that_they_were_computed_on(
-        other_run: Callable[[], OtherRun], overlays: Overlays) -> None:
+        other_run: Callable[[], OtherRun], subscriber: Subscriber) -> None:
     camera = other_run()
     with splatview.frames("camera", timeout=PATIENCE) as frames:
         for n in range(4):
@@ -211,41 +214,41 @@ def test_results_belong_to_the_frames_that_they_were_computed_on(
             frame = next(frames)
             given = {} if n % 2 else {"version": frame}
             splatview.annotate("camera", boxes=[float(frame.tensor[0, 0, 0])] * 4, **given)  # type: ignore[arg-type]
-            _, meta, tensors = overlays.read(overlays.over("camera", camera.run_id), n)
+            _, meta, tensors = newest(subscriber, "camera overlay", n)
             assert (meta["version"], meta["time_ns"]) == (frame.version, frame.time_ns)
             assert tensors["boxes"].tolist() == [[n + 50] * 4]
 
 
-def test_it_arrives(overlays: Overlays) -> None:
+def test_it_arrives(subscriber: Subscriber) -> None:
     for _ in range(3):
         splatview.publish(IMAGE, "camera")
     splatview.annotate("camera", boxes=BOXES, labels=["person", "dog"], scores=[0.9, 0.5], motion=True, by="a test",
                        notes="hello", lines=[(0, 0), (5, 5)])
-    stream = overlays.over("camera")
-    assert stream.name == "camera overlay"
-    version, meta, tensors = overlays.read(stream)
+    version, meta, tensors = newest(subscriber, "camera overlay")
+    assert stream_of(subscriber, "camera overlay").info.over == "camera"
     assert tensors["boxes"].tolist() == BOXES and np.allclose(tensors["scores"], [0.9, 0.5])
     assert (texts(tensors["labels"]), texts(tensors["notes"])) == (["person", "dog"], ["hello"])
     assert (meta["version"], meta["time_ns"], meta["motion"], meta["by"]) == (3, 0, True, "a test")
     splatview.publish(IMAGE, "camera")
     splatview.annotate("camera", boxes=BOXES[:1])
-    _, meta, tensors = overlays.read(stream, version)
+    _, meta, tensors = newest(subscriber, "camera overlay", version)
     assert meta["version"] == 4 and set(tensors) == {"boxes"}
 
 
 def test_runs_of_one_name_have_an_overlay_each_which_is_taken_away(
-        other_run: Callable[[], OtherRun], overlays: Overlays) -> None:
+        other_run: Callable[[], OtherRun], subscriber: Subscriber) -> None:
     runs = []
     for _ in range(2):
         runs.append(other_run())
         runs[-1].show(IMAGE, "camera")
         splatview.annotate("camera", boxes=BOXES, labels="x", notes="y", run=runs[-1].run_id)
-    streams = [overlays.over("camera", run.run_id) for run in runs]
-    assert [s.name for s in streams] == ["camera overlay", "camera overlay 2"]
-    assert all(len(overlays.read(stream)[2]["boxes"]) == 2 for stream in streams)
+    names = ["camera overlay", "camera overlay 2"]
+    streams = [stream_of(subscriber, name) for name in names]
+    assert [s.info.over_run for s in streams] == [run.run_id for run in runs]
+    assert all(len(newest(subscriber, name)[2]["boxes"]) == 2 for name in names)
     splatview.annotate("camera", run=runs[1].run_id)
-    version, meta, tensors = overlays.read(streams[1], 1)
+    version, meta, tensors = newest(subscriber, names[1], 1)
     assert (version, meta["version"], set(tensors), len(tensors["boxes"])) == (2, 0, {"boxes"}, 0)
     assert [s.version for s in streams] == [1, 2]
     splatview.annotate("camera")  # in every run
-    assert not len(overlays.read(streams[0], 1)[2]["boxes"]) and [s.version for s in streams] == [2, 3]
+    assert not len(newest(subscriber, names[0], 1)[2]["boxes"]) and [s.version for s in streams] == [2, 3]

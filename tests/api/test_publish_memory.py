@@ -21,10 +21,34 @@ from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from splatview_ipc.subscriber.subscriber import Subscriber
+
 pytestmark = pytest.mark.usefixtures("cache")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder for each test; the folder of the snapshots in it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    memory.observe.cache_clear()
+    yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
+    splatview.close()
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+    def put(where: Any, name: str, value: Any) -> None:
+        monkeypatch.setattr(where, name, value, raising=False)
+
+    return Allocator().install(put)
+
+
+@pytest.fixture
+def reader(subscriber: Subscriber) -> Reader:
+    return Reader(subscriber)
 
 
 def test_without_cuda_it_shows_the_hosts_memory(reader: Reader, wait_until: Callable[..., Any],

@@ -2,38 +2,155 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
+from contextlib import contextmanager
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import ImageGrab
 from support.programs import children
-from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 from splatview import Window
-from splatview.api import session as publishing
 from splatview_ipc.control.registry import viewers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from support.desktop import Desktop
+    Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
 
 W, H = 320, 200
+SIZE = 120, 90
+
+
+def image(value: float, size: tuple[int, int] = SIZE) -> torch.Tensor:
+    return torch.full((size[1], size[0], 3), value)
+
+
+def scene(n: int = 400) -> tuple[torch.Tensor, ...]:
+    """A red ball before a blue background, as the arguments of `set_gaussian_splatting_scene`."""
+    g = torch.Generator().manual_seed(0)
+    shs = torch.zeros(n, 4, 3)
+    shs[:, 0] = torch.tensor([1.77, -1.77, -1.77])  # (0.5, -0.5, -0.5) over Y00: pure red
+    rotations = torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1)
+    return (torch.tensor([0.0, 0.0, 1.0]), torch.randn(n, 3, generator=g) * 0.3, shs, torch.full((n, 1), 0.95),
+            torch.full((n, 3), 0.1), rotations)
+
+
+def grey(value: float) -> Callable[[np.ndarray], Any]:
+    """All of a picture is of this grey."""
+    return lambda p: (np.abs(p.astype(int) - round(value * 255)) <= 1).all()
+
+
+def red_ball(picture: np.ndarray) -> bool:
+    h, w = picture.shape[:2]
+    middle, corner = picture[h // 2, w // 2].astype(int), picture[2, 2].astype(int)
+    return bool(middle[0] > 150 and middle[1:].max() < 90 and corner[2] > 200 and corner[:2].max() < 40)
+
+
+# ---- what a user sees of windows, and does to them
+
+
+CLIENT_MESSAGE = 33
+
+
+class ClientMessage(Structure):
+    _fields_ = (("type", c_int), ("serial", c_ulong), ("send_event", c_int), ("display", c_void_p),
+                ("window", c_ulong), ("message_type", c_ulong), ("format", c_int), ("data", c_long * 5),
+                ("room", c_long * 12))
+
+
+@ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
+def passed_over(display: Any, event: Any) -> int:
+    """Of Xlib's errors: a window that closes while it is being looked at would else end the process."""
+    return 0
+
+
+class Desktop:
+    """The windows of a display, by their titles."""
+
+    def __init__(self, display: str) -> None:
+        self._name = display
+        self._x: Any = ctypes.CDLL("libX11.so.6")
+        for name in ("XOpenDisplay", "XDefaultRootWindow", "XInternAtom"):
+            getattr(self._x, name).restype = c_ulong
+        self._x.XSetErrorHandler(passed_over)
+
+    def picture(self, title: str) -> np.ndarray | None:
+        """(H, W, 3) uint8: what is seen of a window on the screen; None while there is none."""
+        with self._window(title) as (display, window):
+            if window is None:
+                return None
+            root, child, x, y = c_ulong(), c_ulong(), c_int(), c_int()
+            width, height, border, depth = (c_uint() for _ in range(4))
+            self._x.XGetGeometry(display, window, byref(root), byref(x), byref(y), byref(width), byref(height),
+                                 byref(border), byref(depth))
+            self._x.XTranslateCoordinates(display, window, root, 0, 0, byref(x), byref(y), byref(child))
+        box = x.value, y.value, x.value + width.value, y.value + height.value
+        return np.asarray(ImageGrab.grab(box, xdisplay=self._name).convert("RGB"))
+
+    def close(self, title: str) -> None:
+        """As the button in its frame does."""
+        with self._window(title) as (display, window):
+            assert window is not None, f"no window {title!r}"
+            kind, delete = (self._x.XInternAtom(display, name, 0) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
+            event = ClientMessage(CLIENT_MESSAGE, 0, 1, display.value, window.value, kind, 32, (c_long * 5)(delete))
+            self._x.XSendEvent(display, window, 0, c_long(0), byref(event))
+
+    def resize(self, title: str, width: int, height: int) -> None:
+        with self._window(title) as (display, window):
+            self._x.XResizeWindow(display, window, width, height)
+
+    @contextmanager
+    def _window(self, title: str) -> Iterator[tuple[c_ulong, c_ulong | None]]:
+        """A connection to the display, and on it the window with a title."""
+        display = c_ulong(self._x.XOpenDisplay(os.fsencode(self._name)))
+        assert display.value, f"display {self._name} does not answer"
+        todo, found = [self._x.XDefaultRootWindow(display)], None
+        while todo and found is None:
+            window, name = c_ulong(todo.pop()), c_char_p()
+            if self._x.XFetchName(display, window, byref(name)) and name.value == title.encode():
+                found = window
+            root, parent, children, count = c_ulong(), c_ulong(), POINTER(c_ulong)(), c_uint()
+            if self._x.XQueryTree(display, window, byref(root), byref(parent), byref(children), byref(count)):
+                todo += children[: count.value]
+        yield display, found
+        self._x.XSync(display, 0)
+        self._x.XCloseDisplay(display)
 
 
 @pytest.fixture
-def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+def desktop(display: str) -> Desktop:
+    return Desktop(display)
 
 
-def streams() -> dict[str, Any]:
-    publisher = publishing.begun()
-    return {} if publisher is None else publisher.streams
+@pytest.fixture
+def windows(display: str) -> Iterator[Callable[..., Window]]:
+    """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
+    made: list[Window] = []
+
+    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
+        made.append(Window(*size, title))
+        return made[-1]
+
+    yield make
+    for window in made:
+        window.destroy()
+
+
+@pytest.fixture
+def seen(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
+    """`seen(title, fits)`: wait until a window shows a picture that fits."""
+    def look(title: str, fits: Callable[[np.ndarray], Any]) -> Any:
+        picture = desktop.picture(title)
+        return picture is not None and picture.size and fits(picture)
+
+    return lambda title, fits: wait_until(lambda: look(title, fits), what=title)
 
 
 def programs_of_windows() -> list[int]:
@@ -60,7 +177,7 @@ def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thr
 
 
 @pytest.mark.display
-def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
+def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
                                                   wait_until: Callable[..., Any]) -> None:
     y, x = np.mgrid[0:H, 0:W]
     pixels = np.stack([x % 256, y, (x + y) % 256], -1).astype(np.uint8)
@@ -74,15 +191,10 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
 
     picture = image(0.25, (W, H))
     window.set_image(picture)
-    seen.grey("shown", 0.25)
+    seen("shown", grey(0.25))
     for value in (0.5, 1.0, 0.0):
         picture[:] = value  # and no call
-        seen.grey("shown", value)
-
-    placed = torch.full((H, W, 4), 0.5)
-    placed[..., 3] = 1
-    window.set_image(W, H, placed.data_ptr())
-    seen.grey("shown", 0.5)
+        seen("shown", grey(value))
 
     names = "background", "means3d", "shs", "opacity", "scales", "rotations"
     arguments = dict(zip(names, scene(), strict=True))
@@ -96,7 +208,7 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
     shs[:, :1] *= -1
     seen("shown", red_ball)
     window.set_image(picture.fill_(0.5))
-    seen.grey("shown", 0.5)
+    seen("shown", grey(0.5))
 
     wait_until(lambda: picture.add_(0.001) is picture and window.fps() > 0)
     desktop.resize("shown", 200, 160)
@@ -110,7 +222,7 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     window, picture = windows("life"), image(0.5)
     window.set_image(picture)
     window.start()
-    seen.grey("life", 0.5)
+    seen("life", grey(0.5))
     with pytest.raises(RuntimeError, match="already started"):
         window.start()
 
@@ -121,9 +233,9 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     assert caplog.text.count("code -9") == 1
 
     def look() -> None:
-        wait_until(lambda: desktop.shows("life"))
+        wait_until(lambda: desktop.picture("life") is not None)
         window.set_image(picture)
-        seen.grey("life", 0.75)
+        seen("life", grey(0.75))
 
     thread = user(desktop, "life", look)
     window.start(blocking=True)
@@ -132,15 +244,17 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     window.set_image(image(1.0))
     window.set_gaussian_splatting_scene(*scene())
     assert (window.size(), window.fps(), window.is_running()) == (SIZE, 0, False)
-    assert not desktop.shows("life")
+    assert desktop.picture("life") is None
 
 
 # ---- without one
 
 
 @pytest.mark.programs
-def test_without_a_display_a_page_shows_it(no_display: None, wait_until: Callable[..., Any],
+def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any],
                                            capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     window = Window(64, 64)
     window.set_image(image(0.5))
     window.start()

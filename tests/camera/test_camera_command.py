@@ -84,10 +84,6 @@ def test_closing_the_viewer_ends_all(launched: Callable[..., Launched]) -> None:
         assert launched(capture=[WAIT], infer=[WAIT], serve=[ending]).code == code
 
 
-def test_a_signal_ends_all(launched: Callable[..., Launched]) -> None:
-    assert launched("detector: up", capture=[WAIT], infer=["print('up', flush=True)\n" + WAIT], serve=[WAIT]).code == 0
-
-
 def test_programs_that_die_are_started_again(launched: Callable[..., Launched]) -> None:
     again = "print('again', flush=True)\n" + WAIT
     found = launched("detector: again", capture=[WAIT], infer=["raise SystemExit(3)", again])

@@ -87,21 +87,13 @@ def test_pictures_are_made_smaller_and_intrinsics_follow(tmp_path):
     np.testing.assert_allclose(load(tmp_path / "b").train[0].K, [[50, 0, 19.5], [0, 52, 15.5], [0, 0, 1]])
 
 
-def test_damaged_models_are_named(tmp_path):
-    """Cut short, with a count beyond the file, without a camera, without a picture."""
-    sparse = colmap(tmp_path)
-    for name in ("cameras.bin", "images.bin", "points3D.bin"):
-        whole = (sparse / name).read_bytes()
-        for damaged in (b"", whole[:5], whole[:40], struct.pack("<Q", 1 << 60) + whole[8:]):
-            (sparse / name).write_bytes(damaged)
-            with pytest.raises(DemoError, match=name):
-                load(tmp_path)
-        (sparse / name).write_bytes(whole)
-    (tmp_path / "images/03.png").unlink()
-    with pytest.raises(DemoError, match=r"03\.png"):
-        load(tmp_path)
-    colmap(tmp_path / "other", camera=8)
+def test_what_is_missing_is_named(tmp_path):
+    colmap(tmp_path, camera=8)
     with pytest.raises(DemoError, match="camera 7 is not in"):
+        load(tmp_path)
+    colmap(tmp_path / "other")
+    (tmp_path / "other/images/03.png").unlink()
+    with pytest.raises(DemoError, match=r"03\.png"):
         load(tmp_path / "other")
 
 

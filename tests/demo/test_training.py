@@ -122,15 +122,3 @@ def test_picture_equals_that_of_the_viewers_reference(sh_degree: int) -> None:
     assert pixels.depth is not None
     for found, wanted in ((drawn.image, pixels.color), (drawn.alpha, pixels.alpha), (drawn.depth, pixels.depth)):
         np.testing.assert_allclose(found.detach().numpy(), wanted, atol=1e-4)
-
-
-@pytest.mark.parametrize("opaque", [False, True])
-def test_gradients_of_every_parameter_equal_finite_differences(opaque):
-    gaussians, view = make_gaussians(12, seed=2, size=1.0 if opaque else -2.3), make_view(11, 9)
-    gaussians["opacities"] += 12.0 * opaque  # also through the clamp and the early end
-
-    def picture(*values):
-        drawn = draw(dict(zip(gaussians, values, strict=True)), view, 1)
-        return drawn.image, drawn.alpha
-
-    assert torch.autograd.gradcheck(picture, [p.requires_grad_() for p in gaussians.values()], fast_mode=True)

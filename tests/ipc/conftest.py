@@ -23,14 +23,6 @@ def pair(runtime_dir: Path) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def open_pair(runtime_dir: Path) -> Iterator[Pair]:
-    """The same, with a viewer that sees other runs as well."""
-    made = Pair(run=None)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
     """A viewer of all runs, polled by the test."""
     with Subscriber() as made:

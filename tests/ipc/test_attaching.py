@@ -21,28 +21,14 @@ from splatview_ipc.control.sockets import wait_for
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from support.pair import Pair
     from support.programs import Programs
 
 
-@pytest.fixture
-def liar(pair: Pair) -> Iterator[Liar]:
-    """A connection to the run of the pair."""
-    pair.publish(image(0))
-    made = Liar(pair.publisher.folder.path)
-    yield made
-    made.close()
-
-
 def image(value: int, size: int = 4) -> torch.Tensor:
     return torch.full((size, size), value, dtype=torch.uint8)
-
-
-def answer(pair: Pair, liar: Liar) -> Any:
-    return messages.decode_to_viewer(pair.until(liar.receive, "an answer"))
 
 
 # -- one process: messages, offers, releases ---------------------------------------------------------------------------
@@ -100,19 +86,6 @@ def test_turn_is_due_only_when_something_is_to_be_done(pair: Pair) -> None:
     assert len(wait_for(pair.publisher.helper.fds(), 0)) == 1
 
 
-def test_viewer_in_another_pid_namespace_is_watched_by_its_connection(
-        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.pid_namespace", lambda: 1)
-    before = len(pair.publisher.helper.fds())
-    pair.publish(image(3))
-    assert (pair.newest()[2]["image"] == 3).all()
-    assert len(pair.publisher.helper.fds()) == before + 1, "a connection, and no process"
-    pair.viewers.remove(pair.viewer)
-    pair.viewer.close()
-    pair.pump(2)
-    assert pair.publisher.streams["image"].readers == 0 and len(pair.publisher.helper.fds()) == before
-
-
 def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     pair.publish(image(1))
     pair.newest()
@@ -132,12 +105,14 @@ NEXT = limits.PROTOCOL + 1
 """The protocol of a later release."""
 
 
-def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair, liar: Liar) -> None:
+def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair) -> None:
+    liar = Liar(pair.publisher.folder.path)
     liar.hello(protocol=NEXT, version="9.0.0")
-    refused = answer(pair, liar)
+    refused = messages.decode_to_viewer(pair.until(liar.receive, "an answer"))
     assert isinstance(refused, messages.Refused)
     assert f"9.0.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL})" in refused.reason
     pair.until(lambda: (liar.receive(), not liar.up)[-1])
+    liar.close()
 
 
 @pytest.mark.parametrize(("said", "words"), [

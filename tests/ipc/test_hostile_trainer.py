@@ -3,7 +3,6 @@ are seen as ever."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,9 @@ import torch
 from fuzz.messages import to_viewer
 from support.impostor import Impostor, info, spoiled
 from support.meters import footprint, open_files
+from support.pair import Pair
 
-from splatview_ipc.control import descriptors, limits, messages
-from splatview_ipc.control.sockets import close_all
+from splatview_ipc.control import messages
 from splatview_ipc.shm.segment import Segment
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
 
@@ -22,18 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.pair import Pair
-
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 
 @pytest.fixture
-def pair(open_pair: Pair) -> Pair:
+def pair(runtime_dir: Path) -> Iterator[Pair]:
     """A viewer that sees the impostor and an honest run, whose picture it has seen."""
-    open_pair.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")
-    sees_the_honest(open_pair)
-    return open_pair
+    made = Pair(run=None, transports=("in-place", "ring"))
+    made.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")
+    sees_the_honest(made)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -65,9 +64,9 @@ def through(impostor: Impostor, pair: Pair, packets: list[Any]) -> None:
     pair.pump(5)
 
 
-def opened(impostor: Impostor, pair: Pair) -> RemoteStream:
-    """The viewer has attached to the impostor, and opened its stream 0."""
-    through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0),), ())])
+def opened(impostor: Impostor, pair: Pair, **said: Any) -> RemoteStream:
+    """The viewer has attached to the impostor, and opened its stream 0, of which this is `said`."""
+    through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0, **said),), ())])
     stream = liar(pair).streams[0]
     stream.open()
     pair.until(lambda: any(isinstance(h, messages.Open) for h in impostor.heard))
@@ -82,38 +81,6 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
     through(impostor, pair, right)
     assert sees_the_honest(pair)
     assert not footprint().over(before, descriptors=8)
-
-
-def _sealed(size: int, seals: int = 7) -> int:
-    fd = os.memfd_create("splatview-control", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    fcntl.fcntl(fd, 1033, seals)
-    return fd
-
-
-@pytest.mark.parametrize("case", ["larger", "smaller", "not sealed", "no control block", "a file", "a pipe", "a device",
-                                  "no descriptor", "two descriptors", "4 TB"])
-def test_control_block_that_is_none(impostor: Impostor, pair: Pair, tmp_path: Path, case: str) -> None:
-    """It is refused in words, and nothing of it stays open."""
-    size, token = impostor.control.segment.size, "control-0123456789abcdef"
-    pipe = os.pipe()
-    made = {"larger": lambda: _sealed(size * 2), "smaller": lambda: _sealed(4096),
-            "not sealed": lambda: _sealed(size, 0), "no control block": lambda: _sealed(size),
-            "a file": lambda: os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR), "a pipe": lambda: os.dup(pipe[0]),
-            "a device": lambda: os.open("/dev/zero", os.O_RDWR), "no descriptor": lambda: -1,
-            "two descriptors": lambda: _sealed(size), "4 TB": lambda: _sealed(limits.MAX_SEGMENT)}[case]()
-    count = {"no descriptor": 0, "two descriptors": 2}.get(case, 1)
-    descriptors.offer(count, lambda start, stop: [os.dup(made) for _ in range(start, stop)], token)
-    said = {"4 TB": limits.MAX_SEGMENT, "smaller": 4096}.get(case, size)
-    before, base = open_files(), footprint()
-    impostor.tell(impostor.welcome(control=messages.SegmentRef(token, said)))
-    pair.until(lambda: liar(pair).refused, "a refusal")
-    assert liar(pair).control is None
-    assert open_files() <= before
-    assert not footprint().over(base, descriptors=2)
-    assert sees_the_honest(pair)
-    descriptors.withdraw(token)
-    close_all([fd for fd in (*pipe, made) if fd >= 0])
 
 
 @pytest.mark.parametrize("packets", [
@@ -143,16 +110,7 @@ def test_descriptors_that_were_not_asked_for_are_closed(
 
 def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impostor, pair: Pair) -> None:
     gpu = "0" * 32
-    manifest = messages.Manifest((info(0, transports=("in-place",), device="cuda:0", gpu=gpu),), ())
-    pair.viewer.close()
-    pair.viewers[0] = pair.viewer = pair.attach(run=None, transports=("in-place", "ring"))
-    del pair.viewers[-1]
-    impostor.heard.clear()
-    pair.until(lambda: impostor.viewers and impostor.heard)
-    through(impostor, pair, [impostor.welcome(), manifest])
-    stream = liar(pair).streams[0]
-    stream.open()
-    pair.until(lambda: any(isinstance(h, messages.Open) for h in impostor.heard))
+    stream = opened(impostor, pair, transports=("in-place",), device="cuda:0", gpu=gpu)
     memories = tuple(messages.FdMemory(f"fds-{i}", (1 << 21,) * 4096, gpu) for i in range(2))
     impostor.heard.clear()
     for _ in range(2):

@@ -16,7 +16,7 @@ from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.scene.frames import scene_of
-from splatview_viewer.workspace.shards import GATHER, TOGETHER, Shards, join
+from splatview_viewer.workspace.shards import TOGETHER, Shards, join
 
 if TYPE_CHECKING:
     from support.programs import Programs
@@ -187,16 +187,3 @@ def test_a_step_of_all_is_one_version() -> None:
         assert viewer.version_after(TOGETHER) == step
     ranks[1].version = 3  # it is far behind
     assert viewer.version_after(TOGETHER) == 9
-
-
-def test_the_first_picture_waits_for_all_but_not_for_long() -> None:
-    viewer = Viewer(source(0, 3))
-    assert viewer.version_after() == 0
-    assert viewer.version_after(GATHER / 2) == 0
-    viewer.found(source(1, 3))
-    assert viewer.version_after() == 0
-    assert viewer.version_after(GATHER) == 1
-    assert viewer.whole.read(0).meta["trouble"] == "2 of 3 shards; rank 2 not found"
-    viewer.found(source(2, 3))
-    assert viewer.version_after() == 2  # at once
-    assert viewer.whole.read(1).meta.get("trouble") is None

@@ -147,3 +147,8 @@ def test_segments_are_sealed_and_withdrawn() -> None:
     writer.close()
     with pytest.raises(SharingError):
         reader_of("ring", ref)
+    unsealed = os.memfd_create("unsealed")
+    os.ftruncate(unsealed, ref.segment.size)
+    with pytest.raises(SharingError, match="sealed"):
+        CpuRingReader(ref, {ref.segment.token: [unsealed]})
+    os.close(unsealed)
