@@ -36,7 +36,7 @@ from splatview_viewer.formats.sandbox import File
 from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.files import open_file
-from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store
+from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
 from splatview_viewer.recording.recording import INDEX, read_index
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
@@ -99,7 +99,7 @@ def refused(error: type[Exception] = ViewerError) -> Iterator[None]:
 T = w.truth(6, degree=1)
 
 
-def of_format(kind: str, name: str, crafted: Crafted | None, *writers: Callable[[Path], object],
+def of_format(kind: str, name: str, *writers: Callable[[Path], object],
               read: Callable[[Path], Any] = open_file) -> Target:
     """Return the target of a file format; the name of the file is part of what it is."""
 
@@ -120,7 +120,7 @@ def of_format(kind: str, name: str, crafted: Crafted | None, *writers: Callable[
             elif isinstance(value, np.ndarray):
                 assert value.ndim == 3 and 1 <= value.shape[2] <= 4
 
-    return Target(run, seeds, crafted or (lambda seed: {}), format=kind)
+    return Target(run, seeds, format=kind)
 
 
 def _picture(path: Path, form: str) -> None:
@@ -157,18 +157,6 @@ def _snapshot_values(data: bytes) -> None:
         value = json.loads(data)
         with refused():
             from_pickled(value)
-
-
-def _columns() -> list[bytes]:
-    with open(put("columns", b""), "r+b", buffering=0) as f:
-        store.write(f, *store.packed(from_pickled(_memory())))
-        f.seek(0)
-        return [f.read()]
-
-
-def _column_file(data: bytes) -> None:
-    with open(put("columns", data), "rb", buffering=0) as f, refused():
-        store.read(f.fileno(), "x")
 
 
 # -- recordings, cameras, data sets ------------------------------------------------------------------------------------
@@ -283,23 +271,21 @@ def _page_message(data: bytes) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "ply": of_format("ply", "s.ply", None, lambda p: w.write_ply(p, w.ply_columns(T)),
+    "ply": of_format("ply", "s.ply", lambda p: w.write_ply(p, w.ply_columns(T)),
                      lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
                      lambda p: w.write_compressed_ply(p, T)),
-    "splat": of_format("splat", "s.splat", None, lambda p: w.write_splat(p, T)),
-    "spz": of_format("spz", "s.spz", crafted.spzs, lambda p: w.write_spz(p, T),
+    "splat": of_format("splat", "s.splat", lambda p: w.write_splat(p, T)),
+    "spz": of_format("spz", "s.spz", lambda p: w.write_spz(p, T),
                      lambda p: w.write_spz_4(p, T, lambda data: data)),
-    "sog": of_format("sog", "s.sog", crafted.sogs, lambda p: w.write_zip(p, w.sog_files(T))),
+    "sog": of_format("sog", "s.sog", lambda p: w.write_zip(p, w.sog_files(T))),
     "sog_meta": of_json(_sog_meta, [json.loads(w.sog_files(T)["meta.json"])]),
-    "checkpoint": of_format("checkpoint", "s.pt", None, lambda p: w.write_checkpoint(p, T), read=_tensors),
-    "picture": of_format("picture", "s.png", crafted.pictures,
-                         *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP"))),
-    "npy": of_format("npy", "s.npy", crafted.npys, lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))),
-    "snapshot": of_format("snapshot", "s.pickle", None,
+    "checkpoint": of_format("checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors),
+    "picture": of_format("picture", "s.png", *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP"))),
+    "npy": of_format("npy", "s.npy", lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))),
+    "snapshot": of_format("snapshot", "s.pickle",
                           *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
                           read=lambda p: read_pickle([File(p, "s.pickle")], silent)),
     "snapshot_values": of_json(_snapshot_values, [_memory()]),
-    "snapshot_columns": Target(_column_file, _columns, lambda seed: crafted.counts_at(seed, *range(0, 64, 8))),
     "recorded": Target(_recorded, _packed, lambda seed: {"a header of 2^32": seed[:8] + b"\xff" * 4 + seed[12:]}),
     "recording": of_json(_recording, [INDEX_OF]),
     "camera": of_json(_camera, CAMERAS),
