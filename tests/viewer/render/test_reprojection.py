@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -60,7 +60,6 @@ class Rig:
     def __init__(self, renderer: GlRenderer) -> None:
         self.renderer = renderer
         self.own = OnCpu("warp.cu", {"corners": False, "spread": False, "gather": False})
-        self._drawn: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 
     def move(self, color: np.ndarray, depth: np.ndarray | None, seen: Camera, camera: Camera,
              middle: float = DISTANCE) -> np.ndarray:
@@ -74,12 +73,9 @@ class Rig:
 
     def drawn(self, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
         """A true render: (H, W, 4) float32, and its depth."""
-        key = camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model
-        if key not in self._drawn:
-            pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
-            assert pixels.depth is not None
-            self._drawn[key] = np.dstack([pixels.color, pixels.alpha]), pixels.depth
-        return self._drawn[key]
+        pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
+        assert pixels.depth is not None
+        return np.dstack([pixels.color, pixels.alpha]), pixels.depth
 
     def moved(self, seen: Camera, camera: Camera) -> np.ndarray:
         color, depth = self.drawn(seen)
@@ -88,16 +84,11 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def textured(ctx: moderngl.Context) -> Iterator[GlRenderer]:
-    made = GlRenderer(ctx)
-    made.load(_textured())
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def rig(textured: GlRenderer) -> Rig:
-    return Rig(textured)
+def rig(ctx: moderngl.Context) -> Iterator[Rig]:
+    renderer = GlRenderer(ctx)
+    renderer.load(_textured())
+    yield Rig(renderer)
+    renderer.close()
 
 
 def inner(pixels: np.ndarray) -> np.ndarray:
