@@ -14,8 +14,6 @@ from typing import Any
 
 from support import scene_files as w
 
-LARGE = (0, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1)
-
 
 def wide_and_deep(seed: bytes) -> dict[str, bytes]:
     """Return JSON that is slow to look up, or nested."""
@@ -25,11 +23,6 @@ def wide_and_deep(seed: bytes) -> dict[str, bytes]:
              for key in document for n in (400, 980)}
     many = {f"key {i:06}": i for i in range(30_000)}
     return made | {"30,000 keys": json.dumps(document | many).encode(), "nested names": b'{"a":' * 100_000}
-
-
-def counts_at(seed: bytes, *places: int) -> dict[str, bytes]:
-    """Return a binary file with other counts of 64 bits at each of the places."""
-    return {f"{at}: {n:#x}": seed[:at] + struct.pack("<Q", n) + seed[at + 8:] for at in places for n in LARGE}
 
 
 # -- scenes ------------------------------------------------------------------------------------------------------------

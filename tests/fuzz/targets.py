@@ -12,7 +12,6 @@ import json
 import os
 import pickle
 import shutil
-import struct
 import tempfile
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -25,7 +24,6 @@ from support import scene_files as w
 from support.memory_data import block, event, segment, snapshot
 
 from fuzz import crafted, messages
-from splatview.demo import DemoError, datasets
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import ClickCounter
@@ -84,11 +82,11 @@ def put(name: str, data: bytes) -> Path:
 
 
 @contextlib.contextmanager
-def refused(error: type[Exception] = ViewerError) -> Iterator[None]:
-    """Accept errors of a class, if their text is short and can be printed."""
+def refused() -> Iterator[None]:
+    """Accept errors of ours, if their text is short and can be printed."""
     try:
         yield
-    except error as e:
+    except ViewerError as e:
         words = str(e)
         assert 0 < len(words) < 4000 and "not enough memory" not in words, words[:200]
         words.encode()
@@ -159,7 +157,7 @@ def _snapshot_values(data: bytes) -> None:
             from_pickled(value)
 
 
-# -- recordings, cameras, data sets ------------------------------------------------------------------------------------
+# -- recordings, cameras ------------------------------------------------------------------------------------
 
 
 def _packed() -> list[bytes]:
@@ -216,38 +214,6 @@ def _camera_path(data: bytes) -> None:
         film.path.at(0.1, film.width, film.height)
 
 
-SIDE, VIEWS = 10, 3
-TRANSFORMS = {"fl_x": 9.0, "w": SIDE, "h": SIDE, "frames": [
-    {"file_path": f"images/{i}.png", "transform_matrix": np.eye(4).tolist()} for i in range(VIEWS)]}
-
-
-def colmap_files() -> dict[str, bytes]:
-    """A binary model of three pictures and two points, by file name."""
-    pose = (1.0, 0.0, 0.0, 0.0, 0.5, 0.0, 3.0)
-    images = struct.pack("<Q", VIEWS)
-    for i in range(VIEWS):
-        images += struct.pack("<i7di", i + 1, *pose, 7) + f"{i}.png\0".encode() + struct.pack("<Q", 0)
-    points = struct.pack("<Q", 2) + b"".join(struct.pack("<Q3d3BdQ", i, i, 1, 2, 9, 8, 7, 0.5, 0) for i in range(2))
-    return {"cameras.bin": struct.pack("<QiiQQ4d", 1, 7, 1, SIDE, SIDE, 9, 9, 4, 4), "images.bin": images,
-            "points3D.bin": points}
-
-
-def _data_set(data: bytes, name: str) -> None:
-    """Load a data set of which one file is the input and the others are well formed."""
-    root = name.replace(".", "-")
-    for i in range(VIEWS):
-        _picture(put(f"{root}/images/{i}.png", b""), "PNG")
-    if name in colmap_files():
-        for other, content in colmap_files().items():
-            put(f"{root}/sparse/0/{other}", data if other == name else content)
-    else:
-        put(f"{root}/{name}", data)
-    with refused(DemoError), np.errstate(all="ignore"):
-        datasets.load(folder() / root, pixels=100, max_points=50)
-
-
-COUNTS = {"cameras.bin": (0, 16, 24), "images.bin": (0, 78), "points3D.bin": (0, 51)}
-"""Places of counts in `colmap_files`."""
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------
@@ -290,10 +256,6 @@ TARGETS: dict[str, Target] = {
     "recording": of_json(_recording, [INDEX_OF]),
     "camera": of_json(_camera, CAMERAS),
     "camera_path": of_json(_camera_path, _path_documents()),
-    **{f"colmap_{name[:-4]}": Target(partial(_data_set, name=name), lambda whole=whole: [whole],
-                                     lambda seed, name=name: crafted.counts_at(seed, *COUNTS[name]))
-       for name, whole in colmap_files().items()},
-    "transforms": of_json(partial(_data_set, name="transforms.json"), [TRANSFORMS]),
     "page_message": of_json(_page_message, [json.loads(m.encode(message)) for message in PAGE]),
     **{name: Target(run, lambda seeds=seeds: seeds) for name, (run, seeds) in messages.READERS.items()},
 }
