@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import pickle
-import re
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from support.memory_data import event, snapshot
-from support.programs import ROOT
 from support.scene_files import ply_columns, truth, write_ply
 from support.wait import PATIENCE
 
@@ -32,21 +29,10 @@ assert program.wait() == 2
 print(program.last_words())
 program.end()
 """
-_IMPORTS = re.compile(r"^\s*(?:import ([\w., ]+)|from (\w[\w.]*) import)", re.MULTILINE)
-"""Some of what it finds are words of docstrings: a module that nothing imports does no harm."""
-
-
-@functools.cache
-def importable() -> set[str]:
-    """Return the top-level names that may be imported: also those in splatview's sources of packages not installed."""
-    found = {"splatview", "splatview_ipc", "splatview_viewer", "ipc", "viewer_app",
-             "tests", "benchmarks", "sitecustomize", "usercustomize"}
-    found |= set(sys.stdlib_module_names) | set(packages_distributions())
-    for folder in ("splatview", "ipc", "viewer_app"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for modules, module in _IMPORTS.findall(path.read_text()):  # parsing takes a second
-                found |= {name.split()[0].partition(".")[0] for name in (modules or module).split(",") if name.strip()}
-    return {name for name in found if name.isidentifier()}
+NAMES = {name for name in {*sys.stdlib_module_names, *packages_distributions(), "splatview", "splatview_ipc",
+                            "splatview_viewer", "ipc", "viewer_app", "tests", "benchmarks", "sitecustomize",
+                            "usercustomize"} if name.isidentifier()}
+"""The top-level names that may be imported."""
 
 
 class Folder:
@@ -70,7 +56,7 @@ class Folder:
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "shared by all", importable())
+    return Folder(tmp_path / "shared by all", NAMES)
 
 
 def test_command_ignores_modules_in_the_current_folder(planted: Folder, tmp_path: Path) -> None:
@@ -98,7 +84,7 @@ def test_relative_entries_of_pythonpath_are_ignored(tmp_path: Path) -> None:
     loaded = Folder(tmp_path / "nothing", set()).run(sys.executable, "-c", program).split()
     loaded = {name.partition(".")[0] for name in loaded} | {"sitecustomize", "usercustomize"}
     (tmp_path / "installed").mkdir()
-    Folder(tmp_path / "shared by all", importable() - loaded).run(
+    Folder(tmp_path / "shared by all", NAMES - loaded).run(
         SPLATVIEW, "status", PYTHONPATH=f":.:{tmp_path / 'installed'}:")
 
 

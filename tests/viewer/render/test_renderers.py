@@ -97,18 +97,6 @@ def test_sh_degree_of_the_scene_and_what_it_stores_are_limits(renderer: Renderer
     assert psnr(draw(renderer, stores_2, view).color, by_degree[2]) > 100
 
 
-def test_bad_numbers_are_left_out_and_counted(renderer: Renderer) -> None:
-    good, view, bad = random_scene(7, Chance(n=60)), looking_at_origin(80, 60), np.array([3, 20, 59])
-    expected = draw(renderer, good[torch.from_numpy(np.setdiff1d(np.arange(60), bad))], view)
-    assert renderer.left_out.total == 0
-    for field, value in zip(FIELDS, (np.nan, np.inf, np.nan, np.nan, np.nan, np.inf), strict=True):
-        spoilt = getattr(good, field).clone()
-        spoilt.reshape(60, -1)[bad, -1] = value
-        p = draw(renderer, replace(good, **{field: spoilt}), view)
-        assert renderer.left_out.total == 3, field
-        assert np.array_equal(p.color, expected.color) and np.array_equal(p.alpha, expected.alpha), field
-
-
 def test_no_gaussians(renderer: Renderer) -> None:
     assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), "before the first load"
     draw(renderer, scene((0, 0, 2)))
