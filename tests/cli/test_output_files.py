@@ -30,14 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def link_to_fifo(path: Path) -> None:
-    os.mkfifo(path.with_name("real"))
-    path.symlink_to("real")
-
-
 SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
-    "fifo": (os.mkfifo, "not a regular file"), "link to a fifo": (link_to_fifo, "not a regular file"),
-    "folder": (Path.mkdir, "not a regular file"),
+    "fifo": (os.mkfifo, "not a regular file"), "folder": (Path.mkdir, "not a regular file"),
     "links in a circle": (lambda path: path.symlink_to(path), "Too many levels of symbolic links")}
 """Each kind of target that is refused: what makes it, and the words that say why."""
 

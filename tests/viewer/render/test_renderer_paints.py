@@ -65,8 +65,14 @@ def test_the_picture_is_the_reference_s(other: Renderer, request: pytest.Fixture
                                         chance: Chance) -> None:
     gaussians, view = random_scene(21, chance), looking_at_origin(model=model)
     options = RenderOptions("antialiased" if model == "fisheye" else "classic", paint=paint, point_px=5.0)
-    least = {"gl-tiles": 80, "gl-quads": 60}.get(request.node.callspec.params["other"], 50) if paint == "color" else 50
-    close(draw(other, gaussians, view, options), draw(ReferenceRenderer(), gaussians, view, options), least)
+    least = {"gl-tiles": 80, "gl-quads": 60}.get(request.node.callspec.params["other"], 0) if paint == "color" else 50
+    if not least:
+        pytest.skip("tests/cuda holds its colours against gsplat itself")
+    got, expected = draw(other, gaussians, view, options), draw(ReferenceRenderer(), gaussians, view, options)
+    for _ in range(4 if other.name == "gsplat" else 0):  # the last ones come from a graph
+        close(got, expected, least)
+        got = other.render(view, options).pixels()
+    close(got, expected, least)
 
 
 def test_selected_marked_and_scaled(other: Renderer) -> None:

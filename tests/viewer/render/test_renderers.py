@@ -24,7 +24,7 @@ from support.renderer_cases import (
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
-from splatview_viewer.render.base import ALPHA_MIN, EPS_2D, RenderOptions
+from splatview_viewer.render.base import EPS_2D, RenderOptions
 from splatview_viewer.scene import Box, Selection
 from splatview_viewer.scene.scene import FIELDS
 
@@ -70,19 +70,6 @@ def test_near_and_far(renderer: Renderer) -> None:
         seen = [z for z in (-2.0, 0.0, 0.4, 0.6, 8.0, 11.0) if draw(renderer, scene((0, 0, z), scales=0.5), view)
                 .alpha.any()]
         assert seen == [0.6, 8.0], model
-
-
-def test_fisheye_draws_a_ball_as_the_angles_it_covers(renderer: Renderer) -> None:
-    # Along the radius a sphere spans s / distance radians; across it is stretched by angle / sin(angle).
-    a, s, distance, focal = np.radians(60), 0.1, 2.0, 100.0
-    lens = camera(400, 300, focal, model="fisheye")
-    p = draw(renderer, scene((np.sin(a) * distance, 0, np.cos(a) * distance), scales=s, opacities=0.6), lens)
-    y, x = np.mgrid[:300, :400]
-    dx, dy = x + 0.5 - lens.K[0, 2] - focal * a, y + 0.5 - lens.K[1, 2]
-    along, across = (focal * s / distance) ** 2 + EPS_2D, (focal * s / distance * a / np.sin(a)) ** 2 + EPS_2D
-    expected = 0.6 * np.exp(-0.5 * (dx * dx / along + dy * dy / across))
-    inside = expected > 2 * ALPHA_MIN
-    assert np.abs(p.alpha - expected)[inside].max() < 1e-3
 
 
 def test_sh_degree_of_the_scene_and_what_it_stores_are_limits(renderer: Renderer) -> None:
