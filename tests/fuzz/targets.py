@@ -35,9 +35,7 @@ from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle
-from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
-from splatview_viewer.recording.recording import INDEX, read_index
-from splatview_viewer.scene.scene import FIELDS, GaussianScene
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -157,30 +155,7 @@ def _snapshot_values(data: bytes) -> None:
             from_pickled(value)
 
 
-# -- recordings, cameras ------------------------------------------------------------------------------------
-
-
-def _packed() -> list[bytes]:
-    t = w.truth(5, 1)
-    scene = GaussianScene.of_arrays(*(np.array(getattr(t, name), np.float32) for name in FIELDS), sh_degree=1)
-    write_packed(folder() / "000000001.gaussians", pack(scene, (0.2, 0.4, 1.0)))
-    return [(folder() / "000000001.gaussians").read_bytes()]
-
-
-def _recorded(data: bytes) -> None:
-    with refused():
-        scene = unpack(read_packed(put("000000002.gaussians", data)))
-        assert len(scene) == len(scene.means) == len(scene.quats)
-
-
-INDEX_OF = {"format": 1, "run": "run", "name": "splats", "every": 100.0, "snapshots": [
-    {"file": "000000001.gaussians", "step": 1, "version": 1, "time_ns": 1, "count": 5, "bytes": 5}]}
-
-
-def _recording(data: bytes) -> None:
-    put(INDEX, data)
-    with refused():
-        assert all((folder() / line.file).parent == folder() for line in read_index(folder()).snapshots)
+# -- cameras ------------------------------------------------------------------------------------
 
 
 CAMERAS: list[Any] = [
@@ -252,8 +227,6 @@ TARGETS: dict[str, Target] = {
                           *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
                           read=lambda p: read_pickle([File(p, "s.pickle")], silent)),
     "snapshot_values": of_json(_snapshot_values, [_memory()]),
-    "recorded": Target(_recorded, _packed, lambda seed: {"a header of 2^32": seed[:8] + b"\xff" * 4 + seed[12:]}),
-    "recording": of_json(_recording, [INDEX_OF]),
     "camera": of_json(_camera, CAMERAS),
     "camera_path": of_json(_camera_path, _path_documents()),
     "page_message": of_json(_page_message, [json.loads(m.encode(message)) for message in PAGE]),

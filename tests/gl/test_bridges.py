@@ -126,26 +126,20 @@ class Giver:
     """Puts pictures where a bridge takes them from."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self._memory: OwnMemory | None = OwnMemory(MEMORY) if name == "direct" else None
-        self.place = 0
+        self.name, self.place = name, 0
+        self.memory = OwnMemory(MEMORY) if name == "direct" else None
 
     def __call__(self, tensor: torch.Tensor) -> Any:
         if self.name == "host":
             return remote(tensor)
-        if self._memory is None:
-            strides = tensor.stride()
-            span = sum((n - 1) * s for n, s in zip(tensor.shape, strides, strict=True)) + 1
-            return torch.empty(span, dtype=tensor.dtype, device="cuda").as_strided(tensor.shape, strides).copy_(tensor)
-        span = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+        shape, strides = tensor.shape, tensor.stride()
+        span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
+        if self.memory is None:
+            return torch.empty(span, dtype=tensor.dtype, device="cuda").as_strided(shape, strides).copy_(tensor)
         size = -(-span * tensor.element_size() // 4096) * 4096
-        place = self.place if self.place + size <= MEMORY else 0
-        self.place = place + size
-        return self._memory.device_tensor(tensor, place)
-
-    def close(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
+        at = self.place if self.place + size <= MEMORY else 0
+        self.place = at + size
+        return self.memory.device_tensor(tensor, at)
 
 
 @pytest.fixture(params=EVERY)
@@ -167,7 +161,8 @@ def bridge(name: str, ctx: moderngl.Context) -> Iterator[Bridge]:
 def give(name: str) -> Iterator[Giver]:
     giver = Giver(name)
     yield giver
-    giver.close()
+    if giver.memory is not None:
+        giver.memory.close()
 
 
 def test_every_picture_exactly(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
