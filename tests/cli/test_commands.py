@@ -30,15 +30,6 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-@pytest.fixture
-def status(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run `splatview status ARGS`; return what it prints."""
-    def run(*args: str) -> str:
-        assert main(["status", *args]) == 0
-        return capsys.readouterr().out
-
-    return run
-
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert (main(["--help"]), main([])) == (0, 2)
@@ -75,12 +66,13 @@ def test_a_run_that_is_not_there_is_told_with_those_that_are(capsys: pytest.Capt
 # ---- status
 
 
-def test_status_lists_streams_and_viewers(status: Callable[..., str], wait_until: Callable[..., Any]) -> None:
+def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str], wait_until: Callable[..., Any]) -> None:
     splatview.publish(torch.zeros(4, 6, 3), "render", step=1)
     splatview.publish(cloud(5))
     with Subscriber(client="a test") as viewer:
         wait_until(lambda: (viewer.poll(), len(viewer.streams) == 2)[-1])
-        (found,) = json.loads(status("--json"))["runs"]
+        assert main(["status", "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)["runs"]
         assert (found["pid"], found["run"]) == (os.getpid(), viewer.runs[0].id)
     assert found["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
     render, gaussians = found["streams"]
@@ -88,18 +80,18 @@ def test_status_lists_streams_and_viewers(status: Callable[..., str], wait_until
                       "device": "cpu", "gpu": "", "sharing": "ring", "ways": ["ring"], "why": "",
                       "live": False, "rate_hz": 0.0}
     assert (gaussians["kind"], gaussians["shape"]) == ("gaussians", [5, 3])
-    text = status("--run", str(os.getpid()))
+    assert main(["status", "--run", str(os.getpid())]) == 0
+    text = capsys.readouterr().out
     assert all(word in text for word in ("render", "4x6x3", "gaussians", str(os.getpid())))
 
 
-def test_status_lists_viewers_in_browsers(status: Callable[..., str]) -> None:
+def test_status_lists_viewers_in_browsers(capsys: pytest.CaptureFixture[str]) -> None:
     url = "http://127.0.0.1:7013/?token=abc"
     with Announcement(url, host="0.0.0.0", port=7013, run="train"):
-        (found,) = json.loads(status("--json"))["viewers"]
-        assert {k: v for k, v in found.items() if k != "started"} == {
-            "pid": os.getpid(), "url": url, "host": "0.0.0.0", "port": 7013, "run": "train"}
-        assert f"viewer at {url}  pid {os.getpid()}  shows run train" in status()
-    assert "viewer at" not in status()
+        assert main(["status"]) == 0
+    assert f"viewer at {url}  pid {os.getpid()}  shows run train" in capsys.readouterr().out
+    assert main(["status"]) == 0
+    assert "viewer at" not in capsys.readouterr().out
 
 
 # ---- doctor

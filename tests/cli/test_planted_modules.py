@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import pickle
-import re
 import subprocess
 import sys
 import sysconfig
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from support.memory_data import event, snapshot
-from support.programs import ROOT
 from support.scene_files import ply_columns, truth, write_ply
 from support.wait import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SPLATVIEW = str(Path(sysconfig.get_path("scripts")) / "splatview")
 PLANTED = """
@@ -36,54 +29,34 @@ assert program.wait() == 2
 print(program.last_words())
 program.end()
 """
-_IMPORTS = re.compile(r"^\s*(?:import ([\w., ]+)|from (\w[\w.]*) import)", re.MULTILINE)
-"""Some of what it finds are words of docstrings: a module that nothing imports does no harm."""
-
-
-@functools.cache
-def importable() -> set[str]:
-    """Return the top-level names that may be imported: also those in splatview's sources of packages not installed."""
-    found = {"splatview", "splatview_ipc", "splatview_viewer", "ipc", "viewer_app",
-             "tests", "benchmarks", "sitecustomize", "usercustomize"}
-    found |= set(sys.stdlib_module_names) | set(packages_distributions())
-    for folder in ("splatview", "ipc", "viewer_app"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for modules, module in _IMPORTS.findall(path.read_text()):  # parsing takes a second
-                found |= {name.split()[0].partition(".")[0] for name in (modules or module).split(",") if name.strip()}
-    return {name for name in found if name.isidentifier()}
+NAMES = {name for name in {*sys.stdlib_module_names, *packages_distributions(), "splatview", "splatview_ipc",
+                            "splatview_viewer", "ipc", "viewer_app", "tests", "benchmarks", "sitecustomize",
+                            "usercustomize"} if name.isidentifier()}
+"""The top-level names that may be imported."""
 
 
 class Folder:
     """The current folder of programs."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, names: set[str]) -> None:
+        path.mkdir()
         self.path, self._report = path, path / "imported.txt"
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        """Without what would keep the current folder out by itself."""
-
-    def plant(self, names: set[str]) -> Folder:
-        self.path.mkdir()
         for name in names:
-            (self.path / f"{name}.py").write_text(PLANTED.format(report=str(self._report)))
-        return self
+            (path / f"{name}.py").write_text(PLANTED.format(report=str(self._report)))
 
     def run(self, *command: str, **env: str) -> str:
-        """Run a program to its end; return what it printed."""
+        """Run a program to its end, without what would keep the current folder out by itself; return what it said."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         done = subprocess.run(command, cwd=self.path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, env={**self.environment, **env}, timeout=PATIENCE,
-                              check=False)
+                              stderr=subprocess.STDOUT, text=True, env=kept | env, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    def check(self) -> None:
         assert not self._report.exists(), self._report.read_text()
+        return done.stdout
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> Iterator[Folder]:
-    folder = Folder(tmp_path / "shared by all").plant(importable())
-    yield folder
-    folder.check()
+def planted(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "shared by all", NAMES)
 
 
 def test_command_ignores_modules_in_the_current_folder(planted: Folder, tmp_path: Path) -> None:
@@ -93,17 +66,10 @@ def test_command_ignores_modules_in_the_current_folder(planted: Folder, tmp_path
         XDG_CACHE_HOME=str(tmp_path / "cache"))
 
 
-def test_viewer_ignores_modules_in_the_current_folder(planted: Folder, tmp_path: Path,
-                                                      wait_until: Callable[..., object]) -> None:
+def test_viewer_ignores_modules_in_the_current_folder(planted: Folder, tmp_path: Path) -> None:
     """Until a picture stands, with all the programs that takes."""
     write_ply(tmp_path / "scene.ply", ply_columns(truth(20)))
-    command = [SPLATVIEW, "serve", "--offscreen", "--out", str(tmp_path / "seen.png"), "--size", "64x48",
-               str(tmp_path / "scene.ply")]
-    with subprocess.Popen(command, cwd=planted.path, env=planted.environment) as process:
-        try:
-            wait_until((tmp_path / "seen.png").exists)
-        finally:
-            process.terminate()
+    planted.run(SPLATVIEW, "shot", str(tmp_path / "seen.png"), str(tmp_path / "scene.ply"), "--size", "64x48")
 
 
 def test_script_starts_programs_that_ignore_the_current_folder(planted: Folder, tmp_path: Path) -> None:
@@ -114,20 +80,18 @@ def test_script_starts_programs_that_ignore_the_current_folder(planted: Folder, 
 
 def test_relative_entries_of_pythonpath_are_ignored(tmp_path: Path) -> None:
     """What Python itself loads from there before the command begins is beyond reach, and left out here."""
-    folder = Folder(tmp_path / "shared by all")
     program = "import re, sys; from splatview import cli; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
-                            env=folder.environment).stdout.split()
-    folder.plant(importable() - {name.partition(".")[0] for name in loaded} - {"sitecustomize", "usercustomize"})
+    loaded = Folder(tmp_path / "nothing", set()).run(sys.executable, "-c", program).split()
+    loaded = {name.partition(".")[0] for name in loaded} | {"sitecustomize", "usercustomize"}
     (tmp_path / "installed").mkdir()
-    folder.run(SPLATVIEW, "status", PYTHONPATH=f":.:{tmp_path / 'installed'}:")
-    folder.check()
+    Folder(tmp_path / "shared by all", NAMES - loaded).run(
+        SPLATVIEW, "status", PYTHONPATH=f":.:{tmp_path / 'installed'}:")
 
 
 def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path) -> None:
     """The folder of numba's cache is one of them, and what lies there is unpickled."""
     pytest.importorskip("yaml", reason="numba reads settings only with PyYAML")
-    folder = Folder(tmp_path / "shared by all").plant(set())
+    folder = Folder(tmp_path / "shared by all", set())
     (folder.path / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
     program = "from splatview_viewer.kinds.snapshot.timeline.kernels import numba; print(repr(numba.config.CACHE_DIR))"
     assert folder.run(sys.executable, "-P", "-c", program).strip() == "''"

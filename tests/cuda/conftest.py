@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from support.browser_rig import Rig
-from support.programs import Programs
-from support.sharing import OWNER, PIECES, Peer
 from support.trainers import ALLOCATORS
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -28,23 +26,6 @@ def rig() -> Iterator[Rig]:
 @pytest.fixture(scope="module", params=ALLOCATORS)
 def allocator(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-@pytest.fixture(scope="module")
-def owner(allocator: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Peer]]:
-    """`owner(code, *args)`: a program that owns GPU memory and runs this piece."""
-    torch.zeros(1, device="cuda")
-    with Programs(tmp_path_factory.mktemp("owner")) as started:
-        conf = ALLOCATORS[allocator]
-        peer = Peer(started, tmp_path_factory.mktemp("peer"), PIECES, begin=OWNER, PYTORCH_CUDA_ALLOC_CONF=conf)
-        assert peer.socket  # connected
-
-        def run(code: str, *args: str) -> Peer:
-            peer.do(code, *args)
-            return peer
-
-        yield run
-        peer.close()
 
 
 @pytest.fixture

@@ -18,15 +18,13 @@ from support.renderer_cases import (
     activated,
     camera,
     draw,
-    gsplat_picture,
     looking_at_origin,
     psnr,
     random_scene,
-    real_scene,
 )
 
 from splatview_ipc.gl.sources import read_source
-from splatview_viewer.render.base import COLOR_MAX, PAINTS, Pixels, RenderOptions
+from splatview_viewer.render.base import COLOR_MAX, Pixels, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Selection
@@ -35,7 +33,6 @@ from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import moderngl
     from support.programs import Programs
@@ -139,41 +136,6 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
 
 
 # ---- pictures
-
-
-@pytest.mark.parametrize("name", ["biker_1", "playbot_0_aa", "random_0"])
-def test_against_stored_pictures_of_gsplat(renderer: GsplatRenderer, data_dir: Path, name: str) -> None:
-    d = gsplat_picture(data_dir, name)
-    p = pixels(renderer, on_gpu(real_scene(data_dir, d.scene)), d.camera, RenderOptions(d.mode, d.sh_degree))
-    assert p.depth is not None
-    got = psnr(p.color, d.color), psnr(p.alpha, d.alpha), psnr(p.depth, d.depth, float(d.depth.max()))
-    assert all(np.greater_equal(got, (77, 75, 75))), got  # they are float16
-
-
-def assert_reference(renderer: GsplatRenderer, reference: ReferenceRenderer, options: RenderOptions) -> None:
-    wanted = reference.render(VIEW, options).pixels()
-    for i in range(DRAWS):
-        got = renderer.render(VIEW, options).pixels()
-        edge = np.abs(got.alpha - wanted.alpha) == 1
-        assert edge.mean() < 2e-3
-        peak = float(wanted.color.max())
-        assert psnr(got.color[~edge], wanted.color[~edge], peak) > 50, f"picture {i} of {options}"
-        assert psnr(got.alpha[~edge], wanted.alpha[~edge]) > 50
-        if got.depth is not None and wanted.depth is not None:
-            assert psnr(got.depth[~edge], wanted.depth[~edge], float(wanted.depth.max())) > 50
-
-
-@pytest.mark.parametrize("paint", PAINTS)
-def test_pictures_that_come_from_graphs(renderer: GsplatRenderer, paint: Any) -> None:
-    reference = ReferenceRenderer()
-    for seed in (1, 2):
-        s = random_scene(seed, Chance(n=800))
-        renderer.load(on_gpu(s))
-        reference.load(s)
-        for options in (RenderOptions(paint=paint), RenderOptions(paint=paint, scale=0.7),
-                        RenderOptions(paint=paint, scale=1.3, selection=SOME, point_px=6.0),
-                        RenderOptions(paint=paint, depth=False)):
-            assert_reference(renderer, reference, options)
 
 
 def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:

@@ -28,22 +28,12 @@ def trainer(programs: Programs) -> Trainer:
     return Trainer(programs, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1")
 
 
-class Reader:
-    """What a viewer sees of a stream, version by version."""
-
-    def __init__(self, subscriber: Subscriber, name: str):
-        self.subscriber = subscriber
-        self.stream = stream_of(subscriber, name)
-        self.version = 0
-
-    def next(self) -> dict[str, np.ndarray]:
-        """The tensors of a version newer than the last."""
-        while True:
-            with next_frame(self.subscriber, self.stream, self.version) as frame:
-                found = values(frame)
-                if frame.intact():
-                    self.version = frame.version
-                    return found
+def newest(subscriber: Subscriber, name: str, version: int = 0) -> np.ndarray:
+    """The image of a version newer than this, as a viewer sees it."""
+    with next_frame(subscriber, stream_of(subscriber, name), version) as frame:
+        found = values(frame)["image"]
+        assert frame.intact()
+        return found
 
 
 def needs(library: str) -> pytest.MarkDecorator:
@@ -62,10 +52,9 @@ import {library} as numbers
 image = (numbers.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(numbers.{dtype})
 splatview.publish(image, "{dtype}")
 """, timeout=300)
-        reader = Reader(subscriber, dtype)
-        assert np.array_equal(reader.next()["image"], expected), dtype
+        assert np.array_equal(newest(subscriber, dtype), expected), dtype
         trainer.do(f'splatview.publish(image[::2, ::3], "{dtype}")')
-        assert np.array_equal(reader.next()["image"], expected[::2, ::3]), dtype
+        assert np.array_equal(newest(subscriber, dtype, 1), expected[::2, ::3]), dtype
 
 
 def test_an_array_with_an_interface_alone(trainer: Trainer, subscriber: Subscriber) -> None:
@@ -74,7 +63,7 @@ from types import SimpleNamespace
 image = torch.full((37, 53, 4), 7, dtype=torch.uint8, device="cuda")
 splatview.publish(SimpleNamespace(__cuda_array_interface__=image.__cuda_array_interface__, keep=image), "image")
 """)
-    assert (Reader(subscriber, "image").next()["image"] == 7).all()
+    assert (newest(subscriber, "image") == 7).all()
 
 
 def test_gpu_memory_that_is_not_torchs() -> None:

@@ -10,11 +10,11 @@ import torch
 from support.annotate_cases import texts
 from support.frames import host_array, poses
 from support.reading import next_frame, stream_of, values
-from support.wait import PATIENCE
+from support.trainers import Trainer
 
 import splatview
 from splatview.api import session as publishing
-from splatview_ipc.subscriber.subscriber import Subscriber, can_take
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,26 +51,6 @@ def test_a_cuda_image(subscriber: Subscriber) -> None:
     with next_frame(subscriber, stream, 1) as frame:
         assert np.array_equal(values(frame)["image"], image.flip(0).float().cpu().numpy())
         assert frame.intact()
-
-
-def test_cuda_gaussians_on_a_stream_of_their_own(subscriber: Subscriber) -> None:
-    n = 200_000
-    with torch.cuda.stream(torch.cuda.Stream()):
-        scene = {"means": torch.zeros(n, 3, device="cuda"), "quats": torch.zeros(n, 4, device="cuda"),
-                 "scales": torch.zeros(n, 3, device="cuda"), "opacities": torch.zeros(n, device="cuda"),
-                 "sh0": torch.zeros(n, 1, 3, device="cuda"), "shN": torch.zeros(n, 15, 3, device="cuda")}
-        splatview.publish(scene)
-        stream = stream_of(subscriber)
-        version = next_frame(subscriber, stream).version
-        for value in range(1, 20):
-            for t in scene.values():
-                t.fill_(value)
-            splatview.publish(scene)
-            with next_frame(subscriber, stream, version) as frame:
-                version = frame.version
-                got = values(frame)
-                assert frame.intact()
-            assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
 
 
 def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
@@ -148,7 +128,7 @@ def rows_of(viewer: Subscriber, samples: int, wait_until: Callable[..., Any]) ->
     return found[0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_each_number_is_plotted_as_it_was(dtype: torch.dtype, wait_until: Callable[..., Any]) -> None:
     loss = torch.zeros((), dtype=dtype, device="cuda")
     for step in range(100):
@@ -213,60 +193,33 @@ def test_while_a_graph_is_captured_nothing_is_queued(wait_until: Callable[..., A
 # ---- cameras
 
 
-def test_poses_on_a_gpu_come_to_host_memory() -> None:
-    views, Ks = poses(5)
-    with Subscriber(transports=lambda way, gpu: way in ("ring", "host") and can_take(way, gpu)) as subscriber:
-        splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30)
-        stream = stream_of(subscriber, "cameras")
-        with next_frame(subscriber, stream) as frame:
-            np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), views.numpy())
-            np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
-            np.testing.assert_array_equal(host_array(frame.tensors["sizes"]), [[40, 30]] * 5)
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16])
-def test_photographs_on_a_gpu_are_brought(dtype: torch.dtype) -> None:
-    whole = torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8)
-    given = whole.cuda() if dtype == torch.uint8 else (whole.cuda() / 255).to(dtype)
+def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:
+    (views, Ks), whole = poses(3), torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8)
     with Subscriber() as subscriber:
-        splatview.publish_cameras(*poses(3), 40, 30, given)
+        splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30, whole.cuda())
+        with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
+            got = values(frame)
+        assert np.array_equal(got["viewmats"], views.numpy()) and np.array_equal(got["Ks"], Ks.numpy())
         stream = stream_of(subscriber, "cameras photos")
         stream.request_photos(1)
         with next_frame(subscriber, stream) as frame:
-            found = host_array(frame.tensors["photos"])[0].astype(int)
-            assert np.abs(found - whole[1].numpy()).max() <= (0 if dtype != torch.float16 else 1)
+            assert np.array_equal(host_array(frame.tensors["photos"])[0], whole[1].numpy())
         stream.request_photos(0, 8)
         with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 8) as frame:
             assert frame.tensors["photos"].shape == (3, 8, 8, 3)
 
 
-ENDS = ("", "atexit.register(end)", "end()", "torch.cuda.synchronize()")
-
-
-def test_a_process_that_ends_in_the_midst_of_it_ends_well(programs: Programs) -> None:
-    started = [programs.code(f"""
-import atexit, time, torch
-from splatview_ipc.transports.device_ring import DeviceRingWriter
-from splatview_ipc.transports.pinned_host import PinnedHostWriter
-tensors = {{"image": torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")}}
-a = torch.rand(4096, 4096, device="cuda")
-b = a @ a
-torch.cuda.synchronize()
-writers = [DeviceRingWriter(0, 4 << 20, 3), PinnedHostWriter(0, 4 << 20, 3)]
-def end():
-    for writer in writers:
-        writer.close()
-for writer in writers:
-    while not writer.write("image", tensors, {{"layout": "HWC"}}, 1):
-        time.sleep(1e-3)
-torch.cuda.synchronize()
+def test_a_process_that_ends_amid_copies_ends_well(programs: Programs, subscriber: Subscriber) -> None:
+    trainer = Trainer(programs)
+    trainer.do("""
+image, a = torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda"), torch.rand(4096, 4096, device="cuda")
+splatview.publish(image, "image", copy=True)
+""")
+    next_frame(subscriber, stream_of(subscriber, "image")).close()
+    trainer.do("""
 for _ in range(50):
-    torch.mm(a, a, out=b)
-time.sleep(0.1)
-for writer in writers:
-    writer.write("image", tensors, {{"layout": "HWC"}}, 2)
-{end}
-""") for end in ENDS]
-    for end, child in zip(ENDS, started, strict=True):
-        out, err = child.communicate(timeout=PATIENCE)
-        assert (child.returncode, out, err) == (0, "", ""), end
+    torch.mm(a, a)
+splatview.publish(image, "image", copy=True)
+""")
+    out, err = trainer.process.end()
+    assert (trainer.process.returncode, out, err) == (0, "", "")

@@ -7,6 +7,8 @@ kernel keeps the latter, also where a library holds the interpreter's lock: a pr
 
 from __future__ import annotations
 
+import copy
+import json
 import math
 import random
 import resource
@@ -14,20 +16,76 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from support.scene_files import little_memory
 
-from fuzz.damage import mutated, odd
 from fuzz.targets import TARGETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fuzz.targets import Target
 
 CPU_SECONDS = 30
 """For one input. Linear readers take a fifth of it, quadratic ones more."""
+BOMBS = [
+    b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff",
+    b"\xdc\xff\xff", b"\xde\xff\xff", b"\x91" * 3000, b"\x81\xa1a" * 1500,  # lengths and depths of msgpack
+    b"\xcf" + b"\xff" * 8, b"\xd3\x80" + b"\x00" * 7, b"\xcf\x80" + b"\x00" * 7,  # integers around 2^63
+    b"\xcb\x7f\xf8" + b"\x00" * 6, b"\xcb\x7f\xf0" + b"\x00" * 6, b"\xcb\xff\xf0" + b"\x00" * 6,  # NaN, infinities
+    b"\xc7\xff\x01", b"\xd6\xff\x00\x00\x00\x00", b"\xc1", b"\xa1\xff", b"\x00", b"\xff", b"\xff" * 8, b"\x00" * 8,
+    b"[" * 3000, b'{"a":' * 1500, b"-1", b"1e999", b"NaN", b"9223372036854775808", b'"\\ud800"', b"null",  # JSON
+    b"1" + b"0" * 4300, b"../../../../etc/passwd\x00", b"cposix\nsystem\n(S'true'\ntR.",
+]
+"""Pieces on which decoders have stumbled."""
+
+
+def mutated(seeds: Sequence[bytes], luck: random.Random) -> bytes:
+    """Return one of the seeds with up to four pieces cut out, overwritten, doubled or put in."""
+    data = luck.choice(list(seeds))
+    for _ in range(luck.randrange(5)):
+        at, length = luck.randrange(len(data) + 1), luck.randrange(min(len(data) + 1, 64))
+        new, rest = luck.randbytes(luck.randrange(12)), data[at + length:]
+        bit = bytes([data[at] ^ 1 << luck.randrange(8)]) if at < len(data) else b""
+        data = luck.choice([data[:at], data[:at] + rest, data[:at] + new + data[at + len(new):],
+                            data[:at] + new + data[at:], data[:at] + luck.choice(BOMBS) + rest,
+                            data[:at] + data[at:at + length] * 2 + rest, data[:at] + bit + data[at + 1:]])
+    return data
+
+
+ODD: list[Any] = [
+    None, True, False, 0, -1, 1, 2**31, 2**53 + 1, 2**63, -(2**63) - 1, 10**400, -(10**400), 1e308, -1e308, 5e-324,
+    float("nan"), float("inf"), -float("inf"), "", "x", "\ud800", "a\0b", "NaN", "1", "9" * 5000, "../../etc/passwd",
+    "\u202e", "x" * 20_000, [], {}, [[]], [None], [[[[]]]], {"": None}, [0] * 5000, [[1, 2], [3]], ["a", "b", "c"],
+    [10**400] * 16, [float("nan")] * 16, [1e308] * 16, [[10**400] * 4] * 4, {"0": 1}, {"camera": 5}, {"\ud800": 1},
+]
+
+
+def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
+    """Return one of the documents as JSON, with one to three of its values replaced, doubled, left out or renamed."""
+    made = json.loads(json.dumps(luck.choice(documents)))
+    for _ in range(luck.randint(1, 3)):
+        places: list[tuple[Any, Any]] = []
+        waiting = [made]
+        while waiting and len(places) < 2000:
+            holder = waiting.pop()
+            keys = holder if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else ()
+            places += [(holder, key) for key in keys]
+            waiting += [holder[key] for key in keys]
+        if not places:
+            break
+        holder, key = luck.choice(places)
+        what = luck.randrange(6)
+        if what == 0:
+            del holder[key]
+        elif what == 1 and isinstance(holder, list):
+            holder.insert(key, copy.deepcopy(holder[key]))
+        elif what == 1:
+            holder[luck.choice(["", "x", "\ud800", "0", "-1", "1" * 400, "a" * 3000])] = holder.pop(key)
+        else:
+            holder[key] = copy.deepcopy(luck.choice(ODD))
+    return json.dumps(made).encode()
 
 
 def inputs(target: Target, count: int) -> Iterator[tuple[str, bytes]]:

@@ -12,7 +12,6 @@ import json
 import os
 import pickle
 import shutil
-import struct
 import tempfile
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -25,7 +24,6 @@ from support import scene_files as w
 from support.memory_data import block, event, segment, snapshot
 
 from fuzz import crafted, messages
-from splatview.demo import DemoError, datasets
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import ClickCounter
@@ -36,10 +34,8 @@ from splatview_viewer.formats.sandbox import File
 from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.files import open_file
-from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store
-from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
-from splatview_viewer.recording.recording import INDEX, read_index
-from splatview_viewer.scene.scene import FIELDS, GaussianScene
+from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -84,11 +80,11 @@ def put(name: str, data: bytes) -> Path:
 
 
 @contextlib.contextmanager
-def refused(error: type[Exception] = ViewerError) -> Iterator[None]:
-    """Accept errors of a class, if their text is short and can be printed."""
+def refused() -> Iterator[None]:
+    """Accept errors of ours, if their text is short and can be printed."""
     try:
         yield
-    except error as e:
+    except ViewerError as e:
         words = str(e)
         assert 0 < len(words) < 4000 and "not enough memory" not in words, words[:200]
         words.encode()
@@ -99,7 +95,7 @@ def refused(error: type[Exception] = ViewerError) -> Iterator[None]:
 T = w.truth(6, degree=1)
 
 
-def of_format(kind: str, name: str, crafted: Crafted | None, *writers: Callable[[Path], object],
+def of_format(kind: str, name: str, *writers: Callable[[Path], object],
               read: Callable[[Path], Any] = open_file) -> Target:
     """Return the target of a file format; the name of the file is part of what it is."""
 
@@ -120,7 +116,7 @@ def of_format(kind: str, name: str, crafted: Crafted | None, *writers: Callable[
             elif isinstance(value, np.ndarray):
                 assert value.ndim == 3 and 1 <= value.shape[2] <= 4
 
-    return Target(run, seeds, crafted or (lambda seed: {}), format=kind)
+    return Target(run, seeds, format=kind)
 
 
 def _picture(path: Path, form: str) -> None:
@@ -159,42 +155,7 @@ def _snapshot_values(data: bytes) -> None:
             from_pickled(value)
 
 
-def _columns() -> list[bytes]:
-    with open(put("columns", b""), "r+b", buffering=0) as f:
-        store.write(f, *store.packed(from_pickled(_memory())))
-        f.seek(0)
-        return [f.read()]
-
-
-def _column_file(data: bytes) -> None:
-    with open(put("columns", data), "rb", buffering=0) as f, refused():
-        store.read(f.fileno(), "x")
-
-
-# -- recordings, cameras, data sets ------------------------------------------------------------------------------------
-
-
-def _packed() -> list[bytes]:
-    t = w.truth(5, 1)
-    scene = GaussianScene.of_arrays(*(np.array(getattr(t, name), np.float32) for name in FIELDS), sh_degree=1)
-    write_packed(folder() / "000000001.gaussians", pack(scene, (0.2, 0.4, 1.0)))
-    return [(folder() / "000000001.gaussians").read_bytes()]
-
-
-def _recorded(data: bytes) -> None:
-    with refused():
-        scene = unpack(read_packed(put("000000002.gaussians", data)))
-        assert len(scene) == len(scene.means) == len(scene.quats)
-
-
-INDEX_OF = {"format": 1, "run": "run", "name": "splats", "every": 100.0, "snapshots": [
-    {"file": "000000001.gaussians", "step": 1, "version": 1, "time_ns": 1, "count": 5, "bytes": 5}]}
-
-
-def _recording(data: bytes) -> None:
-    put(INDEX, data)
-    with refused():
-        assert all((folder() / line.file).parent == folder() for line in read_index(folder()).snapshots)
+# -- cameras ------------------------------------------------------------------------------------
 
 
 CAMERAS: list[Any] = [
@@ -228,38 +189,6 @@ def _camera_path(data: bytes) -> None:
         film.path.at(0.1, film.width, film.height)
 
 
-SIDE, VIEWS = 10, 3
-TRANSFORMS = {"fl_x": 9.0, "w": SIDE, "h": SIDE, "frames": [
-    {"file_path": f"images/{i}.png", "transform_matrix": np.eye(4).tolist()} for i in range(VIEWS)]}
-
-
-def colmap_files() -> dict[str, bytes]:
-    """A binary model of three pictures and two points, by file name."""
-    pose = (1.0, 0.0, 0.0, 0.0, 0.5, 0.0, 3.0)
-    images = struct.pack("<Q", VIEWS)
-    for i in range(VIEWS):
-        images += struct.pack("<i7di", i + 1, *pose, 7) + f"{i}.png\0".encode() + struct.pack("<Q", 0)
-    points = struct.pack("<Q", 2) + b"".join(struct.pack("<Q3d3BdQ", i, i, 1, 2, 9, 8, 7, 0.5, 0) for i in range(2))
-    return {"cameras.bin": struct.pack("<QiiQQ4d", 1, 7, 1, SIDE, SIDE, 9, 9, 4, 4), "images.bin": images,
-            "points3D.bin": points}
-
-
-def _data_set(data: bytes, name: str) -> None:
-    """Load a data set of which one file is the input and the others are well formed."""
-    root = name.replace(".", "-")
-    for i in range(VIEWS):
-        _picture(put(f"{root}/images/{i}.png", b""), "PNG")
-    if name in colmap_files():
-        for other, content in colmap_files().items():
-            put(f"{root}/sparse/0/{other}", data if other == name else content)
-    else:
-        put(f"{root}/{name}", data)
-    with refused(DemoError), np.errstate(all="ignore"):
-        datasets.load(folder() / root, pixels=100, max_points=50)
-
-
-COUNTS = {"cameras.bin": (0, 16, 24), "images.bin": (0, 78), "points3D.bin": (0, 51)}
-"""Places of counts in `colmap_files`."""
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------
@@ -283,31 +212,23 @@ def _page_message(data: bytes) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "ply": of_format("ply", "s.ply", None, lambda p: w.write_ply(p, w.ply_columns(T)),
+    "ply": of_format("ply", "s.ply", lambda p: w.write_ply(p, w.ply_columns(T)),
                      lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
                      lambda p: w.write_compressed_ply(p, T)),
-    "splat": of_format("splat", "s.splat", None, lambda p: w.write_splat(p, T)),
-    "spz": of_format("spz", "s.spz", crafted.spzs, lambda p: w.write_spz(p, T),
+    "splat": of_format("splat", "s.splat", lambda p: w.write_splat(p, T)),
+    "spz": of_format("spz", "s.spz", lambda p: w.write_spz(p, T),
                      lambda p: w.write_spz_4(p, T, lambda data: data)),
-    "sog": of_format("sog", "s.sog", crafted.sogs, lambda p: w.write_zip(p, w.sog_files(T))),
+    "sog": of_format("sog", "s.sog", lambda p: w.write_zip(p, w.sog_files(T))),
     "sog_meta": of_json(_sog_meta, [json.loads(w.sog_files(T)["meta.json"])]),
-    "checkpoint": of_format("checkpoint", "s.pt", None, lambda p: w.write_checkpoint(p, T), read=_tensors),
-    "picture": of_format("picture", "s.png", crafted.pictures,
-                         *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP"))),
-    "npy": of_format("npy", "s.npy", crafted.npys, lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))),
-    "snapshot": of_format("snapshot", "s.pickle", None,
+    "checkpoint": of_format("checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors),
+    "picture": of_format("picture", "s.png", *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP"))),
+    "npy": of_format("npy", "s.npy", lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))),
+    "snapshot": of_format("snapshot", "s.pickle",
                           *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
                           read=lambda p: read_pickle([File(p, "s.pickle")], silent)),
     "snapshot_values": of_json(_snapshot_values, [_memory()]),
-    "snapshot_columns": Target(_column_file, _columns, lambda seed: crafted.counts_at(seed, *range(0, 64, 8))),
-    "recorded": Target(_recorded, _packed, lambda seed: {"a header of 2^32": seed[:8] + b"\xff" * 4 + seed[12:]}),
-    "recording": of_json(_recording, [INDEX_OF]),
     "camera": of_json(_camera, CAMERAS),
     "camera_path": of_json(_camera_path, _path_documents()),
-    **{f"colmap_{name[:-4]}": Target(partial(_data_set, name=name), lambda whole=whole: [whole],
-                                     lambda seed, name=name: crafted.counts_at(seed, *COUNTS[name]))
-       for name, whole in colmap_files().items()},
-    "transforms": of_json(partial(_data_set, name="transforms.json"), [TRANSFORMS]),
     "page_message": of_json(_page_message, [json.loads(m.encode(message)) for message in PAGE]),
     **{name: Target(run, lambda seeds=seeds: seeds) for name, (run, seeds) in messages.READERS.items()},
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
 import hashlib
 import platform
@@ -42,7 +41,7 @@ BUILT = ROOT / ".pytest_cache" / "kernels_on_cpu"
 
 @functools.cache
 def _library(file: str, kernels: tuple[tuple[str, bool], ...], defines: tuple[tuple[str, str], ...]) -> ctypes.CDLL:
-    """Compile what is not there from an earlier run, or from another worker: compilers take seconds."""
+    """Compile what is not there from an earlier run: compilers take seconds."""
     text = SOURCE.format(file=file, kernels="\n    ".join(f"ON({name}, {str(step).lower()})" for name, step in kernels))
     command = [*COMPILER, *(f"-D{name}={value}" for name, value in defines)]
     included = [path.read_text() for path in (HERE / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))]
@@ -51,22 +50,14 @@ def _library(file: str, kernels: tuple[tuple[str, bool], ...], defines: tuple[tu
     name = "-".join([Path(file).stem, *(value for _, value in defines)])
     library = BUILT / f"{name}-{key}.so"
     BUILT.mkdir(parents=True, exist_ok=True)
-    with open(BUILT / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not library.exists():
-            for old in BUILT.glob(f"{name}-{'?' * len(key)}.so"):
-                old.unlink()
-            _compile(text, command, library)
-        return ctypes.CDLL(str(library))
-
-
-def _compile(text: str, command: list[str], library: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=BUILT) as folder:
-        source, made = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
-        source.write_text(text)
-        built = subprocess.run([*command, str(source), "-o", str(made)], capture_output=True, text=True)
-        assert built.returncode == 0, built.stderr
-        made.replace(library)
+    if not library.exists():
+        with tempfile.TemporaryDirectory(dir=BUILT) as folder:
+            source, made = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+            source.write_text(text)
+            built = subprocess.run([*command, str(source), "-o", str(made)], capture_output=True, text=True)
+            assert built.returncode == 0, built.stderr
+            made.replace(library)
+    return ctypes.CDLL(str(library))
 
 
 class OnCpu:

@@ -119,10 +119,9 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("comment", "mip", "up", "note"), [
-    ("SplatRenderMode: mip", True, None, ""), ("by mip", False, None, ""), ("antialiased 1", True, None, ""),
+    ("SplatRenderMode: mip", True, None, ""), ("by mip", False, None, ""),
     ("antialiased 1\ncomment splatrendermode: DEFAULT", False, None, ""),
     ("Vertical axis: -y", False, (0, -1, 0), ""), ("Nerfstudio\ncomment Vertical Axis: z", False, (0, 0, 1), ""),
-    ("vertical axis: +X", False, (1, 0, 0), ""), ("vertical", False, None, ""),
     ("Vertical axis: w", False, None, "vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed"),
     ("SplatRenderMode: 2DGS", False, None, "render mode '2dgs' is unknown")])
 def test_comments_of_a_ply_name_its_mode_and_what_is_up(comment: str, mip: bool, up: object, note: str,
@@ -150,15 +149,6 @@ def test_flags_extensions_and_meta_json_name_the_mode_and_the_axes(tmp_path: Pat
                 load_scene(path)
 
 
-def test_nan_and_infinity_are_loaded_as_they_are(tmp_path):
-    t = w.truth(2000)
-    t.means[3, 1], t.shN[3, 4, 2], t.shN[70, 0, 0], t.opacities[9] = np.nan, np.inf, -np.inf, np.inf
-    s = load_scene(w.write_ply(tmp_path / "a.ply", w.ply_columns(t)))
-    np.testing.assert_array_equal(s.shN, t.shN)
-    np.testing.assert_array_equal(s.means, t.means)
-    np.testing.assert_array_equal(s.opacities, t.opacities)
-
-
 @pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles
 def test_another_program_reads_the_same(tmp_path: Path) -> None:
     gsply = pytest.importorskip("gsply")
@@ -175,11 +165,6 @@ def test_another_program_reads_the_same(tmp_path: Path) -> None:
     own, other = load_scene(w.write_spz(tmp_path / "a.spz", t)), load_scene(tmp_path / "b.spz")
     for name in FIELDS:
         np.testing.assert_allclose(getattr(own, name), getattr(other, name), atol=2e-3 if name == "quats" else 1e-5)
-    given = activated(random_scene(1, Chance(n=200)))
-    data = gsply.plyread(str(write_ply(given, tmp_path / "c.ply", antialiased=True)[0]))
-    np.testing.assert_array_equal(data.means, given.means)
-    np.testing.assert_array_equal(np.asarray(data.shN).reshape(given.shN.shape), given.shN)
-    np.testing.assert_allclose(np.exp(data.scales), given.scales, rtol=1e-5)
 
 
 def test_pictures(tmp_path: Path) -> None:
@@ -209,18 +194,6 @@ def test_npy_pictures(shape, dtype, out, tmp_path):
     assert isinstance(got, np.ndarray) and got.shape == out
     assert got.dtype == (np.float32 if a.dtype.kind == "f" else a.dtype.newbyteorder("="))
     np.testing.assert_allclose(got, np.moveaxis(a, 0, -1) if shape == (3, 5, 7) else a.reshape(out), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("name", "count", "degree", "high"), [
-    ("biker.compressed.ply", 152_746, 0, 3.2), ("playbot/meta.json", 31_000, 2, 1.1)])
-def test_trained_scenes(name, count, degree, high, data_dir):
-    s = load_scene(data_dir / name)
-    assert isinstance(s, GaussianScene) and len(s) == count and s.sh_degree == s.stored_sh_degree == degree
-    assert s.notes == () and s.means.abs().max() < high
-    assert (s.quats.norm(dim=1) - 1).abs().max() < 0.3  # three quantised components and the fourth
-    assert 1e-4 < s.scales.median().exp() < 0.1
-    rgb = s.sh0 * w.SH_C0 + 0.5
-    assert (-0.5 < rgb).double().mean() > 0.99 and 0.2 < s.opacities.sigmoid().mean() < 0.98
 
 
 @pytest.mark.parametrize("form", ["ply", "checkpoint", "uploaded"])

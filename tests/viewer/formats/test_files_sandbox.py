@@ -21,7 +21,7 @@ from splatview_viewer.core.jobs import Cancelled
 from splatview_viewer.formats import open_file, sandbox
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.scene.scene import FIELDS, GaussianScene
+from splatview_viewer.scene.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,39 +41,31 @@ def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) 
     monkeypatch.setattr(subprocess, "Popen", Started)
 
 
-@pytest.mark.parametrize("kind", ["ply", "png"])
-def test_read_untrusted_returns_what_open_file_does(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-                                                    ) -> None:
+def test_read_untrusted_returns_what_open_file_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the name of the file is another's by the time it is read: it is opened by its descriptor."""
-    path, said = tmp_path / f"a.{kind}", []
-    if kind == "ply":
-        w.write_ply(path, w.ply_columns(T), header="comment Vertical axis: -z\n")
-    else:
-        Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(path)
-    expected = open_file(path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    scene, picture, memory = (tmp_path / f"a.{suffix}" for suffix in ("ply", "png", "pickle"))
+    w.write_ply(scene, w.ply_columns(T), header="comment Vertical axis: -z\n")
+    Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(picture)
+    memory.write_bytes(pickle.dumps(snapshot([event("alloc", 512), event("free", 512)])))
+    paths, said = [scene, picture, memory], list[float]()
+    expected: list[Any] = [open_file(path) for path in paths[:2]]
 
     def started(pid: int) -> None:
-        path.unlink()
-        path.write_bytes(b"another one")
+        if path is not memory:
+            path.unlink()
+            path.write_bytes(b"another one")
 
     when_started(monkeypatch, started)
-    got: Any = read_untrusted(path, lambda what, fraction: said.append(fraction))
-    if isinstance(got, GaussianScene):
-        assert all(torch.equal(getattr(got, name), getattr(expected, name)) for name in FIELDS)
-        assert (got.notes, got.sh_degree, got.up) == (expected.notes, expected.sh_degree, expected.up)
-        got.means[0] = 1  # it can be written
-    else:
-        np.testing.assert_array_equal(got, expected)
-        got[0] = 1
+    got: list[Any] = []
+    for path in paths:
+        got.append(read_untrusted(path, lambda what, fraction: said.append(fraction)))
+    assert all(torch.equal(getattr(got[0], name), getattr(expected[0], name)) for name in FIELDS)
+    assert (got[0].notes, got[0].sh_degree, got[0].up) == (expected[0].notes, expected[0].sh_degree, expected[0].up)
+    np.testing.assert_array_equal(got[1], expected[1])
+    got[0].means[0] = got[1][0] = 1  # they can be written
+    assert isinstance(got[2], Snapshot) and len(got[2].traces[0].events) == 2
     assert said and all(0 <= fraction <= 1 for fraction in said)
-
-
-def test_read_untrusted_returns_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    path = tmp_path / "memory.pickle"
-    path.write_bytes(pickle.dumps(snapshot([event("alloc", 512), event("free", 512)])))
-    got = read_untrusted(path)
-    assert isinstance(got, Snapshot) and len(got.traces[0].events) == 2
 
 
 # -- hostile files -----------------------------------------------------------------------------------------------------
@@ -134,12 +126,9 @@ OUTSIDE = "described an array outside its result"
 @pytest.mark.parametrize(("code", "words"), [
     ("print('nonsense')", "described the result wrongly"), ("print('[\"error\",\"damaged\"]')", "damaged"),
     ("while True: print('x' * 65536, end='')", "more than 1,048,576 bytes without an end of line"),
-    ("done({'type': 'else'})", "described the result wrongly"),
     ("done({'type': 'picture'}, ('u1', [64, 65, 1], 0))", OUTSIDE),
-    ("done({'type': 'picture'}, ('u1', [4, 4, 1], 1))", OUTSIDE),
     ("done({'type': 'picture'}, ('u1', [1 << 40, 1 << 40, 1], 0))", OUTSIDE),
     ("done({'type': 'picture'}, ('f8', [4, 4, 1], 0))", "described a picture of shape"),
-    ("done({'type': 'picture'})", "described a picture of shape"),
     ("scene(*FIT, sh_degree=5)", "described the result wrongly"),
     ("scene(*FIT[:5])", "described"), ("scene(*[[3, 3]] * 6)", "legal are|is needed with"),
 ])

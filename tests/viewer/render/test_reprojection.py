@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -60,7 +60,6 @@ class Rig:
     def __init__(self, renderer: GlRenderer) -> None:
         self.renderer = renderer
         self.own = OnCpu("warp.cu", {"corners": False, "spread": False, "gather": False})
-        self._drawn: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 
     def move(self, color: np.ndarray, depth: np.ndarray | None, seen: Camera, camera: Camera,
              middle: float = DISTANCE) -> np.ndarray:
@@ -74,12 +73,9 @@ class Rig:
 
     def drawn(self, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
         """A true render: (H, W, 4) float32, and its depth."""
-        key = camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model
-        if key not in self._drawn:
-            pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
-            assert pixels.depth is not None
-            self._drawn[key] = np.dstack([pixels.color, pixels.alpha]), pixels.depth
-        return self._drawn[key]
+        pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
+        assert pixels.depth is not None
+        return np.dstack([pixels.color, pixels.alpha]), pixels.depth
 
     def moved(self, seen: Camera, camera: Camera) -> np.ndarray:
         color, depth = self.drawn(seen)
@@ -88,16 +84,11 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def textured(ctx: moderngl.Context) -> Iterator[GlRenderer]:
-    made = GlRenderer(ctx)
-    made.load(_textured())
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def rig(textured: GlRenderer) -> Rig:
-    return Rig(textured)
+def rig(ctx: moderngl.Context) -> Iterator[Rig]:
+    renderer = GlRenderer(ctx)
+    renderer.load(_textured())
+    yield Rig(renderer)
+    renderer.close()
 
 
 def inner(pixels: np.ndarray) -> np.ndarray:
@@ -141,25 +132,18 @@ MOTIONS: dict[str, tuple[float, Callable[[Camera], Camera]]] = {
     "zoom": (48.0, lambda seen: replace(seen, K=seen.K * np.array([[1.1, 1, 1], [1, 1.1, 1], [1, 1, 1]]))),
     "step aside": (34.0, lambda seen: stepped(seen, 0.3, 0, 0)),
     "step nearer": (39.0, lambda seen: stepped(seen, 0, 0, -0.5)),
-    "step back": (41.0, lambda seen: stepped(seen, 0, 0, 0.5))}
+    "step back": (41.0, lambda seen: stepped(seen, 0, 0, 0.5)),
+    **{model: (28.0, lambda seen: _camera(seen.model, (0.9, -0.3, -DISTANCE))) for model in ("ortho", "fisheye")}}
 """Decibels to a true render that each has to reach; a picture that stays where it is has under 21 dB."""
 
 
 def test_moved_pictures_come_near_to_a_true_render(rig: Rig) -> None:
-    seen = _camera()
     for motion, (least, move) in MOTIONS.items():
+        seen = _camera(motion if motion in MODELS else "pinhole")
         camera = move(seen)
         true, stale = rig.drawn(camera)[0], rig.drawn(seen)[0]
         assert psnr(inner(rig.moved(seen, camera)), inner(true)) >= least, motion
         assert psnr(inner(stale), inner(true)) < 21, motion
-
-
-@pytest.mark.parametrize("model", ["ortho", "fisheye"])
-def test_other_projections(rig: Rig, model: CameraModel) -> None:
-    seen, camera = _camera(model), _camera(model, (0.9, -0.3, -DISTANCE))
-    true = rig.drawn(camera)[0]
-    db = psnr(inner(rig.moved(seen, camera)), inner(true))
-    assert db > 28 and db > psnr(inner(rig.drawn(seen)[0]), inner(true)) + 6
 
 
 def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
@@ -184,11 +168,9 @@ def test_any_motion_gives_numbers_that_are_colours(rig: Rig) -> None:
     """Through things, past them, or turned away."""
     for model in MODELS:
         seen = _camera(model)
-        for by in ((0, 0, -5.0), (40.0, 0, 60.0)):
-            got = rig.moved(seen, stepped(seen, *by))
-            assert np.isfinite(got).all() and got.min() >= 0 and got.max() < 2, (model, by)
-        for degrees in (12.0, 180.0):
-            assert np.isfinite(rig.moved(seen, turned(seen, degrees, 0))).all(), (model, degrees)
+        for camera in (stepped(seen, 0, 0, -5.0), stepped(seen, 40.0, 0, 60.0), turned(seen, 180.0, 0)):
+            got = rig.moved(seen, camera)
+            assert np.isfinite(got).all() and got.min() >= 0 and got.max() < 2, model
 
 
 def test_pictures_of_other_sizes_than_the_screen(rig: Rig) -> None:
