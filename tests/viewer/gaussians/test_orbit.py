@@ -12,8 +12,7 @@ import pytest
 from splatview_viewer.core.events import NO_MODS, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, CameraModel, intrinsics, look_at, project
-from splatview_viewer.geometry.controls import Orbit
-from splatview_viewer.geometry.orbit import Flight, turned
+from splatview_viewer.geometry.controls import Flight, Orbit, turned
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
 
 if TYPE_CHECKING:

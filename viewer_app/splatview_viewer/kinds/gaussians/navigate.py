@@ -22,8 +22,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text
-from splatview_viewer.geometry.controls import Flying
-from splatview_viewer.geometry.orbit import SECONDS, Flight
+from splatview_viewer.geometry.controls import SECONDS, Flight, Flying
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
 from splatview_viewer.kinds.gaussians.tool import Picker, Tool
 from splatview_viewer.scene.scene import UPS
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Memo
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera, CameraModel
-    from splatview_viewer.geometry.orbit import Orbit
+    from splatview_viewer.geometry.controls import Orbit
     from splatview_viewer.kinds.gaussians.frustums import Frustums
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
