@@ -95,7 +95,7 @@ class Navigate(Tool):
         """The way, and the camera at its end if it has to be exactly that."""
         self._there: np.ndarray | None = None
         """The rotation that it gave the orbit last. Another one: the camera was put elsewhere."""
-        self._picker = Picker(view)
+        self._picker = Picker(view, "pick")
         self.gizmo = Gizmo(self)
         self._viewmats: np.ndarray | None = None
         self._outside = False
