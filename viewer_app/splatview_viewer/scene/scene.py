@@ -212,8 +212,6 @@ def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool], device: torc
 HIDDEN, MARKED = 1, 2
 """Bits of `flags`: not drawn; drawn in a colour of its own."""
 
-_FEW = 16
-
 
 def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
     """(N,) uint8, `HIDDEN` and `MARKED`, for each Gaussian of an activated scene, on the scene's device: on torch's
@@ -227,11 +225,8 @@ def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
         if part is not None:
             hidden |= _excluded(scene.means, part)
     out = hidden.byte()
-    there = [i for i in selection.marked if i < len(scene)]
-    if len(there) > _FEW:
-        out[there] |= MARKED
-    else:
-        for i in there:  # so that no indices have to come to the GPU
+    for i in selection.marked:  # one at a time: no indices have to come to the GPU
+        if i < len(scene):
             out[i] |= MARKED
     return out
 
