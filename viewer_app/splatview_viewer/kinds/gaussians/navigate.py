@@ -430,15 +430,6 @@ class Gizmo:
         """The index in `_AXES` of the one under the pointer."""
         self._pressed = False
 
-    @property
-    def shown(self) -> bool:
-        """True if the user wants it; remembered for the next time."""
-        return self._navigate.view.host.memo.get("axes") is not False
-
-    @shown.setter
-    def shown(self, shown: bool) -> None:
-        self._navigate.view.host.memo.put("axes", None if shown else False)
-
     def _middle(self, rect: Rect) -> tuple[float, float, float] | None:
         """(x, y, pixels per point); None where there is no room, or nothing to be seen."""
         scale = self._navigate.view.host.scale
@@ -446,7 +437,7 @@ class Gizmo:
         frustums: Frustums = self._navigate.view.tools["frustums"]  # type: ignore[assignment]
         if frustums.through.index is not None:  # a photograph lies there, and it is known from where one looks
             return None
-        if small or not self.shown or self._navigate.view.data.facts is None:
+        if small or self._navigate.view.data.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale
         return rect.x + reach, rect.y + rect.height - self._navigate.view.bars_height - reach, scale
@@ -509,8 +500,8 @@ class Gizmo:
         return False
 
 
-def panel(navigate: Navigate) -> bool:
-    """Draw the panel's part. True when a picture has to follow though the state is the same."""
+def panel(navigate: Navigate) -> None:
+    """Draw the panel's part."""
     view, orbit = navigate.view, navigate.view.orbit
     navigate.looks = ui.choice("Drag", "What dragging does (O). W A S D, Q and E fly either way.",
                                navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
@@ -549,9 +540,9 @@ def panel(navigate: Navigate) -> bool:
             navigate.set_up(found)
     _bookmarks(navigate)
     opened = imgui.tree_node("More")
-    imgui.set_item_tooltip("What is drawn near and far, and the axes")
+    imgui.set_item_tooltip("What is drawn near and far")
     if not opened:
-        return False
+        return
     least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
     seen = orbit.near, min(orbit.far, most)
     near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
@@ -564,11 +555,7 @@ def panel(navigate: Navigate) -> bool:
         if far != seen[1]:
             orbit.far = far if far < most else FAR
         view.moved()
-    before = navigate.gizmo.shown
-    if (shown := ui.check("Show axes", "The world's axes in the corner; click one to look along it", before)) != before:
-        navigate.gizmo.shown = shown
     imgui.tree_pop()
-    return shown != before
 
 
 def _bookmarks(navigate: Navigate) -> None:
