@@ -20,8 +20,7 @@ from splatview_viewer.recording.packed import layout, pack, unpack
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.picking import values_later
 from splatview_viewer.scene import HIDDEN, MARKED, Box, Selection, Sphere, flags, largest_scale, sh_energy
-from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, merged
-from splatview_viewer.scene.statistics import QUANTITIES, count_later
+from splatview_viewer.scene.scene import FIELDS, QUANTITIES, SH_C0, GaussianScene, count_later, merged
 from splatview_viewer.scene.turning import Placement, harmonics, placed, turning_of_degree
 
 if TYPE_CHECKING:
