@@ -48,15 +48,7 @@ def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(fitted: bo
     assert not p.handle(PointerMove(300, 200), RECT)  # the button is up: nothing moves
 
 
-def test_double_click_and_f_fit() -> None:
-    for event in (PointerPress(200, 100, clicks=2), Key("f")):
-        p = PanZoom((640, 480))
-        p.set_zoom(5.0, RECT, (120, 40))
-        assert p.handle(event, RECT)
-        assert p.placed(RECT) == PanZoom((640, 480)).placed(RECT)
-
-
-def test_the_picture_cannot_be_lost() -> None:
+def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
     p = PanZoom((640, 480))
     p.set_zoom(2.0, RECT)
     for event in (PointerPress(200, 100), PointerMove(200_000, -90_000), PointerRelease(200_000, -90_000)):
@@ -68,6 +60,9 @@ def test_the_picture_cannot_be_lost() -> None:
         for _ in range(100):
             p.handle(Wheel(200, 100, dy), RECT)
         assert 0 < p.placed(RECT)[2] < math.inf
+    for event in (PointerPress(200, 100, clicks=2), Key("f")):
+        p.set_zoom(5.0, RECT, (120, 40))
+        assert p.handle(event, RECT) and p.placed(RECT) == PanZoom((640, 480)).placed(RECT)
 
 
 # -- keys that are held ------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import load_scene
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.scene import Box
-from splatview_viewer.scene.statistics import QUANTITIES
+from splatview_viewer.scene.scene import QUANTITIES
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import pytest
 from splatview_viewer.core.events import NO_MODS, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, CameraModel, intrinsics, look_at, project
-from splatview_viewer.geometry.controls import Orbit
-from splatview_viewer.geometry.orbit import Flight, turned
+from splatview_viewer.geometry.controls import Flight, Orbit, turned
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
 
 if TYPE_CHECKING:
@@ -25,11 +24,14 @@ SHIFT: Mods = frozenset({"shift"})
 CTRL: Mods = frozenset({"ctrl"})
 
 
-def made(**changes: object) -> Orbit:
+def seen_from(position: tuple[float, float, float], target: tuple[float, float, float], fov: float = 50) -> Orbit:
     o = Orbit()
-    o.take(Camera(look_at((1.0, -2.0, -4.0), (0.5, 0.2, 0.1)), intrinsics(50, 400, 300), 400, 300),
-           np.array([0.5, 0.2, 0.1]))
-    return replace(o, **changes)
+    o.take(Camera(look_at(position, target), intrinsics(fov, 400, 300), 400, 300), np.array(target))
+    return o
+
+
+def made(**changes: object) -> Orbit:
+    return replace(seen_from((1.0, -2.0, -4.0), (0.5, 0.2, 0.1)), **changes)
 
 
 def seen(o: Orbit, point: np.ndarray) -> np.ndarray:
@@ -117,12 +119,6 @@ def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
 
 
 # -- flights -----------------------------------------------------------------------------------------------------------
-
-
-def seen_from(position: tuple[float, float, float], target: tuple[float, float, float], fov: float = 50) -> Orbit:
-    o = Orbit()
-    o.take(Camera(look_at(position, target), intrinsics(fov, 400, 300), 400, 300), np.array(target))
-    return o
 
 
 def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:

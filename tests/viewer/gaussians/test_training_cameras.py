@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_viewer.kinds.gaussians.frustums import Frustums
-    from splatview_viewer.render.cameras.content import CamerasContent
-
 
 def cameras(count: int = 8, photos: int = 0, paths: list[str] | None = None) -> CameraSet:
     return cameras_of(cameras_frame(count, photos, paths))
@@ -74,14 +71,9 @@ def test_frames_that_say_something_else_are_refused() -> None:
 # -- photographs -------------------------------------------------------------------------------------------------------
 
 
-def store(found: CameraSet) -> PhotoStore:
-    made = PhotoStore()
-    assert made.use(found)
-    return made
-
-
 def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    photos, held = photographs(8), store(cameras(8, 1))
+    photos, held = photographs(8), PhotoStore()
+    assert held.use(cameras(8, 1))
     monkeypatch.setattr(photos_module, "KEPT", 3 * photos[0].nbytes)
     assert held.whole(5) is None
     assert held.requests(0.0) == [(5, 0)]
@@ -145,41 +137,24 @@ def viewer() -> Iterator[Viewer]:
     assert error == "GL_NO_ERROR"
 
 
-def train(current: int) -> None:
-    """Publish as a training does: the cameras, with one colour for each, and which of them is trained with."""
+def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) -> None:
     views, Ks = ring(COUNT)
     images = torch.tensor(COLORS, dtype=torch.uint8)[:, None, None].repeat(1, SIZE[1], SIZE[0], 1)
-    splatview.publish_cameras(views, Ks, *SIZE, images, current=current)
+    splatview.publish_cameras(views, Ks, *SIZE, images, current=2)
     splatview.publish(cloud() | {"sh0": cloud()["sh0"][:, None]}, "splats")
 
+    def come() -> bool:
+        view: Any = viewer.user.view
+        return view is not None and (content := view.view.tools["frustums"].content) is not None and (
+            content.current == 2)
 
-def tool(viewer: Viewer) -> Frustums:
-    view: Any = viewer.user.view
-    return view.view.tools["frustums"]
-
-
-def content(viewer: Viewer) -> CamerasContent:
-    found = tool(viewer).content
-    assert found is not None
-    return found
-
-
-def come(viewer: Viewer, current: int) -> None:
-    """Wait for the cameras over the scene."""
-    viewer.until(lambda: viewer.user.view is not None and tool(viewer).content is not None
-                 and content(viewer).current == current)
-
-
-def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) -> None:
-    train(2)
-    come(viewer, 2)
+    viewer.until(come)
     assert sorted((e.name, e.kind) for e in viewer.state.entries) == [("cameras", "cameras"), ("splats", "gaussians")]
-    frustums = tool(viewer)
     # A click looks through the camera, a key through the next, Escape goes back.
     view: Any = viewer.user.view
+    frustums = view.view.tools["frustums"]
     viewer.do()
-    before, rect, cameras = view.view.camera(), view.rect, content(viewer).cameras
-    assert before is not None and cameras is not None
+    before, rect, cameras = view.view.camera(), view.rect, frustums.cameras
     middles = project(before, np.stack([cameras.outline(i, frustums.depth)[1:].mean(0) for i in range(COUNT)]))
     number = next(i for i, (x, y) in enumerate(middles) if 0 < x < rect.width and 0 < y < rect.height)
     place = float(middles[number][0] + rect.x), float(middles[number][1] + rect.y)
@@ -189,7 +164,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     viewer.until(lambda: frustums.through.there)
     assert frustums.through.index == number
     frustums.change(how="photo")
-    viewer.until(lambda: frustums.through.photo(content(viewer)) is not None)
+    viewer.until(lambda: frustums.through.photo(frustums.content) is not None)
     viewer.user.mark()
     viewer.do()
     spot = frustums.through.place(view.rect)
@@ -202,16 +177,3 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     viewer.do(Key("escape"))
     assert frustums.through.index is None
     viewer.until(lambda: (now := view.view.camera()) is not None and np.allclose(now.viewmat, before.viewmat))
-
-
-def test_a_run_that_ends_leaves_its_cameras(viewer: Viewer) -> None:
-    train(2)
-    come(viewer, 2)
-    splatview.close()
-    viewer.until(lambda: all(not e.alive for e in viewer.state.entries))
-    assert content(viewer).cameras is not None
-    viewer.do(PointerMove(500, 200))
-    train(3)
-    viewer.until(lambda: all(e.alive for e in viewer.state.entries))
-    come(viewer, 3)
-    assert len(viewer.state.entries) == 2

@@ -1,20 +1,333 @@
-"""From pointer, wheel and keys to a view: panning and zooming a picture, flying through a scene. Plain maths."""
+"""From pointer, wheel and keys to a view: the camera of a scene moved around a point and flown to another place, keys
+that are held, and a picture panned and zoomed. Plain maths."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from splatview_viewer.core.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.geometry.orbit import Orbit, limited
+from splatview_viewer.geometry import rotations
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
 
-__all__ = ["FITTED", "ZOOM_STEP", "Orbit", "PanZoom", "Place"]
+NOTCH = 0.88
+"""Factor of the distance for one notch of the wheel."""
+SCROLL = 100.0
+"""Pixels that a scene moves with one notch sideways, so that it follows two fingers on a trackpad."""
+_PINCH = 8.0
+"""Largest magnification of one event of two fingers."""
+_POLE = math.radians(89)
+_NEAREST, _FARTHEST = 1e-9, 1e9
+
+Drag = Literal["orbit", "look", "pan", "roll"]
+
+
+@dataclass(frozen=True)
+class OrbitPlace:
+    """The camera of an `Orbit` as plain values."""
+
+    rotation: tuple[float, ...]
+    """Row by row."""
+    target: tuple[float, ...]
+    distance: float
+    up: tuple[float, ...]
+    fov: float
+    model: CameraModel
+    near: float
+    far: float
+
+
+@dataclass
+class Orbit:
+    """A camera that turns around a target, in OpenCV axes.
+
+    Left drag orbits around `up` (or looks around, see `looks`), right or middle drag (or Shift and left) pans so that
+    the point under the pointer at the target's depth follows it, Ctrl and left rolls. The wheel moves towards that
+    point. Two fingers pan, come nearer and roll.
+    """
+
+    rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
+    """(3, 3) world to camera."""
+    target: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    """(3,) the point that orbiting keeps in place."""
+    distance: float = 1.0
+    """From the camera to the target, world units."""
+    up: np.ndarray = field(default_factory=lambda: np.array([0.0, -1.0, 0.0]))
+    fov: float = DEFAULT_FOV
+    """Vertical, degrees. An orthographic camera shows the same at the target's depth."""
+    model: CameraModel = "pinhole"
+    near: float = 0.01
+    far: float = FAR
+    looks: bool = False
+    """True if a left drag turns the camera in place (flying) instead of around the target."""
+    _grab: tuple[float, float, Drag] | None = field(default=None, repr=False)
+
+    @property
+    def dragging(self) -> bool:
+        return self._grab is not None
+
+    @property
+    def position(self) -> np.ndarray:
+        """(3,) where the camera stands."""
+        return self.target - self.rotation[2] * self.distance
+
+    @property
+    def place(self) -> OrbitPlace:
+        rotation, target, up = (tuple(array.ravel().tolist()) for array in (self.rotation, self.target, self.up))
+        return OrbitPlace(rotation, target, float(self.distance), up, float(self.fov), self.model, float(self.near),
+                          float(self.far))
+
+    @place.setter
+    def place(self, place: OrbitPlace) -> None:
+        self.rotation = np.array(place.rotation).reshape(3, 3)
+        self.target, self.distance, self.up = np.array(place.target), place.distance, np.array(place.up)
+        self.fov, self.model, self.near, self.far = place.fov, place.model, place.near, place.far
+
+    def take(self, camera: Camera, target: np.ndarray) -> None:
+        """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
+        self.rotation = camera.viewmat[:3, :3].copy()
+        depth = float((self.rotation @ target + camera.viewmat[:3, 3])[2])
+        away = float(np.linalg.norm(target - camera.position))
+        self.distance = depth if depth > _NEAREST else max(away, 0.1 * camera.near)
+        self.target = camera.position + self.rotation[2] * self.distance
+        focal = float(camera.K[1, 1]) * (self.distance if camera.model == "ortho" else 1)
+        self.fov = min(max(field_of_view(focal, camera.height, camera.model), 1.0), 170.0)
+        self.near, self.far, self.model = camera.near, camera.far, camera.model
+
+    def camera(self, width: int, height: int) -> Camera:
+        """The camera for a picture of this size; the vertical field of view does not depend on it."""
+        focal = focal_length(self.fov, height, self.model)
+        if self.model == "ortho":
+            focal /= self.distance
+        viewmat = np.eye(4)
+        viewmat[:3, :3] = self.rotation
+        viewmat[:3, 3] = -self.rotation @ self.position
+        K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
+        return Camera(viewmat, K, width, height, self.model, self.near, self.far)
+
+    # -- up and roll -----------------------------------------------------------------------------------------
+
+    def set_up(self, up: np.ndarray) -> None:
+        """Another axis points upward; the camera turns upright around the target."""
+        self.up = np.asarray(up, np.float64)
+        self.look_along(self.rotation[2])
+
+    @property
+    def tilt(self) -> float:
+        """Radians by which the camera is rolled, clockwise as its user sees it; 0 where it looks along `up`."""
+        level = _cross(self.rotation[2], self.up)
+        length = np.linalg.norm(level)
+        if length < 1e-6 * np.linalg.norm(self.up):
+            return 0.0
+        level /= length
+        right = self.rotation[0]
+        return math.atan2(float(right @ _cross(self.rotation[2], level)), float(right @ level))
+
+    def roll(self, angle: float) -> None:
+        """Turn around the line of sight by so many radians, clockwise as the user sees the camera."""
+        self.rotation = _orthonormal(turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation)
+
+    def level(self) -> None:
+        """Take the roll out."""
+        self.roll(-self.tilt)
+
+    # -- moving ----------------------------------------------------------------------------------------------
+
+    def orbit(self, yaw: float, pitch: float) -> None:
+        """Turn around the target, in radians: by `yaw` its near side goes to the right, by `pitch` the camera up.
+
+        The camera stops short of looking along `up`, where left and right would swap. A roll stays.
+        """
+        axis = self.up / np.linalg.norm(self.up)
+        tilt, z = self.tilt, np.array([0.0, 0.0, 1.0])
+        rotation = self.rotation @ turned(axis, -yaw).T
+        elevation = math.asin(float(np.clip(-rotation[2] @ axis, -1, 1)))  # of the camera above the target
+        pitch = min(max(elevation + pitch, min(-_POLE, elevation)), max(_POLE, elevation)) - elevation
+        rotation = turned(np.array([1.0, 0.0, 0.0]), pitch) @ turned(z, tilt) @ rotation
+        self.rotation = _orthonormal(turned(z, -tilt) @ rotation)
+
+    def look(self, yaw: float, pitch: float) -> None:
+        """Turn where the camera stands, in radians: to the right by `yaw`, up by `pitch`. The target comes along."""
+        position = self.position
+        self.orbit(yaw, -pitch)
+        self.target = position + self.rotation[2] * self.distance
+
+    def pan(self, dx: float, dy: float, height: int) -> None:
+        """Move with the target so that the scene follows a drag of (dx, dy) pixels in a picture so high."""
+        unit = self.distance / focal_length(self.fov, height, self.model)
+        self.move(np.array([-dx * unit, -dy * unit, 0.0]))
+
+    def move(self, step: np.ndarray) -> None:
+        """Move with the target by `step` (3,), world units along the camera's axes: right, down, forward. What an
+        orthographic camera shows does not change as it goes forward: it magnifies instead."""
+        right, down, forward = step
+        if self.model == "ortho":
+            self.distance = _between(self.distance * math.exp(min(max(-forward / self.distance, -5.0), 5.0)))
+            forward = 0.0
+        self.target = self.target + self.rotation.T @ np.array([right, down, forward])
+
+    def dolly(self, factor: float, x: float, y: float, rect: Rect) -> None:
+        """Come nearer by `factor` (< 1) towards the point under the pixel (x, y) at the target's depth."""
+        unit = self.distance / focal_length(self.fov, rect.height, self.model)
+        offset = np.array([(x - rect.x - rect.width / 2) * unit, (y - rect.y - rect.height / 2) * unit, 0.0])
+        distance = _between(self.distance * factor)
+        factor = distance / self.distance
+        self.target = self.target + self.rotation.T @ offset * (1 - factor)
+        self.distance = distance
+
+    def look_along(self, forward: np.ndarray) -> None:
+        """Turn around the target until the camera looks in this direction (3,), upright."""
+        forward = forward / np.linalg.norm(forward)
+        up = self.up / np.linalg.norm(self.up)
+        if abs(forward @ up) > 0.999:  # straight down or up: what is ahead now stays above or below the middle
+            seen = float(self.rotation[2] @ up)
+            ahead = self.rotation[2] - seen * up if abs(seen) < 0.999 else self.rotation[1] * np.sign(seen)
+            up = -np.sign(forward @ up) * ahead
+        right = _cross(forward, up)
+        right /= np.linalg.norm(right)
+        self.rotation = np.stack([right, _cross(forward, right), forward])
+
+    def center(self, point: np.ndarray) -> None:
+        """Orbit around this point (3,) from now on: it comes to the middle of the picture, as large as it was."""
+        depth = float(self.rotation[2] @ (point - self.position))
+        self.distance = _between(self.distance if self.model == "ortho" else depth)
+        self.target = np.array(point, np.float64)
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, rect: Rect) -> bool:
+        """Take a user's event; True when the camera moved (or a drag ended)."""
+        match event:
+            case PointerPress():
+                how: Drag = "look" if self.looks else "orbit"
+                if event.button != "left" or "shift" in event.mods:
+                    how = "pan"
+                elif "ctrl" in event.mods:
+                    how = "roll"
+                self._grab = event.x, event.y, how
+            case PointerRelease():
+                was, self._grab = self._grab, None
+                return was is not None
+            case PointerMove() if self._grab is not None:
+                return self._follow(event, self._grab, rect)
+            case Wheel():  # upward comes nearer; sideways, as on a trackpad, and with Shift it moves along
+                dx, dy = (min(max(v, -8.0), 8.0) for v in (event.dx, event.dy))
+                if "shift" in event.mods:
+                    self.pan(-dx * SCROLL, dy * SCROLL, rect.height)
+                elif abs(dx) > abs(dy):  # fingers never go quite straight
+                    self.pan(-dx * SCROLL, 0.0, rect.height)
+                else:
+                    self.dolly(NOTCH ** dy, event.x, event.y, rect)
+                return bool(dx or dy)
+            case Pinch():
+                self._grab = None  # of the finger that came first
+                self.pan(event.dx, event.dy, rect.height)
+                self.dolly(1 / limited(event.factor), event.x, event.y, rect)
+                if event.turn:  # clockwise around the fingers' middle at the target's depth
+                    x, y = event.x - rect.x - rect.width / 2, event.y - rect.y - rect.height / 2
+                    c, s = math.cos(event.turn), math.sin(event.turn)
+                    self.roll(-event.turn)
+                    self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
+                return bool(event.dx or event.dy or event.factor != 1 or event.turn)
+        return False
+
+    def let_go(self) -> None:
+        """End a drag."""
+        self._grab = None
+
+    def _follow(self, event: PointerMove, grab: tuple[float, float, Drag], rect: Rect) -> bool:
+        (x, y, how), height = grab, max(rect.height, 1)
+        self._grab = event.x, event.y, how
+        dx, dy = event.x - x, event.y - y
+        if how == "pan":
+            self.pan(dx, dy, rect.height)
+        elif how == "roll":
+            middle = rect.x + rect.width / 2, rect.y + rect.height / 2
+            before, now = (math.atan2(b - middle[1], a - middle[0]) for a, b in ((x, y), (event.x, event.y)))
+            self.roll(-math.remainder(now - before, math.tau))  # the scene follows the pointer
+        else:
+            c, s = math.cos(self.tilt), math.sin(self.tilt)
+            across, down = c * dx - s * dy, s * dx + c * dy  # as if it were upright
+            if how == "look":
+                turn = 1.5 * math.radians(self.fov) / height
+                self.look(across * turn, -down * turn)
+            else:
+                turn = math.pi / height  # a drag over the height of the picture is half a turn
+                self.orbit(across * turn, down * turn)
+        return bool(dx or dy)
+
+    def copy(self) -> Orbit:
+        return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())
+
+
+def limited(factor: float) -> float:
+    """Bound a magnification of two fingers."""
+    return min(max(factor, 1 / _PINCH), _PINCH)
+
+
+def _between(distance: float) -> float:
+    return min(max(distance, _NEAREST), _FARTHEST)
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Cross product of two vectors (3,), in a twentieth of NumPy's time: each move of the mouse needs several."""
+    ax, ay, az = a.tolist()
+    bx, by, bz = b.tolist()
+    return np.array([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
+
+
+def _orthonormal(rotation: np.ndarray) -> np.ndarray:
+    """The rotation nearest to a matrix: keeps thousands of small turns one."""
+    u, _, vt = np.linalg.svd(rotation)
+    return u @ vt
+
+
+def turned(axis: np.ndarray, angle: float) -> np.ndarray:
+    """(3, 3) right-handed rotation around a unit axis (Rodrigues). Several a frame: numpy on three numbers is slow."""
+    (x, y, z), c, s = axis.tolist(), math.cos(angle), math.sin(angle)
+    t = 1 - c
+    return np.array([[c + t * x * x, t * x * y - s * z, t * x * z + s * y],
+                     [t * x * y + s * z, c + t * y * y, t * y * z - s * x],
+                     [t * x * z - s * y, t * y * z + s * x, c + t * z * z]])
+
+
+SECONDS = 0.4
+"""Seconds of a flight by default."""
+
+
+@dataclass
+class Flight:
+    """The way from `begin` to `end`."""
+
+    begin: Orbit
+    end: Orbit
+    seconds: float
+    _start: float | None = None
+
+    def at(self, now: float) -> Orbit | None:
+        """Pose of the camera at `now` (seconds; the first call begins the flight); None once it has arrived."""
+        if self._start is None:
+            self._start = now
+        share = (now - self._start) / self.seconds if self.seconds > 0 else 1.0
+        return None if share >= 1 else self.between(max(share, 0.0))
+
+    def between(self, share: float) -> Orbit:
+        """The camera after this share of the time, 0 to 1: slow at both ends."""
+        t = share * share * (3 - 2 * share)
+        a, b = self.begin, self.end
+        between = rotations.slerp(rotations.quaternion(a.rotation), rotations.quaternion(b.rotation), t)
+        return replace(
+            b, rotation=rotations.matrix(between),
+            target=a.target + (b.target - a.target) * t,
+            distance=math.exp(math.log(a.distance) * (1 - t) + math.log(b.distance) * t),
+            fov=a.fov + (b.fov - a.fov) * t, near=min(a.near, b.near), far=max(a.far, b.far), looks=a.looks)
+
 
 ZOOM_STEP = 1.2
 """Factor of one notch of the wheel."""
@@ -131,7 +444,7 @@ class PanZoom:
         return False
 
 
-_AXES: dict[str, tuple[int, float]] = {
+_KEYS: dict[str, tuple[int, float]] = {
     "d": (0, 1), "a": (0, -1), "right": (0, 1), "left": (0, -1), "up": (1, -1), "down": (1, 1),
     "w": (2, 1), "s": (2, -1), "e": (3, 1), "q": (3, -1), "c": (4, 1), "z": (4, -1),
 }
@@ -141,7 +454,7 @@ _RATES = np.array([0.6, 0.6, 0.8, 0.6, 1.0])
 FAST, SLOW = 4.0, 0.25
 SPEEDS = 0.05, 50.0
 """Least and most that the wheel makes of the speed."""
-_NOTCH = 1.15
+_FASTER = 1.15
 _SOFT = 0.07
 """Seconds in which a speed comes within a third of another one: neither a jerk nor a glide."""
 _STILL = 2e-3
@@ -171,7 +484,7 @@ class Flying:
     def key(self, event: Key) -> bool:
         """Take a key; whether it is one that moves."""
         self._factor = FAST if _down(event, "shift") else SLOW if _down(event, "alt") else 1.0
-        if event.name not in _AXES:
+        if event.name not in _KEYS:
             return False
         if not event.pressed:
             was = event.name in self._held
@@ -185,7 +498,7 @@ class Flying:
 
     def faster(self, notches: float) -> None:
         """Change the speed by so many notches of the wheel."""
-        self.speed = min(max(self.speed * _NOTCH ** min(max(notches, -20.0), 20.0), SPEEDS[0]), SPEEDS[1])
+        self.speed = min(max(self.speed * _FASTER ** min(max(notches, -20.0), 20.0), SPEEDS[0]), SPEEDS[1])
 
     def step(self, now: float) -> np.ndarray | None:
         """Motion of the camera since the last call (5,): right, down, forward, upward in the world, all in distances
@@ -207,7 +520,7 @@ class Flying:
             return None
         wanted = np.zeros(5)
         for name in self._held:
-            axis, sign = _AXES[name]
+            axis, sign = _KEYS[name]
             wanted[axis] += sign
         wanted = np.clip(wanted, -1, 1) * _RATES
         wanted[:4] *= self.speed * self._factor

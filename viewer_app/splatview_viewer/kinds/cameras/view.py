@@ -12,8 +12,7 @@ from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
-from splatview_viewer.geometry.controls import FITTED, PanZoom, Place
-from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
+from splatview_viewer.geometry.controls import FITTED, Orbit, OrbitPlace, PanZoom, Place
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.render.cameras import drawing
 from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture

@@ -17,7 +17,7 @@ from splatview_viewer.core.view import Section
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.gaussians.tool import SceneReader, Tool
 from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
-from splatview_viewer.scene.statistics import QUANTITIES, Quantity, Statistics, count_later
+from splatview_viewer.scene.scene import QUANTITIES, Quantity, Statistics, count_later
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 

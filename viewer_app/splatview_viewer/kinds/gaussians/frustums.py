@@ -15,7 +15,7 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.geometry.orbit import SECONDS
+from splatview_viewer.geometry.controls import SECONDS
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.tool import Tool
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.geometry.orbit import Orbit
+    from splatview_viewer.geometry.controls import Orbit
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.kinds.gaussians.state import Training
     from splatview_viewer.kinds.gaussians.view import GaussianView

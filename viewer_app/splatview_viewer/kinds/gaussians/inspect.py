@@ -61,7 +61,7 @@ class Inspect(Tool):
         """The Gaussian that `history` is about."""
         self._count = 0
         """Number of the scene's Gaussians when it was chosen."""
-        self._picker = Picker(view)
+        self._picker = Picker(view, "pick")
         self._reader = SceneReader(view, "values")
         self._press: tuple[float, float] | None = None
         self.shown = self._card = False
@@ -114,12 +114,7 @@ class Inspect(Tool):
 
     def tick(self, now: float) -> bool:
         again = False
-        try:
-            picked = self._picker.take()
-        except MemoryError:
-            self.view.host.say("There is not enough memory to find what lies there")
-            return True
-        if picked is not None:
+        if (picked := self._picker.take()) is not None:
             self.choose(picked[0].index if picked else None, picked[0] if picked else None)
             again = True
         index, data, facts = self.index, self.view.data, self.view.data.facts

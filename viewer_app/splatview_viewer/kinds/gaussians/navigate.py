@@ -22,8 +22,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text
-from splatview_viewer.geometry.controls import Flying
-from splatview_viewer.geometry.orbit import SECONDS, Flight
+from splatview_viewer.geometry.controls import SECONDS, Flight, Flying
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
 from splatview_viewer.kinds.gaussians.tool import Picker, Tool
 from splatview_viewer.scene.scene import UPS
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Memo
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera, CameraModel
-    from splatview_viewer.geometry.orbit import Orbit
+    from splatview_viewer.geometry.controls import Orbit
     from splatview_viewer.kinds.gaussians.frustums import Frustums
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
@@ -96,7 +95,7 @@ class Navigate(Tool):
         """The way, and the camera at its end if it has to be exactly that."""
         self._there: np.ndarray | None = None
         """The rotation that it gave the orbit last. Another one: the camera was put elsewhere."""
-        self._picker = Picker(view)
+        self._picker = Picker(view, "pick")
         self.gizmo = Gizmo(self)
         self._viewmats: np.ndarray | None = None
         self._outside = False
@@ -431,15 +430,6 @@ class Gizmo:
         """The index in `_AXES` of the one under the pointer."""
         self._pressed = False
 
-    @property
-    def shown(self) -> bool:
-        """True if the user wants it; remembered for the next time."""
-        return self._navigate.view.host.memo.get("axes") is not False
-
-    @shown.setter
-    def shown(self, shown: bool) -> None:
-        self._navigate.view.host.memo.put("axes", None if shown else False)
-
     def _middle(self, rect: Rect) -> tuple[float, float, float] | None:
         """(x, y, pixels per point); None where there is no room, or nothing to be seen."""
         scale = self._navigate.view.host.scale
@@ -447,7 +437,7 @@ class Gizmo:
         frustums: Frustums = self._navigate.view.tools["frustums"]  # type: ignore[assignment]
         if frustums.through.index is not None:  # a photograph lies there, and it is known from where one looks
             return None
-        if small or not self.shown or self._navigate.view.data.facts is None:
+        if small or self._navigate.view.data.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale
         return rect.x + reach, rect.y + rect.height - self._navigate.view.bars_height - reach, scale
@@ -510,8 +500,8 @@ class Gizmo:
         return False
 
 
-def panel(navigate: Navigate) -> bool:
-    """Draw the panel's part. True when a picture has to follow though the state is the same."""
+def panel(navigate: Navigate) -> None:
+    """Draw the panel's part."""
     view, orbit = navigate.view, navigate.view.orbit
     navigate.looks = ui.choice("Drag", "What dragging does (O). W A S D, Q and E fly either way.",
                                navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
@@ -550,9 +540,9 @@ def panel(navigate: Navigate) -> bool:
             navigate.set_up(found)
     _bookmarks(navigate)
     opened = imgui.tree_node("More")
-    imgui.set_item_tooltip("What is drawn near and far, and the axes")
+    imgui.set_item_tooltip("What is drawn near and far")
     if not opened:
-        return False
+        return
     least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
     seen = orbit.near, min(orbit.far, most)
     near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
@@ -565,11 +555,7 @@ def panel(navigate: Navigate) -> bool:
         if far != seen[1]:
             orbit.far = far if far < most else FAR
         view.moved()
-    before = navigate.gizmo.shown
-    if (shown := ui.check("Show axes", "The world's axes in the corner; click one to look along it", before)) != before:
-        navigate.gizmo.shown = shown
     imgui.tree_pop()
-    return shown != before
 
 
 def _bookmarks(navigate: Navigate) -> None:

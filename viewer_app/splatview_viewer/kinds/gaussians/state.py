@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from splatview_viewer.core.selection import EVERYTHING, Selection
-from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
+from splatview_viewer.geometry.controls import Orbit, OrbitPlace
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.render.picking import Hit, pick_later
+from splatview_viewer.render.picking import pick_later
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -114,17 +115,36 @@ def draw_line(points: np.ndarray, rect: Rect, scale: float, color: ImVec4, alpha
     draw.pop_clip_rect()
 
 
-class SceneReader:
-    """Computes something of a scene in jobs: once for each version, as long as that takes little of the loop's time."""
+class Question:
+    """Something of a scene that one job computes; a later one takes the place of one that has not ended."""
 
     def __init__(self, view: GaussianView, name: str) -> None:
         self._view = view
         self._jobs = Jobs(name, lambda: view.host.wake())
-        self._job: Job[tuple[object, Any]] | None = None
-        self._of: tuple[int, object] | None = None
-        """The scene (`SceneCache.loads`) and the key of what was computed last, or is being computed."""
-        self._next = -math.inf
-        """Time from which another version is read."""
+        self._job: Job[Any] | None = None
+
+    def take(self) -> Any:
+        """The answer, once; None while there is none, or where the memory for it was missing."""
+        job = self._job
+        if job is None or not job.done:
+            return None
+        self._job = None
+        return None if isinstance(job.error, MemoryError) else job.result()
+
+    def forget(self) -> None:
+        """Drop what is computed."""
+        self._jobs.close()
+        self._job = None
+
+
+class SceneReader(Question):
+    """Computes something of a scene once for each version, as long as that takes little of the loop's time. Answers
+    are pairs of the key and the result."""
+
+    _of: tuple[int, object] | None = None
+    """The scene (`SceneCache.loads`) and the key of what was computed last, or is being computed."""
+    _next = -math.inf
+    """Time from which another version is read."""
 
     def read(self, now: float, key: object, ask: Callable[[GaussianScene], Callable[[], Any] | None]) -> None:
         """Have what `ask` returns computed, unless the key and the scene are still the same, or another version of it
@@ -133,55 +153,24 @@ class SceneReader:
         if self._jobs.busy or of == self._of or (self._of is not None and key == self._of[1] and now < self._next):
             return
         self._of, begin = of, time.perf_counter()
-        try:
+        with suppress(RendererError):  # the picture says so
             if (tell := ask(self._view.data.renderer.scene())) is not None:
                 self._job = self._jobs.submit(lambda _: (key, tell()))
-        except RendererError:
-            pass  # the picture says so
         self._next = now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
-
-    def take(self) -> tuple[Any, Any] | None:
-        """Return the key and the result of a job that has ended since."""
-        job, self._job = self._job, None
-        if job is not None and not job.done:
-            self._job = job
-        elif job is not None and not isinstance(job.error, MemoryError):  # then there will be another one
-            return job.result()
-        return None
 
     def forget(self) -> None:
         """Drop what is computed; the next `read` is due at once."""
-        self._jobs.close()
-        self._job = self._of = None
+        super().forget()
+        self._of = None
 
 
-class Picker:
-    """One question at a time; a later one takes the place of one that is not answered."""
-
-    def __init__(self, view: GaussianView) -> None:
-        self._view = view
-        self._jobs = Jobs("pick", lambda: view.host.wake())
-        self._job: Job[list[Hit]] | None = None
+class Picker(Question):
+    """Finds the Gaussian under a pixel. Answers are lists of one hit, or none where nothing lies there."""
 
     def ask(self, x: float, y: float, rect: Rect) -> None:
-        """Look for the Gaussian under a pixel of the framebuffer, where the picture fills `rect`."""
+        """Look under a pixel of the framebuffer, where the picture fills `rect`."""
         view = self._view
         self.forget()
-        camera = view.camera(rect)
-        if camera is None:
-            return
-        tell = pick_later(view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
-        self._job = self._jobs.submit(lambda _: [hit] if (hit := tell()) is not None else [])
-
-    def take(self) -> list[Hit] | None:
-        """The answer, once: what lies there, or nothing; None while there is none. To be asked in each turn."""
-        job = self._job
-        if job is None or not job.done:
-            return None
-        self._job = None
-        return job.result()
-
-    def forget(self) -> None:
-        """Nobody wants the answer any more."""
-        self._jobs.close()
-        self._job = None
+        if (camera := view.camera(rect)) is not None:
+            tell = pick_later(view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
+            self._job = self._jobs.submit(lambda _: [hit] if (hit := tell()) is not None else [])

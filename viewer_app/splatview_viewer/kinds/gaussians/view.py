@@ -9,8 +9,7 @@ import numpy as np
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
-from splatview_viewer.geometry.controls import Orbit
-from splatview_viewer.geometry.orbit import SECONDS
+from splatview_viewer.geometry.controls import SECONDS, Orbit
 from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
