@@ -119,7 +119,7 @@ def probe_web() -> str:
         if encoder.device is not None:
             import torch
 
-            mend = "set SPLATVIEW_ENCODER=turbo, and update the graphics driver"
+            mend = "update the graphics driver; until then CUDA_VISIBLE_DEVICES= splatview serve --web"
             pixels = torch.from_numpy(pixels).cuda()
         encoder.encode(pixels, 90)
         encoder.close()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-import os
 import threading
 from collections import deque
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     Pixels = np.ndarray | torch.Tensor
     Size = tuple[int, int]
 
-VARIABLE = "SPLATVIEW_ENCODER"
-"""Environment variable that forces one of CHOICES."""
-CHOICES = ("nvjpeg", "turbo")
 BEST = 90
 """From this quality on colours have the full resolution."""
 
@@ -71,23 +67,16 @@ def choose(ctx: moderngl.Context) -> Encoder:
     """Return the fastest encoder for what this context draws. The context must be current.
 
     nvJPEG needs its library and OpenGL on a GPU that CUDA sees in this process; libjpeg-turbo works everywhere, and
-    its `reason` says why nvJPEG is not used. Raises ViewerError where SPLATVIEW_ENCODER names none of them, or one
-    that cannot work here.
+    its `reason` says why nvJPEG is not used.
     """
-    forced, device = os.environ.get(VARIABLE) or None, None
-    if forced not in (None, *CHOICES):
-        raise ViewerError(f"{VARIABLE}={forced!r}; legal are {', '.join(CHOICES)}, or unset it")
+    device = None
     try:
         from splatview_ipc.gl.direct import require_import
 
         device = driver.here(require_import(ctx))
-        if forced == "turbo":
-            return TurboEncoder(f"{VARIABLE}=turbo", device)
         return NvJpegEncoder(device)
     except (ViewerError, IpcError) as e:
-        if forced == "nvjpeg":
-            raise ViewerError(f"{VARIABLE}=nvjpeg, but it cannot work here: {e}") from e
-        return TurboEncoder(f"{VARIABLE}=turbo" if forced else str(e), device)
+        return TurboEncoder(str(e), device)
 
 
 class TurboEncoder:
