@@ -43,11 +43,11 @@ def picture_file(tmp_path: Path) -> Path:
 def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    assert viewer.user.picture_rect() == PICTURE
+    assert viewer.user.layout.active.rect == PICTURE
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
     before = viewer.pixels()
     viewer.do(Key("h"), Key("h", pressed=False))
-    assert viewer.user.picture_rect() == Rect(0, 0, *SIZE)
+    assert viewer.user.layout.active.rect == Rect(0, 0, *SIZE)
     assert (viewer.pixels()[:, :260] != before[:, :260]).any()
     viewer.do(Key("tab"), Key("tab", pressed=False), PointerLeave())
     np.testing.assert_array_equal(viewer.pixels()[:PICTURE.height], before[:PICTURE.height])  # times stand below
