@@ -142,11 +142,9 @@ def host_pixels(pixels: Pixels) -> np.ndarray:
 # -- nvJPEG -----------------------------------------------------------------------------------------------------------
 
 _NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so")
-_STATUS = ("SUCCESS", "NOT_INITIALIZED", "INVALID_PARAMETER", "BAD_JPEG", "JPEG_NOT_SUPPORTED", "ALLOCATOR_FAILURE",
-           "EXECUTION_FAILED", "ARCH_MISMATCH", "INTERNAL_ERROR", "IMPLEMENTATION_NOT_SUPPORTED",
-           "INCOMPLETE_BITSTREAM")
-_ADVICE = {"ALLOCATOR_FAILURE": "the GPU's memory is full",
-           "ARCH_MISMATCH": "this libnvjpeg is not for this GPU: install the one of torch's CUDA version"}
+_STATUS = {5: "the GPU's memory is full",
+           7: "this libnvjpeg is not for this GPU: install the one of torch's CUDA version"}
+"""Words for the statuses that a user can do something about; see nvjpegStatus_t."""
 _CSS_444, _CSS_420 = 0, 2
 _RGBI = 5
 
@@ -192,11 +190,8 @@ def nvjpeg_library() -> ctypes.CDLL:
 
 def _call(name: str, *args: Any) -> None:
     """Raises ViewerError that names the function and nvJPEG's status."""
-    status = getattr(nvjpeg_library(), name)(*args)
-    if status:
-        word = _STATUS[status] if 0 < status < len(_STATUS) else str(status)
-        advice = f" ({_ADVICE[word]})" if word in _ADVICE else ""
-        raise ViewerError(f"{name}: NVJPEG_STATUS_{word}{advice}")
+    if status := getattr(nvjpeg_library(), name)(*args):
+        raise ViewerError(f"{name}: {_STATUS.get(status, f'status {status}')}")
 
 
 class NvJpegEncoder:
