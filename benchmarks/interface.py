@@ -72,7 +72,7 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
     assert found is not None
     if everything:
         panel.folds |= dict.fromkeys(["View", *(section.title for section in found[1].sections), "Details"], True)
-    rect, moves = user.picture_rect(), 0
+    rect, moves = user.layout.active.rect, 0
 
     def whole() -> None:
         nonlocal moves

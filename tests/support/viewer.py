@@ -80,7 +80,7 @@ class Viewer(App):
         return self.screen.pixels()[..., :3].astype(int)
 
     def picture(self) -> np.ndarray:
-        r = self.user.picture_rect()
+        r = self.user.layout.active.rect
         return self.pixels()[r.y:r.y + r.height, r.x:r.x + r.width]
 
     @property

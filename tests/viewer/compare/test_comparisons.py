@@ -100,10 +100,10 @@ def house(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., H
 def test_sides_show_their_own_and_move_together(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
     h = house(*names)
     view = h.pair(*names)
-    before, line = h.picture(), view.divider.x(h.app.user.picture_rect())
+    before, line = h.picture(), view.divider.x(h.app.user.layout.active.rect)
     assert (before[:, :line].mean((0, 1)) != before[:, line:].mean((0, 1))).any()
     h.app.do(Wheel(x, 100, 2.0), PointerPress(x, 100), PointerMove(x + 30, 140), PointerRelease(x + 30, 140))
-    after, line = h.picture(), view.divider.x(h.app.user.picture_rect())
+    after, line = h.picture(), view.divider.x(h.app.user.layout.active.rect)
     assert (after != before).any() and line == SIZE[0] // 2
     first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
     np.testing.assert_array_equal(after[:, :line], first[:, :line])
@@ -116,12 +116,12 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     before = h.picture()
     h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
     after = h.picture()
-    assert view.divider.x(h.app.user.picture_rect()) == 120
+    assert view.divider.x(h.app.user.layout.active.rect) == 120
     np.testing.assert_array_equal(after[:, :120], before[:, :120])
     np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
     assert (after[:, 120:250] != before[:, 120:250]).any()
     h.app.do(PointerPress(120, 100, clicks=2), PointerRelease(120, 100))
-    assert view.divider.x(h.app.user.picture_rect()) == 250, "a double click puts it into the middle"
+    assert view.divider.x(h.app.user.layout.active.rect) == 250, "a double click puts it into the middle"
 
 
 def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(house: Callable[..., House]) -> None:

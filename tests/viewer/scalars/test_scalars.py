@@ -122,7 +122,7 @@ def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
     assert list(view.data.plots)[:3] == ["loss", "parts", "rare"]
     assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.info().details)
     blue, orange = colored(viewer), colored(viewer, 1)
-    left = viewer.user.picture_rect()
+    left = viewer.user.layout.active.rect
     assert blue[:, left.x:].sum() > 300
     assert orange[:, left.x:].sum() > 150  # two share a plot
     faults = np.all(abs(viewer.pixels() - 255 * np.array([theme.FAULT.x, theme.FAULT.y, theme.FAULT.z])) < 12, axis=-1)
@@ -131,7 +131,7 @@ def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
 
 def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer, view = plotted
-    before, rect = view.window(), viewer.user.picture_rect()
+    before, rect = view.window(), viewer.user.layout.active.rect
     x, y = rect.x + rect.width / 4, rect.y + 120
     viewer.do(PointerMove(x, y))
     viewer.do(Wheel(x, y, 3.0))

@@ -50,7 +50,7 @@ def seen(viewer: Viewer) -> list[tuple[int, ...]]:
 def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
     viewer = make()
     assert seen(viewer) == [COLORS["red"]]
-    assert viewer.user.picture_rect() == Rect(280, 0, 620, 494)  # one alone has no strip
+    assert viewer.user.layout.active.rect == Rect(280, 0, 620, 494)  # one alone has no strip
     viewer.user.layout.add(key(viewer, "green"))
     viewer.user.layout.add(key(viewer, "blue"))
     viewer.do()

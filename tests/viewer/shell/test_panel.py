@@ -44,11 +44,11 @@ def exact(viewer: Viewer, file: Path) -> None:
 
 def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(showing: Viewer, picture_file: Path) -> None:
     viewer = showing
-    assert viewer.user.picture_rect() == PICTURE
+    assert viewer.user.layout.active.rect == PICTURE
     exact(viewer, picture_file)
     before = viewer.pixels()
     viewer.do(Key("h"), Key("h", pressed=False))
-    assert viewer.user.picture_rect() == Rect(0, 0, *SIZE)
+    assert viewer.user.layout.active.rect == Rect(0, 0, *SIZE)
     assert (viewer.pixels()[:, :260] != before[:, :260]).any()
     viewer.do(Key("tab"), Key("tab", pressed=False), PointerLeave())
     np.testing.assert_array_equal(viewer.pixels()[:PICTURE.height], before[:PICTURE.height])  # times stand below

@@ -10,15 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splatview_ipc.gl.glapi import gl_device_uuid
-from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.web import encoders
 from splatview_viewer.web.encoders import Encoder, NvJpegEncoder, TurboEncoder, lossless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import moderngl
 
 W, H = 320, 200
 
@@ -79,14 +75,3 @@ def test_threads_do_not_mix_pictures(encoder: Encoder) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert max(pool.map(work, shades)) <= 2
-
-
-def test_an_encoder_can_be_forced(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(encoders.VARIABLE, "turbo")
-    chosen = encoders.choose(ctx)
-    assert (chosen.name, chosen.reason) == ("libjpeg-turbo", "SPLATVIEW_ENCODER=turbo")
-    on_cpu = gl_device_uuid(ctx) is None or not ctx.info["GL_VENDOR"].startswith("NVIDIA")
-    for name in ("mpeg", "nvjpeg") if on_cpu else ("mpeg",):
-        monkeypatch.setenv(encoders.VARIABLE, name)
-        with pytest.raises(ViewerError, match=f"SPLATVIEW_ENCODER='?{name}"):
-            encoders.choose(ctx)

@@ -51,7 +51,7 @@ def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(viewer: 
     assert "step 1" in view.info().details
     viewer.until(lambda: viewer.state.timings.latency_ms is not None)
     viewer.do(Wheel(590, 247, 3))
-    placed = view.pan_zoom.placed(viewer.user.picture_rect())
+    placed = view.pan_zoom.placed(viewer.user.layout.active.rect)
     splatview.close()
     viewer.until(lambda: not entry(viewer, "render").alive)
     assert sees(viewer, 90)  # the last picture stays
@@ -59,7 +59,7 @@ def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(viewer: 
     viewer.until(lambda: sees(viewer, 160))
     assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list
     assert viewer.image is view
-    assert view.pan_zoom.placed(viewer.user.picture_rect()) == placed
+    assert view.pan_zoom.placed(viewer.user.layout.active.rect) == placed
     assert entry(viewer, "render").alive
 
 

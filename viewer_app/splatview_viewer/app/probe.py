@@ -48,25 +48,15 @@ def probe_window() -> str:
     if not display:
         raise Broken("no display (DISPLAY and WAYLAND_DISPLAY are unset)",
                      "not needed: splatview serve --web, or splatview shot OUT.png")
-    import warnings
+    from splatview_viewer.core.errors import GraphicsError
+    from splatview_viewer.screens.window import WindowScreen
 
-    warnings.simplefilter("ignore")
-    from splatview_viewer.screens.window import glfw
-
-    if not glfw.init():
-        raise Broken(f"GLFW cannot use display {display!r}", "check DISPLAY, xhost, ssh -X")
-    for hint, value in ((glfw.VISIBLE, False), (glfw.CONTEXT_VERSION_MAJOR, 3), (glfw.CONTEXT_VERSION_MINOR, 3),
-                        (glfw.OPENGL_PROFILE, glfw.OPENGL_CORE_PROFILE)):
-        glfw.window_hint(hint, value)
-    window = glfw.create_window(64, 64, "splatview", None, None)
-    if not window:
-        glfw.terminate()
-        raise Broken(f"display {display!r} has no OpenGL 3.3", GL_MEND)
-    glfw.make_context_current(window)
-    import moderngl
-
-    renderer = moderngl.create_context(require=330).info["GL_RENDERER"]
-    glfw.terminate()
+    try:
+        screen = WindowScreen(64, 64, visible=False)
+    except GraphicsError as e:
+        raise Broken(f"display {display!r}: {e}", f"check DISPLAY, xhost, ssh -X; {GL_MEND}") from None
+    renderer = screen.ctx.info["GL_RENDERER"]
+    screen.close()
     return f"display {display}, {renderer}"
 
 
@@ -119,7 +109,7 @@ def probe_web() -> str:
         if encoder.device is not None:
             import torch
 
-            mend = "set SPLATVIEW_ENCODER=turbo, and update the graphics driver"
+            mend = "update the graphics driver; until then CUDA_VISIBLE_DEVICES= splatview serve --web"
             pixels = torch.from_numpy(pixels).cuda()
         encoder.encode(pixels, 90)
         encoder.close()

@@ -24,7 +24,7 @@ from splatview_ipc.control.render_requests import (
 from splatview_viewer.app.loop import App, AppOptions, run
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.screens.window import WindowScreen, on_display_lost
+from splatview_viewer.screens.window import WindowScreen
 from splatview_viewer.shell.viewport import Viewport
 from splatview_viewer.workspace.sources import make_subscriber
 
@@ -51,7 +51,6 @@ def main(args: list[str]) -> int:
     caller = NewestLines(0, os.dup(1))
     os.dup2(2, 1)  # what libraries print must not be taken for a message
     reason = ""
-    on_display_lost(lambda why: caller.send(_line(WindowState(closed=True, reason=why))))
     try:
         app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, caller)
         run(app)

@@ -6,11 +6,8 @@ library that it finds. Naming the library avoids that.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 import warnings
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +59,6 @@ if not os.environ.get("PYGLFW_LIBRARY") and (library := _bundled()) is not None:
 
 import glfw  # noqa: E402  (reads the variable)
 
-LOST = "the display has gone away: its X server has ended, or the connection to it"
 _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_LEFT: "left",
     glfw.MOUSE_BUTTON_RIGHT: "right",
@@ -76,8 +72,8 @@ class WindowScreen:
     """A resizable window with an OpenGL 3.3 core context (or newer). One at a time: GLFW ends with it."""
 
     def __init__(self, width: int = 1280, height: int = 720, *, title: str = "splatview",
-                 vsync: bool = True) -> None:
-        """`width` and `height` in points. Raises GraphicsError when there is no display or no OpenGL 3.3."""
+                 vsync: bool = True, visible: bool = True) -> None:
+        """Sides in points. `visible`: it is seen. Raises GraphicsError when there is no display or no OpenGL 3.3."""
         self._events: list[Event] = []
         self._closed = False
         self._title = title
@@ -95,6 +91,7 @@ class WindowScreen:
                     (glfw.CONTEXT_VERSION_MAJOR, 3), (glfw.CONTEXT_VERSION_MINOR, 3),
                     (glfw.OPENGL_PROFILE, glfw.OPENGL_CORE_PROFILE), (glfw.OPENGL_FORWARD_COMPAT, True),
                     (glfw.SCALE_TO_MONITOR, True), (glfw.DEPTH_BITS, 0), (glfw.STENCIL_BITS, 0),
+                    (glfw.VISIBLE, visible),
                 ):
                     glfw.window_hint(hint, value)
                 self._window = glfw.create_window(width, height, title, None, None)
@@ -105,7 +102,6 @@ class WindowScreen:
             why = f" ({faults[0]})" if faults else ""
             raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
                                 "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot")
-        _end_with_the_display()
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:
@@ -237,35 +233,3 @@ class _WindowDesktop(LocalDesktop):
 
 def _mods(bits: int) -> Mods:
     return frozenset(name for bit, name in _MODS.items() if bits & bit)
-
-
-_handler: Any = None
-_last_words: list[Callable[[str], None]] = []
-
-
-def on_display_lost(action: Callable[[str], None]) -> None:
-    """Have this called with the reason before the process ends for want of its display. It must be quick and may use
-    neither OpenGL nor the display."""
-    _last_words.append(action)
-
-
-def _end_with_the_display() -> None:
-    """Have the process end with a line that says why, and exit status 2. Without effect where there is no X."""
-    global _handler
-    if _handler is not None:
-        return
-    try:
-        xlib = ctypes.CDLL("libX11.so.6")
-    except OSError:
-        return
-
-    def lost(_: int) -> int:
-        for action in list(_last_words):
-            with suppress(Exception):  # Xlib ends the process anyway
-                action(LOST)
-        print(f"splatview: {LOST}", file=sys.stderr, flush=True)
-        os._exit(2)  # Xlib would exit as well, by way of OpenGL's driver, which asks the display again
-
-    _handler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lost)  # type: ignore[arg-type]
-    xlib.XSetIOErrorHandler.argtypes, xlib.XSetIOErrorHandler.restype = [ctypes.c_void_p], ctypes.c_void_p
-    xlib.XSetIOErrorHandler(ctypes.cast(_handler, ctypes.c_void_p))

@@ -272,11 +272,6 @@ class User:
         """Return the part of the screen that the pictures have."""
         return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
 
-    def picture_rect(self) -> Rect:
-        """Return the part of the screen that the active viewport's picture has."""
-        self.layout.place(self.area(), self.screen.state.scale)
-        return self.layout.active.rect
-
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.offscreen import Target, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
-from splatview_viewer.web.encoders import VARIABLE, choose, nvjpeg_library
+from splatview_viewer.web.encoders import choose, nvjpeg_library
 from splatview_viewer.web.sender import Sender, scaled
 from splatview_viewer.web.server import WebServer
 
@@ -240,7 +239,7 @@ class Browsers:
         from splatview_ipc.control.registry import Announcement
 
         self._ctx = ctx
-        self._encoder: Encoder | None = choose(ctx) if os.environ.get(VARIABLE) else None
+        self._encoder: Encoder | None = None
         self._count = 0
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:

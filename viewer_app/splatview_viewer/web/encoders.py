@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-import os
 import threading
 from collections import deque
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     Pixels = np.ndarray | torch.Tensor
     Size = tuple[int, int]
 
-VARIABLE = "SPLATVIEW_ENCODER"
-"""Environment variable that forces one of CHOICES."""
-CHOICES = ("nvjpeg", "turbo")
 BEST = 90
 """From this quality on colours have the full resolution."""
 
@@ -71,23 +67,16 @@ def choose(ctx: moderngl.Context) -> Encoder:
     """Return the fastest encoder for what this context draws. The context must be current.
 
     nvJPEG needs its library and OpenGL on a GPU that CUDA sees in this process; libjpeg-turbo works everywhere, and
-    its `reason` says why nvJPEG is not used. Raises ViewerError where SPLATVIEW_ENCODER names none of them, or one
-    that cannot work here.
+    its `reason` says why nvJPEG is not used.
     """
-    forced, device = os.environ.get(VARIABLE) or None, None
-    if forced not in (None, *CHOICES):
-        raise ViewerError(f"{VARIABLE}={forced!r}; legal are {', '.join(CHOICES)}, or unset it")
+    device = None
     try:
         from splatview_ipc.gl.direct import require_import
 
         device = driver.here(require_import(ctx))
-        if forced == "turbo":
-            return TurboEncoder(f"{VARIABLE}=turbo", device)
         return NvJpegEncoder(device)
     except (ViewerError, IpcError) as e:
-        if forced == "nvjpeg":
-            raise ViewerError(f"{VARIABLE}=nvjpeg, but it cannot work here: {e}") from e
-        return TurboEncoder(f"{VARIABLE}=turbo" if forced else str(e), device)
+        return TurboEncoder(str(e), device)
 
 
 class TurboEncoder:
@@ -153,11 +142,9 @@ def host_pixels(pixels: Pixels) -> np.ndarray:
 # -- nvJPEG -----------------------------------------------------------------------------------------------------------
 
 _NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so")
-_STATUS = ("SUCCESS", "NOT_INITIALIZED", "INVALID_PARAMETER", "BAD_JPEG", "JPEG_NOT_SUPPORTED", "ALLOCATOR_FAILURE",
-           "EXECUTION_FAILED", "ARCH_MISMATCH", "INTERNAL_ERROR", "IMPLEMENTATION_NOT_SUPPORTED",
-           "INCOMPLETE_BITSTREAM")
-_ADVICE = {"ALLOCATOR_FAILURE": "the GPU's memory is full",
-           "ARCH_MISMATCH": "this libnvjpeg is not for this GPU: install the one of torch's CUDA version"}
+_STATUS = {5: "the GPU's memory is full",
+           7: "this libnvjpeg is not for this GPU: install the one of torch's CUDA version"}
+"""Words for the statuses that a user can do something about; see nvjpegStatus_t."""
 _CSS_444, _CSS_420 = 0, 2
 _RGBI = 5
 
@@ -203,11 +190,8 @@ def nvjpeg_library() -> ctypes.CDLL:
 
 def _call(name: str, *args: Any) -> None:
     """Raises ViewerError that names the function and nvJPEG's status."""
-    status = getattr(nvjpeg_library(), name)(*args)
-    if status:
-        word = _STATUS[status] if 0 < status < len(_STATUS) else str(status)
-        advice = f" ({_ADVICE[word]})" if word in _ADVICE else ""
-        raise ViewerError(f"{name}: NVJPEG_STATUS_{word}{advice}")
+    if status := getattr(nvjpeg_library(), name)(*args):
+        raise ViewerError(f"{name}: {_STATUS.get(status, f'status {status}')}")
 
 
 class NvJpegEncoder:
