@@ -40,7 +40,7 @@ def look(x: float) -> str:
 
 def test_settings_are_written_as_frozen(inputs: Path, tmp_path: Path, programs: Programs,
                                         wait_until: Callable[..., Any]) -> None:
-    """Two key frames of a path, a bookmark, light colours."""
+    """Two keyframes of a path, a bookmark, light colours."""
     kept = tmp_path / "splatview" / "viewer.json"
     with frozen.opened(frozen.serve(programs, inputs / "scene.ply", XDG_STATE_HOME=str(tmp_path))) as page:
         page.loaded()

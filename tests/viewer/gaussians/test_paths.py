@@ -98,14 +98,14 @@ def test_frames_are_as_ns_render_reads_them() -> None:
         assert frame["fov"] == pytest.approx(field_of_view(wanted.K[1, 1], 480))
     assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (640, 480, 10.0, "perspective")
     alone = parse_path(json.dumps({"camera_path": d["camera_path"], "fps": 24}))
-    for same in (alone, parse_path(write_path(alone))):  # each is a picture, also of frames that are made key frames
+    for same in (alone, parse_path(write_path(alone))):  # each is a picture, also of frames that are made keyframes
         again = json.loads(write_path(same))["camera_path"]
         poses, wanted = ([f["camera_to_world"] for f in frames] for frames in (again, d["camera_path"]))
         np.testing.assert_allclose(poses, wanted, atol=1e-9)
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"keyframes": 7, "camera_path": None}, "neither"), ({"keyframes": [7]}, "no key frame"),
+    ({"keyframes": 7, "camera_path": None}, "neither"), ({"keyframes": [7]}, "no keyframe"),
     ({"keyframes": [{"matrix": [1, 2]}]}, "16 numbers"), ({"keyframes": [{}] * 1001}, "1000 are the most"),
     ({"keyframes": [{"matrix": [float("nan")] * 16}]}, "no rotation"), ({"render_width": 1e9}, '"render_width"'),
     ({"keyframes": [{"matrix": np.eye(4).ravel().tolist(), "fov": 0}]}, '"fov" is 0'),
@@ -235,7 +235,7 @@ def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
 
 def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     assert rig.view.handle(KeyEvent("p"), RECT)
-    assert "two key frames" in rig.said[-1]
+    assert "two keyframes" in rig.said[-1]
     rig.key(-1.0, 1.0)
     rig.tool.play()
     rig.tool.tick(100.0)

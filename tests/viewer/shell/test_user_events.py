@@ -71,7 +71,7 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.do(Key("h", mods=CTRL), Key("h", mods=frozenset({"super"})), Key("tab", mods=frozenset({"alt"})))
     assert viewer.state.panel_open  # shortcuts of the system do not hide it
     viewer.screen.push(Key("ctrl", mods=CTRL))
-    viewer.click("Size", mods=CTRL)  # so that a number can be typed
+    viewer.click("Scale", mods=CTRL)  # so that a number can be typed
     viewer.do(Key("ctrl", pressed=False))
     assert viewer.user.panel.typing
     shown = view(viewer)
@@ -92,16 +92,16 @@ def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
     viewer.do(PointerPress(x, y, touch=True), PointerMove(x + 3, y - 3), PointerRelease(x + 3, y - 3))
     assert viewer.state.selected == second(viewer)
     viewer.until(viewer.loaded)
-    x, y = viewer.find("Size")
+    x, y = viewer.find("Scale")
     viewer.do(PointerPress(x, y, touch=True), *(PointerMove(x, y - n) for n in range(0, 101, 10)),
               PointerRelease(x, y - 100))
-    assert viewer.find("Size")[1] == pytest.approx(y - 100, abs=REACH)
+    assert viewer.find("Scale")[1] == pytest.approx(y - 100, abs=REACH)
     assert view(viewer).view.state.scale == 1.0
-    x, y = viewer.find("Size")
+    x, y = viewer.find("Scale")
     viewer.do(PointerPress(x, y, touch=True), PointerMove(x + REACH, y + 1), PointerMove(x + 40, y + 60),
               PointerRelease(x + 40, y + 60))  # sideways; from then on it may go anywhere
     assert view(viewer).view.state.scale > 1.0
-    assert viewer.find("Size")[1] == y
+    assert viewer.find("Scale")[1] == y
 
 
 def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> None:

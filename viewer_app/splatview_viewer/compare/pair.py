@@ -279,10 +279,10 @@ class PairView(View[PairSource, PairState]):
         how = ui.choice("Compare", "Both scenes beside a line, their difference, or one over the other",
                         s.how, {"split": "Split by a line", "difference": "Difference", "blend": "Blend"})
         if how == "difference":
-            s = replace(s, gain=ui.slider("Stronger", "Factor on the difference",
+            s = replace(s, gain=ui.slider("Amplify", "Factor on the difference",
                                           s.gain, (1.0, 64.0), "%.0f \u00d7", reset=4.0))
         if how == "blend":
-            s = replace(s, at=ui.slider("Second", "Share of the second scene in the blend",
+            s = replace(s, at=ui.slider("Opacity", "Opacity of the second scene over the first",
                                         s.at, (0.0, 1.0), "%.2f", reset=0.5))
         tip = ("Both are shown in the same way. Off: only from the same place; what the panel\n"
                "says is then of the side that was clicked last.")

@@ -104,7 +104,7 @@ def read_path(file: Path) -> Film:
 
 
 def parse_path(text: str | bytes) -> Film:
-    """Return the path in a JSON text; that of its key frames, if it has any, otherwise that of its frames, one by one.
+    """Return the path in a JSON text; that of its keyframes, if it has any, otherwise that of its frames, one by one.
 
     Raises CameraError for anything else.
     """
@@ -131,7 +131,7 @@ def _film(d: Any) -> Film:
     loop = d.get("is_cycle") is True
     if isinstance(keys, list) and keys:
         if len(keys) > MOST_KEYS:
-            raise CameraError(f"path: {len(keys)} key frames; {MOST_KEYS} are the most")
+            raise CameraError(f"path: {len(keys)} keyframes; {MOST_KEYS} are the most")
         path = CameraPath([_key(k, d, between) for k in keys], loop, model=_MODELS[kind])  # type: ignore[arg-type]
         path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
         return Film(path, width, height, fps)
@@ -141,7 +141,7 @@ def _film(d: Any) -> Film:
 
 def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") -> Key:
     if not isinstance(d, dict):
-        raise CameraError(f"path: {d!r:.60} is no key frame")
+        raise CameraError(f"path: {d!r:.60} is no keyframe")
     values = d.get(name)
     try:
         matrix = np.asarray(values, np.float64).reshape(4, 4)

@@ -1,4 +1,4 @@
-"""A camera path: key frames in time, and a smooth way through them.
+"""A camera path: keyframes in time, and a smooth way through them.
 
 Positions and fields of view follow cubic Hermite curves; their velocities at a key are those of the parabola through it
 and its neighbours, as in a Catmull-Rom spline for keys that are not evenly spaced. Orientations follow the curve of
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import CameraModel
 
 SECONDS = 2.0
-"""Between two key frames, unless something else is said."""
+"""Between two keyframes, unless something else is said."""
 MOST_KEYS = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Key:
-    """One key frame: where the camera is at that time. Equal to itself alone."""
+    """One keyframe: where the camera is at that time. Equal to itself alone."""
 
     position: np.ndarray
     """(3,) world."""
@@ -54,7 +54,7 @@ class Key:
 
 @dataclass
 class CameraPath:
-    """Key frames in their order."""
+    """Keyframes in their order."""
 
     keys: list[Key] = field(default_factory=list)
     loop: bool = False
@@ -90,7 +90,7 @@ class CameraPath:
         Raises CameraError when there is no key.
         """
         if not self.keys:
-            raise CameraError("path: there is no key frame; add one where the camera is")
+            raise CameraError("path: there is no keyframe; add one where the camera is")
         if len(self.keys) == 1:
             return self._camera(self.keys[0].position, self.keys[0].rotation, self.keys[0].fov, width, height, near)
         times = self.times

@@ -342,7 +342,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
             self._put(orbit=None, opened=None)
         self.state = replace(self.state, size=ui.slider("Size", "Size of the frustums",
                                                         self.state.size, (0.1, 10.0), "%.2f", reset=1.0),
-                             background=ui.color("Backdrop", "Colour behind the cameras", self.state.background))
+                             background=ui.color("Background", "Colour behind the cameras", self.state.background))
 
     def info(self) -> Info:
         cameras = self._cameras

@@ -335,7 +335,7 @@ class Frustums(Tool):
                 s = replace(s, opacity=ui.slider("Opacity", "Of the photograph over the scene",
                                                  s.opacity, (0.0, 1.0), "%.2f", reset=1.0))
             elif s.how == "error":
-                s = replace(s, gain=ui.slider("Error", "Factor on the difference from the photograph",
+                s = replace(s, gain=ui.slider("Amplify", "Factor on the difference from the photograph",
                                               s.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0))
         self.view.change(training=s)
         if content.current is not None:

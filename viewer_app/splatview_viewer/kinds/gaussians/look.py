@@ -58,7 +58,8 @@ class Look(Tool):
         show: Show = ui.choice("Show", _TIPS.get(s.show, "The quantity that is drawn"), s.show, SHOWS)
         s = replace(s, show=show)
         if s.show in _MAPPED:
-            s = replace(s, color_map=ui.choice("Colours", "Colour map of numbers", s.color_map, color_maps.NAMES))
+            s = replace(s, color_map=ui.choice("Colour map", "Colours that stand for numbers", s.color_map,
+                                               color_maps.NAMES))
         if s.show == "depth":
             by_hand = ui.choice("Range", "The depths at both ends of the colour map",
                                 s.depth_range is not None, {False: "Automatic", True: "By hand"})
@@ -72,7 +73,7 @@ class Look(Tool):
             s = replace(s, depth_range=(low, max(high, low)) if by_hand else None)
         if s.show not in ("ellipsoids", "rings", "points"):
             tip = "Antialiased: small Gaussians keep their opacity (Mip-Splatting)"
-            s = replace(s, mode=ui.choice("Mode", tip, s.mode, {"scene": "As trained", "classic": "Classic",
+            s = replace(s, mode=ui.choice("Rasterize", tip, s.mode, {"scene": "As trained", "classic": "Classic",
                                                                 "antialiased": "Antialiased"}))
         stored = view.data.facts.stored_sh_degree if view.data.facts is not None else 0
         if stored and s.show in _COLORED:
@@ -80,10 +81,10 @@ class Look(Tool):
             s = replace(s, sh_degree=ui.choice("SH degree", "Spherical harmonics: colour by direction",
                                                s.sh_degree, degrees))
         if s.show == "points":
-            s = replace(s, point_px=ui.slider("Diameter", "Size of a point on the screen",
+            s = replace(s, point_px=ui.slider("Point size", "Diameter of a point on the screen",
                                               s.point_px, _POINTS, "%.1f points", reset=3.0))
         else:
-            s = replace(s, scale=ui.slider("Size", "Factor on the size of all Gaussians",
+            s = replace(s, scale=ui.slider("Scale", "Factor on the size of all Gaussians",
                                            s.scale, _SCALES, "%.2f \u00d7", reset=1.0))
         if s.show != "alpha":
             color = ui.color("Background", "Colour behind the scene", view.background)

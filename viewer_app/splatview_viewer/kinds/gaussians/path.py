@@ -1,4 +1,4 @@
-"""Camera paths: key frames set where the camera is, edited on a timeline, played, filmed picture by picture while the
+"""Camera paths: keyframes set where the camera is, edited on a timeline, played, filmed picture by picture while the
 loop goes on. The panel's part "Path"."""
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 HEIGHT = 46.0
 """Points that the timeline takes."""
 _FLIGHT = 0.35
-"""Seconds on the way to a key frame that was chosen."""
+"""Seconds on the way to a keyframe that was chosen."""
 _STEPS = 24
 """Points of the line between two keys."""
 _SIZE = 0.06
 """Size of the small cameras, against the way from one to the next."""
 SIZES = {(1280, 720): "1280 x 720", (1920, 1080): "1920 x 1080", (2560, 1440): "2560 x 1440",
          (3840, 2160): "3840 x 2160", (1080, 1080): "1080 x 1080", (1080, 1920): "1080 x 1920"}
-RATES = {24.0: "24 a second", 25.0: "25 a second", 30.0: "30 a second", 50.0: "50 a second", 60.0: "60 a second"}
+RATES = {24.0: "24 fps", 25.0: "25 fps", 30.0: "30 fps", 50.0: "50 fps", 60.0: "60 fps"}
 _AHEAD = 5
 """Pictures that wait to be written, with the one that is being written."""
 _TURN = 0.012
@@ -68,9 +68,9 @@ class PathTool(Tool):
 
     name: ClassVar[str] = "path"
     keys: ClassVar[Sequence[KeyHelp]] = (
-        KeyHelp("Camera path", "K", "Set a key frame here"),
+        KeyHelp("Camera path", "K", "Set a keyframe here"),
         KeyHelp("Camera path", "P", "Play, and stop"),
-        KeyHelp("Camera path", "Delete", "Remove the chosen key frame"),
+        KeyHelp("Camera path", "Delete", "Remove the chosen keyframe"),
     )
 
     def __init__(self, view: GaussianView) -> None:
@@ -79,7 +79,7 @@ class PathTool(Tool):
         self.time = 0.0
         """Place of the playhead, seconds."""
         self.chosen: int | None = None
-        """The key frame that is edited."""
+        """The keyframe that is edited."""
         self.shown = False
         """The timeline is open."""
         self.transparent = False
@@ -89,7 +89,7 @@ class PathTool(Tool):
         self.playing = False
         self._playing_since: float | None = None
         self._dragged: int | None = None
-        """The key frame that the pointer moves on the timeline."""
+        """The keyframe that the pointer moves on the timeline."""
         self._name = ""
         """The name under which the path is remembered."""
         self._kept = self._made
@@ -112,13 +112,13 @@ class PathTool(Tool):
     # -- what can be done ------------------------------------------------------------------------------------
 
     def add(self) -> None:
-        """Set a key frame where the camera is: behind the one that is chosen, or at the end."""
+        """Set a keyframe where the camera is: behind the one that is chosen, or at the end."""
         camera = self.view.camera()
         if camera is None:
             return
         keys = self.path.keys
         if len(keys) >= MOST_KEYS:
-            self.view.host.say(f"{MOST_KEYS} key frames are the most")
+            self.view.host.say(f"{MOST_KEYS} keyframes are the most")
             return
         at = len(keys) if self.chosen is None else self.chosen + 1
         keys.insert(at, Key.of(camera, self.view.orbit.distance))
@@ -129,7 +129,7 @@ class PathTool(Tool):
         self.shown = True
 
     def replace(self) -> None:
-        """Move the chosen key frame to where the camera is."""
+        """Move the chosen keyframe to where the camera is."""
         camera = self.view.camera()
         if camera is not None and self.chosen is not None:
             key = self.path.keys[self.chosen]
@@ -137,7 +137,7 @@ class PathTool(Tool):
             self._choose(self.chosen)
 
     def remove(self) -> None:
-        """Take the chosen key frame out; its time goes to the one before."""
+        """Take the chosen keyframe out; its time goes to the one before."""
         if self.chosen is None:
             return
         keys = self.path.keys
@@ -154,7 +154,7 @@ class PathTool(Tool):
             self._use(replace(self.film, path=turntable(camera, sight.middle, self.view.orbit.up)))
 
     def move_key(self, i: int, seconds: float) -> None:
-        """Have a key frame reached at another time, between its neighbours."""
+        """Have a keyframe reached at another time, between its neighbours."""
         keys, times = self.path.keys, self.path.times
         if not 0 < i < len(times):
             return
@@ -165,7 +165,7 @@ class PathTool(Tool):
         keys[i - 1] = replace(keys[i - 1], seconds=seconds - times[i - 1])
 
     def choose(self, i: int) -> None:
-        """Edit a key frame: the camera goes there."""
+        """Edit a keyframe: the camera goes there."""
         self.stop()
         self._choose(i)
         self.view.fly_to(self._camera, _FLIGHT)
@@ -178,13 +178,13 @@ class PathTool(Tool):
 
     @property
     def _camera(self) -> Camera:
-        """The camera where the playhead is; there is a key frame."""
+        """The camera where the playhead is; there is a keyframe."""
         return self.path.at(self.time, self.view.rect.width, self.view.rect.height, self.view.orbit.near)
 
     def play(self) -> None:
         """From where the playhead stands; from the beginning at the end."""
         if len(self.path.keys) < 2:
-            self.view.host.say("A path needs two key frames: press K at two places")
+            self.view.host.say("A path needs two keyframes: press K at two places")
             return
         if self.time >= self.path.duration - 1e-6:
             self.time = 0.0
@@ -215,7 +215,7 @@ class PathTool(Tool):
         except CameraError as e:
             self.view.host.say(str(e))
             return False
-        self.view.host.say(f"{len(self.path.keys)} key frames from {file.name}")
+        self.view.host.say(f"{len(self.path.keys)} keyframes from {file.name}")
         return True
 
     def _use(self, film: Film) -> None:
@@ -223,7 +223,7 @@ class PathTool(Tool):
         self.time, self.chosen, self.shown = 0.0, None, True
 
     def _choose(self, chosen: int | None) -> None:
-        """Edit this key frame from now on, with the playhead there."""
+        """Edit this keyframe from now on, with the playhead there."""
         self.chosen = chosen
         times = self.path.times
         self.time = times[min(chosen or 0, len(times) - 1)]
@@ -319,7 +319,7 @@ class PathTool(Tool):
                 imgui.same_line()
                 if imgui.button("Key##path", button):
                     self.add()
-                imgui.set_item_tooltip("Set a key frame where the camera is (K)")
+                imgui.set_item_tooltip("Set a keyframe where the camera is (K)")
                 imgui.same_line()
                 self._timeline(rect, scale)
         return before != self._seen
@@ -375,7 +375,7 @@ class PathTool(Tool):
 
     def _panel(self) -> bool:
         before = self._seen
-        pressed = ui.buttons("Key frame", ["Add", "Around"], [
+        pressed = ui.buttons("Keyframe", ["Add", "Around"], [
             "Set one where the camera is (K)", "A path once around the scene, from here"])
         if pressed == 0:
             self.add()
@@ -385,7 +385,8 @@ class PathTool(Tool):
             key, count = self.path.keys[self.chosen], len(self.path.keys)
             edit = ui.buttons(f"{self.chosen + 1} of {count}", ["Set here", "Remove"], [
                 "Move it to where the camera is", "Take it out (Delete)"])
-            fov = ui.slider("Its view", "Vertical field of view of this key frame", key.fov, (5.0, 120.0), "%.0f deg")
+            fov = ui.slider("Field of view", "Vertical angle of this keyframe's picture", key.fov, (5.0, 120.0),
+                            "%.0f deg")
             if edit == 0:
                 self.replace()
             elif edit == 1:
@@ -394,13 +395,13 @@ class PathTool(Tool):
                 self.path.keys[self.chosen] = replace(key, fov=fov)
         path = self.path
         if not path.keys:
-            ui.wrapped("K sets a key frame where the camera is. A path of nerfstudio's viewer can be dropped here.",
+            ui.wrapped("K sets a keyframe where the camera is. A path of nerfstudio's viewer can be dropped here.",
                        theme.DIM)
         else:
-            path.loop = ui.check("Loop", "The path goes back to its first key frame", path.loop)
-            path.smooth = ui.check("Smooth", "A curve through the key frames; off: straight lines", path.smooth)
+            path.loop = ui.check("Loop", "The path goes back to its first keyframe", path.loop)
+            path.smooth = ui.check("Smooth", "A curve through the keyframes; off: straight lines", path.smooth)
             if path.duration > 0:
-                seconds = ui.slider("Duration", "Seconds from the first key frame to the last",
+                seconds = ui.slider("Duration", "Seconds from the first keyframe to the last",
                                     path.duration, (0.5, 60.0), "%.1f s")
                 if seconds != path.duration:
                     path.stretch(seconds)
@@ -413,25 +414,25 @@ class PathTool(Tool):
     def _film_panel(self) -> None:
         film, filming = self.film, self.filming
         if filming is not None:
-            ui.row("Film")
+            ui.row("Video")
             imgui.progress_bar(filming.drawn / filming.total, ImVec2(-1, 0), f"{filming.drawn} of {filming.total}")
-            if ui.buttons("", ["Give up"]) == 0:
+            if ui.buttons("", ["Cancel"]) == 0:
                 self.cancel()
             return
         size = film.width, film.height
-        width, height = ui.choice("Film size", "Width and height of the film, in pixels",
+        width, height = ui.choice("Resolution", "Width and height of the video, in pixels",
                                   size, SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}",
                                                                                   **SIZES})
-        rates = RATES if film.fps in RATES else {film.fps: f"{film.fps:g} a second", **RATES}
-        self.film = replace(film, width=width, height=height, fps=ui.choice("Pictures",
-                                                                            "Pictures of the film in a second",
+        rates = RATES if film.fps in RATES else {film.fps: f"{film.fps:g} fps", **RATES}
+        self.film = replace(film, width=width, height=height, fps=ui.choice("Frame rate",
+                                                                            "Pictures of the video in a second",
                                                                             film.fps, rates))
-        self.as_frames = ui.choice("As", "One video, or a folder of numbered pictures",
+        self.as_frames = ui.choice("Format", "One video, or a folder of numbered pictures",
                                    self.as_frames, {False: "mp4", True: "PNGs"})
         if self.as_frames:
             self.transparent = ui.check("Transparent", "Pictures with an alpha channel in place of a background",
                                         self.transparent)
-        if ui.buttons("Film", ["Film it"], ["Into the current folder of the viewer; drawing goes on meanwhile"]) == 0:
+        if ui.buttons("Video", ["Render"], ["Into the current folder of the viewer; drawing goes on meanwhile"]) == 0:
             self.record()
 
     def close(self) -> None:

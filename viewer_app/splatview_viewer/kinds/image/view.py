@@ -263,7 +263,7 @@ class ImageView(View[ImageContent, ImageState]):
             hand.set_zoom(zooms[chosen][1], self._rect) if chosen else hand.fit()
             s = replace(s, place=hand.place)
         if self.is_float:
-            span = ui.choice("Values", "The values that are shown as black and as white",
+            span = ui.choice("Range", "The values that are shown as black and as white",
                              s.range, {UNIT: "0 to 1", (0.0, 255.0): "0 to 255", (-1.0, 1.0): "-1 to 1",
                                                  None: "Automatic"})
             s = replace(s, range=span,
@@ -275,7 +275,7 @@ class ImageView(View[ImageContent, ImageState]):
             s = replace(s, alpha=ui.choice("Alpha", "How transparent pixels are shown",
                                            s.alpha, {"checkerboard": "Checkerboard",
                                                               "background": "Background", "ignore": "Ignored"}))
-        s = replace(s, background=ui.color("Backdrop", "Colour around and behind the image", s.background))
+        s = replace(s, background=ui.color("Background", "Colour around and behind the image", s.background))
         if self.data.layers:
             s = replace(s, overlay=ui.check("Overlay",
                                             "Boxes, masks, points and lines that were published for the image",
@@ -286,6 +286,6 @@ class ImageView(View[ImageContent, ImageState]):
                                           s.labels), as_told if s.motion is None else s.motion
                 moves = ui.check("Motion", "Boxes move on between results, at the speed they had", before)
                 s = replace(s, labels=labels, motion=s.motion if moves == before else moves,
-                            threshold=ui.slider("Score from", "Detections of a lower score are hidden",
+                            threshold=ui.slider("Threshold", "Detections of a lower score (confidence) are hidden",
                                                 s.threshold, (0.0, 1.0), "%.2f", reset=0.0))
         self.state = s

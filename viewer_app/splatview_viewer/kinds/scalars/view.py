@@ -129,7 +129,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     def _controls(self) -> None:
         s = before = self.state
         s = replace(
-            s, across=ui.choice("Across", "The horizontal axis: training steps, or time",
+            s, across=ui.choice("Horizontal", "The horizontal axis: training steps, or time",
                                 s.across, {"step": "Steps", "time": "Time since start",
                                                      "clock": "By the clock"}),
             smoothing=ui.slider("Smoothing",
