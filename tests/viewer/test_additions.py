@@ -18,6 +18,8 @@ from support.reference import ReferenceRenderer
 from support.scene_files import truth, write_splat
 
 from splatview_ipc.control.frame import Frame
+from splatview_ipc.transports import TRANSPORTS, Transport
+from splatview_ipc.transports.memory import MemoryTransport
 from splatview_viewer import kinds
 from splatview_viewer.__main__ import main
 from splatview_viewer.app import commands, loop
@@ -124,6 +126,15 @@ def test_a_tool_and_a_section_of_the_panel(open_viewer: Any, tmp_path: Path, mon
     viewer.until(viewer.loaded)
     sections, info = viewer.user.layout.active.describe()
     assert {"Counter", "Notes"} <= {section.title for section in sections} and "counted" in info.details
+
+
+def test_a_transport(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = MemoryTransport()
+    monkeypatch.setitem(TRANSPORTS, "own", Transport(lambda *_: made, lambda *_: made, "in this process"))
+    writer = TRANSPORTS["own"].writer({"image": torch.zeros(2, 2)}, False)
+    assert writer.write("image", {"image": torch.ones(2, 2)}, {}, 1)
+    frame = TRANSPORTS["own"].reader(writer.ref, {}).read()
+    assert frame is not None and frame.tensors["image"].to_float32().sum() == 4
 
 
 def test_the_guide_names_these_tables_and_its_samples_parse() -> None:
