@@ -25,10 +25,10 @@ MOST_LINES = 700
 MOST_PARAMETERS = 8
 MOST_TEST_LINES = 26_300
 MOST_ROOM_LINES = {
-    "app": 1857, "compare": 663, "core": 1295, "formats": 2289, "geometry": 1399, "gpu": 518, "kinds": 124,
+    "app": 1857, "compare": 663, "core": 1294, "formats": 2289, "geometry": 1399, "gpu": 518, "kinds": 124,
     "kinds/cameras": 391, "kinds/gaussians": 4295, "kinds/image": 1351, "kinds/memory": 521, "kinds/scalars": 606,
     "kinds/snapshot": 6439, "recording": 956, "render": 4183, "scene": 910, "screens": 554, "shell": 1682,
-    "ui": 1029, "web": 1685, "workspace": 1484,
+    "ui": 1029, "web": 1685, "workspace": 1483,
 }
 """Lines of Python in each room of the viewer. A number may only fall."""
 ROOM_SLACK = 100

@@ -43,9 +43,8 @@ class Job(Generic[T]):
     def fault(self) -> str:
         """Reason of the failure in words; "" without one."""
         e = self.error
-        if e is None:
-            return ""
-        return str(e) if isinstance(e, (ViewerError, IpcError, OSError)) and str(e) else f"{type(e).__name__}: {e}"
+        known = isinstance(e, (ViewerError, IpcError, OSError))
+        return "" if e is None else (known and str(e)) or f"{type(e).__name__}: {e}"
 
     def result(self) -> T:
         """Return what the function returned; raise what it raised. For a job that is done and not cancelled."""
@@ -115,9 +114,7 @@ class Jobs:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until no job is left, at most `timeout` seconds (None: any time); return whether that is so."""
-        with self._lock:
-            thread = self._thread
-        if thread is not None and timeout != 0:
+        if (thread := self._thread) is not None and timeout != 0:
             thread.join(timeout)
         return not self.busy
 

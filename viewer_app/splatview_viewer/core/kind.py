@@ -66,6 +66,8 @@ class Kind:
     """Holds Gaussians, which can be merged, recorded, sharded, counted, and filmed along a path."""
     strip: bool = False
     """Belongs to a run, and is plotted in the panel beside other streams of that run."""
+    counts: bool = False
+    """Its content plots the number of Gaussians of its run (`beside`), along `curves`."""
     snapshots: bool = False
     """Its views request full memory snapshots (`content.ask`) and name those to open (`opening`)."""
     links: tuple[Link, ...] = ()

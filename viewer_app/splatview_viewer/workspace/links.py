@@ -16,7 +16,6 @@ from splatview_ipc.kinds.series import scalar_rows, scalar_series
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds import about, links_of
 from splatview_viewer.kinds.scalars.curves import Curve
-from splatview_viewer.kinds.scalars.view import ScalarsData
 from splatview_viewer.workspace.shards import runs_of
 
 if TYPE_CHECKING:
@@ -262,7 +261,7 @@ class Counts:
         if changed:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
-                if slot.view is None or not isinstance(slot.view.content, ScalarsData) or slot.source.stream is None:
+                if not about(slot.entry.kind).counts or slot.view is None or slot.source.stream is None:
                     continue
                 logged, beside = slot.view.content.curves, []  # beside what the run logs, by its steps, not versions
                 found = [self.curves.get(id(stream)) for stream in slot.source.stream.run.streams.values()]

@@ -13,4 +13,4 @@ def _view(ctx: Any, work: Any) -> Any:
     return ScalarsView(ScalarsData(), ScalarsState())
 
 
-KIND = Kind("scalars", view=_view, rank=2, still="plot", strip=True)
+KIND = Kind("scalars", view=_view, rank=2, still="plot", strip=True, counts=True)
