@@ -252,7 +252,7 @@ class Orbit:
             before, now = (math.atan2(b - middle[1], a - middle[0]) for a, b in ((x, y), (event.x, event.y)))
             self.roll(-math.remainder(now - before, math.tau))  # the scene follows the pointer
         else:
-            c, s = math.cos(self.tilt), math.sin(self.tilt)
+            c, s = math.cos(tilt := self.tilt), math.sin(tilt)
             across, down = c * dx - s * dy, s * dx + c * dy  # as if it were upright
             if how == "look":
                 turn = 1.5 * math.radians(self.fov) / height

@@ -247,8 +247,8 @@ class Frustums(Tool):
         return again
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        content, camera = self.content, self.view.camera(rect)
-        if content is None or camera is None or self.view.host.exact == "scene":
+        content = self.content
+        if content is None or self.view.host.exact == "scene" or (camera := self.view.camera(rect)) is None:
             return
         if self.through.there:
             self.through.draw(framebuffer, rect, content)
@@ -261,8 +261,8 @@ class Frustums(Tool):
             content.drawing.draw(framebuffer, rect, camera, look)
 
     def over(self, rect: Rect, scale: float) -> bool:
-        content, cameras, camera = self.content, self.cameras, self.view.camera(rect)
-        if content is None or cameras is None or camera is None:
+        content, cameras = self.content, self.cameras
+        if content is None or cameras is None or (camera := self.view.camera(rect)) is None:
             return False
         if self.through.there:
             self.through.over(rect, scale, content)
