@@ -296,7 +296,7 @@ class Quantity:
 
 QUANTITIES = (Quantity("opacity", 0.0, 1.0, 64, log=False), Quantity("scale", -7.0, 5.0, 600),
               Quantity("sh_energy", -8.0, 4.0, 600))
-"""Bins that are the same for every scene, so that nobody has to look for its extremes first."""
+"""Bins that are the same for every scene, so that its extremes need not be known first."""
 
 
 @dataclass(frozen=True)

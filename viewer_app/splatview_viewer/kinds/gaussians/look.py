@@ -73,8 +73,8 @@ class Look(Tool):
             s = replace(s, depth_range=(low, max(high, low)) if by_hand else None)
         if s.show not in ("ellipsoids", "rings", "points"):
             tip = "Antialiased: small Gaussians keep their opacity (Mip-Splatting)"
-            s = replace(s, mode=ui.choice("Rasterize", tip, s.mode, {"scene": "As trained", "classic": "Classic",
-                                                                "antialiased": "Antialiased"}))
+            modes = {"scene": "As trained", "classic": "Classic", "antialiased": "Antialiased"}
+            s = replace(s, mode=ui.choice("Rasterize", tip, s.mode, modes))
         stored = view.data.facts.stored_sh_degree if view.data.facts is not None else 0
         if stored and s.show in _COLORED:
             degrees: dict[int | None, str] = {None: "As trained"} | {d: f"Up to {d}" for d in range(stored + 1)}
