@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
 """Resolutions of pictures while the camera moves: a few, so that each is measured often."""
-SMOOTH, FLUENT = 60.0, 52.0
+SMOOTH, FLUENT = 52.0, 45.0
 """Pictures a second to aim for while the camera moves, and with how few a resolution is kept once it was chosen."""
 ALONE = 60.0
 """Milliseconds that a picture may take at most while the camera moves and nothing else needs the GPU."""
