@@ -322,7 +322,7 @@ got = shown(view, screen)
 assert "gl renderer" in view.info.path and "memory" in view.info.extras[-1], view.info.extras
 other = scene_view(screen, GlRenderer(screen.ctx))
 other.update(big)
-other.like(view)
+other.follow(view, alike=True)
 assert psnr(got / 255, shown(other, screen) / 255) > 40
 print(view.info.extras[-1], flush=True)
 """

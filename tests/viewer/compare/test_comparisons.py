@@ -84,7 +84,7 @@ class House:
     def alone(self, name: str, like: Any) -> np.ndarray:
         """The picture of one scene, from where `like`, another view of Gaussians, looks."""
         view = self.show(name)
-        view.like(like)
+        view.follow(like, alike=True)
         self.app.user.mark()
         self.app.do()
         return self.app.picture()

@@ -159,12 +159,12 @@ def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(view: Any, sc
     other = view.beside()
     try:
         frustums(other).use(content)
-        other.like(view)
+        other.follow(view, alike=True)
         other.tick(5.0)
         assert frustums(other).through.there
         np.testing.assert_array_equal(shown(other, screen), shown(view, screen))
         frustums(view).leave()
-        other.like(view)
+        other.follow(view, alike=True)
         other.tick(6.0)
         assert frustums(other).through.index is None
     finally:

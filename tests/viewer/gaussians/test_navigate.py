@@ -174,7 +174,7 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: Any, fresh: Any
     fresh.view.frame()
     shown(fresh, screen, RECT)
     beside = fresh.beside()
-    beside.like(fresh)
+    beside.follow(fresh, alike=True)
     for one in (fresh, beside):
         np.testing.assert_array_equal(one.view.orbit.up, (0, 0, 1))
     beside.close()

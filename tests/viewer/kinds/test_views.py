@@ -157,7 +157,7 @@ def test_one_update_is_seen_in_all(pair: list[ShownView], kind: str, screen: Off
         assert shown(a, screen).std() > 5
         assert a.info.details == b.info.details != [] and not (a.empty or b.empty)
     late = a.beside()
-    late.like(a)  # a scene that it saw first has another camera
+    late.follow(a, alike=True)  # a scene that it saw first has another camera
     np.testing.assert_array_equal(shown(late, screen), shown(a, screen))
     late.close()
 
@@ -217,7 +217,7 @@ def test_following_in_the_same_place_shows_the_same(pair: list[ShownView], kind:
     look.take(a, screen)
     for _ in range(3):
         want = part(a, screen, look)
-        b.like(a)
+        b.follow(a, alike=True)
         np.testing.assert_array_equal(part(b, screen, look), want)
         a.handle(Wheel(20, 20, 1), look.rect)
     want = part(a, screen, look)

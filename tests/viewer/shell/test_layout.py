@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.host import Memo
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.shell.layout import HEADER, grid
@@ -25,12 +24,12 @@ COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 @pytest.fixture
 def make(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., Viewer]:
-    def viewer(names: tuple[str, ...] = tuple(COLORS), memo: Memo | None = None) -> Viewer:
+    def viewer(names: tuple[str, ...] = tuple(COLORS)) -> Viewer:
         files = []
         for name in names:
             files.append(tmp_path / f"{name}.png")
             Image.new("RGB", (64, 48), COLORS[name]).save(files[-1])
-        app = open_viewer(SIZE, files=tuple(files), memo=memo)
+        app = open_viewer(SIZE, files=tuple(files))
         app.until(app.loaded)
         return app
 
@@ -105,19 +104,6 @@ def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     layout.remove(layout.all[0])  # the last one stays
     viewer.do()
     assert seen(viewer) == [COLORS["blue"]]
-
-
-def test_panes_lie_the_next_time_as_they_lay(make: Callable[..., Viewer], tmp_path: Path) -> None:
-    memo = tmp_path / "memo.json"
-    Memo(memo).put("panes", [{"names": 7}, {"names": ["red.png", "green.png"], "mode": "pile", "active": -1}])
-    viewer = make(memo=Memo(memo))  # what makes no sense does no harm
-    assert len(viewer.user.layout) == 1
-    viewer.user.layout.add(key(viewer, "blue"))
-    viewer.do()
-    again = make(memo=Memo(memo))
-    again.until(lambda: len(again.user.layout) == 2)
-    assert seen(again) == [COLORS["red"], COLORS["blue"]]
-    assert len(make(("green",), Memo(memo)).user.layout) == 1
 
 
 def test_a_grid_of_what_one_likes_to_look_at() -> None:

@@ -1,4 +1,4 @@
-"""Several users of one viewer: each with an own size, selection and camera over the same data, or following another."""
+"""Several users of one viewer: each with an own size, selection and camera over the same data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support import widgets
 from support.house import House
 
 import splatview
@@ -59,35 +58,8 @@ def test_each_page_has_its_own_size_zoom_and_entry(house: House, picture: Path, 
     house.until(lambda: [shown(user) for user in house.app.users] == ["picture.png", "other.png"])
 
 
-def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
-    leader, follower = house.page(), house.page()
-    house.at_rest(leader)
-    a, b = house.app.users
-    assert b.state.others == ["Browser 1"]
-    house.at_rest(follower)
-    x, y = widgets.middle("Browser 1")
-    for event in (ev.PointerMove(x, y), ev.PointerPress(x, y), ev.PointerRelease(x, y), ev.PointerLeave()):
-        follower.send(event)
-    house.until(lambda: b.state.follows == "Browser 1")
-    leader.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: a.view.view.zoom > 2)  # type: ignore[union-attr]
-    # Both show the same, but for their panels' lists of others.
-    np.testing.assert_array_equal(house.at_rest(follower)[:480, 280:], house.at_rest(leader)[:480, 280:])
-    follower.send(ev.PointerPress(x=590, y=250, button="left", at=2.0))
-    follower.send(ev.PointerMove(x=640, y=250, at=3.0))
-    house.until(lambda: b.leader is None)
-    assert b.state.follows is None
-    assert a.view.view.state.place.center != b.view.view.state.place.center  # type: ignore[union-attr]
-    b.follow(a)
-    a.follow(b)  # no two follow each other
-    assert (a.leader, b.leader) == (b, None)
-    follower.end()
-    house.until(lambda: len(house.app.users) == 1)
-    assert a.leader is None
-
-
 def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
-    """`serve --web --out`: the file has a user of its own, which nobody can follow."""
+    """`serve --web --out`: the file has a user of its own."""
     out = tmp_path / "out.png"
     house = House(picture, watched=True, out=out)
     page = house.page()
@@ -95,7 +67,6 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
     assert house.at_rest(page).shape == (520, 900, 3)
     with Image.open(out) as written:
         assert written.size == (700, 400)
-    assert [user.state.others for user in house.app.users] == [["Browser 1"], []]
     house.close()
 
 

@@ -128,9 +128,9 @@ class App:
         if self.options.watched:
             self.users.append(self._user(screen))
 
-    def _user(self, screen: Screen, name: str = "") -> User:
+    def _user(self, screen: Screen) -> User:
         options = self.options
-        user = User(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name,
+        user = User(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps,
                     far=screen is not self.screen)
         if options.notice:
             user.say(options.notice)
@@ -210,8 +210,7 @@ class App:
         """Connect and disconnect browsers. The views of one that leaves are kept for a while, should it come back."""
         if self._browsers is None:
             return
-        before = list(self.users)
-        for user in before:
+        for user in list(self.users):
             if user.screen is self.screen or not user.screen.state.closed:
                 continue
             self.users.remove(user)
@@ -222,17 +221,13 @@ class App:
             self._away[user.who] = user
             if len(self._away) > _MOST_AWAY:
                 self._away.pop(next(iter(self._away))).close()
-        for browser in self._browsers.arrivals(now, self.work):
-            if (user := self._away.pop(browser.who, None)) is None:
-                user = self._user(browser.screen, browser.name)
-                user.who = browser.who
+        for arrived in self._browsers.arrivals(now, self.work):
+            if (user := self._away.pop(arrived.who, None)) is None:
+                user = self._user(arrived)
+                user.who = arrived.who
             else:
-                user.sit(browser.screen)
+                user.sit(arrived)
             self.users.append(user)
-        if self.users != before:  # only users of browsers have names
-            for user in self.users:
-                user.state.others = [other.name for other in self.users if other is not user and other.name]
-                user.mark()
 
     # -- pictures ------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.compare.pair import PairSource, PairState, PairView, follow, told_apart
+from splatview_viewer.compare.pair import PairSource, PairState, PairView, told_apart
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import Entry
@@ -236,7 +236,6 @@ class Comparisons:
         self._made += 1
         slot = Slot(Entry(f"comparison {self._made}", "Compare", name, kind, is_file=True), source)
         self._catalogue.add(slot)
-        viewport.user.unfollow()
         viewport.select(slot.entry.key)
         return slot
 
@@ -265,7 +264,7 @@ class Comparisons:
             leader: Any = next(iter(moved or [view for view in alike if view in known] or alike), None)
             for view in alike:
                 if view is not leader and (moved or view not in known):
-                    follow(view, leader, leader.rect)
+                    view.follow(leader)
         self._ties[user] = {view: view.view.state.place for view in views}
 
     # -- the panel ---------------------------------------------------------------------------------------------------

@@ -34,13 +34,6 @@ _MEASURED_AFTER = 0.25
 _KEY = KeyHelp("Compare", "Drag the line", "See more of one side; a double click: both alike")
 
 
-def follow(view: Any, leader: Any, rect: Rect | None = None, *, alike: bool = False) -> None:
-    """Have a view show the part that `leader` of the same kind shows, in `rect` if that is another rectangle. alike:
-    with the same settings as well."""
-    state = leader.view.state if alike else replace(view.view.state, place=leader.view.state.place)
-    view.view.state = state if rect is None else replace(state, place=state.place.seen_from(rect))
-
-
 @dataclass(frozen=True)
 class PairPlace:
     """The states of both views."""
@@ -190,7 +183,7 @@ class PairView(View[PairSource, PairState]):
         dtype: Literal["f4", "f1"] = "f4" if self._state.how == "difference" else "f1"
         first, second = (self._compositor.target(i, *self._size, dtype) for i in (used, 1 - used))
         drawn = self._use(lambda view: view.draw(first, self._rect), [used])
-        follow(views[1 - used], views[used], alike=self._state.alike)  # which may find its place when it is drawn
+        views[1 - used].follow(views[used], self._state.alike)  # which may find its place when it is drawn
         drawn += self._use(lambda view: view.draw(second, self._rect), [1 - used])
         return len(drawn) == 2
 

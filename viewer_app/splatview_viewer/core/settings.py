@@ -86,10 +86,6 @@ class State:
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
     says_trouble: bool = False
     """True where the screen itself shows that a run has ended."""
-    others: list[str] = field(default_factory=list)
-    """The names of other users, who can be followed."""
-    follows: str | None = None
-    """The name of the one that is followed."""
 
     @property
     def shown(self) -> Entry | None:

@@ -224,11 +224,11 @@ class ShownView:
             state = replace(state, place=type(state.place)())
         return ShownView(type(self.view)(self.view.data, state), self._shared)
 
-    def like(self, other: ShownView) -> None:
-        """Copy the state of another view of the same kind."""
-        state = other.view.state
-        if other.rect is not None and hasattr(state, "place"):
-            state = replace(state, place=state.place.seen_from(other.rect))
+    def follow(self, leader: ShownView, alike: bool = False) -> None:
+        """Show the part that `leader`, of the same kind, shows. alike: with the same settings as well."""
+        state = leader.view.state if alike else replace(self.view.state, place=leader.view.state.place)
+        if leader.rect not in (None, self.rect) and hasattr(state, "place"):
+            state = replace(state, place=state.place.seen_from(leader.rect))
         self.view.state = state
 
     def update(self, value: Value) -> bool:

@@ -1,5 +1,5 @@
-"""The layout of a user's viewports: beside each other, as tabs, or one alone; it is kept for the next session. And the
-strips above them, and the tabs: names, and a button to close each."""
+"""The layout of a user's viewports: beside each other, as tabs, or one alone. And the strips above them, and the tabs:
+names, and a button to close each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ HEADER, GAP = 24, 1
 """Points: the strip above each viewport, if there are several, and what lies between them."""
 _WISH = 1.6
 """Width to height of a viewport that one likes to look at."""
-_MOST_KEPT = 50
-"""Arrangements that are remembered."""
 _TAB = 180
 """Points that a tab is wide at most."""
 _TIP = "Double click: this one alone, and back. Right click: how they lie. Ctrl + Tab: the next one."
@@ -49,7 +47,6 @@ class Layout:
         self._over: Viewport | None = None
         """The viewport under the pointer."""
         self._there = False
-        self._tried: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[Viewport]:
         return iter(self.all)
@@ -85,7 +82,6 @@ class Layout:
         self.active, self.maximised = viewport, False
         self._changed()
         viewport.select(key)
-        self.keep()
         return viewport
 
     def remove(self, viewport: Viewport) -> None:
@@ -99,7 +95,6 @@ class Layout:
             self.active = self.all[min(at, len(self.all) - 1)]
         self.maximised = self.maximised and len(self.all) > 1
         self._changed()
-        self.keep()
 
     def maximise(self, viewport: Viewport) -> None:
         """See one alone, or all of them again."""
@@ -110,26 +105,11 @@ class Layout:
     def arrange(self, mode: Literal["grid", "tabs"]) -> None:
         self.mode, self.maximised = mode, False
         self._changed()
-        self.keep()
 
     def step(self, by: int) -> None:
         """Activate the next viewport, or the one before."""
         self.active = self.all[(self.all.index(self.active) + by) % len(self.all)]
         self._changed()
-
-    def be_like(self, other: Layout) -> None:
-        """Show the same entries in the same layout as a user that is followed."""
-        while len(self.all) > len(other.all):
-            self.remove(self.all[-1])
-        while len(self.all) < len(other.all):
-            self.all.append(Viewport(self._user))
-        now = other.mode, other.maximised, self.all[other.all.index(other.active)]
-        if now != (self.mode, self.maximised, self.active):
-            self.mode, self.maximised, self.active = now
-            self._changed()
-        for mine, theirs in zip(self.all, other.all, strict=True):
-            if mine.key != theirs.key:
-                mine.select(theirs.key)
 
     def _changed(self) -> None:
         self._settle()
@@ -184,35 +164,6 @@ class Layout:
         heads = [viewport.head for viewport in self.seen if viewport.head.height]
         return [*heads, *(board for viewport in self.seen for board in viewport.boards())]
 
-    # -- remembering -------------------------------------------------------------------------------------------
-
-    def keep(self) -> None:
-        """Remember for the next time how the streams of these names lie."""
-        names = [viewport.entry.name if viewport.entry is not None else "" for viewport in self.all]
-        if not all(names):
-            return
-        memo = self._user.host.memo
-        kept = [a for a in _arrangements(memo.get("panes")) if sorted(a["names"]) != sorted(names)]
-        made = {"names": names, "mode": self.mode, "active": self.all.index(self.active)}
-        memo.put("panes", [*kept, made][-_MOST_KEPT:])
-
-    def restore(self) -> bool:
-        """Once after streams have come that were seen in several viewports before: lie as then. True when they do."""
-        entries = {e.name: e.key for e in reversed(self._user.state.entries)}
-        there = frozenset(entries)
-        if there == self._tried or len(self.all) > 1 or not self.active.by_itself or not self._there:
-            return False
-        self._tried = there
-        fits = [a for a in _arrangements(self._user.host.memo.get("panes")) if there.issuperset(a["names"])]
-        if not fits or len((wanted := fits[-1])["names"]) < 2:
-            return False
-        self.active.select(entries[wanted["names"][0]])
-        for name in wanted["names"][1:MOST]:
-            self.add(entries[name])
-        self.mode, self.active = wanted["mode"], self.all[min(wanted["active"], len(self.all) - 1)]
-        self._changed()
-        return True
-
 
 def grid(count: int, width: int, height: int) -> tuple[int, int]:
     """Return columns and rows for `count` viewports, each as near as can be to a shape that one likes to look at."""
@@ -223,13 +174,6 @@ def grid(count: int, width: int, height: int) -> tuple[int, int]:
 
     columns = min(range(1, max(count, 1) + 1), key=badness)
     return columns, max(-(-count // columns), 1)
-
-
-def _arrangements(found: object) -> list[dict]:
-    """Return the layouts of the memo that are valid."""
-    return [a for a in (found if isinstance(found, list) else []) if isinstance(a, dict)
-            and isinstance(a.get("names"), list) and all(isinstance(n, str) for n in a["names"])
-            and a.get("mode") in ("grid", "tabs") and isinstance(a.get("active"), int) and a["active"] >= 0]
 
 
 # -- the strips -------------------------------------------------------------------------------------------------------

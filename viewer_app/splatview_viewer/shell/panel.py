@@ -298,13 +298,6 @@ class Panel:
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
                 if pressed is not None:
                     user.do(user.layout.active.keep_picture, pressed == 1)
-            if state.others:
-                gap(self._scale * 6)
-                colored("Follow", theme.DIM)
-            for name in state.others:
-                if imgui.selectable(name, name == state.follows)[0]:
-                    user.do(user.follow_named, name)
-                imgui.set_item_tooltip("Shows what they see, until you move something yourself")
             for notice in state.notices:
                 gap(self._scale * 6)
                 wrapped(notice, theme.FAULT)

@@ -17,7 +17,6 @@ from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.stream_list import caption_of
-from splatview_viewer.shell.viewport import Viewport
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Wish
     from splatview_viewer.core.view import ShownView
     from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 HINT = ("Waiting for a run\n"
@@ -95,15 +95,11 @@ class User:
     """
 
     def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
-                 max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
-        """panel: False for pictures alone. name: what other users call it. far: its pictures go to another program,
-        which takes a while."""
+                 max_fps: float = 60.0, far: bool = False) -> None:
+        """panel: False for pictures alone. far: its pictures go to another program, which takes a while."""
         self.screen, self.catalogue = screen, catalogue
-        self.leader: User | None = None
-        """The user that this one follows."""
-        self.followers: list[User] = []
-        self.name, self.who = name, ""
-        """`who`: the same for a browser that comes back."""
+        self.who = ""
+        """The same for a browser that comes back."""
         self.layout = Layout(self)
         small = screen.state.size[0] < SMALL * screen.state.scale
         self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT,
@@ -132,8 +128,6 @@ class User:
 
     def rise(self) -> None:
         """Leave the screen. What was chosen, cameras included, is kept."""
-        for user in [self, *self.followers]:
-            user.unfollow()
         self.layout.look(False)
 
     def close(self) -> None:
@@ -165,8 +159,6 @@ class User:
             self.catalogue.drop_pictures(viewport)
         for viewport in self.layout.seen:
             viewport.tick(now)
-        if self.layout.restore():
-            self.mark(SETTLE)
         toasts = self.state.toasts
         self.state.toasts = [(end, text) for until, text in toasts if now < (end := min(until, now + TOAST))]
         if len(self.state.toasts) != len(toasts):
@@ -231,8 +223,7 @@ class User:
                     other.take(event, ours)
         if isinstance(event, ev.PointerPress) and not ours:
             self.layout.activate(viewport)
-        if viewport.take(event, ours) and self.leader is not None:
-            self.unfollow()
+        viewport.take(event, ours)
 
     def _command(self, key: ev.Key) -> tuple[Any, ...]:
         """Return the command of a key, with its values; () for a key of the view's."""
@@ -272,6 +263,10 @@ class User:
         """Return the part of the screen that the pictures have."""
         return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
 
+    def mark(self, pictures: int = 1) -> None:
+        """Draw at least so many pictures."""
+        self.dirty = max(self.dirty, pictures)
+
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
@@ -285,7 +280,6 @@ class User:
     def choose(self, key: str) -> None:
         """Show an entry in the active viewport; if it is shown already, try again what failed."""
         if key != self.layout.active.key:
-            self.unfollow()
             self.select(key)
         elif (slot := self.shown) is not None:
             slot.entry.fault = ""
@@ -293,7 +287,6 @@ class User:
 
     def show_beside(self, key: str) -> None:
         """Show an entry in another viewport."""
-        self.unfollow()
         self.layout.add(key)
 
     def compare(self, how: str, key: str) -> None:
@@ -303,7 +296,6 @@ class User:
 
     def on_viewport(self, what: Callable[[Layout, Viewport], None], viewport: Viewport) -> None:
         """Activate, maximise or close a viewport, unless it was closed meanwhile."""
-        self.unfollow()
         if viewport in self.layout.all:
             what(self.layout, viewport)
 
@@ -317,15 +309,6 @@ class User:
             self.say("The run goes on" if slot.entry.paused else "The run pauses at its next step")
         slot.source.set_paused(not slot.entry.paused if wish is None else wish)
 
-    def follow_named(self, name: str) -> None:
-        """Follow the user of this name; none, if it was followed already."""
-        users = (viewport.user for viewport in self.catalogue.viewports if isinstance(viewport, Viewport))
-        leader = next((user for user in users if user.name == name), None)
-        if leader is None or leader is self.leader:
-            self.unfollow()
-        else:
-            self.follow(leader)
-
     def set_light(self, light: bool) -> None:
         """Draw the panel light or dark, now and in later sessions."""
         self.state.light = light
@@ -336,52 +319,11 @@ class User:
         self.state.panel_open = not self.state.panel_open
         self.mark(SETTLE)
 
-    # -- following another user, until this one moves something --------------------------------------------------------
-
-    def mark(self, pictures: int = 1) -> None:
-        """Draw at least so many pictures, also in the users that follow this one."""
-        self.dirty = max(self.dirty, pictures)
-        for follower in self.followers:
-            follower.mark(pictures)
-
-    def follow(self, leader: User) -> None:
-        """Show what another user shows from now on."""
-        self.unfollow()
-        above: User | None = leader
-        while above is not None:
-            if above is self:
-                leader.unfollow()
-            above = above.leader
-        if leader is not self:
-            self.leader = leader
-            self.state.follows = leader.name
-            leader.followers.append(self)
-            self.mark(SETTLE)
-
-    def unfollow(self) -> None:
-        """Show what the own user chooses from now on."""
-        if self.leader is not None:
-            self.leader.followers.remove(self)
-            self.leader = self.state.follows = None
-            self.mark(SETTLE)
-
-    def keep_up(self) -> None:
-        """Show what the leader shows, from where it does."""
-        if self.leader is None:
-            return
-        self.leader.keep_up()
-        self.layout.be_like(self.leader.layout)
-        for mine, theirs in zip(self.layout, self.leader.layout, strict=True):
-            view, other = mine.view, theirs.view
-            if view is not None and other is not None and view.kind == other.kind:
-                view.like(other)
-
     # -- pictures --------------------------------------------------------------------------------------------
 
     def draw(self, now: float) -> None:
         """Draw a picture, all but showing it: see `present`."""
         self.pace.draw(now)
-        self.keep_up()
         self.dirty -= 1
         self.state.selected = self.layout.active.key
         self._rates_seen = self.catalogue.rate_changes
@@ -407,7 +349,6 @@ class User:
             self._work.flush()
         work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
         if self.panel.draw(self, framebuffer, work):
-            self.unfollow()
             self.mark(SETTLE)
 
     def present(self, now: float) -> None:

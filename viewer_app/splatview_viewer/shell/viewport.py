@@ -99,22 +99,19 @@ class Viewport:
         """Return the rectangles of imgui's windows over the picture."""
         return self._ask(lambda view: () if view.empty else view.wants.boards, ())
 
-    def take(self, event: Event, ours: bool) -> bool:
-        """Take what the user did over it. `ours`: it was meant for the panel. True when the picture has changed by what
-        was moved, and not only by what is said of the pointer's place."""
+    def take(self, event: Event, ours: bool) -> None:
+        """Take what the user did over it. `ours`: it was meant for the panel."""
         if self.working() is None:
-            return False
+            return
         match event:
             case ev.PointerPress() | ev.Wheel() | ev.Pinch() | ev.Text() | ev.Key(pressed=True) if ours:
-                return False  # a key that goes up may have gone down before a field was opened
+                return  # a key that goes up may have gone down before a field was opened
             case ev.PointerPress() | ev.PointerRelease():
                 self.captured = isinstance(event, ev.PointerPress)
             case ev.PointerMove() if ours and not self.captured:
                 event = ev.PointerLeave()
-        if not self._ask(lambda view: view.handle(event, self.rect), False):
-            return False
-        self.user.mark()
-        return not isinstance(event, (ev.PointerMove, ev.PointerLeave)) or self.captured
+        if self._ask(lambda view: view.handle(event, self.rect), False):
+            self.user.mark()
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
         def draw(view: ShownView) -> bool:

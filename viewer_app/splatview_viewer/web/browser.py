@@ -6,7 +6,6 @@ import io
 import logging
 import sys
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Caption, Screen
+    from splatview_viewer.core.screen import Caption
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.encoders import Encoder
     from splatview_viewer.web.server import Connection
@@ -55,6 +54,8 @@ class BrowserScreen:
         Raises GraphicsError when no framebuffer of the page's size can be made.
         """
         self.ctx = ctx
+        self.who = connection.hello.id
+        """The same for a browser that comes back."""
         self.desktop = _PageDesktop(connection)
         self._connection = connection
         self._work = work
@@ -214,17 +215,6 @@ class _PageDesktop:
         self._connection.offer(f"{safe_name(name)}.png", png.getvalue(), png.tell())
 
 
-@dataclass(frozen=True)
-class Browser:
-    """A connected browser."""
-
-    who: str
-    """The same for one that comes back."""
-    name: str
-    """The name that others see."""
-    screen: Screen
-
-
 class Browsers:
     """Serves the page, and makes a screen for each browser that connects."""
 
@@ -240,7 +230,6 @@ class Browsers:
 
         self._ctx = ctx
         self._encoder: Encoder | None = None
-        self._count = 0
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
             self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
@@ -254,13 +243,13 @@ class Browsers:
         for line in lines(self.server, environ):
             print(line, file=sys.stderr, flush=True)
 
-    def arrivals(self, now: float, work: GpuWork) -> list[Browser]:
-        """Return the browsers that connected since the last call. Call it at each turn."""
+    def arrivals(self, now: float, work: GpuWork) -> list[BrowserScreen]:
+        """Return the screens of browsers that connected since the last call. Call it at each turn."""
         self._entry.refresh(now)
         while self._encoder is not None and self._encoder.took:
             size, ms = self._encoder.took.popleft()
             work.took(("encode", *size), ms)
-        browsers = []
+        screens = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # made late: on a GPU it takes some hundred MB
                 self._encoder = choose(self._ctx)
@@ -270,9 +259,8 @@ class Browsers:
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)
                 connection.close("no picture can be drawn for it")
                 continue
-            self._count += 1
-            browsers.append(Browser(connection.hello.id, f"Browser {self._count}", screen))
-        return browsers
+            screens.append(screen)
+        return screens
 
     def close(self) -> None:
         """Stop serving and end the connections. Idempotent."""
