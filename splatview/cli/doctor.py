@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
-from splatview_ipc.system.optional_packages import EXTRAS, NAMES, install_line, installed
+from splatview_ipc.system.optional_packages import EXTRAS, NAMES, install_line
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -153,38 +153,40 @@ def check_cuda_to_opengl() -> Finding:
 
 
 def check_memory() -> Finding:
-    if not installed("numba"):
-        return Finding("absent", "not installed", install_line("memory"))
-    found = _probe("memory", "broken")
-    if found.state == "ok" and not installed("duckdb"):
-        return Finding("absent", f"{found.detail}; SQL needs duckdb", install_line("memory"))
-    return found
+    words, missing = _versions("memory")
+    return Finding("absent", "; ".join([*missing, *words]), install_line("memory")) if missing else Finding(
+        "ok", "; ".join(words))
 
 
 def check_video() -> Finding:
-    if not installed("av"):
-        return Finding("absent", "not installed; films are written as PNGs", install_line("video"))
-    return _probe("video", "broken")
+    words, missing = _versions("video")
+    return Finding("absent", f"{missing[0]}; films are written as PNGs", install_line("video")) if missing else Finding(
+        "ok", words[0])
 
 
 def check_camera() -> Finding:
     """Libraries that `splatview camera` needs besides: for pictures, and for networks."""
     from splatview.camera.sources import cameras
 
-    words, missing = [], []
-    for module in (*EXTRAS["camera"], *EXTRAS["video"]):
-        try:
-            library = import_module(module)
-            words.append(f"{NAMES[module]} {library.__version__}")
-            if module == "cv2":
-                there = re.search(r"GStreamer:\s+YES", library.getBuildInformation())
-                words[-1] += " with GStreamer" if there else " without GStreamer"
-        except ImportError as e:
-            missing.append(f"no {NAMES[module]} ({e})")
+    words, missing = _versions("camera", "video")
+    if (cv2 := sys.modules.get("cv2")) is not None:
+        there = re.search(r"GStreamer:\s+YES", cv2.getBuildInformation())
+        words.append(f"{'with' if there else 'without'} GStreamer")
     words.append(", ".join(f"{node} ({name})" for node, name in cameras().items()) or "no camera")
     if missing:
         return Finding("absent", "; ".join([*missing, *words]), install_line("camera"))
     return Finding("ok", "; ".join(words))
+
+
+def _versions(*extras: str) -> tuple[list[str], list[str]]:
+    """Import the packages of extras; return those that work with their versions, and words about the others."""
+    words, missing = [], []
+    for module in (module for extra in extras for module in EXTRAS[extra]):
+        try:
+            words.append(f"{NAMES[module]} {import_module(module).__version__}")
+        except ImportError as e:
+            missing.append(f"no {NAMES[module]} ({e})")
+    return words, missing
 
 
 def check_port() -> Finding:

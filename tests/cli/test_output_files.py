@@ -192,7 +192,6 @@ ELSEWHERE = {
     "ipc/splatview_ipc/control/run_folder.py": "the run's own folder, in a private folder, by O_EXCL and O_NOFOLLOW",
     "ipc/splatview_ipc/control/registry.py": "the viewer's entry in the same folder, likewise",
     "viewer_app/splatview_viewer/render/gsplat/build.py": "kernels in the private cache, written by a compiler",
-    "viewer_app/splatview_viewer/app/probe.py": "a file in a new private folder that is removed at once",
 }
 _WRITES = re.compile(r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(
     | \.(?:write_text|write_bytes|touch|tofile|rename|symlink_to|hardlink_to)\( | \.replace\([^,()]+\)

@@ -1,15 +1,12 @@
-"""A driver that refuses a shader is named, and a viewer that lost its GPU starts itself anew: its pages come back."""
+"""A driver that refuses a shader is named."""
 
 from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
-from PIL import Image
 from support.renderer_cases import MAKERS, Chance, draw, looking_at_origin, random_scene
-from support.web_clients import Page, address
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.gl import passes
@@ -18,24 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
-    from support.programs import Programs
-
-SERVE = """
-import os, sys, time
-from splatview_viewer.__main__ import main
-from splatview_viewer.app import loop
-
-def step(app):
-    if os.path.exists("lost"):
-        os.unlink("lost")
-        raise loop.GpuLostError("the GPU is lost")
-    app.turn(time.monotonic(), app.screen.poll(0.02))
-
-loop.step = step
-sys.exit(main(sys.argv[1:]))
-"""
-"""The viewer, which takes its GPU to be lost as soon as there is a file of this name."""
-
 
 @pytest.mark.parametrize("shader", ["project.frag", "walk.frag", "unfinished.frag"])
 def test_a_shader_that_is_refused_is_named(
@@ -46,20 +25,3 @@ def test_a_shader_that_is_refused_is_named(
     with pytest.raises(RendererError, match=f"gl: this driver refuses {shader} .*nonsense.*update the graphics driver"):
         draw(MAKERS["gl-tiles"](ctx), random_scene(1, Chance(n=200)), looking_at_origin(80, 60))
     assert ctx.error == "GL_NO_ERROR"
-
-
-def test_a_lost_gpu_is_left_behind_and_pages_come_back(programs: Programs) -> None:
-    Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(programs.folder / "grey.png")
-    viewer = programs.code(SERVE, "serve", "--host", "127.0.0.1", "--port", "0", "grey.png")
-    said: list[str] = []
-    where = address(viewer, said)
-    for life in range(2):
-        with Page(where[0], acks=True) as page:
-            page.connect(token=where[1]).greet()
-            page.picture()
-            if life:
-                break
-            (programs.folder / "lost").touch()
-            assert page.ended()
-            assert address(viewer, said) == where, "the same port and the same token"
-    assert "".join(said).count("the GPU is lost; the viewer starts anew") == 1

@@ -24,7 +24,7 @@ def main(args: list[str] | None = None) -> int:
         return run(_program)
     import logging
 
-    from splatview_viewer.core.errors import PrintableFormatter, ViewerError, of_opengl, words_of
+    from splatview_viewer.core.errors import GpuLostError, PrintableFormatter, ViewerError, of_opengl, words_of
 
     assert logging.lastResort is not None
     logging.lastResort.setFormatter(PrintableFormatter())  # streams and pages are named by others
@@ -40,6 +40,8 @@ def main(args: list[str] | None = None) -> int:
         command.execute()
     except ViewerError as e:
         print(f"splatview: {e}", file=sys.stderr)
+        if isinstance(e, GpuLostError):
+            os._exit(2)  # at the end of Python, objects of the lost driver would be given back
         return 2
     except Exception as e:
         if not of_opengl(e):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,10 +120,10 @@ def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file
 
 
 def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
-    for end in (lambda viewer: viewer.screen.push(Close()), Viewer.stop):
+    for end, asked in ((lambda viewer: viewer.screen.push(Close()), ()), (Viewer.stop, ()), (bool, [SIGTERM])):
         viewer = Viewer(OffscreenScreen(*SIZE))
         end(viewer)
-        run(viewer)
+        run(viewer, asked)
         assert viewer.screen.state.closed
         viewer.close()
 

@@ -60,7 +60,7 @@ class _Viewer:
         from splatview_viewer.screens.offscreen import OffscreenScreen
         from splatview_viewer.workspace.sources import FileSource, check_files, entries_of
 
-        size, restart = parse_size(self.size), loop.Restart.resumed()
+        size = parse_size(self.size)
         check_files(entries := entries_of(files))
         begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
         screen = next(screen for make in SCREENS if (screen := make(self, size)) is not None)
@@ -73,20 +73,16 @@ class _Viewer:
 
                     if not (self.web or self.host):
                         print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
-                    browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=restart.port or self.port,
-                                        run=run, token=restart.token)
+                    browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=self.port, run=run)
                     opened.callback(browsers.close)
-                    restart.port, restart.token = browsers.server.port, browsers.server.token
                     browsers.say(dict(os.environ))
                 options = loop.AppOptions(
                     files=begun, run=run, max_fps=self.max_fps, out=self.out,
                     watched=browsers is None or self.out is not None, gpu_budget=self.gpu_budget,
-                    memo=Memo(memo_file()), record=record, notice=restart.notice, lost=restart)
+                    memo=Memo(memo_file()), record=record)
                 app = loop.App(screen, options, browsers=browsers)
                 opened.pop_all()
-            if asked:
-                app.stop()
-            loop.run(app)
+            loop.run(app, asked)
 
     def _check(self, command: str) -> None:
         """Raises ViewerError where options do not go together, or where nothing can be shown."""

@@ -1,22 +1,17 @@
 """The viewer's loop: streams and events in, pictures out; asleep while nothing happens.
 
 `App.turn(now, events)` works and returns when it has to be called again; `run` and `step` alone read a clock and
-sleep. A viewer that has lost its GPU starts itself anew (`Restart`).
+sleep.
 """
 
 from __future__ import annotations
 
-import fcntl
 import gc
-import os
-import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING
 
 import moderngl
-import msgspec
 
 from splatview_ipc.system.entry import ending
 from splatview_viewer.compare.comparisons import Comparisons
@@ -57,10 +52,6 @@ _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
 _MOST_AWAY = 16
 """Disconnected browsers whose views are kept."""
-_RESUME = "SPLATVIEW_RESUME"
-"""Environment variable with the state for the viewer that follows. Not for users."""
-_MOST_RESTARTS, _WITHIN_S = 3, 60.0
-"""The last time without CUDA's renderer, which may be what fails."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +72,6 @@ class AppOptions:
     """Settings that are kept between sessions; None: none are."""
     record: RecordOptions | None = None
     """Options of the recorder of scenes; None: nothing is recorded."""
-    notice: str = ""
-    """A message that is shown from the beginning on."""
-    lost: Callable[[str, float], object] | None = None
-    """Called with the reason and the time as soon as the GPU is lost, before anything is given back."""
 
 
 class App:
@@ -118,8 +105,6 @@ class App:
         self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
         self.catalogue.features += [make(self.catalogue, screen.ctx, self.work, screen.wake) for make in FEATURES]
         self.catalogue.shards.run = self.options.run
-        if self.options.notice:
-            self.catalogue.notices.append(self.options.notice)
         if self.options.memo is not None:
             self.catalogue.memo = self.options.memo
         if self.options.record is not None and self.options.record.on:
@@ -129,12 +114,8 @@ class App:
             self.users.append(self._user(screen))
 
     def _user(self, screen: Screen) -> User:
-        options = self.options
-        user = User(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps,
+        return User(screen, self.catalogue, self.work, panel=self.options.panel, max_fps=self.options.max_fps,
                     far=screen is not self.screen)
-        if options.notice:
-            user.say(options.notice)
-        return user
 
     @property
     def user(self) -> User:
@@ -269,60 +250,6 @@ class App:
 # -- around the loop --------------------------------------------------------------------------------------------------
 
 
-class Restart(msgspec.Struct):
-    """Starts this program anew: the same process, the same arguments, the same port, and nothing of the lost GPU.
-
-    Pages in browsers come back by themselves, runs are found again, and what the memo holds is as it was.
-    """
-
-    why: str = ""
-    """Why it started anew; "" where it did not."""
-    at: tuple[float, ...] = ()
-    """When that happened of late, by the machine's monotonic clock."""
-    port: Annotated[int, msgspec.Meta(gt=0, lt=65536)] | None = None
-    token: str | None = None
-    """Port and token of the pages, to which they come back."""
-
-    @classmethod
-    def resumed(cls) -> Restart:
-        """Take the state of the viewer that became this one from the environment; an empty one if there was none, or if
-        it cannot be read."""
-        with suppress(msgspec.MsgspecError, RecursionError):
-            return msgspec.json.decode(os.environ.pop(_RESUME, "{}"), type=cls)
-        return cls()
-
-    @property
-    def notice(self) -> str:
-        """A message that is shown once; "" for none."""
-        plain = "; it draws with OpenGL now, to be safe" if len(self.at) >= _MOST_RESTARTS else ""
-        return f"The viewer started anew: {self.why}{plain}" if self.why else ""
-
-    def __call__(self, why: str, now: float) -> NoReturn:
-        """Nothing is given back before: a lost driver may never answer. Exits with 2 where it happened too often of
-        late, or is not possible."""
-        at = *(t for t in self.at if 0 <= now - t < _WITHIN_S), now
-        try:
-            if len(at) <= _MOST_RESTARTS:
-                after = msgspec.json.encode(Restart(why, at, self.port, self.token)).decode()
-                environment = {**os.environ, _RESUME: after}
-                if len(at) == _MOST_RESTARTS:
-                    environment["SPLATVIEW_RENDERER"] = "gl"
-                print(f"splatview: {why}; the viewer starts anew", file=sys.stderr, flush=True)
-                sys.stdout.flush()
-                for entry in os.listdir("/proc/self/fd"):  # whatever a driver keeps open is not for the next one
-                    with suppress(OSError):  # the listing's own
-                        if int(entry) > 2:
-                            fcntl.fcntl(int(entry), fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-                os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
-            why += (f". The viewer started anew {_MOST_RESTARTS} times within a minute, and stays down now. Training "
-                    "goes on. What the driver says: nvidia-smi, dmesg; without a graphics card: "
-                    "CUDA_VISIBLE_DEVICES= splatview serve")
-        except OSError as e:
-            why += f", and the viewer cannot start anew ({e}): start it again"
-        print(f"splatview: {why}", file=sys.stderr, flush=True)
-        os._exit(2)
-
-
 def step(app: App) -> None:
     """Sleep until there is something to do, and do it."""
     before = app.turns
@@ -331,27 +258,29 @@ def step(app: App) -> None:
         app.turn(time.monotonic(), events)
 
 
-def run(app: App) -> None:
-    """Turn until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then give back everything.
+def run(app: App, asked: Sequence[int] = ()) -> None:
+    """Turn until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then give back everything. asked: such signals
+    that came before.
 
-    Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is lost
-    for this process.
+    Raises FileError when none of the files that were asked for can be read; GpuLostError when OpenGL or CUDA is lost
+    for this process, and then gives back nothing: a lost driver may never answer.
     """
+    lost = ""
     gc.freeze()  # what was imported lives to the end: looking through it takes up to 100 ms
     with ending(lambda *_: app.stop()):
         try:
+            if asked:
+                app.stop()
             while not app.ended:
                 step(app)
             app.write_out(time.monotonic())
         except Exception as e:  # any call may be the first to meet it; faults of one view are told in its place
-            why = words_of(e) if isinstance(e, (moderngl.Error, GpuLostError)) else cuda_is_lost()
-            if not why:
+            lost = words_of(e) if isinstance(e, (moderngl.Error, GpuLostError)) else cuda_is_lost()
+            if not lost:
                 raise
-            if app.options.lost is not None:
-                app.options.lost(why, time.monotonic())
-            with suppress(Exception):  # what is lost cannot be given back
-                app.close()
-            raise GpuLostError(why) from e
+            raise GpuLostError(f"{lost}. Start the viewer again; what the driver says: nvidia-smi, dmesg; without a "
+                               "graphics card: CUDA_VISIBLE_DEVICES= splatview serve") from e
         finally:
             gc.unfreeze()
-            app.close()
+            if not lost:
+                app.close()

@@ -1,6 +1,6 @@
 """Tries the viewer's parts on this machine: run as a program, so that a driver that crashes takes nothing along.
 
-`python -m splatview_viewer.app.probe egl|window|gsplat|interop|web|memory|video` prints one JSON object:
+`python -m splatview_viewer.app.probe egl|window|gsplat|interop|web` prints one JSON object:
 {"ok": bool, "detail": str, "mend": str}.
 """
 
@@ -117,60 +117,6 @@ def probe_web() -> str:
         raise Broken(e, mend) from None
     detail = f"aiohttp {aiohttp.__version__}, pictures encoded by {encoder.name}"
     return detail + (f"; nvJPEG is not used: {encoder.reason}" if encoder.reason else "")
-
-
-def probe_memory() -> str:
-    """Read a small memory snapshot, lay it out and query it in SQL."""
-    import pickle
-    import tempfile
-    from pathlib import Path
-
-    from splatview_ipc.system.optional_packages import install_line, installed
-    from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.kinds.snapshot.loading import load_snapshot
-    from splatview_viewer.kinds.snapshot.loading.store import folder
-    from splatview_viewer.kinds.snapshot.query import Database
-    from splatview_viewer.kinds.snapshot.timeline.bands import Bands
-
-    events = [{"action": action, "addr": 1 << 20, "size": 1000, "stream": 0, "time_us": t, "frames": []}
-              for t, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed"))]
-    with tempfile.TemporaryDirectory() as there:
-        file = Path(there) / "probe.pickle"
-        file.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}, 4))
-        snapshot = load_snapshot(file, cache=False)
-    try:
-        Bands(snapshot.traces[0])
-        if queried := installed("duckdb"):
-            Database(snapshot).run("select size from allocations")
-    except ViewerError as e:  # a package of the extra that cannot be imported here
-        raise Broken(e, install_line("memory")) from None
-    kept = f"kept in {where}" if (where := folder()) is not None else "not kept: the cache folder cannot be used"
-    return f"snapshots are read, laid out{' and queried' if queried else ''}; {kept}"
-
-
-def probe_video() -> str:
-    """Write a small film."""
-    import tempfile
-    from pathlib import Path
-
-    import numpy as np
-
-    from splatview_ipc.system.optional_packages import install_line
-    from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.formats.camera_paths import Mp4
-
-    with tempfile.TemporaryDirectory() as there:
-        out = Path(there) / "probe.mp4"
-        try:
-            writer = Mp4(out, 64, 48, 30.0)
-            for _ in range(3):
-                writer.add(np.full((48, 64, 3), 100, np.uint8))
-            writer.close()
-        except ViewerError as e:
-            raise Broken(e, install_line("video")) from None
-    from av import __version__
-
-    return f"films are written by PyAV {__version__}"
 
 
 def probe_gsplat() -> str:

@@ -219,10 +219,9 @@ class Browsers:
     """Serves the page, and makes a screen for each browser that connects."""
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
-                 run: str | None = None, token: str | None = None) -> None:
-        """Serves from now on, only to this machine if `host` is None. `token`: the one that pages at `port` have
-        already; by default a new one. `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any
-        thread; `run`: what other programs are told.
+                 run: str | None = None) -> None:
+        """Serves from now on, only to this machine if `host` is None. `ctx`: what the screens are drawn with; `wake`
+        ends the loop's sleep, from any thread; `run`: what other programs are told.
 
         Raises ViewerError when there is no such address, or no free port.
         """
@@ -232,7 +231,7 @@ class Browsers:
         self._encoder: Encoder | None = None
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
-            self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
+            self.server = WebServer(host or "127.0.0.1", port, wake=wake)
             opened.callback(self.server.close)
             self._entry = opened.enter_context(Announcement(local_url(self.server), host=self.server.host,
                                                             port=self.server.port, run=run))
