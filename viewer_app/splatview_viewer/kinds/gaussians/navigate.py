@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.host import Memo
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.geometry.controls import Orbit
@@ -59,8 +58,6 @@ _AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
 _ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
 _DARK, _WHITE = ImVec4(0.05, 0.05, 0.06, 1), ImVec4(1, 1, 1, 1)
 """Colours of the letters on them, and of the ring around the one under the pointer."""
-_MOST = 50
-"""Bookmarks of one thing; the keys reach the first nine."""
 
 
 class Navigate(Tool):
@@ -186,10 +183,6 @@ class Navigate(Tool):
         self.view.orbit.set_up(up)
         self.view.moved(up_by="user")
 
-    @property
-    def bookmarks(self) -> Bookmarks:
-        return Bookmarks(self.view.host.memo, self.view.host.name)
-
     # -- what buttons and keys do --------------------------------------------------------------------------------
 
     def frame(self, *, anew: bool = False) -> None:
@@ -231,20 +224,41 @@ class Navigate(Tool):
             return
         self.fly_to(camera)
 
+    @property
+    def bookmarks(self) -> dict[int, dict[str, Any]]:
+        """Cameras to come back to and what was orbited around, by numbers from 1 to 9, ascending. They are remembered
+        under the name of what is shown."""
+        kept = self.view.host.memo.get(f"bookmarks/{self.view.host.name}")
+        return {n: kept[str(n)] for n in range(1, 10) if str(n) in kept} if isinstance(kept, dict) else {}
+
+    def _remember(self, bookmarks: dict[int, dict[str, Any]]) -> None:
+        self.view.host.memo.put(f"bookmarks/{self.view.host.name}", {str(n): b for n, b in bookmarks.items()} or None)
+
     def keep(self, number: int | None = None) -> None:
-        """Keep this camera as a bookmark."""
-        camera = self.view.camera()
-        if camera is not None:
-            kept = self.bookmarks.put(camera, self.view.orbit.target, number)
-            self.view.host.say(f"Kept as bookmark {kept}" if kept else "There are too many bookmarks: delete one first")
+        """Keep this camera as a bookmark, in the place of that of the same number, or as the first that is free."""
+        kept = self.bookmarks
+        number = number or next((n for n in range(1, 10) if n not in kept), None)
+        if number is None:
+            self.view.host.say("There are nine bookmarks: delete one first")
+        elif (camera := self.view.camera()) is not None:
+            made = {"camera": json.loads(camera.to_json()), "pivot": self.view.orbit.target.tolist()}
+            self._remember({**kept, number: made})
+            self.view.host.say(f"Kept as bookmark {number}")
 
     def visit(self, number: int) -> bool:
-        """Go to a bookmark; False if there is none."""
+        """Go to a bookmark; False if there is none that can be read."""
         rect = self.view.rect
-        found = self.bookmarks.get(number, rect.width, rect.height)
-        if found is not None:
-            self.fly_to(found[0], pivot=found[1])
-        return found is not None
+        try:
+            kept = self.bookmarks[number]
+            camera = camera_from_text(json.dumps(kept["camera"]), rect.width, rect.height)
+            self.fly_to(camera, pivot=np.array(kept["pivot"], np.float64).reshape(3))
+        except (CameraError, KeyError, TypeError, ValueError):
+            return False
+        return True
+
+    def forget(self, number: int) -> None:
+        """Delete a bookmark."""
+        self._remember({n: kept for n, kept in self.bookmarks.items() if n != number})
 
     # -- the protocol of tools -----------------------------------------------------------------------------------
 
@@ -377,48 +391,6 @@ class Navigate(Tool):
         """Return a copy of the camera's orbit, to be changed."""
         self.view.go_on_from_here()
         return self.view.orbit.copy()
-
-
-class Bookmarks:
-    """Cameras that a user wants to come back to, by number, remembered under the name of what is shown."""
-
-    def __init__(self, memo: Memo, name: str) -> None:
-        self._memo = memo
-        self._key = f"bookmarks/{name}"
-
-    @property
-    def _held(self) -> dict[str, Any]:
-        found = self._memo.get(self._key)
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def numbers(self) -> list[int]:
-        """Which there are, ascending."""
-        held = self._held
-        return [n for n in range(1, _MOST + 1) if str(n) in held]
-
-    def get(self, number: int, width: int, height: int) -> tuple[Camera, np.ndarray] | None:
-        """Return the camera of this number, fitted to a picture, and (3,) what was orbited around; None where there is
-        none that can be read."""
-        try:
-            value = self._held[str(number)]
-            return (camera_from_text(json.dumps(value["camera"]), width, height),
-                    np.array(value["pivot"], np.float64).reshape(3))
-        except (CameraError, KeyError, TypeError, ValueError):
-            return None
-
-    def put(self, camera: Camera, pivot: np.ndarray, number: int | None = None) -> int | None:
-        """Keep one, in the place of that of the same number, or as the first number that is free, which is returned.
-        None when there are too many."""
-        held = self._held
-        number = number or next((n for n in range(1, _MOST + 1) if str(n) not in held), None)
-        if number is not None:
-            made = {"camera": json.loads(camera.to_json()), "pivot": pivot.tolist()}
-            self._memo.put(self._key, {**held, str(number): made})
-        return number
-
-    def delete(self, number: int) -> None:
-        self._memo.put(self._key, {n: value for n, value in self._held.items() if n != str(number)} or None)
 
 
 class Gizmo:
@@ -561,25 +533,17 @@ def panel(navigate: Navigate) -> None:
 def _bookmarks(navigate: Navigate) -> None:
     """Small buttons by number: a click goes there."""
     ui.row("Bookmarks")
-    bookmarks = navigate.bookmarks
-    style, end = imgui.get_style(), imgui.get_cursor_screen_pos().x + imgui.get_content_region_avail().x
-    left = imgui.get_cursor_pos_x()
-    side = imgui.get_frame_height()
-    for number in bookmarks.numbers:
-        if imgui.button(f"{number}##bookmark", ImVec2(side if number < 10 else 1.3 * side, 0)):
-            navigate.visit(number)
-        imgui.set_item_tooltip("Click: go there" + (f" ({number})" if number < 10 else "")
-                               + ". Right click: replace or delete.")
-        if imgui.begin_popup_context_item(f"bookmark {number}"):
-            if imgui.menu_item("Replace by this camera", "", False)[0]:
-                navigate.keep(number)
-            if imgui.menu_item("Delete", "", False)[0]:
-                bookmarks.delete(number)
-            imgui.end_popup()
-        imgui.same_line(0, style.item_inner_spacing.x)
-        if imgui.get_cursor_screen_pos().x + 1.3 * side > end:
+    left, side = imgui.get_cursor_pos_x(), imgui.get_frame_height()
+    for i, number in enumerate(navigate.bookmarks):
+        if i and not i % 6:
             imgui.new_line()
             imgui.set_cursor_pos_x(left)
+        if imgui.button(f"{number}##bookmark", ImVec2(side, 0)):
+            navigate.visit(number)
+        imgui.set_item_tooltip(f"Click: go there ({number}). Right click: delete. Shift + {number}: replace.")
+        if imgui.is_item_clicked(imgui.MouseButton_.right):
+            navigate.forget(number)
+        imgui.same_line(0, imgui.get_style().item_inner_spacing.x)
     if imgui.button("+##keep", ImVec2(side, 0)):
         navigate.keep()
     imgui.set_item_tooltip("Keep this camera as a bookmark (Shift + 1 to 9)")
