@@ -26,7 +26,7 @@ from splatview_viewer.shell.overlay import (
 )
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls, strips_of
 from splatview_viewer.ui import plots, theme
-from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped
+from splatview_viewer.ui.widgets import board, buttons, colored, fold, gap, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -82,10 +82,6 @@ class Panel:
         self._boards: Sequence[Rect] = ()
         self._copied = ""
         """The text of imgui's clipboard that the user's own has as well."""
-        self.folds: dict[str, bool] = {}
-        """The parts that were opened or closed, by their titles."""
-        self._spaced = False
-        """True where the part above the next fold is open."""
         self.size = (1, 1)
 
     def _use(self) -> None:
@@ -272,7 +268,7 @@ class Panel:
         below, height = picture.y + picture.height, self.size[1]
         rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
         pad = imgui.get_style().window_padding
-        self._spaced = changed = False
+        changed = False
         state, found = user.state, user.layout.active.working()
         with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
             if not opened:
@@ -287,12 +283,12 @@ class Panel:
             if sections:
                 gap(self._scale * 6)
             for section in sections:
-                if self._fold(section.title, section.opened, section.tip):
+                if fold(section.title, section.opened, section.tip):
                     changed |= bool(section.draw())
-            if entry is not None and info.details and self._fold("Details"):
+            if entry is not None and info.details and fold("Details"):
                 for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
                     wrapped(line, theme.DIM)
-            if sections and self._fold("Picture", tip="What is shown, without the panel"):
+            if sections and fold("Picture", tip="What is shown, without the panel"):
                 pressed = buttons("Keep", ["As shown", "Transparent"], [
                     "Into the current folder, or as a download (Ctrl + S)",
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
@@ -306,29 +302,6 @@ class Panel:
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + room)
                 _last_line(user)
         return changed
-
-    def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
-        """A line that opens and closes what follows; `opened`: whether it does at first."""
-        if self._spaced:  # those that are closed lie close together
-            gap(self._scale * 6)
-        line = imgui.get_text_line_height()
-        left = imgui.get_cursor_screen_pos()
-        width = imgui.get_content_region_avail().x
-        pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(width, line + 6 * self._scale))
-        if tip:
-            imgui.set_item_tooltip(tip)
-        if pressed:
-            self.folds[label] = not self.folds.get(label, opened)
-        self._spaced = opened = self.folds.get(label, opened)
-        draw = imgui.get_window_draw_list()
-        y, r = left.y + line / 2 + 3 * self._scale, 3.5 * self._scale
-        x = left.x + width - 12 * self._scale
-        color = theme.u32(theme.DIM)
-        a, b, c = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
-        draw.add_triangle_filled(ImVec2(x + a[0], y + a[1]), ImVec2(x + b[0], y + b[1]),
-                                 ImVec2(x + c[0], y + c[1]), color)
-        draw.add_text(ImVec2(left.x, left.y + 3 * self._scale), color, label)
-        return opened
 
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context must still be current."""

@@ -295,3 +295,13 @@ def hover_card(draw: imgui.ImDrawList, at: ImVec2, lines: Sequence[Line], within
 def faint(color: ImVec4, alpha: float) -> ImVec4:
     """The same colour, more transparent."""
     return ImVec4(color.x, color.y, color.z, color.w * alpha)
+
+
+def fold(title: str, opened: bool = False, tip: str = "") -> bool:
+    """A line that opens and closes what follows, whether it is open; `opened`: at first."""
+    imgui.push_style_color(imgui.Col_.header, theme.BAR)
+    here = imgui.collapsing_header(title, imgui.TreeNodeFlags_.default_open.value if opened else 0)
+    imgui.pop_style_color()
+    if tip:
+        imgui.set_item_tooltip(tip)
+    return here
