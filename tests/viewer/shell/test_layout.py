@@ -1,4 +1,4 @@
-"""Viewports of a user: side by side, as tabs, one alone; what is not seen costs nothing; what is remembered."""
+"""Viewports of a user: side by side, one alone; what is not seen costs nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
     assert viewer.user.layout.active is second and viewer.state.panel_open
 
 
-def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
+def test_one_alone_and_closing(make: Callable[..., Viewer]) -> None:
     viewer = make()
     layout = viewer.user.layout
     layout.add(key(viewer, "green"))
@@ -90,12 +90,6 @@ def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     assert seen(viewer) == [COLORS["green"]]
     assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
     layout.maximise(layout.active)
-    layout.arrange("tabs")
-    viewer.do()
-    assert seen(viewer) == [COLORS["green"]]
-    viewer.click("name 0")
-    assert seen(viewer) == [COLORS["red"]]
-    layout.arrange("grid")
     viewer.do()
     viewer.click("close 0")
     viewer.until(lambda: len(layout) == 2)

@@ -1,11 +1,10 @@
-"""The layout of a user's viewports: beside each other, as tabs, or one alone. And the strips above them, and the tabs:
-names, and a button to close each."""
+"""The layout of a user's viewports: beside each other, or one alone. And the strips above them: names, and a button to
+close each."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
@@ -28,9 +27,7 @@ HEADER, GAP = 24, 1
 """Points: the strip above each viewport, if there are several, and what lies between them."""
 _WISH = 1.6
 """Width to height of a viewport that one likes to look at."""
-_TAB = 180
-"""Points that a tab is wide at most."""
-_TIP = "Double click: this one alone, and back. Right click: how they lie. Ctrl + Tab: the next one."
+_TIP = "Double click: this one alone, and back. Ctrl + Tab: the next one."
 
 
 class Layout:
@@ -40,7 +37,6 @@ class Layout:
         self.active = Viewport(user)
         """The one that the panel tells of, and that keys are for."""
         self.all = [self.active]
-        self.mode: Literal["grid", "tabs"] = "grid"
         self.maximised = False
         """True while the active one is seen alone."""
         self._user = user
@@ -56,7 +52,7 @@ class Layout:
 
     @property
     def seen(self) -> list[Viewport]:
-        return [self.active] if self.maximised or self.mode == "tabs" else self.all
+        return [self.active] if self.maximised else self.all
 
     # -- changes -----------------------------------------------------------------------------------------------
 
@@ -100,10 +96,6 @@ class Layout:
         """See one alone, or all of them again."""
         self.maximised = not self.maximised or viewport is not self.active
         self.active = viewport
-        self._changed()
-
-    def arrange(self, mode: Literal["grid", "tabs"]) -> None:
-        self.mode, self.maximised = mode, False
         self._changed()
 
     def step(self, by: int) -> None:
@@ -180,22 +172,16 @@ def grid(count: int, width: int, height: int) -> tuple[int, int]:
 
 
 def draw_heads(user: User, scale: float) -> None:
-    """Draw the strips above the viewports that are seen; with tabs, all of them in the one that is."""
-    layout = user.layout
-    for viewport in layout.seen:
-        strip = viewport.head
-        parts = [(viewport, strip.x, strip.width)]
-        if layout.mode == "tabs":
-            width = min(strip.width // len(layout), round(_TAB * scale))
-            parts = [(viewport, strip.x + i * width, width) for i, viewport in enumerate(layout)]
-        if strip.height:
-            with board(f"head {layout.all.index(viewport)}", strip) as opened:
-                for part, x, width in parts if opened else ():
-                    _head(part, Rect(x, strip.y, width, strip.height), user, scale)
+    """Draw the strips above the viewports that are seen."""
+    for viewport in user.layout.seen:
+        if viewport.head.height:
+            with board(f"head {user.layout.all.index(viewport)}", viewport.head) as opened:
+                if opened:
+                    _head(viewport, user, scale)
 
 
-def _head(viewport: Viewport, place: Rect, user: User, scale: float) -> None:
-    x, y, width, height = place.x, place.y, place.width, place.height
+def _head(viewport: Viewport, user: User, scale: float) -> None:
+    x, y, width, height = viewport.head.x, viewport.head.y, viewport.head.width, viewport.head.height
     entry, layout = viewport.entry, user.layout
     active, number, cross = viewport is layout.active, layout.all.index(viewport), min(height, width / 2)
     name, group = ("Empty", "") if entry is None else (entry.name, entry.group)
@@ -207,17 +193,6 @@ def _head(viewport: Viewport, place: Rect, user: User, scale: float) -> None:
     elif pressed:
         user.do(user.on_viewport, Layout.activate, viewport)
     imgui.set_item_tooltip(f"{name}, {group}\n{_TIP}" if group else _TIP)
-    if imgui.begin_popup_context_item(f"arrange {number}"):
-        tabs = layout.mode == "tabs"
-        for label, key, selected, command in (
-                ("All panes" if layout.maximised else "This one alone", "Double click", False,
-                 partial(user.on_viewport, Layout.maximise, viewport)),
-                ("Side by side", "", not tabs, partial(layout.arrange, "grid")),
-                ("Tabs", "", tabs, partial(layout.arrange, "tabs")),
-                ("Close", "", False, partial(user.on_viewport, Layout.remove, viewport))):
-            if imgui.menu_item(label, key, selected)[0]:
-                user.do(command)
-        imgui.end_popup()
     imgui.set_cursor_screen_pos(ImVec2(x + width - cross, y))
     if imgui.invisible_button(f"close {number}", ImVec2(max(cross, 1), height)):
         user.do(user.on_viewport, Layout.remove, viewport)
