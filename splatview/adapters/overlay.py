@@ -45,7 +45,7 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
         given = _in_order(given)
     get = given.get
     tensors: Tensors = {}
-    meta: Meta = {"width": 0, "height": 0, "motion": False}
+    meta: Meta = {"width": 0, "height": 0}
     size = get("size")
     if size is not None:
         try:
@@ -320,11 +320,6 @@ def _notes(value: Any) -> Tensors:
 
 def _add_words(meta: Meta, get: Callable[[str], Any]) -> None:
     """Add what is shown of the whole."""
-    motion = get("motion")
-    if motion is not None:
-        if not isinstance(motion, (bool, np.bool_)):
-            raise TypeError(f"motion is {shown(motion)}, not True or False")
-        meta["motion"] = bool(motion)
     for what, most in _MAX_TEXT.items():
         text = get(what)
         if text is None:

@@ -32,7 +32,6 @@ class More(TypedDict, total=False):
     size: tuple[int, int] | None
     format: str | None
     order: str | None
-    motion: bool | None
     run: str | None
     by: str | None
     rate_hz: float | None
@@ -76,7 +75,6 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     version: the version of the stream that this was computed on: a number, or a frame of `splatview.frames`. By
         default the newest that this process published, or else the newest that it was handed.
     run: the id of the run that publishes the stream, where several have one of this name.
-    motion: whether boxes may be moved between two results as they moved between the last two.
     by, rate_hz, work_ms, skipped: who found this, how often a second it does, how long it took in milliseconds, how
         many frames it passed over; shown beside the picture. trouble: what went wrong, for people.
 

@@ -69,8 +69,6 @@ class Camera:
     0.45."""
     provider: Literal["cuda", "cpu"] | None = None
     """Where onnxruntime runs a model. Default: on CUDA where it works."""
-    motion: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Move boxes along between two results."""
     size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
     """The size to ask of a camera. Other pictures are made smaller to fit into it. Default: as they come."""
     fps: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
@@ -151,7 +149,7 @@ def _size(name: str, text: str) -> tuple[int, int]:
 
 def _detector(o: Camera) -> dict[str, object] | None:
     """Return the settings of the inference process, less the run that it follows; None where there is none."""
-    given = {name: value for name in ("labels", "threshold", "nms", "provider", "every", "motion")
+    given = {name: value for name in ("labels", "threshold", "nms", "provider", "every")
              if (value := getattr(o, name)) is not None and value is not False and value != "auto"}
     if o.detect is None:
         if given:

@@ -88,7 +88,7 @@ class Inference:
                 now, self._results = time.perf_counter(), self._results + 1
                 self._rate.look(now, self._results)
                 about = {"by": self._detector.by, "work_ms": (now - begun) * 1e3, "rate_hz": self._rate.hz,
-                         "skipped": self._skipped, "motion": self._settings.motion}
+                         "skipped": self._skipped}
                 try:
                     splatview.annotate(self._settings.stream, version=frame, **{**about, **found})
                 except (TypeError, ValueError) as e:  # a function returned what cannot be drawn

@@ -39,7 +39,7 @@ def test_boxes_of_any_library(make: Any) -> None:
     tensors, meta = made(boxes=make(BOXES))
     assert set(tensors) == {"boxes"} and tensors["boxes"].tolist() == BOXES
     assert tensors["boxes"].dtype == torch.float32 and not tensors["boxes"].requires_grad
-    assert meta == {"width": 0, "height": 0, "motion": False}
+    assert meta == {"width": 0, "height": 0}
 
 
 @pytest.mark.parametrize(("form", "given"), [
@@ -222,13 +222,13 @@ def test_results_belong_to_the_frames_that_they_were_computed_on(
 def test_it_arrives(subscriber: Subscriber) -> None:
     for _ in range(3):
         splatview.publish(IMAGE, "camera")
-    splatview.annotate("camera", boxes=BOXES, labels=["person", "dog"], scores=[0.9, 0.5], motion=True, by="a test",
+    splatview.annotate("camera", boxes=BOXES, labels=["person", "dog"], scores=[0.9, 0.5], by="a test",
                        notes="hello", lines=[(0, 0), (5, 5)])
     version, meta, tensors = newest(subscriber, "camera overlay")
     assert stream_of(subscriber, "camera overlay").info.over == "camera"
     assert tensors["boxes"].tolist() == BOXES and np.allclose(tensors["scores"], [0.9, 0.5])
     assert (texts(tensors["labels"]), texts(tensors["notes"])) == (["person", "dog"], ["hello"])
-    assert (meta["version"], meta["time_ns"], meta["motion"], meta["by"]) == (3, 0, True, "a test")
+    assert (meta["version"], meta["time_ns"], meta["by"]) == (3, 0, "a test")
     splatview.publish(IMAGE, "camera")
     splatview.annotate("camera", boxes=BOXES[:1])
     _, meta, tensors = newest(subscriber, "camera overlay", version)

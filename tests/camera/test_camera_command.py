@@ -31,7 +31,7 @@ FIND = """
 import numpy as np
 def square(image):
     ys, xs = np.where((image == 255).all(2))
-    return {"boxes": [[xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]], "labels": ["square"], "motion": False}
+    return {"boxes": [[xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]], "labels": ["square"]}
 """
 WAIT = "import signal; signal.pause()"
 ENDED = f"print({PLAYED!r}, flush=True)\n"

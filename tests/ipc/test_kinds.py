@@ -30,7 +30,7 @@ WHOLE: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "cameras": ("cameras", CAMERAS, {"photos": 3}),
     "photographs": ("cameras", PHOTOS, {"camera": 0, "side": 8, "photos": 1}),
     "current": ("cameras", {"current": ("int32", (1,))}, {}),
-    "overlay": ("overlay", OVERLAY, {"version": 7, "time_ns": 5, "width": 64, "height": 48, "motion": True, "by": "x",
+    "overlay": ("overlay", OVERLAY, {"version": 7, "time_ns": 5, "width": 64, "height": 48, "by": "x",
                                      "trouble": "", "rate_hz": 24.5, "work_ms": 40, "skipped": 2}),
 }
 META: list[tuple[str, str, tuple[Any, ...]]] = [
@@ -39,7 +39,7 @@ META: list[tuple[str, str, tuple[Any, ...]]] = [
     ("cameras", "photos", (-1, 1.5)), ("photographs", "camera", (CAMERAS_MOST["cameras"],)),
     ("overlay", "version", (-1, 2**63, 1.0, "1", True, (1.0,))), ("overlay", "time_ns", (-1, 2**63, 1.0)),
     ("overlay", "by", (5, True, (1.0,))), ("overlay", "width", (-1, 32769, 5.0, True)),
-    ("overlay", "motion", (1, 0, "yes", 1.0)), ("overlay", "trouble", (5,)), ("overlay", "work_ms", (-0.5, math.nan)),
+    ("overlay", "trouble", (5,)), ("overlay", "work_ms", (-0.5, math.nan)),
     ("overlay", "rate_hz", (-1, math.nan, math.inf, "fast", True, 2**63)), ("overlay", "skipped", (-1, "x"))]
 
 

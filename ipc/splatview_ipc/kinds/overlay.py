@@ -11,7 +11,7 @@ none; "colors" (N, 4) uint8 RGBA, alpha 0: by class; "labels" uint8, N texts, or
 "notes" uint8, T texts.
 meta "version": the version of the other stream that it was computed on, "time_ns": when that was published, each 0: not
 known; "width", "height": the picture that it was computed on, if it is of another size (1, 1: coordinates go from 0 to
-1), else 0; "motion": boxes may be moved between two results.
+1), else 0.
 Optional "by": the program that found it; "rate_hz", "work_ms", "skipped": its rate, the time a result took, the frames
 that it left out; "trouble": why there is less than there could be, shown over the picture.
 """
@@ -51,5 +51,5 @@ def check(tensors: Tensors, meta: Meta) -> None:
         check_extent(what, count, OVERLAY_MOST[limit])
     side = OVERLAY_MOST["side"]
     check_meta(meta, {"version": (int, INT64_MAX), "time_ns": (int, INT64_MAX), "width": (int, side),
-                      "height": (int, side), "motion": (bool, 1), "by": (str, 0), "trouble": (str, 0),
+                      "height": (int, side), "by": (str, 0), "trouble": (str, 0),
                       "rate_hz": (float, INT64_MAX), "work_ms": (float, INT64_MAX), "skipped": (float, INT64_MAX)})

@@ -51,8 +51,6 @@ class InferenceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The run that publishes the stream, as for `splatview.frames`."""
     every: int | Literal["auto"] = "auto"
     """Look at every N-th picture, or "auto": at the newest as soon as the last result is published."""
-    motion: bool = False
-    """Viewers may move boxes between two results."""
 
 
 def open_detector(settings: InferenceSettings) -> Detector:

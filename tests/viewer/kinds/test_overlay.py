@@ -17,7 +17,6 @@ import splatview
 from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.image.layers import matched
 from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
 from splatview_viewer.shell.panel import Panel
 
@@ -105,42 +104,6 @@ def test_scores_under_the_threshold_are_not_drawn(view: Any, screen: OffscreenSc
     assert of_color(pixels, PALETTE[2])[25, 110]
     assert view.content.layers.at(25, 25, view.view.state) == ""
     assert view.content.layers.at(75, 25, view.view.state) == "1 0.80"
-
-
-def test_boxes_move_between_results(view: Any, screen: OffscreenScreen) -> None:
-    mask = torch.zeros(1, H, W, dtype=torch.uint8)
-
-    def at(x: int, y: int) -> dict[str, Any]:
-        moved = mask.clone()
-        moved[0, y + 5: y + 15, x + 5: x + 15] = 1
-        return {"boxes": [[x, y, x + 40, y + 40]], "classes": [0], "points": [[[x + 20, y + 30, 1]]], "masks": moved}
-
-    view.content.layers.take("a", overlay_frame(1, 10**18, motion=True, **at(20, 20)))
-    view.update(grey(4, 10**18 + 100_000_000))
-    view.content.layers.take("a", overlay_frame(4, 10**18 + 100_000_000, motion=True, **at(40, 30)))
-    exact = seen(view, screen)
-    view.update(grey(7, 10**18 + 200_000_000))
-    moved = seen(view, screen)
-    for place, pixels in (((60, 40), moved), ((40, 30), exact)):  # all that is the box's moves with it
-        view.content.layers.clear()
-        put(view, version=7, **at(*place))
-        np.testing.assert_array_equal(pixels, seen(view, screen))
-
-
-def test_a_box_goes_on_as_it_went_and_stops_when_no_result_comes(view: Any) -> None:
-    layers, second = view.content.layers, 1_000_000_000
-
-    def way(at: int) -> list[float]:
-        """How far the box has moved in a picture of that time, ns."""
-        view.update(grey(2, 10**18 + at))
-        return next(layers.shown(view.view.state))[2].round(3).tolist()[0]
-
-    put(view, boxes=[[0, 0, 50, 50]], motion=True)
-    put(view, boxes=[[10, 5, 60, 55]], motion=True, time_ns=10**18 + second // 10)
-    assert [way(at * second // 100) for at in (5, 10, 15, 20, 30, 90)] == [
-        [0, 0], [0, 0], [5, 2.5], [10, 5], [20, 10], [20, 10]]  # for twice what lay between the results
-    put(view, boxes=[[90, 5, 140, 55]], motion=True, time_ns=10**18 + second)
-    assert way(2 * second) == [0, 0]  # another box
 
 
 def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
@@ -261,9 +224,3 @@ def test_what_has_no_place_is_left_out() -> None:
     assert r.drawn.tolist() == [False, False, False, True]
     assert r.points[..., 2].tolist() == [[1, 0, 0], [0, 0, 1]]
     assert (r.lines.tolist(), r.notes) == ([[1, 1, 2, 2]], [(1, 2, "here")])
-
-
-def test_boxes_that_overlap_most_belong_together() -> None:
-    before, now = (result_of(overlay_frame(boxes=[[x, 0, x + 10, 10] for x in places]), (640, 480))
-                   for places in ((0, 100, 3), (101, 4, 1, 300)))
-    assert matched(before, now).tolist() == [1, 2, 0, -1]

@@ -7,7 +7,6 @@ all rims are drawn, then all lines.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +53,15 @@ class Shapes:
         self._programs = programs
         self._result = result
         self._owned: list[Any] = []
-        self._batches: list[_Batch] = []
+        self._batches: list[tuple[moderngl.Program, moderngl.VertexArray, int, int]] = []
+        """With the vertices of an instance, and the number of instances."""
         self._atlas: moderngl.Texture | None = None
         if result.masks:
-            self._add("MASK", 6, *self._masks(result.masks), "4f 4f 4f1 1f /i")
+            self._add("MASK", 6, self._masks(result.masks), "4f 4f 4f1 1f /i")
         numbers = np.flatnonzero(result.drawn)
         boxes = result.boxes[numbers]
         strokes = _strokes(boxes[:, :2], boxes[:, 2:], result.colors[numbers], result.floors[numbers], _LINE)
-        self._add("BOX", 24, strokes, numbers, _FORMAT)
+        self._add("BOX", 24, strokes, _FORMAT)
         # Lines, then bones, then points over them.
         lines, points, skeleton, colors = result.lines, result.points, result.skeleton, result.point_colors
         floors = result.floors if result.owned_points else np.full(len(points), NO_SCORE, np.float32)
@@ -73,27 +73,24 @@ class Shapes:
             _strokes(lines[:, :2], lines[:, 2:], result.line_colors, np.full(len(lines), NO_SCORE), _LINE),
             _strokes(begin, end, colors[person], floors[person], _LINE),
             _strokes(dots, dots, colors[group], floors[group], _DOT)])
-        owners = np.concatenate([np.full(len(lines), -1), person, group])
-        self._add("SEGMENT", 6, strokes, owners if result.owned_points else np.full(len(owners), -1), _FORMAT)
+        self._add("SEGMENT", 6, strokes, _FORMAT)
 
-    def _add(self, name: str, vertices: int, instances: np.ndarray, owners: np.ndarray, form: str) -> None:
-        """`vertices`: of one instance. `owners`: (N,) the box that each instance moves with, -1: none."""
+    def _add(self, name: str, vertices: int, instances: np.ndarray, form: str) -> None:
+        """`vertices`: of one instance."""
         if not len(instances):
             return
         program, buffer = self._programs[name], self._ctx.buffer(instances.tobytes())
-        shift = self._ctx.buffer(bytes(8 * len(instances)))
         names = [f"in_{name}" for name in instances.dtype.names or ()]
-        array = self._ctx.vertex_array(program, [(buffer, form, *names), (shift, "2f /i", "in_shift")])
-        self._owned += [array, buffer, shift]
-        self._batches.append(_Batch(program, array, vertices, owners, shift, np.zeros((len(owners), 2), np.float32)))
+        array = self._ctx.vertex_array(program, [(buffer, form, *names)])
+        self._owned += [array, buffer]
+        self._batches.append((program, array, vertices, len(instances)))
 
     def draw(self, rect: Rect, place: tuple[float, float, float, float], scale: float, *, opacity: float,
-             threshold: float, shift: np.ndarray) -> None:
+             threshold: float) -> None:
         """Draw into the framebuffer in use, whose viewport is `rect`.
 
         place: x, y of the picture's upper left corner in `rect`, and pixels of the screen for one of the result's
-        picture along x and y. scale: pixels per point. shift: (N, 2) float32, how far the boxes have moved, in the
-        result's pixels.
+        picture along x and y. scale: pixels per point.
         """
         ctx, half = self._ctx, max(scale, 0.5)
         ctx.enable_only(moderngl.BLEND)
@@ -103,16 +100,15 @@ class Shapes:
         values = {"u_place": place, "u_size": (rect.width, rect.height), "u_threshold": threshold,
                   "u_opacity": opacity, "u_half": half, "u_rim": 1.1 * half, "u_picture": self._result.size,
                   "u_atlas": 0}
-        for batch in self._batches:
-            batch.move(shift)
-            for core in (0.0, 1.0) if batch.program is self._programs["SEGMENT"] else (1.0,):
+        for program, array, vertices, count in self._batches:
+            for core in (0.0, 1.0) if program is self._programs["SEGMENT"] else (1.0,):
                 for name, value in {**values, "u_core": core}.items():
-                    if name in batch.program:
-                        batch.program[name] = value
-                batch.array.render(moderngl.TRIANGLES, vertices=batch.vertices, instances=len(batch.owners))
+                    if name in program:
+                        program[name] = value
+                array.render(moderngl.TRIANGLES, vertices=vertices, instances=count)
         ctx.disable(moderngl.BLEND)
 
-    def _masks(self, masks: list[Mask]) -> tuple[np.ndarray, np.ndarray]:
+    def _masks(self, masks: list[Mask]) -> np.ndarray:
         """Put all masks row by row into one texture, with an empty texel around each; those without room are left out.
         """
         limit, sizes = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS), [m.inside.shape for m in masks]
@@ -137,7 +133,7 @@ class Shapes:
         self._atlas = self._ctx.texture((width, len(atlas)), 1, atlas.tobytes(), alignment=1)
         self._atlas.filter = moderngl.LINEAR, moderngl.LINEAR
         self._owned.append(self._atlas)
-        return instances, owners
+        return instances
 
     def release(self) -> None:
         """Idempotent."""
@@ -146,25 +142,6 @@ class Shapes:
         self._owned.clear()
         self._batches.clear()
         self._atlas = None
-
-
-@dataclass
-class _Batch:
-    """Instances of one kind; arguments as of `Shapes._add`."""
-
-    program: moderngl.Program
-    array: moderngl.VertexArray
-    vertices: int
-    owners: np.ndarray
-    buffer: moderngl.Buffer
-    """How far each instance has moved, as `moved`."""
-    moved: np.ndarray
-
-    def move(self, shift: np.ndarray) -> None:
-        moved = np.concatenate([shift, np.zeros((1, 2), np.float32)])[self.owners]  # -1 is the last, which rests
-        if not np.array_equal(moved, self.moved):
-            self.buffer.write(moved.tobytes())
-            self.moved = moved
 
 
 def _strokes(a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray, thick: float) -> np.ndarray:
@@ -201,10 +178,10 @@ class Words:
         draw = imgui.get_background_draw_list()
         draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
         with theme.font_size(_SIZE):
-            for layer, opacity, shift in layers.shown(settings):
+            for layer, opacity in layers.shown(settings):
                 result, per = layer.result, np.array(layers.per(layer.result, placed[2]))
                 if settings.labels:
-                    screen = (result.boxes + np.tile(shift, 2)) * np.tile(per, 2) + np.tile(placed[:2], 2)
+                    screen = result.boxes * np.tile(per, 2) + np.tile(placed[:2], 2)
                     _labels(result, screen, rect, opacity, settings.threshold)
                 for x, y, text in result.notes:
                     sx, sy = placed[0] + x * per[0], placed[1] + y * per[1]

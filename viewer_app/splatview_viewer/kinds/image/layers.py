@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from splatview_viewer.kinds.image.drawing import Shapes, make_programs
 from splatview_viewer.kinds.image.overlay import read_result
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable
 
     import moderngl
 
@@ -35,10 +33,6 @@ class Layer:
     def __init__(self, result: Result) -> None:
         self.result = result
         self.shapes: Shapes | None = None
-        self.velocity = np.zeros((len(result.boxes), 2), np.float32)
-        """(N, 2) pixels of the result per second that its boxes go on with, as they went between the last two."""
-        self.longest = 0.0
-        """Seconds for which they do without a new result."""
         self.rate_hz = 0.0
         """Rate of the stream's versions, as the viewer sees them."""
         self.ended = False
@@ -102,13 +96,9 @@ class Layers:
         result = read_result(frame, self.size)
         if result is None:
             return False
-        known = self._layers.get(key)
-        layer = self._layers[key] = known or Layer(result)
-        before, then = known and known.result, layer.time_ns
+        layer = self._layers.setdefault(key, Layer(result))
         layer.release()
         layer.result, layer.time_ns = result, result.time_ns or self._times.get(result.version, 0)
-        between = (layer.time_ns - then) * 1e-9 if then else 0.0
-        layer.velocity, layer.longest = velocities(before, result, between), min(_AHEAD * max(between, 0.0), _LONGEST)
         self.changes += 1
         return True
 
@@ -140,21 +130,15 @@ class Layers:
         fresh = max(_FRESH, 10 / rate) if rate > 0 else 10 * _FRESH
         return min(max(1 - (seconds - fresh) / (_FADE * fresh), 0.0), 1.0)
 
-    def shown(self, settings: ImageState) -> Iterator[tuple[Layer, float, np.ndarray]]:
-        """Iterate over the layers that are seen: each with its opacity, and (N, 2) float32 how far its boxes have
-        moved, in the result's pixels."""
-        for layer in self.all if settings.overlay else ():
-            result = layer.result
-            if opacity := self.opacity(layer):
-                moves = result.motion if settings.motion is None else settings.motion
-                ahead = min(max(self.time_ns - layer.time_ns, 0) * 1e-9, layer.longest) if moves else 0.0
-                yield layer, opacity, layer.velocity * np.float32(ahead)
+    def shown(self, settings: ImageState) -> list[tuple[Layer, float]]:
+        """Return the layers that are seen, each with its opacity."""
+        return [(layer, opacity) for layer in self.all if settings.overlay and (opacity := self.opacity(layer))]
 
     def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageState, scale: float) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
         left corner on the screen, and its magnification."""
         x, y, zoom = placed
-        for layer, opacity, shift in self.shown(settings):
+        for layer, opacity in self.shown(settings):
             if layer.result.empty:
                 continue
             self._programs = self._programs or make_programs(self._ctx)
@@ -162,18 +146,18 @@ class Layers:
                 layer.shapes = Shapes(self._ctx, self._programs, layer.result)
             per_x, per_y = self.per(layer.result, zoom)
             layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y), scale, opacity=opacity,
-                              threshold=settings.threshold, shift=shift)
+                              threshold=settings.threshold)
 
     def at(self, x: float, y: float, settings: ImageState) -> str:
         """Text of the smallest box around a point of the image, in its pixels."""
         found, smallest = "", float("inf")
-        for layer, _, shift in self.shown(settings):
+        for layer, _ in self.shown(settings):
             result = layer.result
             px, py = x * result.size[0] / self.size[0], y * result.size[1] / self.size[1]
-            boxes = result.boxes + np.tile(shift, 2)
+            boxes = result.boxes
             inside = (result.drawn & (result.floors >= settings.threshold) & (boxes[:, 0] <= px) & (px <= boxes[:, 2])
                       & (boxes[:, 1] <= py) & (py <= boxes[:, 3])).nonzero()[0]
-            areas = _area(boxes[inside])
+            areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
             if len(inside) and areas.min() < smallest:
                 smallest, found = float(areas.min()), result.words(int(inside[areas.argmin()]))
         return found
@@ -193,57 +177,3 @@ class Layers:
         for program in self._programs.values():
             program.release()
         self._programs = {}
-
-
-# -- motion ------------------------------------------------------------------------------------------------------------
-
-_MOST_FOLLOWED = 1000
-"""Boxes of one result beyond which none is followed."""
-_ALIKE = 0.15
-"""Overlap (intersection over union) from which two boxes may be the same thing."""
-_LONGEST, _AHEAD = 1.0, 2.0
-"""Seconds for which a box goes on without a new result, and how many times what lay between the last two results; the
-shorter counts."""
-
-
-def matched(before: Result, now: Result) -> np.ndarray:
-    """(N,) for each box of `now` the number of the box of `before` that is the same thing, -1: none. The pairs that
-    overlap most go first; boxes of two classes are never the same."""
-    out = np.full(len(now.boxes), -1)
-    if not 0 < len(before.boxes) <= _MOST_FOLLOWED or not 0 < len(now.boxes) <= _MOST_FOLLOWED:
-        return out
-    a, b = before.boxes * _ratio(before, now), now.boxes
-    low, high = np.maximum(a[None, :, :2], b[:, None, :2]), np.minimum(a[None, :, 2:], b[:, None, 2:])
-    common = (high - low).clip(0).prod(-1)
-    union = _area(a)[None] + _area(b)[:, None] - common
-    share = common / np.maximum(union, 1e-9)
-    share[(now.classes[:, None] != before.classes[None]) | ~before.drawn[None] | ~now.drawn[:, None]] = 0
-    rows, columns = np.nonzero(share >= _ALIKE)
-    taken: set[int] = set()
-    for i in np.argsort(-share[rows, columns], kind="stable").tolist():
-        row, column = int(rows[i]), int(columns[i])
-        if out[row] < 0 and column not in taken:
-            out[row] = column
-            taken.add(column)
-    return out
-
-
-def velocities(before: Result | None, now: Result, between: float) -> np.ndarray:
-    """Return (N, 2) float32, the pixels per second of the newest result's boxes, 0 for those that are new. `between`:
-    seconds between the two."""
-    out = np.zeros((len(now.boxes), 2), np.float32)
-    if before is not None and between > 1e-3:
-        partner = matched(before, now)
-        known = partner >= 0
-        was = before.boxes[partner[known]] * _ratio(before, now)
-        out[known] = (now.boxes[known] - was).reshape(-1, 2, 2).mean(1) / between
-    return out
-
-
-def _ratio(before: Result, now: Result) -> np.ndarray:
-    """(4,) pixels of `now` for one of `before`, along x y x y."""
-    return np.array((now.size[0] / before.size[0], now.size[1] / before.size[1]) * 2, np.float32)
-
-
-def _area(boxes: np.ndarray) -> np.ndarray:
-    return (boxes[:, 2:] - boxes[:, :2]).prod(-1)

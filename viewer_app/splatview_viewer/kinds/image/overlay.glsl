@@ -12,11 +12,10 @@ uniform float u_core;       // 0: the rims; 1: the lines; of boxes both are draw
 
 in vec4 in_color;
 in float in_floor;          // the score
-in vec2 in_shift;
 flat out vec4 v_color;
 out vec2 v_at;
 
-vec2 placed(vec2 p) { return u_place.xy + (p + in_shift) * u_place.zw; }
+vec2 placed(vec2 p) { return u_place.xy + p * u_place.zw; }
 
 void put(vec2 at) {
     v_at = at;

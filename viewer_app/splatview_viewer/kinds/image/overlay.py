@@ -97,7 +97,6 @@ class Result:
     """When that was published; 0: not known."""
     size: tuple[int, int]
     """Width and height of the picture that it was computed on."""
-    motion: bool
     by: str
     rate_hz: float
     work_ms: float
@@ -204,7 +203,7 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
              if abs(x) < _FAR and abs(y) < _FAR]
     result = Result(
         version=int(meta.get("version", 0)), time_ns=int(meta.get("time_ns", 0)),
-        size=(width, height) if width and height else shown, motion=bool(meta.get("motion", False)),
+        size=(width, height) if width and height else shown,
         by=_plain(str(meta.get("by", "")).encode(errors="replace")), rate_hz=_number(meta, "rate_hz"),
         work_ms=_number(meta, "work_ms"), trouble=str(meta.get("trouble", "")),
         boxes=np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1),

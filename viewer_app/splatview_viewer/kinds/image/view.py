@@ -49,8 +49,6 @@ class ImageState:
     """Boxes, points and masks that others published about the picture are drawn over it."""
     labels: bool = True
     """Words stand at boxes."""
-    motion: bool | None = None
-    """Boxes are moved between two results; None: as their publisher says."""
     threshold: float = 0.0
     """Boxes with a lower score are not drawn."""
 
@@ -281,11 +279,7 @@ class ImageView(View[ImageContent, ImageState]):
                                             "Boxes, masks, points and lines that were published for the image",
                                             s.overlay))
             if s.overlay:
-                as_told = any(layer.result.motion for layer in self.data.layers.all)
-                labels, before = ui.check("Labels", "Names and scores beside boxes",
-                                          s.labels), as_told if s.motion is None else s.motion
-                moves = ui.check("Motion", "Boxes move on between results, at the speed they had", before)
-                s = replace(s, labels=labels, motion=s.motion if moves == before else moves,
+                s = replace(s, labels=ui.check("Labels", "Names and scores beside boxes", s.labels),
                             threshold=ui.slider("Threshold", "Detections of a lower score (confidence) are hidden",
                                                 s.threshold, (0.0, 1.0), "%.2f", reset=0.0))
         self.state = s
