@@ -57,11 +57,6 @@ class CameraSet:
         return {(int(w), int(h)) for w, h in self.sizes}
 
     @cached_property
-    def shape(self) -> float:
-        """Height over width of a usual photograph."""
-        return float(np.median(self.sizes[:, 1] / np.maximum(self.sizes[:, 0], 1))) if len(self) else 0.75
-
-    @cached_property
     def positions(self) -> np.ndarray:
         """(N, 3) in the world; 0 for what is no camera."""
         views = np.where(self.fine[:, None, None], self.viewmats, np.eye(4))

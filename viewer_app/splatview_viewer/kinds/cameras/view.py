@@ -1,4 +1,4 @@
-"""Shows the cameras of a training by themselves: their frustums, and their photographs in rows; a click opens one."""
+"""Shows the cameras of a training by themselves: their frustums with their photographs; a click opens one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splatview_viewer.geometry.controls import FITTED, Orbit, OrbitPlace, PanZoo
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.render.cameras import drawing
 from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture
-from splatview_viewer.render.cameras.drawing import Grid, Look, Outlines
+from splatview_viewer.render.cameras.drawing import Look, camera_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,16 +29,8 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.training_cameras import CameraSet
 
 _LINES = 0.87, 0.88, 0.90, 0.8
-_GROUND = 0.13, 0.14, 0.155
-"""Colour of missing photographs: among pictures, so it is the same in light and dark."""
-_PHOTO, _GAP = 150.0, 10.0
-"""Width of small photographs and the space between them, in points."""
-_WIDE = 640.0
-"""Least width in points for photographs beside the cameras."""
 _STILL = 4.0
 """Points that the pointer may move during a click."""
-_NOTCH = 60.0
-"""Points that a notch of the wheel scrolls."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +39,6 @@ class CamerasPlace:
 
     orbit: OrbitPlace | None = None
     """The user's camera; None: all cameras are in view."""
-    above: float = 0.0
-    """Photographs above the upper edge of the rows."""
     opened: int | None = None
     """The camera whose photograph fills the picture."""
     photo: Place = FITTED
@@ -75,14 +65,14 @@ class CamerasState:
 
 
 class CamerasView(View[CamerasContent, CamerasState]):
-    """One user's view of the cameras: frustums on the left, photographs on the right."""
+    """One user's view of the cameras: their frustums, or the photograph that was opened."""
 
     kind: ClassVar[str] = "cameras"
     keys: Sequence[KeyHelp] = (
         KeyHelp("Cameras", "Click", "Open the photograph"),
         KeyHelp("Cameras", "Escape", "Close it"),
         KeyHelp("Cameras", "Page up, Page down", "The one before, after"),
-        KeyHelp("Cameras", "Drag, wheel", "Turn, move, scroll"),
+        KeyHelp("Cameras", "Drag, wheel", "Turn, move"),
         KeyHelp("Cameras", "F", "See all cameras"),
     )
 
@@ -94,11 +84,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
         self._orbit = Orbit()
         self._hand = PanZoom()
         self._photo = PhotoTexture(data.ctx)
-        self._outlines = Outlines()
         self._press: tuple[float, float] | None = None
         """Begin of a click."""
-        self._turning = False
-        """A drag that turns the cameras lasts."""
 
     def wake(self) -> None:
         """Have the loop turn soon. From any thread."""
@@ -148,37 +135,18 @@ class CamerasView(View[CamerasContent, CamerasState]):
         """Change fields of the place."""
         self.state = replace(self.state, place=replace(self.state.place, **changes))
 
-    def _parts(self, rect: Rect) -> tuple[Rect, Rect | None]:
-        """Return the rectangles of the frustums and of the rows of photographs."""
-        cameras = self._cameras
-        if not (cameras.photos or any(cameras.paths)) or rect.width < _WIDE * self.host.scale:
-            return rect, None
-        left = rect.width // 2
-        return replace(rect, width=left), replace(rect, x=rect.x + left, width=rect.width - left)
-
-    def _grid(self, rows: Rect, down: float = 0.0) -> Grid:
-        """Return the layout of the rows, scrolled `down` by so many more pixels."""
-        gap = _GAP * self.host.scale
-        columns = max(round((rows.width - gap) / ((_PHOTO + _GAP) * self.host.scale)), 1)
-        width = (rows.width - gap) / columns
-        grid = Grid(columns, (width, (width - gap) * min(max(self._cameras.shape, 0.3), 2.0) + gap), gap)
-        hidden = max(grid.height(len(self._cameras)) - rows.height, 0.0)
-        scroll = self.state.place.above / columns * grid.cell[1] + down
-        return replace(grid, scroll=min(max(scroll, 0.0), hidden))
-
     @property
     def _depth(self) -> float:
         return 0.5 * self._cameras.spacing * self.state.size
 
-    def _look(self, stand: Rect) -> Camera:
-        """Return the user's camera for the rectangle of the frustums, and have `_orbit` be there."""
-        place, size = self.state.place, (stand.width, stand.height)
+    def _look(self, rect: Rect) -> Camera:
+        """Return the user's camera for the rectangle, and have `_orbit` be there."""
+        place, size = self.state.place, (rect.width, rect.height)
         if place.orbit is not None:
             self._orbit.place = place.orbit
             if place.seen_in is None:
                 return self._orbit.camera(*size)
-            theirs, _ = self._parts(Rect(0, 0, *place.seen_in))
-            return self._orbit.camera(theirs.width, theirs.height).fitted(*size)
+            return self._orbit.camera(*place.seen_in).fitted(*size)
         cameras, fine = self._cameras, self._cameras.fine
         if not fine.any():
             return self._orbit.camera(*size)
@@ -217,13 +185,12 @@ class CamerasView(View[CamerasContent, CamerasState]):
         self._put(photo=hand.place)
 
     def _point(self, event: Event, rect: Rect) -> None:
-        stand, rows = self._parts(rect)
         match event:
             case PointerMove():
                 if self._press is not None and math.dist(self._press, (event.x, event.y)) > _STILL * self.host.scale:
                     self._press = None
-                if self._turning:
-                    self._turn(event, stand)
+                if self._orbit.dragging:
+                    self._turn(event, rect)
                 else:
                     self._hover(event.x, event.y, rect)
             case PointerLeave():
@@ -231,41 +198,28 @@ class CamerasView(View[CamerasContent, CamerasState]):
             case PointerPress():
                 self._hover(event.x, event.y, rect)
                 self._press = (event.x, event.y) if event.button == "left" and not event.mods else None
-                self._turning = rows is None or not rows.contains(event.x, event.y)
-                if self._turning:
-                    self._turn(event, stand)
+                self._turn(event, rect)
             case PointerRelease():
-                pressed, self._press, self._turning = self._press, None, False
+                pressed, self._press = self._press, None
                 self._orbit.let_go()
                 if pressed is not None and self.hovered is not None:
                     self.open(self.hovered)
-            case Wheel() if rows is not None and rows.contains(event.x, event.y):
-                self._scroll(rows, -event.dy * _NOTCH * self.host.scale)
-                self._hover(event.x, event.y, rect)
-            case Pinch() if rows is not None and rows.contains(event.x, event.y):
-                self._press = None
-                self._scroll(rows, -event.dy)
             case Wheel() | Pinch():
                 self._press = None
-                self._turn(event, stand)
+                self._turn(event, rect)
 
-    def _turn(self, event: Event, stand: Rect) -> None:
+    def _turn(self, event: Event, rect: Rect) -> None:
         """Move the user's camera by hand, from where it is."""
-        camera = self._look(stand)
+        camera = self._look(rect)
         if self.state.place.seen_in is not None:
             self._orbit.take(camera, self._orbit.target)
-        if self._orbit.handle(event, stand):
+        if self._orbit.handle(event, rect):
             self._put(orbit=self._orbit.place, seen_in=None)
-
-    def _scroll(self, rows: Rect, down: float) -> None:
-        """Scroll by so many pixels."""
-        grid = self._grid(rows, down)
-        self._put(above=grid.scroll / grid.cell[1] * grid.columns)
 
     def _key(self, event: Key, rect: Rect) -> None:
         if not event.pressed or event.mods:
             return
-        number, rows = self.opened, self._parts(rect)[1]
+        number = self.opened
         down = {"page_down": 1, "page_up": -1}.get(event.name, 0)
         if number is not None:
             if event.name == "escape":
@@ -276,18 +230,13 @@ class CamerasView(View[CamerasContent, CamerasState]):
                 self._move_photo(event, rect)
         elif event.name == "f":
             self._put(orbit=None)
-        elif down and rows is not None:
-            self._scroll(rows, 0.9 * rect.height * down)
+        elif down:
+            self.open(0 if down > 0 else len(self._cameras) - 1)
 
     def _hover(self, x: float, y: float, rect: Rect) -> None:
         found = None
         if rect.contains(x, y):
-            stand, rows = self._parts(rect)
-            if rows is not None and rows.contains(x, y):
-                found = self._grid(rows).at(x - rows.x, y - rows.y, len(self._cameras))
-            else:
-                found = self._outlines.at(self._cameras, self._look(stand), self._depth, x - stand.x, y - stand.y,
-                                          8 * self.host.scale)
+            found = camera_at(self._cameras, self._look(rect), self._depth, x - rect.x, y - rect.y, 8 * self.host.scale)
         self._put(hovered=found)
 
     # -- pictures ------------------------------------------------------------------------------------------------
@@ -306,14 +255,11 @@ class CamerasView(View[CamerasContent, CamerasState]):
                 place = Rect(round(x), round(y), max(round(width * zoom), 1), max(round(height * zoom), 1))
                 self._photo.draw(framebuffer, place, clip=rect)
             return
-        stand, rows = self._parts(rect)
         accent, alive, hovered, current = theme.MARK, theme.NOW, self.hovered, self.data.current
         look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
                     1.5 * self.host.scale, -1 if hovered is None else hovered, -1 if current is None else current,
                     opacity=1.0)
-        self.data.drawing.draw(framebuffer, stand, self._look(stand), look)
-        if rows is not None:
-            self.data.drawing.draw_gallery(framebuffer, rows, self._grid(rows), _GROUND)
+        self.data.drawing.draw(framebuffer, rect, self._look(rect), look)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         cameras, photos = self._cameras, self.data.photos
@@ -323,11 +269,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
             drawing.title(cameras.called(self.opened), trouble or ("The photograph is on its way" if waiting else ""),
                           rect, scale)
             return False
-        stand, rows = self._parts(rect)
-        if rows is not None:
-            drawing.rows(cameras, self._grid(rows), rows, (self.hovered, self.data.current), scale)
         if self.hovered is not None:
-            drawing.named(cameras, self.hovered, self._look(stand), self._depth, stand)
+            drawing.named(cameras, self.hovered, self._look(rect), self._depth, rect)
         return False
 
     # -- words ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render.cameras.content import PhotoTexture
-from splatview_viewer.render.cameras.drawing import Look, Outlines
+from splatview_viewer.render.cameras.drawing import Look, camera_at
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
@@ -86,7 +86,6 @@ class Frustums(Tool):
         """The view looks through the camera that is trained with."""
         self.through = Through(view)
         self._content: CamerasContent | None = None
-        self._outlines = Outlines()
         self._told: tuple[int, float] = 0, -math.inf
         """The change of the content that was drawn last, and when."""
         self._told_cameras: object = None
@@ -217,8 +216,7 @@ class Frustums(Tool):
         found, cameras, camera = None, self.cameras, self.view.camera(rect)
         if cameras is not None and camera is not None and (
                 self.state.shown and self.through.index is None and rect.contains(x, y)):
-            found = self._outlines.at(cameras, camera, self.depth, x - rect.x, y - rect.y,
-                                      _REACH * self.view.host.scale)
+            found = camera_at(cameras, camera, self.depth, x - rect.x, y - rect.y, _REACH * self.view.host.scale)
         if found != self.hovered:
             self.hovered, self._dirty = found, True
 

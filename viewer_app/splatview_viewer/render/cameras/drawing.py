@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import imgui
 
 from splatview_viewer.geometry.cameras import MODELS, bounds, project
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
@@ -51,44 +50,6 @@ class Look:
     pictures: bool = True
     opacity: float = 0.9
     """Opacity of the photographs."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Grid of small photographs, in pixels."""
-
-    columns: int
-    cell: tuple[float, float]
-    """A photograph with the gap beside and below it."""
-    gap: float
-    scroll: float = 0.0
-    """Pixels above the upper edge."""
-
-    def seen(self, height: int, count: int) -> tuple[int, int]:
-        """The first camera of `count` that is seen in this height, and how many are."""
-        top = max(int((self.scroll - self.gap) / self.cell[1]), 0)
-        bottom = int((self.scroll + height) / self.cell[1]) + 1
-        first = min(top * self.columns, count)
-        return first, min(bottom * self.columns, count) - first
-
-    def height(self, count: int) -> float:
-        """Height of all rows."""
-        return -(-count // self.columns) * self.cell[1] + self.gap
-
-    def place(self, number: int) -> tuple[float, float, float, float]:
-        """x, y, width and height of one, from the upper left of what is seen."""
-        row, column = divmod(number, self.columns)
-        return (column * self.cell[0] + self.gap, row * self.cell[1] + self.gap - self.scroll,
-                self.cell[0] - self.gap, self.cell[1] - self.gap)
-
-    def at(self, x: float, y: float, count: int) -> int | None:
-        """Which one lies under a pixel."""
-        column, row = int((x - self.gap) // self.cell[0]), int((y + self.scroll - self.gap) // self.cell[1])
-        number = row * self.columns + column
-        if not (0 <= column < self.columns and row >= 0 and number < count):
-            return None
-        left, top, width, height = self.place(number)
-        return number if left <= x < left + width and top <= y < top + height else None
 
 
 def side_of(count: int) -> int:
@@ -204,36 +165,13 @@ class FrustumDrawing:
             ctx.disable(moderngl.BLEND)
             ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
-    def draw_gallery(self, framebuffer: moderngl.Framebuffer, rect: Rect, grid: Grid, ground: Sequence[float]) -> None:
-        """Draw the small photographs in rows, as many as are seen in `rect`. `ground`: RGB of what has not come."""
-        cameras = self._cameras
-        if cameras is None or self._table is None:
-            return
-        first, count = grid.seen(rect.height, len(cameras))
-        if count < 1:
-            return
-        framebuffer.use()
-        framebuffer.viewport = rect.viewport(framebuffer.height)
-        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        self._table.use(0)
-        if self._atlas is not None:
-            self._atlas.use(1)
-        values: dict[str, Any] = {
-            "u_size": (rect.width, rect.height), "u_cell": grid.cell, "u_gap": grid.gap, "u_scroll": grid.scroll,
-            "u_columns": grid.columns, "u_first": first, "u_ground": tuple(ground),
-        }
-        with self._work("frustums", rect.width, rect.height, count):
-            self._render("gallery", values, 6, count)
-
     def _render(self, which: str, values: dict[str, Any], vertices: int, count: int) -> None:
         if which not in self._arrays:
             folder = files("splatview_viewer.render.cameras")
-            common = "uniform int u_per_row;\n" if which == "gallery" else folder.joinpath("common.glsl").read_text()
-            text = common + folder.joinpath(f"{which}.glsl").read_text()
+            text = folder.joinpath("common.glsl").read_text() + folder.joinpath(f"{which}.glsl").read_text()
             made = self._ctx.program(vertex_shader=f"#version 330\n#define VERTEX\n{text}",
                                      fragment_shader=f"#version 330\n{text}")
-            content = [] if which == "gallery" else [(self._order, "1i/i", "a_camera")]
-            self._arrays[which] = self._ctx.vertex_array(made, content)
+            self._arrays[which] = self._ctx.vertex_array(made, [(self._order, "1i/i", "a_camera")])
         array = self._arrays[which]
         program = array.program
         values |= {"u_cameras": 0, "u_atlas": 1, "u_per_row": ATLAS // self._side, "u_side": float(self._side),
@@ -259,10 +197,6 @@ class FrustumDrawing:
         self._cameras = None
 
 
-_LINE = 22.0
-"""Points of height for a name below a photograph."""
-
-
 def title(name: str, trouble: str, rect: Rect, scale: float) -> None:
     """Write the open photograph's name and trouble."""
     gap = 12 * scale
@@ -281,64 +215,20 @@ def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: R
             tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect)
 
 
-def rows(cameras: CameraSet, grid: Grid, rect: Rect, marked: tuple[int | None, int | None], scale: float) -> None:
-    """Frames around the photograph under the pointer and the one that is trained with; a bar that says how far down one
-    is."""
-    draw, count = imgui.get_background_draw_list(), len(cameras)
-    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-    for number, color in zip(marked[::-1], (theme.ALIVE, theme.ACCENT), strict=True):
-        if number is None or number >= count:
-            continue
-        x, y, width, height = grid.place(number)
-        edge = 1.5 * scale
-        draw.add_rect(ImVec2(rect.x + x - edge, rect.y + y - edge),
-                      ImVec2(rect.x + x + width + edge, rect.y + y + height + edge), theme.u32(color),
-                      rounding=2 * scale, thickness=2 * scale)
-    hovered = marked[0]
-    if hovered is not None and hovered < count:
-        x, y, width, height = grid.place(hovered)
-        below = y + height - (_LINE + 4) * scale
-        tag(cameras.called(hovered), rect.x + x + 4 * scale, rect.y + below, rect)
-    whole = grid.height(count)
-    if whole > rect.height:
-        share = rect.height / whole
-        top = rect.y + grid.scroll / whole * rect.height
-        right = rect.x + rect.width - 3 * scale
-        draw.add_rect_filled(ImVec2(right - 4 * scale, top),
-                             ImVec2(right, top + max(share * rect.height, 20 * scale)), theme.u32(theme.DIM, 0.8),
-                             2 * scale)
-    draw.pop_clip_rect()
-
-
-class Outlines:
-    """Frustums' outlines on the screen, kept until the camera moves."""
-
-    def __init__(self) -> None:
-        self._of: CameraSet | None = None
-        self._key: tuple[object, ...] = ()
-        self._corners = np.empty((0, 4, 2))
-        self._centres = np.empty((0, 2))
-        self._depths = np.empty(0)
-
-    def at(self, cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float) -> int | None:
-        """The nearest camera whose picture, at `depth` in front of it, or whose centre, within `reach` pixels, lies
-        under a pixel of `camera`'s picture."""
-        key = camera.key, depth
-        if key != self._key or cameras is not self._of:
-            self._key, self._of = key, cameras
-            e, count = cameras.extents * depth, len(cameras)
-            local = np.stack([e[:, [0, 1]], e[:, [2, 1]], e[:, [2, 3]], e[:, [0, 3]]], 1)
-            local = np.concatenate([local, np.full((count, 4, 1), depth)], 2)
-            turn = np.where(cameras.fine[:, None, None], cameras.viewmats[:, :3, :3], np.eye(3))
-            self._corners = project(camera, local @ turn + cameras.positions[:, None])
-            self._centres = project(camera, cameras.positions)
-            self._depths = np.linalg.norm(cameras.positions - camera.position, axis=1)
-        off = self._corners - (x, y)
-        ahead = np.roll(off, -1, 1)
-        turns = off[..., 0] * ahead[..., 1] - off[..., 1] * ahead[..., 0]
-        with np.errstate(invalid="ignore"):
-            inside = (turns > 0).all(1) | (turns < 0).all(1)
-            inside |= (np.abs(self._centres - (x, y)) <= reach).all(1)
-            inside &= cameras.fine & (self._depths > 0.4 * depth)  # not the one that is looked through
-        found = np.flatnonzero(inside)
-        return int(found[np.argmin(self._depths[found])]) if len(found) else None
+def camera_at(cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float) -> int | None:
+    """The nearest of `cameras` whose picture, at `depth` in front of it, or whose centre, within `reach` pixels, lies
+    under a pixel of `camera`'s picture."""
+    e, count = cameras.extents * depth, len(cameras)
+    local = np.stack([e[:, [0, 1]], e[:, [2, 1]], e[:, [2, 3]], e[:, [0, 3]]], 1)
+    local = np.concatenate([local, np.full((count, 4, 1), depth)], 2)
+    turn = np.where(cameras.fine[:, None, None], cameras.viewmats[:, :3, :3], np.eye(3))
+    off = project(camera, local @ turn + cameras.positions[:, None]) - (x, y)
+    ahead = np.roll(off, -1, 1)
+    turns = off[..., 0] * ahead[..., 1] - off[..., 1] * ahead[..., 0]
+    depths = np.linalg.norm(cameras.positions - camera.position, axis=1)
+    with np.errstate(invalid="ignore"):
+        inside = (turns > 0).all(1) | (turns < 0).all(1)
+        inside |= (np.abs(project(camera, cameras.positions) - (x, y)) <= reach).all(1)
+        inside &= cameras.fine & (depths > 0.4 * depth)  # not the one that is looked through
+    found = np.flatnonzero(inside)
+    return int(found[np.argmin(depths[found])]) if len(found) else None
