@@ -121,13 +121,11 @@ class Orbit:
     @property
     def tilt(self) -> float:
         """Radians by which the camera is rolled, clockwise as its user sees it; 0 where it looks along `up`."""
-        level = _cross(self.rotation[2], self.up)
-        length = np.linalg.norm(level)
-        if length < 1e-6 * np.linalg.norm(self.up):
+        ahead, right = self.rotation[2], self.rotation[0]
+        level = _cross(ahead, self.up)
+        if math.hypot(*level.tolist()) < 1e-6 * math.hypot(*self.up.tolist()):
             return 0.0
-        level /= length
-        right = self.rotation[0]
-        return math.atan2(float(right @ _cross(self.rotation[2], level)), float(right @ level))
+        return math.atan2(float(right @ _cross(ahead, level)), float(right @ level))
 
     def roll(self, angle: float) -> None:
         """Turn around the line of sight by so many radians, clockwise as the user sees the camera."""
@@ -144,10 +142,10 @@ class Orbit:
 
         The camera stops short of looking along `up`, where left and right would swap. A roll stays.
         """
-        axis = self.up / np.linalg.norm(self.up)
+        axis = self.up / math.hypot(*self.up.tolist())
         tilt, z = self.tilt, np.array([0.0, 0.0, 1.0])
         rotation = self.rotation @ turned(axis, -yaw).T
-        elevation = math.asin(float(np.clip(-rotation[2] @ axis, -1, 1)))  # of the camera above the target
+        elevation = math.asin(min(max(float(-rotation[2] @ axis), -1.0), 1.0))  # of the camera above the target
         pitch = min(max(elevation + pitch, min(-_POLE, elevation)), max(_POLE, elevation)) - elevation
         rotation = turned(np.array([1.0, 0.0, 0.0]), pitch) @ turned(z, tilt) @ rotation
         self.rotation = _orthonormal(turned(z, -tilt) @ rotation)
@@ -283,9 +281,8 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _orthonormal(rotation: np.ndarray) -> np.ndarray:
-    """The rotation nearest to a matrix: keeps thousands of small turns one."""
-    u, _, vt = np.linalg.svd(rotation)
-    return u @ vt
+    """A matrix that is nearly a rotation, nearer to one (a step of Newton's): keeps thousands of small turns one."""
+    return 1.5 * rotation - 0.5 * rotation @ rotation.T @ rotation
 
 
 def turned(axis: np.ndarray, angle: float) -> np.ndarray:
