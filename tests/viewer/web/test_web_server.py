@@ -134,7 +134,7 @@ def test_status_of_root_prints_no_token_of_another_user(programs: Programs, runt
 
 
 def test_a_taken_port_has_another_token_and_is_free_again_at_once(server: WebServer) -> None:
-    """A viewer that starts anew: another program at the port is sent the token by pages that come back."""
+    """Another program at the port of a viewer that ended is sent the token by pages that come back."""
     moved = serve(port=server.port, token="of-before")
     moved.close()
     assert moved.moved_from == server.port < moved.port <= server.port + 20
