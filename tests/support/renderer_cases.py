@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -113,7 +113,7 @@ def random_scene(seed: int, chance: Chance) -> GaussianScene:
 
 def activated(given: GaussianScene) -> GaussianScene:
     """As `Renderer.scene()` gives it."""
-    return replace(activate(given), kept=None).scene()
+    return activate(given)[0]
 
 
 def looking_at_origin(width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any) -> Camera:

@@ -13,7 +13,7 @@ import torch
 import zstandard
 from PIL import Image
 from support import scene_files as w
-from support.renderer_cases import Chance, random_scene
+from support.renderer_cases import Chance, activated, random_scene
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import load_scene, open_file, silent
@@ -21,7 +21,6 @@ from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
-from splatview_viewer.render.activation import activate
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
@@ -215,10 +214,6 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
 
 
 # -- written again -----------------------------------------------------------------------------------------------------
-
-
-def activated(given: GaussianScene) -> GaussianScene:
-    return replace(activate(given), kept=None).scene()
 
 
 def test_a_scene_and_a_part_of_it_are_written(tmp_path: Path) -> None:

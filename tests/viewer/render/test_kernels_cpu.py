@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
-from support.reference import ReferenceRenderer, blurred, places
+from support.reference import ReferenceRenderer, ellipses
 from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, psnr, random_scene
 
 from splatview_viewer.geometry import rotations
@@ -57,8 +57,7 @@ def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = N
     arrays = {name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32)
               for name in FIELDS}
     arrays["shN"] = arrays["shN"][:, : terms - 1]
-    made = activation.activate(GaussianScene(**arrays, activated=r.activated))
-    expected = made.scene()
+    expected, expected_out = activation.activate(GaussianScene(**arrays, activated=r.activated))
     got = room(n, terms)
     left_out, counters = torch.full((3,), 7), torch.zeros(4, dtype=torch.int32)
     activate(r, got, origin, left_out, counters, own)
@@ -75,7 +74,7 @@ def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = N
                        ("opacities", got.opacities.numpy(), expected.opacities)):
         np.testing.assert_allclose(a[good], b[good], rtol=1e-6, atol=1e-7 if name == "quats" else 0, err_msg=name)
     assert np.array_equal(got.colors.numpy()[good], sh[good])
-    assert activation.LeftOut(*left_out.tolist()) == made.left_out
+    assert activation.LeftOut(*left_out.tolist()) == expected_out
     return got
 
 
@@ -137,9 +136,8 @@ class Projection:
         view = Camera(viewmats[0].double().numpy(), Ks[0].double().numpy(), width, height, model)
         turn, opacity = view.viewmat[:3, :3], opacities.double().numpy()
         p = means.double().numpy() @ turn.T + view.viewmat[:3, 3]
-        centers, jacobian = places(p, view)
         m = turn @ (rotations.matrix(quats.numpy()) * scales.double().numpy()[:, None])
-        (xx, xy, yy), det, sharp = blurred(jacobian @ m)
+        centers, _, (xx, xy, yy), det, sharp = ellipses(p, view, m)
         compensations = np.sqrt(sharp / det)
         opacity = opacity * (compensations if antialiased else 1)
         extend = np.sqrt(2 * np.log(np.maximum(opacity * 255, 1))).clip(max=3.33)
