@@ -10,7 +10,6 @@ import json
 import struct
 import zipfile
 from functools import cache
-from typing import Any
 
 from support import scene_files as w
 
@@ -57,19 +56,9 @@ def plane_of(width: int, height: int) -> bytes:
     return data[:at] + struct.pack("<I", bits >> 28 << 28 | height - 1 << 14 | width - 1) + data[at + 4:]
 
 
-def sog(count: int, plane: bytes, palette: bytes | None = None) -> bytes:
-    """A SOG whose planes are all one file."""
-    values = {"codebook": [0.0] * 256, "files": ["a"]}
-    meta: dict[str, Any] = {"version": 2, "count": count, "quats": {"files": ["a"]}, "scales": values, "sh0": values,
-                            "means": {"mins": [0] * 3, "maxs": [1] * 3, "files": ["a", "a"]}}
-    if palette is not None:
-        meta["shN"] = {"codebook": [0.0] * 256, "bands": 3, "files": ["b", "a"]}
-    return zip_of({"meta.json": json.dumps(meta).encode(), "a": plane, "b": palette or b""}, zipfile.ZIP_DEFLATED)
-
-
-def zip_of(files: dict[str, bytes], pack: int = zipfile.ZIP_STORED) -> bytes:
+def zip_of(files: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", pack) as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         for name, data in files.items():
             archive.writestr(name, data)
     return out.getvalue()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from fuzz.crafted import compressed, plane_of, ply, sog, zip_of
+from fuzz.crafted import compressed, plane_of, ply, zip_of
 from fuzz.targets import TARGETS
 from support import scene_files as w
 
@@ -92,16 +92,14 @@ BAD = [
     ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
      "version 9; this container is read in versions 1, 2, 3"),
     ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**32 - 1, 3, 12, 0, 0)),
-     "truncated, or .*: 4,294,967,295 Gaussians"),
+     "4,294,967,295 Gaussians need"),
     ("a.npy", _npy(np.array([{}], object), 999), "Python objects in dtype"),
     ("a.npy", _npy(np.zeros((1000, 1000, 3), np.uint8), 5000), "damaged, or not what"),
     ("a.xyz", b"hello", r"of no known format. These can be opened:\n.*\.ply"),
     ("a.png", b"hello", r"named \.png but its content is none"),
     ("a.ply", b"", "the file is empty"),
     ("a.pt", pickle.dumps({"means": 1}), "Nothing is unpickled here"),
-    ("a.webp", plane_of(11_000, 11_000), "11000x11000 pixels of the picture take 484,000,000 bytes"),
-    ("a.sog", sog(20, bytes(64 << 20)), "'a' unpacks to more than"),
-    ("a.sog", sog(60_000_000, plane_of(64, 64)), "the positions of 60,000,000 Gaussians"),
+    ("a.webp", plane_of(12_000, 12_000), "has 12000x12000 pixels; at most 134,217,728 are read"),
     ("a.sog", zip_of({**w.sog_files(T), "quats.webp": plane_of(3000, 3000)}), "for 20 Gaussians, has 3000x3000 pixels"),
 ]
 
@@ -113,17 +111,6 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{tmp_path / name}: "), message
 
 
-def test_sog_of_some_hundred_bytes_is_not_a_scene_of_millions(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.sog", sog(4096 * 4096, plane_of(4096, 4096), plane_of(960, 1024)))
-    assert path.stat().st_size < 1000
-    with pytest.raises(FileError, match=r"exhaust memory: the positions of 16,777,216 Gaussians"):
-        load_scene(path)
-
-
-def test_a_picture_of_one_color_may_be_large(tmp_path: Path) -> None:
-    assert open_file(put(tmp_path / "b.webp", plane_of(3840, 2160))).shape == (2160, 3840, 3)
-
-
 def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -> None:
     """Sparse files, which are large on paper."""
     for name, head in (("a.splat", b""), ("a.spz", b"NGSP"), ("a.ply", ply(str(10**10), body=b"")),
@@ -132,16 +119,6 @@ def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -
         os.truncate(path, 1 << 40)
         with pytest.raises(FileError, match=r"need [\d,.]+ GB of memory, [\d,.]+ [GM]B are free: end other programs"):
             open_file(path)
-
-
-def test_zips_with_a_large_directory_are_errors(tmp_path: Path) -> None:
-    small = zip_of({"data.pkl": b"{}"})
-    start, end = small.index(b"PK\1\2"), small.rindex(b"PK\5\6")
-    entries = small[start:end] * 100_000
-    tail = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 9, 9, len(entries), start, 0)
-    path = put(tmp_path / "a.zip", small[:start] + entries + tail)
-    with pytest.raises(FileError, match=r"a directory of [\d,]+ bytes; at most 4,194,304"):
-        open_file(path)
 
 
 def test_names_in_a_sog_lead_to_no_other_folder(tmp_path: Path) -> None:

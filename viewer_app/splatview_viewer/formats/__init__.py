@@ -3,7 +3,7 @@
     scene = load_scene("point_cloud.ply")
     either = open_file(path)          # the format is found by the content
 
-Everything wrong with a file ends in a FileError, and only what the file's size and the free memory allow is allocated.
+Everything wrong with a file ends in a FileError, and only what the free memory allows is allocated.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from splatview_viewer.core.jobs import Cancelled
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.checkpoint import CHECKPOINT, read_tensors
 from splatview_viewer.formats.common import (
-    BOMB_BYTES,
     ZIP_MAGIC,
     Fields,
     Format,
     Progress,
     SceneFacts,
     Start,
-    check_json,
     check_memory,
     fault_text,
     fields_of,
@@ -39,7 +37,7 @@ from splatview_viewer.formats.sog import SOG
 from splatview_viewer.formats.spz import SPLAT, SPZ
 from splatview_viewer.scene.scene import GaussianScene
 
-__all__ = ["BOMB_BYTES", "FORMATS", "Format", "PictureAnswer", "Progress", "check_json", "check_memory", "fault_text",
+__all__ = ["FORMATS", "Format", "PictureAnswer", "Progress", "check_memory", "fault_text",
            "find_format", "load_scene", "open_file", "read_as", "scene_bytes", "silent", "value_of"]
 
 FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)

@@ -1,8 +1,7 @@
 """What the readers share: formats, the decoded scene, bounds on what a file may claim, decoding tables.
 
-Each reader declares what it is about to decode, before it does. That has to fit the file's size (`check_ratio`,
-`check_scene`): a file of a few hundred bytes is not a scene of millions of Gaussians. And it has to fit the memory that
-is free (`check_memory`), which also holds for files that are large in truth, or only on paper (sparse files).
+Each reader declares what it is about to decode, before it does, and that has to fit the memory that is free
+(`check_memory`). A small file that unpacks to much is bounded where it comes from a stranger: by the sandbox.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -26,7 +24,6 @@ from splatview_viewer.scene.scene import FIELDS, UPS, GaussianScene
 
 if TYPE_CHECKING:
     import zipfile
-    from collections.abc import Iterator
     from pathlib import Path
 
 log = logging.getLogger("splatview")
@@ -35,17 +32,8 @@ Progress = Callable[[str, float], None]
 """Called with what is going on and how far it is, 0 to 1."""
 
 ZIP_MAGIC = b"PK\x03\x04"
-ZIP_DIRECTORY = 4 << 20
-"""Bytes of a zip's directory that are read, at least 46 for each entry; a SOG has ten, a checkpoint one a tensor."""
-
-BOMB_BYTES, BOMB_RATIO = 64 << 20, 64
-"""Decoded bytes that any file may have, and decoded bytes per byte of a larger one. Measured, with float32 fields:
-.ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in positions does not compress, and each
-Gaussian has 3 to 12 bytes of it in every format, for at most 236 decoded bytes."""
 SHARE = 0.8
 """The part of the free memory that one file may take; the rest is for drawing it."""
-ALWAYS = 16 << 20
-"""Bytes for which the free memory is not looked up."""
 JSON_GROWTH = 40
 """Bytes of Python objects per byte of JSON: `{"":0},` takes 7 bytes and becomes a mapping of 240."""
 
@@ -228,32 +216,18 @@ def scene_bytes(count: int, coefficients: int) -> int:
     return count * (14 + 3 * coefficients) * 4
 
 
-def check_scene(count: int, coefficients: int, packed: int, *, growth: float = 2.4) -> None:
-    """Check a count of Gaussians against the file's size and the free memory.
+def check_scene(count: int, coefficients: int, *, growth: float = 2.4) -> None:
+    """Check a count of Gaussians against the free memory.
 
     Args:
         count: what the file claims.
         coefficients: per channel above degree 0: 0, 3, 8, 15 or 24.
-        packed: bytes of the file, or of all files of the scene.
         growth: the most memory that decoding takes, as a multiple of the finished scene's.
 
     Raises:
-        FileError: more than a file of this size, or this machine, can hold.
+        FileError: more than this machine can hold.
     """
-    size = scene_bytes(count, coefficients)
-    check_ratio(size, packed, f"{count:,} Gaussians")
-    check_memory(int(size * growth), f"{count:,} Gaussians")
-
-
-def check_ratio(unpacked: int, packed: int, what: str, *, spare: int = BOMB_BYTES, ratio: int = BOMB_RATIO) -> None:
-    """Check a claim that only a decompression bomb could keep.
-
-    Raises:
-        FileError: over `spare` bytes, and more than `ratio` times what the file holds.
-    """
-    if unpacked > max(spare, ratio * packed):
-        raise FileError(f"truncated, or made to exhaust memory: {what} take {unpacked:,} bytes, which {packed:,} "
-                        "packed bytes do not hold")
+    check_memory(int(scene_bytes(count, coefficients) * growth), f"{count:,} Gaussians")
 
 
 def check_memory(need: int, what: str) -> None:
@@ -262,8 +236,6 @@ def check_memory(need: int, what: str) -> None:
     Raises:
         FileError: names what is needed, what is free and the next step.
     """
-    if need <= ALWAYS:
-        return
     free = available_bytes()
     if free is not None and need > SHARE * free:
         needed, held = (f"{n / 1e9:,.1f} GB" if n >= 1e9 else f"{n / 1e6:,.0f} MB" for n in (need, free))
@@ -305,40 +277,13 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
     return data
 
 
-@contextmanager
-def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip whose directory is small.
-
-    Raises:
-        FileError: damaged, or with a larger directory than a scene has.
-    """
+def open_zip(path: Path) -> zipfile.ZipFile:
+    """Open a zip. Raises FileError for a damaged one."""
     import zipfile  # with its codecs 15 ms, which a PLY need not wait for
 
-    with open(path, "rb") as file:
-        bounded = _Directory(file)
-        try:
-            archive = zipfile.ZipFile(bounded)  # type: ignore[arg-type]
-        except (OSError, FileError):
-            raise
-        except Exception as e:  # of a damaged directory nearly anything
-            raise FileError(f"damaged or truncated zip: {e}") from None
-        bounded.most = None
-        with archive:
-            yield archive
-
-
-class _Directory:
-    """A file that refuses to be read in large pieces while zipfile reads the directory, which it reads as one.
-
-    zipfile makes an object of 500 bytes for each 46 bytes of the directory, and takes 10 us for it.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.most: int | None = ZIP_DIRECTORY
-        self.seek, self.tell, self.close, self.seekable = file.seek, file.tell, file.close, file.seekable
-
-    def read(self, size: int = -1) -> bytes:
-        if self.most is not None and size > self.most:
-            raise FileError(f"a zip with a directory of {size:,} bytes; at most {self.most:,} are read")
-        return self._file.read(size)
+    try:
+        return zipfile.ZipFile(path)
+    except OSError:
+        raise
+    except Exception as e:  # of a damaged directory nearly anything
+        raise FileError(f"damaged or truncated zip: {e}") from None

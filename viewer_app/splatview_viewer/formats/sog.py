@@ -29,8 +29,6 @@ from splatview_viewer.formats.common import (
     Format,
     Progress,
     Start,
-    check_json,
-    check_ratio,
     check_scene,
     clipped,
     open_zip,
@@ -49,12 +47,7 @@ if TYPE_CHECKING:
 FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 """The fields of meta.json that name files, and how many."""
 META_LIMIT = 4 << 20
-PLANE_LIMIT = 1 << 30
-UNPACK_SPARE, UNPACK_RATIO = 1 << 16, 4
-"""Bytes that a plane in a zip may unpack to: so many, or this multiple of the zip. WebP is packed already."""
-POSITIONS_SPARE = 1 << 20
-"""Bytes of positions that any plane may hold. The low bytes of positions are noise, which no encoder makes small: 3
-bytes for each Gaussian of a trained scene. One byte for 16 Gaussians leaves room for points on a grid."""
+PLANE_LIMIT = 1 << 28
 PIXELS_BESIDES = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest palette."""
 
@@ -69,13 +62,12 @@ def read_sog(path: Path, progress: Progress) -> Fields:
     with open_zip(path) as archive:
         root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
                      if i.filename.rpartition("/")[2] == "meta.json"), "")
-        most = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
 
         def load(name: str, limit: int) -> bytes:
             with archive.open(root + name) as member:
-                data = member.read(min(limit, most) + 1)
-            if len(data) > min(limit, most):
-                raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {min(limit, most):,} bytes")
+                data = member.read(limit + 1)
+            if len(data) > limit:
+                raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
             return data
 
         return _read(load, progress)
@@ -133,9 +125,7 @@ class _Planes:
 
 
 def _read(load: Load, progress: Progress) -> Fields:
-    text = load("meta.json", META_LIMIT)
-    check_json(len(text), "the numbers of meta.json")
-    meta = json.loads(text)
+    meta = json.loads(load("meta.json", META_LIMIT))
     if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
         raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
     if meta.get("version") != 2:
@@ -150,8 +140,7 @@ def _read(load: Load, progress: Progress) -> Fields:
             if not isinstance(name, str):
                 raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
             files[field, i] = name, load(name, PLANE_LIMIT)
-    check_ratio(4 * count, len(files["means", 0][1]), f"the positions of {count:,} Gaussians", spare=POSITIONS_SPARE)
-    check_scene(count, 15 if "shN" in meta else 0, sum(len(data) for _, data in files.values()), growth=2.1)
+    check_scene(count, 15 if "shN" in meta else 0)
     planes = _Planes(meta, count, files, progress)
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
     sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
