@@ -82,7 +82,7 @@ class Element:
     lists: bool = False
     """True if there are properties of variable length as well."""
     at: int | None = None
-    """The byte of the file at which its records begin; None behind lists."""
+    """The byte of the file at which its records begin; None behind lists, and in a text."""
 
     @property
     def record(self) -> np.dtype[Any]:
@@ -98,7 +98,8 @@ class Element:
     def seek(self, f: BinaryIO) -> None:
         """Go to its records, of a fixed size. Raises FileError where there are not so many."""
         if self.at is None or self.lists:
-            raise FileError(f"PLY: lists in or before element {self.name!r} cannot be read: save the Gaussians alone")
+            raise FileError(f"PLY: element {self.name!r} is text, or has lists in it or before it, which cannot be read: "
+                            "save the Gaussians alone, as binary")
         f.seek(self.at)
         size, left = self.count * self.record.itemsize, max(remaining(f), 0)
         if size > left:
@@ -120,17 +121,15 @@ def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
         raise FileError("PLY: no line 'end_header'" + (
             f" within {HEADER_LIMIT:,} bytes" if len(text) == HEADER_LIMIT else "; the file is truncated"))
     elements: dict[str, Element] = {}
-    comments, order, last = [], "", Element("", 0)
+    comments, form, order, last = [], "", "", Element("", 0)
     for line in text[:end].decode("ascii", errors="replace").splitlines()[1:]:
         match line.split():
             case [] | ["obj_info", *_]:
                 pass
             case ["comment", *words]:
                 comments.append(" ".join(words))
-            case ["format", ("binary_little_endian" | "binary_big_endian") as form, *_]:
+            case ["format", ("ascii" | "binary_little_endian" | "binary_big_endian") as form, *_]:
                 order = ">" if form == "binary_big_endian" else "<"
-            case ["format", form, *_]:
-                raise FileError(f"PLY: format {clipped(form)}; only the binary forms are read: save it as binary")
             case ["element", name, count] if name not in elements and count.isdigit():
                 last = elements[name] = Element(name, int(count))
             case ["property", "list", _, _, _] if elements:
@@ -140,7 +139,7 @@ def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
                 last.types[name if plain in last.types else plain] = order + TYPES[kind]
             case _:
                 raise FileError(f"PLY: header line {line[:60]!r} is not understood")
-    at: int | None = stop + 1
+    at = None if form == "ascii" else stop + 1
     for element in elements.values():
         element.at = at
         at = None if at is None or element.lists else at + element.count * element.record.itemsize
