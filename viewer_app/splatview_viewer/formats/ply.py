@@ -98,8 +98,8 @@ class Element:
     def seek(self, f: BinaryIO) -> None:
         """Go to its records, of a fixed size. Raises FileError where there are not so many."""
         if self.at is None or self.lists:
-            raise FileError(f"PLY: element {self.name!r} is text, or has lists in it or before it, which cannot be read: "
-                            "save the Gaussians alone, as binary")
+            raise FileError(f"PLY: element {self.name!r} is text, or has lists in it or before it, which cannot be "
+                            "read: save the Gaussians alone, as binary")
         f.seek(self.at)
         size, left = self.count * self.record.itemsize, max(remaining(f), 0)
         if size > left:
