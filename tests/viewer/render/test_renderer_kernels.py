@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.wait import PATIENCE
 
-from splatview_viewer.render.gsplat.build import KernelsError, build
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.gsplat.build import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,7 @@ def test_building(backend: Path, cache: Path) -> None:
 ])
 def test_a_build_that_fails(backend: Path, cache: Path, program: str, message: str) -> None:
     backend.write_text(program)
-    with pytest.raises(KernelsError, match=message):
+    with pytest.raises(RendererError, match=message):
         build(cache / LIBRARY)
     assert not (cache / LIBRARY).exists() and not (cache / "build").exists()
 

@@ -13,7 +13,7 @@ import numpy as np
 from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.common import Format, Progress, check_memory, read_exact
+from splatview_viewer.formats.common import Format, Progress, check_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,17 +73,14 @@ def open_picture(file: BinaryIO, what: str = "the picture", most: int = PIXEL_LI
 
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
     """Return (H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H, W), (H, W, C) or (C, H, W)."""
-    # Mapped: so numpy holds the shape against the size of the file and allocates nothing. But not read through
-    # the mapping: if a program saves the file anew meanwhile, touching a mapping that shrank would kill us.
+    # Mapped, numpy holds the shape against the size of the file and allocates nothing. But if a program saves the file
+    # anew meanwhile, touching a mapping that shrank would kill us.
     a = np.load(path, mmap_mode="r", allow_pickle=False)
     shape, dtype = a.shape, a.dtype
     if not (dtype.kind == "f" or (dtype.kind == "u" and dtype.itemsize <= 2)):
         raise FileError(f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating point")
     check_memory(3 * max(a.nbytes, 4 * a.size), f"an array of shape {shape}")
-    with open(path, "rb") as f:
-        f.seek(a.offset)
-        data = read_exact(f, a.nbytes, "the array")
-    a = np.frombuffer(data, dtype).reshape(shape, order="C" if a.flags.c_contiguous else "F")
+    a = np.load(path, allow_pickle=False)
     if a.ndim == 2:
         a = a[:, :, None]
     elif a.ndim == 3 and a.shape[2] not in CHANNELS and a.shape[0] in CHANNELS:
