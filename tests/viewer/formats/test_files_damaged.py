@@ -134,7 +134,7 @@ def test_pictures_of_too_many_pixels_are_not_decoded(tmp_path: Path) -> None:
     """A plane of a SOG may not be far larger than its count."""
     plane = w.write_zip(tmp_path / "a.sog", {**w.sog_files(T), "quats.webp": _picture(3000, "WEBP")})
     large = put(tmp_path / "a.png", _picture(12_000, "PNG", "1"))
-    for path, message in ((plane, "for 20 Gaussians, has 3000x3000"), (large, "has 12000x12000 pixels; at most 134,2")):
+    for path, message in ((plane, "for 20 Gaussians, has 3000x3000"), (large, "has 12000x12000 pixels; at most")):
         with pytest.raises(FileError, match=message):
             open_file(path)
 
