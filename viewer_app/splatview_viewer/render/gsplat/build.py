@@ -170,8 +170,8 @@ def build(library: Path) -> None:
     except OSError as e:
         raise RendererError(f"gsplat's kernels cannot be built: {e}") from None
     if done.returncode == 3:
-        raise RendererError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, or "
-                           "a gsplat wheel with kernels")
+        raise RendererError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, "
+                            "or a gsplat wheel with kernels")
     if done.returncode != 0 or not library.exists():
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()] or ["no output"]
         said = next((line for line in lines if "error" in line.lower()), lines[-1])[:200]
