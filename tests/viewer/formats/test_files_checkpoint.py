@@ -14,7 +14,6 @@ from collections import OrderedDict, defaultdict
 import numpy as np
 import pytest
 import torch
-from fuzz.crafted import ENDLESS
 from support import scene_files as w
 
 from splatview_viewer.core.errors import FileError
@@ -95,7 +94,7 @@ def test_a_pickle_with_code_is_refused_and_not_run(protocol, message, tmp_path, 
 @pytest.mark.programs
 def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
-    w.write_zip(tmp_path / "a.pt", {"a/data.pkl": ENDLESS, "a/version": b"3\n"})
+    w.write_zip(tmp_path / "a.pt", {"a/data.pkl": w.ENDLESS, "a/version": b"3\n"})
     with pytest.raises(FileError, match=r"a\.pt: reading it took more of the processor's time"):
         load_scene(tmp_path / "a.pt")
 

@@ -271,10 +271,7 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
     if size > left:
         raise FileError(f"truncated: {what} takes {size:,} bytes, the file has {left:,} left")
     check_memory(size, f"{size:,} bytes of {what}")
-    data = f.read(size)
-    if len(data) != size:
-        raise FileError(f"truncated while it was read: {what} takes {size:,} bytes, {len(data):,} came")
-    return data
+    return f.read(size)
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:

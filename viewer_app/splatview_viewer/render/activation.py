@@ -54,14 +54,11 @@ def _possible(coefficients: torch.Tensor) -> torch.Tensor:
     return coefficients.clamp(-SH_MAX, SH_MAX)
 
 
-def middle(points: np.ndarray) -> np.ndarray:
-    """(3,) float64: a point in the middle of (M, 3), wherever a few of them are; the origin for none."""
+def middle(points: np.ndarray) -> tuple[np.ndarray, float]:
+    """(3,) float64: a point in the middle of (M, 3), wherever a few of them are, and how far the others reach along an
+    axis, most of them; the origin and 0 for none."""
     points = points[np.isfinite(points).all(axis=1)]
-    return medians(points.T.astype(np.float64, order="C")) if len(points) else np.zeros(3)
-
-
-def medians(values: np.ndarray) -> np.ndarray:
-    """Along the last axis, of finite numbers: np.median takes several times as long."""
-    n = values.shape[-1]
-    parts = np.partition(values, (n // 2,) if n % 2 else (n // 2 - 1, n // 2), axis=-1)
-    return (parts[..., (n - 1) // 2] + parts[..., n // 2]) / 2
+    if not len(points):
+        return np.zeros(3), 0.0
+    center = np.median(points.astype(np.float64), axis=0)
+    return center, float(np.median(np.abs(points - center).max(axis=1)))

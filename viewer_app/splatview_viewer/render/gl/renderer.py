@@ -119,7 +119,7 @@ class GlRenderer(Renderer):
         centers, quats, scales, opacities, sh0, rest = (getattr(active, name).numpy() for name in FIELDS)
         # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
         # Gaussian that has flown off to 10^20 would take the detail of all others with it.
-        origin = middle(centers[:: max(len(active) // SAMPLE, 1)])
+        origin, _ = middle(centers[:: max(len(active) // SAMPLE, 1)])
         with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
             means = (centers - origin).astype(np.float32)
         self._means = np.empty((0, 3), np.float32)  # should there be no room
