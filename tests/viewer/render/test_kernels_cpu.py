@@ -26,7 +26,7 @@ from splatview_viewer.render.gsplat.frame import Kind, Parameters, Scene
 from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
-from splatview_viewer.scene.scene import FIELDS, GaussianScene
+from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats
 
 # -- activation ----------------------------------------------------------------------------------------------------
 
@@ -46,35 +46,23 @@ def raw(n: int = 300, degree: int = 3, dtype: torch.dtype = torch.float32, activ
     return GaussianScene(**tensors, activated=activated)
 
 
-def room(n: int, terms: int) -> Active:
-    """Filled with what is easily seen."""
-    return Active(*(torch.full((n, *shape), 77.0) for shape in ((3,), (4,), (3,), (), (terms, 3))))
-
-
 def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = NOWHERE) -> Active:
-    """As in NumPy; returns what the kernel made."""
-    n = len(r.means)
-    arrays = {name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32)
-              for name in FIELDS}
-    arrays["shN"] = arrays["shN"][:, : terms - 1]
-    expected, expected_out = activation.activate(GaussianScene(**arrays, activated=r.activated))
-    got = room(n, terms)
+    """As on the CPU; returns what the kernel made."""
+    fields = {name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32) for name in FIELDS}
+    fields["shN"] = fields["shN"][:, : terms - 1]
+    expected, expected_out = activation.activate(GaussianScene(**fields, activated=r.activated))
+    got = Active(*(torch.full((len(r), *shape), 77.0) for shape in ((3,), (4,), (3,), (), (terms, 3))))
     left_out, counters = torch.full((3,), 7), torch.zeros(4, dtype=torch.int32)
     activate(r, got, origin, left_out, counters, own)
-    assert not counters.any()
-    good = got.opacities.numpy() != 0  # nothing else of the others is read
-    assert np.array_equal(good, (expected.opacities != 0).numpy())
-    means = r.means.numpy() if r.means.dtype == torch.float64 else r.means.float().numpy()
-    with np.errstate(invalid="ignore"):
-        moved = (means - origin.astype(means.dtype)).astype(np.float32)
-    quats = torch.nn.functional.normalize(got.quats.double(), dim=-1).numpy()
-    sh = np.concatenate([np.asarray(expected.sh0)[:, None], np.asarray(expected.shN)], 1)
-    for name, a, b in (("means", got.means.numpy(), moved), ("quats", quats, expected.quats),
-                       ("scales", got.scales.numpy(), expected.scales),
-                       ("opacities", got.opacities.numpy(), expected.opacities)):
-        np.testing.assert_allclose(a[good], b[good], rtol=1e-6, atol=1e-7 if name == "quats" else 0, err_msg=name)
-    assert np.array_equal(got.colors.numpy()[good], sh[good])
-    assert activation.LeftOut(*left_out.tolist()) == expected_out
+    assert not counters.any() and activation.LeftOut(*left_out.tolist()) == expected_out
+    good = got.opacities != 0  # nothing else of the others is read
+    assert torch.equal(good, expected.opacities != 0)
+    means = as_floats(r.means)
+    for a, b in ((got.means, (means - torch.from_numpy(origin).to(means.dtype)).float()),
+                 (torch.nn.functional.normalize(got.quats.double(), dim=-1).float(), expected.quats),
+                 (got.scales, expected.scales), (got.opacities, expected.opacities)):
+        torch.testing.assert_close(a[good], b[good], rtol=1e-6, atol=1e-7 if a.shape[1:] == (4,) else 0)
+    assert torch.equal(got.colors[good], torch.cat([expected.sh0[:, None], expected.shN], 1)[good])
     return got
 
 
