@@ -10,6 +10,7 @@ viewer's own, one at a time. A build is loaded as `gsplat.csrc`, where gsplat lo
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import importlib.util
 import logging
@@ -178,15 +179,10 @@ def build(library: Path) -> None:
         raise RendererError(f"building gsplat's kernels failed: {said} (see {report})")
 
 
-_kernels: Kernels | None = None
-
-
+@functools.cache
 def kernels() -> Kernels:
     """This process's; the first call begins to get them."""
-    global _kernels
-    if _kernels is None:
-        _kernels = Kernels()
-    return _kernels
+    return Kernels()
 
 
 def home_gpu(ctx: moderngl.Context | None) -> int:

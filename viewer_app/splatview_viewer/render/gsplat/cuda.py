@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import os
 import site
@@ -32,9 +33,8 @@ FLAGS = ("--std=c++17",)
 FAST = {"frame.cu": ("--use_fast_math",)}
 """As gsplat compiles its own kernels; others are exact."""
 
-_kept: dict[tuple[str, tuple[str, ...], int], Kernels] = {}
 
-
+@functools.cache
 def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernels:
     """The kernels of `file` (in this folder) compiled with `defines` ("NAME=value") for CUDA device `device`.
 
@@ -43,11 +43,8 @@ def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernel
     Raises:
         RendererError: NVRTC is missing, or rejects the source or the GPU.
     """
-    key = (file, defines, device)
-    if key not in _kept:
-        source = "\n".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("common.cuh", file))
-        _kept[key] = Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
-    return _kept[key]
+    source = "\n".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("common.cuh", file))
+    return Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
 
 
 class Kernels:
