@@ -218,13 +218,8 @@ def _texture(ctx: moderngl.Context, size: tuple[int, int], components: int, dtyp
     return texture
 
 
-def stable_order(keys: np.ndarray, below: int = 1 << 32) -> np.ndarray:
-    """The indices that sort `keys` (uint32 (N,), all less than `below`), equal ones in their present order.
+def stable_order(keys: np.ndarray) -> np.ndarray:
+    """The indices that sort `keys` (int32 (N,)), equal ones in their present order."""
+    import torch
 
-    32 bits are sorted by two stable passes over 16 each, which numpy does by counting: half the time of its
-    comparison sort.
-    """
-    order = np.argsort(keys.astype(np.uint16), kind="stable")
-    if below > 1 << 16:
-        order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
-    return order
+    return torch.from_numpy(keys).argsort(stable=True).numpy()  # by their bits: several times as fast as numpy

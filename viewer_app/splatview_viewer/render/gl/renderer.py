@@ -201,7 +201,7 @@ class GlRenderer(Renderer):
         visible = np.flatnonzero(within)
         # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
         # the nearer one in a tie.
-        order = stable_order(z[visible].view(np.uint32))
+        order = stable_order(z[visible].view(np.int32))
         entries = visible[order].astype(np.int32)
         if self._flags is not None:
             entries[(self._flags[1][entries] & MARKED) != 0] |= MARKED_FROM

@@ -244,7 +244,7 @@ class Chunks:
         # Both at once: as one number of 64 bits.
         pairs = np.repeat(pairs.view(np.int64)[:, 0], widths).view(np.int32).reshape(-1, 2)
         tile = pairs[:, 0] + np.arange(len(pairs), dtype=np.int32)
-        entries = pairs[:, 1].take(stable_order(tile.view(np.uint32), tiles))
+        entries = pairs[:, 1].take(stable_order(tile))
         ranges = np.empty((tiles, 2), np.int32)
         count = np.bincount(tile, minlength=tiles)
         np.cumsum(count, out=ranges[:, 1])
