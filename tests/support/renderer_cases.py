@@ -158,9 +158,9 @@ def gsplat_picture(data_dir: Path, name: str) -> Drawn:
 def real_scene(data_dir: Path, name: str) -> GaussianScene:
     """biker, playbot or random."""
     if name != "random":
-        from splatview_viewer.formats import load_scene
+        from splatview_viewer.formats import open_file
 
-        return load_scene(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
+        return open_file(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:
         return GaussianScene.of_arrays(z["means"], z["quats"], z["scales"], z["opacities"], z["sh0"],
                              z["shN"].astype(np.float32))

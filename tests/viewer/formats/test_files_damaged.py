@@ -19,7 +19,7 @@ from support import scene_files as w
 
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.host import Memo
-from splatview_viewer.formats import load_scene, open_file, silent
+from splatview_viewer.formats import open_file, silent
 from splatview_viewer.formats.camera_paths import read_path
 from splatview_viewer.formats.spz import SPLAT
 from splatview_viewer.geometry.cameras import camera_from_json
@@ -150,7 +150,7 @@ def test_names_in_a_sog_lead_to_no_other_folder(tmp_path: Path) -> None:
         meta["quats"]["files"] = [name]
         (tmp_path / "scene" / "meta.json").write_text(json.dumps(meta))
         with pytest.raises(FileError, match="not the plain name of a file"):
-            load_scene(tmp_path / "scene")
+            open_file(tmp_path / "scene")
 
 
 def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path) -> None:

@@ -144,15 +144,13 @@ class Fields:
         """Return checked fields as a scene, without a copy."""
         return GaussianScene.of_arrays(*self.arrays, **msgspec.structs.asdict(self.facts))
 
-    def checked(self, *, mode: object = "", up: str = "", sh_degree: int | None = None,
-                notes: tuple[str, ...] = ()) -> Fields:
+    def checked(self, *, mode: object = "", up: str = "", sh_degree: int | None = None) -> Fields:
         """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
             up: the axis that it calls vertical, as "y", "+y" or "-y"; "" where it names none.
             sh_degree: the degree in use; None for that of `shN`.
-            notes: more of them.
 
         Raises:
             FileError: the fields do not fit together.
@@ -171,7 +169,7 @@ class Fields:
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             wide = name == "means" and a.dtype == np.float64
             arrays.append(np.require(a, np.float64 if wide else np.float32, ["C", "W"]))
-        word = str(mode).lower()
+        word, notes = str(mode).lower(), ()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
             notes += (f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",)
@@ -180,7 +178,6 @@ class Fields:
             notes += (f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",)
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
-        notes = tuple(note[:2000] for note in notes[:64])
         return Fields(*arrays, facts=SceneFacts(degree, MODES.get(word, False), notes, upward))
 
 
