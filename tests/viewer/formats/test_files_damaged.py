@@ -103,7 +103,7 @@ BAD = [
     ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
      "version 9; this container is read in versions 1, 2, 3"),
     ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**32 - 1, 3, 12, 0, 0)),
-     "4,294,967,295 Gaussians need"),
+     "truncated, or .*: 4,294,967,295 Gaussians"),
     ("a.npy", _npy(np.array([{}], object), 999), "Python objects in dtype"),
     ("a.npy", _npy(np.zeros((1000, 1000, 3), np.uint8), 5000), "damaged, or not what"),
     ("a.xyz", b"hello", r"of no known format. These can be opened:\n.*\.ply"),
@@ -128,6 +128,16 @@ def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -
         os.truncate(path, 1 << 40)
         with pytest.raises(FileError, match=r"need [\d,.]+ GB of memory, [\d,.]+ [GM]B are free: end other programs"):
             open_file(path)
+
+
+def test_a_small_file_is_not_a_scene_of_millions(tmp_path: Path) -> None:
+    """All planes are of one colour."""
+    files = w.sog_files(T)
+    planes = dict.fromkeys(files, _picture(2000, "WEBP"))
+    planes["meta.json"] = files["meta.json"].replace(b'"count": 20', b'"count": 4000000', 1)
+    path = w.write_zip(tmp_path / "a.sog", planes)
+    with pytest.raises(FileError, match=r"exhaust memory: 4,000,000 Gaussians"):
+        open_file(path)
 
 
 def test_pictures_of_too_many_pixels_are_not_decoded(tmp_path: Path) -> None:

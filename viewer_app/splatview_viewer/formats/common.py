@@ -1,7 +1,8 @@
 """What the readers share: formats, the decoded scene, bounds on what a file may claim, decoding tables.
 
-Each reader declares what it is about to decode, before it does, and that has to fit the memory that is free
-(`check_memory`). A small file that unpacks to much is bounded where it comes from a stranger: by the sandbox.
+Each reader declares what it is about to decode, before it does. A scene has to fit the file's size (`check_scene`): a
+file of a few hundred bytes is not one of millions of Gaussians. And all has to fit the memory that is free
+(`check_memory`), which also holds for files that are large in truth, or only on paper (sparse files).
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ Progress = Callable[[str, float], None]
 """Called with what is going on and how far it is, 0 to 1."""
 
 ZIP_MAGIC = b"PK\x03\x04"
+BOMB_BYTES, BOMB_RATIO = 64 << 20, 64
+"""Decoded bytes that any scene may have, and decoded bytes per byte of a larger file. Measured, with float32 fields:
+.ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in positions does not compress, and each
+Gaussian has 3 to 12 bytes of it in every format, for at most 236 decoded bytes."""
 SHARE = 0.8
 """The part of the free memory that one file may take; the rest is for drawing it."""
 JSON_GROWTH = 40
@@ -213,18 +218,23 @@ def scene_bytes(count: int, coefficients: int) -> int:
     return count * (14 + 3 * coefficients) * 4
 
 
-def check_scene(count: int, coefficients: int, *, growth: float = 2.4) -> None:
-    """Check a count of Gaussians against the free memory.
+def check_scene(count: int, coefficients: int, packed: int, *, growth: float = 2.4) -> None:
+    """Check a count of Gaussians against the file's size and the free memory.
 
     Args:
         count: what the file claims.
         coefficients: per channel above degree 0: 0, 3, 8, 15 or 24.
+        packed: bytes of the file, or of all files of the scene.
         growth: the most memory that decoding takes, as a multiple of the finished scene's.
 
     Raises:
-        FileError: more than this machine can hold.
+        FileError: more than a file of this size, or this machine, can hold.
     """
-    check_memory(int(scene_bytes(count, coefficients) * growth), f"{count:,} Gaussians")
+    size = scene_bytes(count, coefficients)
+    if size > max(BOMB_BYTES, BOMB_RATIO * packed):
+        raise FileError(f"truncated, or made to exhaust memory: {count:,} Gaussians take {size:,} bytes, which "
+                        f"{packed:,} packed bytes do not hold")
+    check_memory(int(size * growth), f"{count:,} Gaussians")
 
 
 def check_memory(need: int, what: str) -> None:

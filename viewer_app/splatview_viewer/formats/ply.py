@@ -16,6 +16,7 @@ bits, colour and alpha 8 bits each, and an optional element `sh` with one byte p
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -165,7 +166,7 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
     n, k = vertex.count, len(rest) // 3
     vertex.seek(f)
     record = vertex.record
-    check_scene(n, k, growth=1.5)
+    check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
     fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (len(scales),), (), (3,), (k, 3))))
     fields.means = fields.means.astype(np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32)
     columns = {"opacity": fields.opacities, **{f"f_rest_{i}": fields.shN[:, i % k, i // k] for i in range(3 * k)}}
@@ -208,7 +209,7 @@ def _read_compressed(f: BinaryIO, elements: dict[str, Element], progress: Progre
             raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {coefficients} "
                             f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed")
         sh.need(tuple(f"f_rest_{i}" for i in range(coefficients)), "u1")
-    check_scene(n, coefficients // 3)
+    check_scene(n, coefficients // 3, os.fstat(f.fileno()).st_size)
     chunks, records = chunk.records(f), vertex.records(f)
     progress("unpacking Gaussians", 0.3)
     of = np.arange(n) // CHUNK

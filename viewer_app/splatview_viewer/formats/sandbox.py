@@ -275,7 +275,7 @@ def serve(argument: str) -> NoReturn:
         with np.errstate(all="ignore"):  # as open_file
             answer, arrays = function(files, progress)
         progress("writing arrays", 1.0)
-        with open(job["out"], "wb") as out:
+        with os.fdopen(job["out"], "wb") as out:
             columns = write_columns(out, arrays)
     except Exception as e:
         say("error", fault_text(e))

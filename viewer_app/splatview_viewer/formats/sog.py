@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 """The fields of meta.json that name files, and how many."""
 META_LIMIT = 4 << 20
-PLANE_LIMIT = 1 << 28
+PLANE_LIMIT = 1 << 30
+UNPACK_SPARE, UNPACK_RATIO = 1 << 16, 4
+"""Bytes that a file in a zip may unpack to: so many, or this multiple of the zip. WebP is packed already."""
 PIXELS_BESIDES = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest palette."""
 
@@ -63,7 +65,10 @@ def read_sog(path: Path, progress: Progress) -> Fields:
         root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
                      if i.filename.rpartition("/")[2] == "meta.json"), "")
 
+        most = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
+
         def load(name: str, limit: int) -> bytes:
+            limit = min(limit, most)
             with archive.open(root + name) as member:
                 data = member.read(limit + 1)
             if len(data) > limit:
@@ -140,7 +145,7 @@ def _read(load: Load, progress: Progress) -> Fields:
             if not isinstance(name, str):
                 raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
             files[field, i] = name, load(name, PLANE_LIMIT)
-    check_scene(count, 15 if "shN" in meta else 0)
+    check_scene(count, 15 if "shN" in meta else 0, sum(len(data) for _, data in files.values()))
     planes = _Planes(meta, count, files, progress)
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
     sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)

@@ -65,8 +65,8 @@ class _Head(NamedTuple):
         return {"positions": n * (6 if v == 1 else 9), "alphas": n, "colors": 3 * n, "scales": 3 * n,
                 "rotations": n * (3 if v < 3 else 4), "sh": 3 * SH_REST[self.degree] * n}
 
-    def check(self, *legal: int) -> None:
-        """Raise FileError for a header that no file of this container, in one of these versions, can have."""
+    def check(self, legal: tuple[int, ...], packed: int) -> None:
+        """Raise FileError for a header that no file of this container, and of so many bytes, can have."""
         if self.version not in legal:
             raise FileError(f"SPZ: version {self.version}; this container is read in versions "
                             f"{', '.join(map(str, legal))}")
@@ -74,7 +74,7 @@ class _Head(NamedTuple):
             raise FileError(f"SPZ: spherical harmonics of degree {self.degree}; legal are 0 to 4")
         if self.bits > 24:
             raise FileError(f"SPZ: {self.bits} fractional bits; a position has 24 bits in all")
-        check_scene(self.n, SH_REST[self.degree])
+        check_scene(self.n, SH_REST[self.degree], packed)
 
 
 def read(path: Path, progress: Progress) -> Fields:
@@ -121,7 +121,7 @@ def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
     if len(start) < 16 or start[:4] != MAGIC:
         raise FileError("SPZ: no SPZ in this gzip file: it does not start with 'NGSP'")
     head = _Head._make(struct.unpack_from("<IIBBB", start, 4))
-    head.check(1, 2, 3)
+    head.check((1, 2, 3), len(raw))
     total = sum(head.sizes.values())
     data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     if len(data) < total:
@@ -138,7 +138,7 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
         raise FileError("SPZ: the file starts neither as gzip nor with 'NGSP'")
     *numbers, count, at = struct.unpack_from("<IIBBBBI", raw, 4)
     head = _Head._make(numbers)
-    head.check(4)
+    head.check((4,), len(raw))
     try:
         import zstandard  # pyright: ignore[reportMissingImports]  (optional: only version 4 needs it)
     except ImportError:
@@ -178,7 +178,7 @@ def read_splat(path: Path, progress: Progress) -> Fields:
         size = remaining(f)
         if size == 0 or size % RECORD.itemsize:
             raise FileError(f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, which a Gaussian takes")
-        check_scene(size // RECORD.itemsize, 0)
+        check_scene(size // RECORD.itemsize, 0, size)
         records = np.frombuffer(read_exact(f, size, "the Gaussians"), RECORD)
     progress("unpacking Gaussians", 0.5)
     # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its logarithm finite.

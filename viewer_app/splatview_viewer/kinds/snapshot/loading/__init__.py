@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.common import ZIP_MAGIC, Format, Progress, Start, silent
+from splatview_viewer.formats.common import BOMB_BYTES, ZIP_MAGIC, Format, Progress, Start, silent
 from splatview_viewer.formats.sandbox import limits_for, run
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.loading.store import SnapshotAnswer
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
-LEAST = 64 << 20
-"""Bytes that any packed file may unpack to."""
 GZIP = b"\x1f\x8b"
 PLAIN_RATIO = 256
 """How much larger than the file its content may be: snapshots, which repeat themselves, shrink by 10 to 60."""
@@ -56,7 +54,7 @@ def load_snapshot(path: str | Path, progress: Progress = silent, *, cache: bool 
         return found
     with open_regular(path) as f:
         packed, size = f.read(2) == GZIP, path.stat().st_size
-    most = max(LEAST, PLAIN_RATIO * size) if packed else size
+    most = max(BOMB_BYTES, PLAIN_RATIO * size) if packed else size
     answer, arrays = run(read_pickle, [path], limits_for(most, FREE_SHARE, PER_BYTE), store.SnapshotAnswer,
                          prepare=prepare, progress=progress)
     snapshot = store.unpacked(answer, arrays, path.name)
