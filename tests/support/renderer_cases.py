@@ -133,6 +133,18 @@ def psnr(a: np.ndarray, b: np.ndarray, peak: float = 1.0) -> float:
     return float("inf") if error == 0 else 10 * np.log10(peak * peak / error)
 
 
+def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
+    """Each of the three, to so many decibels of what is the largest value in it. Where the edge of a body lies on a
+    pixel's centre, it may fall to either side."""
+    edge = np.abs(got.alpha - wanted.alpha) == 1
+    assert edge.mean() < 2e-3
+    for name in ("color", "alpha", "depth") if got.depth is not None else ("color", "alpha"):
+        a, b = getattr(got, name)[~edge], getattr(wanted, name)[~edge]
+        assert b.max() > 0, f"{name}: nothing is seen"
+        found = psnr(a, b, float(b.max()))
+        assert found >= decibels, f"{name}: {found:.1f} dB"
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A picture that gsplat drew."""
