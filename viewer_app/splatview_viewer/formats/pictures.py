@@ -145,17 +145,12 @@ def safe_name(text: str, default: str = "splatview") -> str:
     return clean.strip(" .").lstrip("-. ") or default
 
 
-def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
-    """Make a folder for output, and missing ones above it. Return those made, the deepest first.
-
-    Raises OutputError where it cannot be made or written.
-    """
+def make_output_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder for output, and missing ones above it. Raises OutputError where it cannot be made or written."""
     folder = Path(os.path.realpath(path))
-    made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise output_error(path, e) from e
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(Path(path), "permission denied; choose a folder that you can write")
-    return made
