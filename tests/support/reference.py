@@ -132,11 +132,7 @@ class ReferenceRenderer(Renderer):
         if projected is not None and projected.bodies is not None:
             sums, alpha = solid(projected, projected.bodies, camera.near, size)
         else:
-            sums, transmittance = blend(projected, *size, options)
-            alpha = 1 - transmittance
-        if options.paint == "overdraw" and projected is not None:
-            sums[..., :3] = count(projected, *size)[..., None]
-            alpha = np.minimum(sums[..., 0], 1)
+            sums, alpha = blend(projected, *size, options)
         sums = sums.astype(np.float32)
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
         return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
@@ -217,34 +213,25 @@ def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int
     return np.clip(rgb + 0.5, 0, COLOR_MAX)
 
 
-def count(projected: Projected, width: int, height: int) -> np.ndarray:
-    """Number of Gaussians that reach `ALPHA_MIN` at each pixel, (H, W) float64."""
-    counts = np.zeros((height, width))
-    columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
-    for (x0, y0), (x1, y1), (cx, cy), conic, opacity in zip(
-            *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, strict=True):
-        d = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
-        alpha, there = coverage(RenderOptions(), d, conic, opacity)
-        counts[y0:y1, x0:x1] += there & (alpha >= ALPHA_MIN)
-    return counts
-
-
 def blend(projected: Projected | None, width: int, height: int,
           options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
-    transmittance (H, W) that is left."""
+    """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and alpha (H, W). For
+    `overdraw`, how many there are in place of RGB."""
     sums, left, finished = np.zeros((height, width, 4)), np.ones((height, width)), np.zeros((height, width), bool)
+    counts = np.zeros((height, width))
     if projected is None:
-        return sums, left
+        return sums, counts
     columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
     for (x0, y0), (x1, y1), (cx, cy), conic, opacity, rgbz in zip(
             *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, projected.rgbz,
             strict=True):
         box = slice(y0, y1), slice(x0, x1)
-        if finished[box].all():
+        if finished[box].all() and options.paint != "overdraw":
             continue
         alpha, there = coverage(options, (columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]), conic, opacity)
-        hit = there & (alpha >= ALPHA_MIN) & ~finished[box]
+        there &= alpha >= ALPHA_MIN
+        counts[box] += there
+        hit = there & ~finished[box]
         after = left[box] * (1 - alpha)
         ends = hit & (after <= TRANSMITTANCE_MIN)
         if options.paint not in ("rings", "points"):  # a pixel stops before the Gaussian that would end it
@@ -252,7 +239,10 @@ def blend(projected: Projected | None, width: int, height: int,
         sums[box] += np.where(hit, alpha * left[box], 0)[..., None] * rgbz
         left[box] = np.where(hit, after, left[box])
         finished[box] |= ends
-    return sums, left
+    if options.paint == "overdraw":
+        sums[..., :3] = counts[..., None]
+        return sums, np.minimum(counts, 1)
+    return sums, 1 - left
 
 
 # -- other paints: `RenderOptions.paint`
