@@ -69,15 +69,19 @@ def obstacle() -> str:
     return ""
 
 
+def cache() -> Path:
+    """The viewer's folder in $XDG_CACHE_HOME, or ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "splatview"
+
+
 def cache_folder() -> Path:
     """Folder of the viewer's own build: one folder for each combination that cannot share kernels."""
     import torch
     from gsplat import __version__ as version
 
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     major, minor = torch.cuda.get_device_capability()
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return root / "splatview" / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+    return cache() / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
 
 
 class Kernels:

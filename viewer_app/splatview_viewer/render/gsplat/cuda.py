@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import os
 import site
 import sys
 from collections import deque
@@ -25,6 +24,7 @@ from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue] 
 from splatview_ipc.cuda.driver import stream_object
 from splatview_ipc.system.files import make_private, write_output
 from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.gsplat.build import cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Kernels:
         major, minor = torch.cuda.get_device_capability(device)
         target = f"sm_{major}{minor}"
         digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
-        cached = cache_folder() / f"{digest[:32]}.cubin"
+        cached = cache() / "kernels" / f"{digest[:32]}.cubin"
         self._device = device
         self._functions: dict[str, Any] = {}
         with torch.cuda.device(device):
@@ -129,12 +129,6 @@ class Nvrtc:
         status = getattr(self._library, name)(*args)
         if status:
             raise RendererError(f"NVRTC: {name} failed with error {status}")
-
-
-def cache_folder() -> Path:
-    """Folder of compiled kernels: in $XDG_CACHE_HOME, or ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "splatview" / "kernels"
 
 
 def _load(image: bytes) -> Any:
