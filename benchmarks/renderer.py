@@ -16,7 +16,7 @@ from unittest import mock
 
 import numpy as np
 
-from splatview_viewer.formats import load_scene
+from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl import renderer as gl_renderer
@@ -44,7 +44,7 @@ def run() -> list[dict[str, str]]:
     for scene, file in SCENES.items():
         c = cameras[f"{scene}_0"]
         camera = Camera(np.array(c["viewmat"]), np.array(c["K"]), c["width"], c["height"])
-        gaussians = load_scene(DATA / file)
+        gaussians = open_file(DATA / file)
         psnr = []
         for renderer in renderers:
             renderer.load(gaussians)

@@ -66,25 +66,19 @@ def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
     """Return one of the documents as JSON, with one to three of its values replaced, doubled, left out or renamed."""
     made = json.loads(json.dumps(luck.choice(documents)))
     for _ in range(luck.randint(1, 3)):
-        places: list[tuple[Any, Any]] = []
-        waiting = [made]
-        while waiting and len(places) < 2000:
-            holder = waiting.pop()
-            keys = holder if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else ()
-            places += [(holder, key) for key in keys]
-            waiting += [holder[key] for key in keys]
-        if not places:
+        holder = made
+        while isinstance(holder, (dict, list)) and holder:
+            key = luck.choice(list(holder if isinstance(holder, dict) else range(len(holder))))
+            if isinstance(inner := holder[key], (dict, list)) and inner and luck.random() < 0.7:
+                holder = inner
+                continue
+            value = holder.pop(key)
+            if isinstance(holder, list):
+                holder[key:key] = luck.choice([[], [value, copy.deepcopy(value)], [copy.deepcopy(luck.choice(ODD))]])
+            elif luck.random() < 0.7:
+                odd_key = luck.choice(["", "x", "\ud800", "0", "-1", "1" * 400, "a" * 3000])
+                holder |= luck.choice([{odd_key: value}, {key: copy.deepcopy(luck.choice(ODD))}])
             break
-        holder, key = luck.choice(places)
-        what = luck.randrange(6)
-        if what == 0:
-            del holder[key]
-        elif what == 1 and isinstance(holder, list):
-            holder.insert(key, copy.deepcopy(holder[key]))
-        elif what == 1:
-            holder[luck.choice(["", "x", "\ud800", "0", "-1", "1" * 400, "a" * 3000])] = holder.pop(key)
-        else:
-            holder[key] = copy.deepcopy(luck.choice(ODD))
     return json.dumps(made).encode()
 
 

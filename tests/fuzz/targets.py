@@ -23,7 +23,7 @@ import torch
 from support import scene_files as w
 from support.memory_data import block, event, segment, snapshot
 
-from fuzz import crafted, messages
+from fuzz import messages
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import ClickCounter
@@ -59,9 +59,19 @@ class Target:
     format: str = ""
 
 
+def wide_and_deep(seed: bytes) -> dict[str, bytes]:
+    """Return JSON that is slow to look up, or nested."""
+    document = json.loads(seed)
+    made = {f"{n} levels": b'{"a": ' + b"[" * n + b"]" * n + b"}" for n in (200, 900, 980, 100_000)}
+    made |= {f"{key}, {n} levels": json.dumps({**document, key: "@"}).replace('"@"', "[" * n + "]" * n).encode()
+             for key in document for n in (400, 980)}
+    many = {f"key {i:06}": i for i in range(30_000)}
+    return made | {"30,000 keys": json.dumps(document | many).encode(), "nested names": b'{"a":' * 100_000}
+
+
 def of_json(run: Callable[[bytes], object], documents: Sequence[Any]) -> Target:
     """Return the target of a reader of JSON."""
-    return Target(run, lambda: [json.dumps(d).encode() for d in documents], crafted.wide_and_deep, documents)
+    return Target(run, lambda: [json.dumps(d).encode() for d in documents], wide_and_deep, documents)
 
 
 @cache

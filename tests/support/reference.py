@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry import rotations
-from splatview_viewer.render.activation import Activated, activate, selected
+from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import (
     ALPHA_MAX,
     ALPHA_MIN,
@@ -31,18 +32,17 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.picking import blurred, places
-from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import FIELDS, nothing
+from splatview_viewer.scene import HIDDEN, MARKED, flags
+from splatview_viewer.scene.scene import FIELDS, GaussianScene, nothing
 from splatview_viewer.scene.turning import harmonics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import moderngl
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.scene.scene import GaussianScene
 
 
 @dataclass(frozen=True)
@@ -118,29 +118,21 @@ class ReferenceRenderer(Renderer):
     def __init__(self, ctx: moderngl.Context | None = None) -> None:
         """`ctx`: only for `Picture.source`."""
         self._ctx = ctx
-        self._scene: Activated | None = None
+        self._scene = nothing()
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
-        a = activate(scene.to_host(ready))
-        self._scene = replace(a, **{name: getattr(a, name).copy() for name in FIELDS})
-        self.left_out = a.left_out
+        a, self.left_out = activate(scene.to_host(ready))
+        self._scene = replace(a, **{name: getattr(a, name).clone() for name in FIELDS})
 
     def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
         self._check(camera, 1 << 30)
-        projected = None
-        if self._scene is not None and len(self._scene):
-            shown, marked = _selected(self._scene, options)
-            projected = project(shown, camera, options, marked)
+        projected = project(self._scene, camera, options) if len(self._scene) else None
         size = camera.width, camera.height
         if projected is not None and projected.bodies is not None:
             sums, alpha = solid(projected, projected.bodies, camera.near, size)
         else:
-            sums, transmittance = blend(projected, *size, options)
-            alpha = 1 - transmittance
-        if options.paint == "overdraw" and projected is not None:
-            sums[..., :3] = count(projected, *size)[..., None]
-            alpha = np.minimum(sums[..., 0], 1)
+            sums, alpha = blend(projected, *size, options)
         sums = sums.astype(np.float32)
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
         return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
@@ -148,39 +140,28 @@ class ReferenceRenderer(Renderer):
 
     def scene(self) -> GaussianScene:
         self._check_open()
-        return nothing() if self._scene is None else self._scene.scene()
+        return self._scene
 
     def close(self) -> None:
-        self._scene = None
         self._closed = True
 
 
-def _selected(a: Activated, options: RenderOptions) -> tuple[Activated, np.ndarray]:
-    """Those that are to be drawn, and which of them are marked, (M,) bool."""
-    if options.selection == EVERYTHING:
-        return a, np.zeros(len(a), bool)
-    shown, marked = selected(a.scene(), a.kept, options)
-    return replace(a, kept=None, **{name: getattr(a, name)[shown] for name in FIELDS}), marked[shown]
-
-
-def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.ndarray | None = None) -> Projected:
-    """Project Gaussians into the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu).
-
-    `marked`: (M,) bool, which of them stand out."""
-    means = a.means.astype(np.float64)
+def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Projected:
+    """Project activated Gaussians into the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu)."""
+    means, quats, scales, opacities, sh0, rest = (getattr(a, name).numpy() for name in FIELDS)
+    found = flags(a, options.selection).numpy()
     world_to_camera = camera.viewmat[:3, :3]
-    p = means @ world_to_camera.T + camera.viewmat[:3, 3]
-    index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far))
+    p = means.astype(np.float64) @ world_to_camera.T + camera.viewmat[:3, 3]
+    index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far) & ((found & HIDDEN) == 0))
     p = p[index]
     # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
-    axes = world_to_camera @ rotations.matrix(a.quats[index])  # quat_to_rotmat
-    m = axes * (a.scales[index].astype(np.float64) * options.scale)[:, None, :]
+    axes = world_to_camera @ rotations.matrix(quats[index])  # quat_to_rotmat
+    m = axes * (scales[index].astype(np.float64) * options.scale)[:, None, :]
 
     size = np.array([camera.width, camera.height], np.float64)
-    centers, jacobian = places(p, camera)
-    (xx, xy, yy), det, det_sharp = blurred(jacobian @ m)
+    centers, jacobian, (xx, xy, yy), det, det_sharp = ellipses(p, camera, m)
 
-    opacities = a.opacities[index].astype(np.float64)
+    opacities = opacities[index].astype(np.float64)
     by_opacity = options.paint in BY_DENSITY
     if options.mode == "antialiased" and by_opacity:
         opacities = opacities * np.sqrt(det_sharp / det)
@@ -203,14 +184,23 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     index = index[order]
     if options.paint == "normals":
         towards = np.array([[0.0, 0.0, 1.0]]) if camera.model == "ortho" else p[order]
-        rgb = normal_colors(axes[order], a.scales[index], towards)
+        rgb = normal_colors(axes[order], scales[index], towards)
     else:  # from the camera's centre to the mean, in world axes (rendering.py)
-        rgb = colors(a.sh0[index], a.shN[index], p[order] @ world_to_camera, degree)
-    if marked is not None:
-        rgb[marked[index]] = (rgb[marked[index]] + MARK_COLOR) / 2
+        rgb = colors(sh0[index], rest[index], p[order] @ world_to_camera, degree)
+    marked = (found[index] & MARKED) != 0
+    rgb[marked] = (rgb[marked] + MARK_COLOR) / 2
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
                      np.column_stack([rgb, p[order, 2]]), shapes)
+
+
+def ellipses(p: np.ndarray, camera: Camera, m: np.ndarray) -> Iterator[np.ndarray]:
+    """Of points (M, 3) in camera axes with square roots (M, 3, 3) of their covariances: places (M, 2) in pixels,
+    Jacobians (M, 2, 3), and what `blurred` gives."""
+    at, rows = places(torch.from_numpy(p).unbind(1), camera)
+    jacobian = np.stack([np.stack(row, axis=1) for row in rows], axis=1)
+    found = blurred(torch.from_numpy(jacobian @ m).permute(1, 2, 0))
+    return (np.asarray(values) for values in (np.stack(at, axis=1), jacobian, *found))
 
 
 def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
@@ -223,34 +213,25 @@ def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int
     return np.clip(rgb + 0.5, 0, COLOR_MAX)
 
 
-def count(projected: Projected, width: int, height: int) -> np.ndarray:
-    """Number of Gaussians that reach `ALPHA_MIN` at each pixel, (H, W) float64."""
-    counts = np.zeros((height, width))
-    columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
-    for (x0, y0), (x1, y1), (cx, cy), conic, opacity in zip(
-            *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, strict=True):
-        d = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
-        alpha, there = coverage(RenderOptions(), d, conic, opacity)
-        counts[y0:y1, x0:x1] += there & (alpha >= ALPHA_MIN)
-    return counts
-
-
 def blend(projected: Projected | None, width: int, height: int,
           options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
-    transmittance (H, W) that is left."""
+    """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and alpha (H, W). For
+    `overdraw`, how many there are in place of RGB."""
     sums, left, finished = np.zeros((height, width, 4)), np.ones((height, width)), np.zeros((height, width), bool)
+    counts = np.zeros((height, width))
     if projected is None:
-        return sums, left
+        return sums, counts
     columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
     for (x0, y0), (x1, y1), (cx, cy), conic, opacity, rgbz in zip(
             *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, projected.rgbz,
             strict=True):
         box = slice(y0, y1), slice(x0, x1)
-        if finished[box].all():
+        if finished[box].all() and options.paint != "overdraw":
             continue
         alpha, there = coverage(options, (columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]), conic, opacity)
-        hit = there & (alpha >= ALPHA_MIN) & ~finished[box]
+        there &= alpha >= ALPHA_MIN
+        counts[box] += there
+        hit = there & ~finished[box]
         after = left[box] * (1 - alpha)
         ends = hit & (after <= TRANSMITTANCE_MIN)
         if options.paint not in ("rings", "points"):  # a pixel stops before the Gaussian that would end it
@@ -258,7 +239,10 @@ def blend(projected: Projected | None, width: int, height: int,
         sums[box] += np.where(hit, alpha * left[box], 0)[..., None] * rgbz
         left[box] = np.where(hit, after, left[box])
         finished[box] |= ends
-    return sums, left
+    if options.paint == "overdraw":
+        sums[..., :3] = counts[..., None]
+        return sums, np.minimum(counts, 1)
+    return sums, 1 - left
 
 
 # -- other paints: `RenderOptions.paint`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -113,7 +113,7 @@ def random_scene(seed: int, chance: Chance) -> GaussianScene:
 
 def activated(given: GaussianScene) -> GaussianScene:
     """As `Renderer.scene()` gives it."""
-    return replace(activate(given), kept=None).scene()
+    return activate(given)[0]
 
 
 def looking_at_origin(width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any) -> Camera:
@@ -131,6 +131,18 @@ def psnr(a: np.ndarray, b: np.ndarray, peak: float = 1.0) -> float:
     """Decibels, against `peak`."""
     error = float(np.mean((a.astype(np.float64) - b.astype(np.float64)) ** 2))
     return float("inf") if error == 0 else 10 * np.log10(peak * peak / error)
+
+
+def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
+    """Each of the three, to so many decibels of what is the largest value in it. Where the edge of a body lies on a
+    pixel's centre, it may fall to either side."""
+    edge = np.abs(got.alpha - wanted.alpha) == 1
+    assert edge.mean() < 2e-3
+    for name in ("color", "alpha", "depth") if got.depth is not None else ("color", "alpha"):
+        a, b = getattr(got, name)[~edge], getattr(wanted, name)[~edge]
+        assert b.max() > 0, f"{name}: nothing is seen"
+        found = psnr(a, b, float(b.max()))
+        assert found >= decibels, f"{name}: {found:.1f} dB"
 
 
 @dataclass(frozen=True)
@@ -158,9 +170,9 @@ def gsplat_picture(data_dir: Path, name: str) -> Drawn:
 def real_scene(data_dir: Path, name: str) -> GaussianScene:
     """biker, playbot or random."""
     if name != "random":
-        from splatview_viewer.formats import load_scene
+        from splatview_viewer.formats import open_file
 
-        return load_scene(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
+        return open_file(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:
         return GaussianScene.of_arrays(z["means"], z["quats"], z["scales"], z["opacities"], z["sh0"],
                              z["shN"].astype(np.float32))

@@ -14,11 +14,10 @@ from collections import OrderedDict, defaultdict
 import numpy as np
 import pytest
 import torch
-from fuzz.crafted import ENDLESS, zip_of
 from support import scene_files as w
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats import load_scene, sandbox, silent
+from splatview_viewer.formats import open_file, sandbox, silent
 from splatview_viewer.formats.checkpoint import read_tensors
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
@@ -45,13 +44,13 @@ def test_ranks_of_the_latest_step_become_one_scene(tmp_path):
         for rank in range(3):
             part = w.Truth(*(getattr(scene, f)[rank::3] for f in FIELDS))
             w.write_checkpoint(tmp_path / "ckpts" / f"ckpt_{step}_rank{rank}.pt", part, "gsplat")
-    s = load_scene(tmp_path / "ckpts")
+    s = open_file(tmp_path / "ckpts")
     first = tmp_path / "ckpts" / "ckpt_29999_rank0.pt"
     os.truncate(first, 0)
     np.testing.assert_array_equal(s.means, np.concatenate([t.means[r::3] for r in range(3)]))
     assert s.notes == ("3 ranks of ckpt_29999 put together",)
     first.unlink()
-    s = load_scene(tmp_path / "ckpts" / "ckpt_29999_rank1.pt")
+    s = open_file(tmp_path / "ckpts" / "ckpt_29999_rank1.pt")
     assert len(s) == 60 and "rank 0 of ckpt_29999 is missing" in s.notes[1]
 
 
@@ -95,9 +94,9 @@ def test_a_pickle_with_code_is_refused_and_not_run(protocol, message, tmp_path, 
 @pytest.mark.programs
 def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
-    (tmp_path / "a.pt").write_bytes(zip_of({"a/data.pkl": ENDLESS, "a/version": b"3\n"}))
+    w.write_zip(tmp_path / "a.pt", {"a/data.pkl": w.ENDLESS, "a/version": b"3\n"})
     with pytest.raises(FileError, match=r"a\.pt: reading it took more of the processor's time"):
-        load_scene(tmp_path / "a.pt")
+        open_file(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("name", ["builtins eval", "torch load", "torch.hub load", "numpy load", "builtins getattr",

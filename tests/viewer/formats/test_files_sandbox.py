@@ -115,9 +115,9 @@ def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
 BEGIN = """import json, os, sys
 def done(answer, *columns):
     os.ftruncate(json.loads(sys.argv[1])["out"], 4096)
-    print(json.dumps(["done", answer, [dict(zip(("dtype", "shape", "at"), column)) for column in columns]]))
+    print(json.dumps(["done", answer, [dict(zip(("dtype", "shape"), column)) for column in columns]]))
 def scene(*shapes, **facts):
-    done({"type": "scene", **facts}, *(("f4", shape, 0) for shape in shapes))
+    done({"type": "scene", **facts}, *(("f4", shape) for shape in shapes))
 FIT = [3, 3], [3, 4], [3, 3], [3], [3, 3], [3, 0, 3]
 """
 OUTSIDE = "described an array outside its result"
@@ -126,9 +126,9 @@ OUTSIDE = "described an array outside its result"
 @pytest.mark.parametrize(("code", "words"), [
     ("print('nonsense')", "described the result wrongly"), ("print('[\"error\",\"damaged\"]')", "damaged"),
     ("while True: print('x' * 65536, end='')", "more than 1,048,576 bytes without an end of line"),
-    ("done({'type': 'picture'}, ('u1', [64, 65, 1], 0))", OUTSIDE),
-    ("done({'type': 'picture'}, ('u1', [1 << 40, 1 << 40, 1], 0))", OUTSIDE),
-    ("done({'type': 'picture'}, ('f8', [4, 4, 1], 0))", "described a picture of shape"),
+    ("done({'type': 'picture'}, ('u1', [64, 65, 1]))", OUTSIDE),
+    ("done({'type': 'picture'}, ('u1', [1 << 40, 1 << 40, 1]))", OUTSIDE),
+    ("done({'type': 'picture'}, ('f8', [4, 4, 1]))", "described a picture of shape"),
     ("scene(*FIT, sh_degree=5)", "described the result wrongly"),
     ("scene(*FIT[:5])", "described"), ("scene(*[[3, 3]] * 6)", "legal are|is needed with"),
 ])

@@ -26,7 +26,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.formats import load_scene
+from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.scene import Box
 from splatview_viewer.scene.scene import QUANTITIES
@@ -231,7 +231,7 @@ def test_it_is_saved_where_it_is_said(view: Any, tmp_path: Path, monkeypatch: py
     path, = tmp_path.iterdir()
     assert str(path) in said[0]
     assert path.name.endswith("-step1500.ply")
-    back = load_scene(path)
+    back = open_file(path)
     opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
     keep = opacities >= 0.8
     # OpenGL has positions as float32 from the middle of the scene.

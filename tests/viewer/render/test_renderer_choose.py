@@ -76,7 +76,7 @@ def view_of(screen: OffscreenScreen) -> Any:
 def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
     monkeypatch.setattr(gsplat_kernels, "obstacle", lambda: "gsplat needs CUDA, and this is a test")
-    monkeypatch.setattr(gsplat_kernels, "_kernels", None)
+    monkeypatch.setattr(choosing, "kernels", Kernels)
     renderer = choose(ctx)
     assert isinstance(renderer, GlRenderer)
     assert renderer_note(renderer) == "gl: gsplat needs CUDA, and this is a test"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.wait import PATIENCE
 
-from splatview_viewer.render.gsplat.build import KernelsError, build
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.gsplat.build import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,8 @@ _C = 1
 
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A gsplat, first on the path, whose module `_backend` is this file."""
+    """A gsplat, first on the path, whose module `_backend` is this file; the folder `cache` lies beside it."""
+    (tmp_path / "cache").mkdir()
     folder = tmp_path / "site" / "gsplat" / "cuda"
     folder.mkdir(parents=True)
     for package in (folder.parent, folder):
@@ -38,14 +40,8 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "_backend.py"
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    return folder
-
-
-def test_building(backend: Path, cache: Path) -> None:
+def test_building(backend: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
     (cache / "build").mkdir()
     (cache / "build" / "left by a compiler that was killed").touch()
     build(cache / LIBRARY)
@@ -57,11 +53,11 @@ def test_building(backend: Path, cache: Path) -> None:
     ("_C = None", "no nvcc here"),
     ("print('ok so far'); print('x.cu(3): error: no such thing'); raise SystemExit(1)", r"x\.cu\(3\): error: no such"),
 ])
-def test_a_build_that_fails(backend: Path, cache: Path, program: str, message: str) -> None:
+def test_a_build_that_fails(backend: Path, tmp_path: Path, program: str, message: str) -> None:
     backend.write_text(program)
-    with pytest.raises(KernelsError, match=message):
-        build(cache / LIBRARY)
-    assert not (cache / LIBRARY).exists() and not (cache / "build").exists()
+    with pytest.raises(RendererError, match=message):
+        build(tmp_path / "cache" / LIBRARY)
+    assert not list(tmp_path.glob("cache/build")) + list(tmp_path.glob(f"cache/{LIBRARY}"))
 
 
 def test_without_a_driver(programs: Programs) -> None:

@@ -13,6 +13,7 @@ from support.renderer_cases import (
     MAKERS,
     MARKED,
     Chance,
+    close,
     draw,
     looking_at_origin,
     psnr,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.render.base import Pixels, Renderer
+    from splatview_viewer.render.base import Renderer
 
 MIXED = Chance(n=600, log_scale=(-2.6, 0.8))
 
@@ -39,18 +40,6 @@ def other(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Ren
     made = MAKERS[request.param](ctx)
     yield made
     made.close()
-
-
-def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
-    """Each of the three, to so many decibels of what is the largest value in it. Where the edge of a body lies on a
-    pixel's centre, it may fall to either side."""
-    edge = np.abs(got.alpha - wanted.alpha) == 1
-    assert edge.mean() < 2e-3
-    for name in ("color", "alpha", "depth"):
-        a, b = getattr(got, name)[~edge], getattr(wanted, name)[~edge]
-        assert b.max() > 0, f"{name}: nothing is seen"
-        found = psnr(a, b, float(b.max()))
-        assert found >= decibels, f"{name}: {found:.1f} dB"
 
 
 @pytest.mark.parametrize(("paint", "model", "chance"), [

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
-from support.renderer_cases import psnr
+from support.renderer_cases import psnr, scene
 
 from splatview_viewer.geometry.cameras import MODELS, Camera, focal_length, intrinsics, look_at
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.moving import grid_of, warp
-from splatview_viewer.scene.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.geometry.cameras import CameraModel
+    from splatview_viewer.scene.scene import GaussianScene
 
 W, H = 240, 160
 DISTANCE = 6.0
@@ -39,12 +39,8 @@ def _textured() -> GaussianScene:
     wall = np.column_stack([rng.uniform(-9, 9, 3 * n), rng.uniform(-7, 7, 3 * n), rng.uniform(2.2, 2.8, 3 * n)])
     means = np.concatenate([ball, wall]).astype(np.float32)
     color = 0.5 + 0.4 * np.sin(means * 3.0 + np.array([0.0, 1.0, 2.0], np.float32))
-    scales = np.full((4 * n, 3), 0.05, np.float32)
-    scales[n:] = 0.12
-    scales[n:, 2] = 0.01
-    return GaussianScene.of_arrays(means, np.tile(np.array([1, 0, 0, 0], np.float32), (4 * n, 1)), scales,
-                         np.full(4 * n, 0.9, np.float32), ((color - 0.5) / SH_C0).astype(np.float32),
-                         np.empty((4 * n, 0, 3), np.float32), activated=True, sh_degree=0)
+    scales = np.repeat([[0.05] * 3, [0.12, 0.12, 0.01]], [n, 3 * n], axis=0)
+    return scene(means, color, scales, 0.9)
 
 
 def _camera(model: CameraModel = "pinhole", position: tuple[float, float, float] = (0.3, -0.4, -DISTANCE)) -> Camera:

@@ -8,9 +8,8 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fuzz.crafted import ENDLESS
 from support.memory_data import block, event, segment, snapshot
-from support.scene_files import little_memory
+from support.scene_files import ENDLESS, little_memory
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import sandbox

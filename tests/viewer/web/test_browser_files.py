@@ -17,7 +17,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_clients import ask, kept
 
 from splatview_viewer import formats as files
-from splatview_viewer.formats import camera_paths, load_scene
+from splatview_viewer.formats import camera_paths, open_file
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, 
     tool.save()
     assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
     view.view.tools["filter"].save(chosen=False)
-    back = load_scene(pages.fetch(page, here))
-    np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(load_scene(scene).means[:, 0]), rtol=1e-6)
+    back = open_file(pages.fetch(page, here))
+    np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(open_file(scene).means[:, 0]), rtol=1e-6)
     tool.film = replace(tool.film, width=64, height=48, fps=1.0)
     tool.record()
     pages.until(lambda: tool.filming is None)

@@ -1,15 +1,14 @@
 """Scenes and pictures from files; scenes in one convention: OpenCV axes, log scales, logit opacities.
 
-    scene = load_scene("point_cloud.ply")
-    either = open_file(path)          # the format is found by the content
+    value = open_file("point_cloud.ply")  # the format is found by the content
 
-Everything wrong with a file ends in a FileError, and only what the file's size and the free memory allow is allocated.
+Everything wrong with a file ends in a FileError, and only what the free memory allows is allocated.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -19,14 +18,12 @@ from splatview_viewer.core.jobs import Cancelled
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.checkpoint import CHECKPOINT, read_tensors
 from splatview_viewer.formats.common import (
-    BOMB_BYTES,
     ZIP_MAGIC,
     Fields,
     Format,
     Progress,
     SceneFacts,
     Start,
-    check_json,
     check_memory,
     fault_text,
     fields_of,
@@ -37,10 +34,12 @@ from splatview_viewer.formats.pictures import NPY, PICTURE
 from splatview_viewer.formats.ply import PLY
 from splatview_viewer.formats.sog import SOG
 from splatview_viewer.formats.spz import SPLAT, SPZ
-from splatview_viewer.scene.scene import GaussianScene
 
-__all__ = ["BOMB_BYTES", "FORMATS", "Format", "PictureAnswer", "Progress", "check_json", "check_memory", "fault_text",
-           "find_format", "load_scene", "open_file", "read_as", "scene_bytes", "silent", "value_of"]
+if TYPE_CHECKING:
+    from splatview_viewer.scene.scene import GaussianScene
+
+__all__ = ["FORMATS", "Format", "PictureAnswer", "Progress", "check_memory", "fault_text",
+           "find_format", "open_file", "read_as", "scene_bytes", "silent", "value_of"]
 
 FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
 """Formats of scenes and pictures, in the order in which a file's content is tried; `kinds.files` has all formats."""
@@ -105,14 +104,6 @@ def find_format(path: Path, name: str = "", formats: tuple[Format, ...] = FORMAT
     if not named.by_suffix:
         raise FileError(f"named {start.suffix} but its content is none: the file is damaged or misnamed")
     return named
-
-
-def load_scene(path: str | Path, progress: Progress = silent) -> GaussianScene:
-    """Return the Gaussians of a file or folder in any scene format; arguments and errors as of `open_file`."""
-    value = open_file(path, progress)
-    if not isinstance(value, GaussianScene):
-        raise FileError(f"{path}: a picture, not a scene of Gaussians")
-    return value
 
 
 # -- in the sandbox: files of browser pages ---------------------------------------------------------------------------

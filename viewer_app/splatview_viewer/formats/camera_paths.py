@@ -182,7 +182,7 @@ class PngFolder:
             raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
         with _named(out):
             self.out = take_free_name(out, Path.mkdir) if numbered else out
-            self._made = [self.out] if numbered else make_output_folder(out)
+            make_output_folder(self.out)
             taken = next(self.out.glob("[0-9]*.png"), None)
         if taken is not None:
             raise FileError(f"{self.out}: there are pictures already ({taken.name}); name an empty folder")
@@ -196,11 +196,9 @@ class PngFolder:
         """Nothing: every picture is whole."""
 
     def abort(self) -> None:
-        """Pictures that are there stay: they are whole. A folder without any, made for them, goes."""
-        if not self._count:
-            with contextlib.suppress(OSError):
-                for folder in self._made:
-                    folder.rmdir()
+        """Pictures that are there stay: they are whole. A folder without any goes."""
+        with contextlib.suppress(OSError):
+            self.out.rmdir()
 
 
 class Mp4:

@@ -59,9 +59,7 @@ NAMES = {
 """What trainers call the fields; the first is gsplat's."""
 INRIA = ("means", "sh0", "shN", "scales", "quats", "opacities")
 """The order of the tensors in what inria's `GaussianModel.capture` returns, after the active degree."""
-NESTED = ("splats", "pipeline", "gauss_params", "gaussians", "state_dict", "model", "params")
-"""Keys under which trainers keep the mapping."""
-RANK = re.compile(r"(?P<stem>.*?(?P<step>[0-9]{0,18}))_rank(?P<rank>[0-9]{1,18})(?P<suffix>\.\w+)")
+RANK = re.compile(r"(?P<stem>.*?(?P<step>[0-9]{0,18}))_rank(?P<rank>[0-9]{1,6})(?P<suffix>\.\w+)")
 HARMLESS = (
     "numpy.dtype", "numpy.ndarray", *(f"numpy.{m}.multiarray.{n}" for m in ("_core", "core")
                                       for n in ("scalar", "_reconstruct")),
@@ -223,10 +221,8 @@ def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
     ranks = {int(m["rank"]): f for f in path.parent.iterdir()
              if (m := RANK.fullmatch(f.name)) and (m["stem"], m["suffix"]) == (match["stem"], match["suffix"])}
     notes = (f"{len(ranks)} ranks of {match['stem']} put together",) if len(ranks) > 1 else ()
-    # A file may be called rank 10^18: the ranks before it are not counted through.
-    absent = list(itertools.islice((r for r in range(max(ranks)) if r not in ranks), 8))
-    if absent:
-        notes += (f"rank {', '.join(map(str, absent))} of {match['stem']} is missing: the scene has holes",)
+    if absent := [str(r) for r in range(max(ranks)) if r not in ranks]:
+        notes += (f"rank {', '.join(absent[:8])} of {match['stem']} is missing: the scene has holes",)
     return [ranks[r] for r in sorted(ranks)], notes
 
 
@@ -243,7 +239,7 @@ def _find(root: Any) -> tuple[dict[str, Any], int | None]:
     if not isinstance(root, dict):
         raise FileError(f"checkpoint: it holds a {'tensor' if isinstance(root, Tensor) else type(root).__name__}, not "
                         "a mapping of tensors nor inria's (capture, iteration)")
-    for mapping in (root, *(root[key] for key in NESTED if isinstance(root.get(key), dict))):
+    for mapping in (root, *(value for value in root.values() if isinstance(value, dict))):
         groups: dict[str, dict[str, Any]] = {}  # by prefix (`model.gauss_params.`), found in one pass
         for key, value in mapping.items():
             if isinstance(key, str):
@@ -257,8 +253,7 @@ def _find(root: Any) -> tuple[dict[str, Any], int | None]:
                 return tensors, None
     keys = [key for value in (root, *root.values()) if isinstance(value, dict) for key in itertools.islice(value, 8)]
     raise FileError(
-        "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors) under "
-        f"{', '.join(NESTED)} or at the top; it has "
+        "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors); it has "
         f"{', '.join(clipped(key) for key in keys[:16] if isinstance(key, str)) or 'no names'}")
 
 

@@ -1,8 +1,8 @@
 """What the readers share: formats, the decoded scene, bounds on what a file may claim, decoding tables.
 
-Each reader declares what it is about to decode, before it does. That has to fit the file's size (`check_ratio`,
-`check_scene`): a file of a few hundred bytes is not a scene of millions of Gaussians. And it has to fit the memory that
-is free (`check_memory`), which also holds for files that are large in truth, or only on paper (sparse files).
+Each reader declares what it is about to decode, before it does. A scene has to fit the file's size (`check_scene`): a
+file of a few hundred bytes is not one of millions of Gaussians. And all has to fit the memory that is free
+(`check_memory`), which also holds for files that are large in truth, or only on paper (sparse files).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -26,7 +25,6 @@ from splatview_viewer.scene.scene import FIELDS, UPS, GaussianScene
 
 if TYPE_CHECKING:
     import zipfile
-    from collections.abc import Iterator
     from pathlib import Path
 
 log = logging.getLogger("splatview")
@@ -35,17 +33,12 @@ Progress = Callable[[str, float], None]
 """Called with what is going on and how far it is, 0 to 1."""
 
 ZIP_MAGIC = b"PK\x03\x04"
-ZIP_DIRECTORY = 4 << 20
-"""Bytes of a zip's directory that are read, at least 46 for each entry; a SOG has ten, a checkpoint one a tensor."""
-
 BOMB_BYTES, BOMB_RATIO = 64 << 20, 64
-"""Decoded bytes that any file may have, and decoded bytes per byte of a larger one. Measured, with float32 fields:
+"""Decoded bytes that any scene may have, and decoded bytes per byte of a larger file. Measured, with float32 fields:
 .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in positions does not compress, and each
 Gaussian has 3 to 12 bytes of it in every format, for at most 236 decoded bytes."""
 SHARE = 0.8
 """The part of the free memory that one file may take; the rest is for drawing it."""
-ALWAYS = 16 << 20
-"""Bytes for which the free memory is not looked up."""
 JSON_GROWTH = 40
 """Bytes of Python objects per byte of JSON: `{"":0},` takes 7 bytes and becomes a mapping of 240."""
 
@@ -156,15 +149,13 @@ class Fields:
         """Return checked fields as a scene, without a copy."""
         return GaussianScene.of_arrays(*self.arrays, **msgspec.structs.asdict(self.facts))
 
-    def checked(self, *, mode: object = "", up: str = "", sh_degree: int | None = None,
-                notes: tuple[str, ...] = ()) -> Fields:
+    def checked(self, *, mode: object = "", up: str = "", sh_degree: int | None = None) -> Fields:
         """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
             up: the axis that it calls vertical, as "y", "+y" or "-y"; "" where it names none.
             sh_degree: the degree in use; None for that of `shN`.
-            notes: more of them.
 
         Raises:
             FileError: the fields do not fit together.
@@ -183,7 +174,7 @@ class Fields:
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             wide = name == "means" and a.dtype == np.float64
             arrays.append(np.require(a, np.float64 if wide else np.float32, ["C", "W"]))
-        word = str(mode).lower()
+        word, notes = str(mode).lower(), ()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
             notes += (f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",)
@@ -192,7 +183,6 @@ class Fields:
             notes += (f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",)
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
-        notes = tuple(note[:2000] for note in notes[:64])
         return Fields(*arrays, facts=SceneFacts(degree, MODES.get(word, False), notes, upward))
 
 
@@ -241,19 +231,10 @@ def check_scene(count: int, coefficients: int, packed: int, *, growth: float = 2
         FileError: more than a file of this size, or this machine, can hold.
     """
     size = scene_bytes(count, coefficients)
-    check_ratio(size, packed, f"{count:,} Gaussians")
+    if size > max(BOMB_BYTES, BOMB_RATIO * packed):
+        raise FileError(f"truncated, or made to exhaust memory: {count:,} Gaussians take {size:,} bytes, which "
+                        f"{packed:,} packed bytes do not hold")
     check_memory(int(size * growth), f"{count:,} Gaussians")
-
-
-def check_ratio(unpacked: int, packed: int, what: str, *, spare: int = BOMB_BYTES, ratio: int = BOMB_RATIO) -> None:
-    """Check a claim that only a decompression bomb could keep.
-
-    Raises:
-        FileError: over `spare` bytes, and more than `ratio` times what the file holds.
-    """
-    if unpacked > max(spare, ratio * packed):
-        raise FileError(f"truncated, or made to exhaust memory: {what} take {unpacked:,} bytes, which {packed:,} "
-                        "packed bytes do not hold")
 
 
 def check_memory(need: int, what: str) -> None:
@@ -262,8 +243,6 @@ def check_memory(need: int, what: str) -> None:
     Raises:
         FileError: names what is needed, what is free and the next step.
     """
-    if need <= ALWAYS:
-        return
     free = available_bytes()
     if free is not None and need > SHARE * free:
         needed, held = (f"{n / 1e9:,.1f} GB" if n >= 1e9 else f"{n / 1e6:,.0f} MB" for n in (need, free))
@@ -299,46 +278,16 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
     if size > left:
         raise FileError(f"truncated: {what} takes {size:,} bytes, the file has {left:,} left")
     check_memory(size, f"{size:,} bytes of {what}")
-    data = f.read(size)
-    if len(data) != size:
-        raise FileError(f"truncated while it was read: {what} takes {size:,} bytes, {len(data):,} came")
-    return data
+    return f.read(size)
 
 
-@contextmanager
-def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip whose directory is small.
-
-    Raises:
-        FileError: damaged, or with a larger directory than a scene has.
-    """
+def open_zip(path: Path) -> zipfile.ZipFile:
+    """Open a zip. Raises FileError for a damaged one."""
     import zipfile  # with its codecs 15 ms, which a PLY need not wait for
 
-    with open(path, "rb") as file:
-        bounded = _Directory(file)
-        try:
-            archive = zipfile.ZipFile(bounded)  # type: ignore[arg-type]
-        except (OSError, FileError):
-            raise
-        except Exception as e:  # of a damaged directory nearly anything
-            raise FileError(f"damaged or truncated zip: {e}") from None
-        bounded.most = None
-        with archive:
-            yield archive
-
-
-class _Directory:
-    """A file that refuses to be read in large pieces while zipfile reads the directory, which it reads as one.
-
-    zipfile makes an object of 500 bytes for each 46 bytes of the directory, and takes 10 us for it.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.most: int | None = ZIP_DIRECTORY
-        self.seek, self.tell, self.close, self.seekable = file.seek, file.tell, file.close, file.seekable
-
-    def read(self, size: int = -1) -> bytes:
-        if self.most is not None and size > self.most:
-            raise FileError(f"a zip with a directory of {size:,} bytes; at most {self.most:,} are read")
-        return self._file.read(size)
+    try:
+        return zipfile.ZipFile(path)
+    except OSError:
+        raise
+    except Exception as e:  # of a damaged directory nearly anything
+        raise FileError(f"damaged or truncated zip: {e}") from None

@@ -13,7 +13,7 @@ import numpy as np
 from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.common import Format, Progress, check_memory, check_ratio, read_exact
+from splatview_viewer.formats.common import Format, Progress, check_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 PIXEL_LIMIT = 1 << 27
 """Pixels a picture may have; a small file can claim any number."""
-PIXEL_RATIO = 4096
-"""Decoded bytes for each byte of a picture. PNG and JPEG cannot reach it (deflate packs at most 1032:1, JPEG spends a
-bit on 64 pixels); WebP packs a picture of one colour into a hundred bytes, whatever its size."""
-PIXEL_SPARE = 128 << 20
-"""Decoded bytes that any picture may have: one of a single colour may be 7680x4320 large."""
 PIXEL_GROWTH = 3
 """Copies of the decoded pixels: Pillow's, another mode's or another orientation's, and the array."""
 CHANNELS = (1, 2, 3, 4)
@@ -48,13 +43,13 @@ def read_picture(path: Path, progress: Progress) -> np.ndarray:
 
 
 @contextmanager
-def open_picture(file: BinaryIO, what: str = "the picture", most: int = 0) -> Iterator[Image.Image]:
-    """Open a PNG, JPEG or WebP whose pixels fit its file and the free memory; nothing is decoded yet.
+def open_picture(file: BinaryIO, what: str = "the picture", most: int = PIXEL_LIMIT) -> Iterator[Image.Image]:
+    """Open a PNG, JPEG or WebP whose pixels fit the free memory; nothing is decoded yet.
 
     Args:
         file: open and seekable.
         what: names it in errors.
-        most: pixels that it may have, where they are known from elsewhere, whatever the size of the file.
+        most: pixels that it may have.
 
     Raises:
         FileError: damaged, too large, of another format; also for faults of decoding within the `with`.
@@ -66,12 +61,9 @@ def open_picture(file: BinaryIO, what: str = "the picture", most: int = 0) -> It
             warnings.simplefilter("ignore")  # Pillow warns of large pictures; see the limit below
             with Image.open(file, formats=("PNG", "JPEG", "WEBP")) as image:
                 width, height = image.size
-                if width * height > (most or PIXEL_LIMIT):
-                    raise FileError(f"{what} has {width}x{height} pixels; at most {most or PIXEL_LIMIT:,} are read")
-                size, claim = width * height * 4, f"{width}x{height} pixels of {what}"
-                if not most:
-                    check_ratio(size, os.fstat(file.fileno()).st_size, claim, spare=PIXEL_SPARE, ratio=PIXEL_RATIO)
-                check_memory(size * PIXEL_GROWTH, claim)
+                if width * height > most:
+                    raise FileError(f"{what} has {width}x{height} pixels; at most {most:,} are read")
+                check_memory(4 * width * height * PIXEL_GROWTH, f"{width}x{height} pixels of {what}")
                 yield image
     except (FileError, MemoryError):
         raise
@@ -81,17 +73,14 @@ def open_picture(file: BinaryIO, what: str = "the picture", most: int = 0) -> It
 
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
     """Return (H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H, W), (H, W, C) or (C, H, W)."""
-    # Mapped: so numpy holds the shape against the size of the file and allocates nothing. But not read through
-    # the mapping: if a program saves the file anew meanwhile, touching a mapping that shrank would kill us.
+    # Mapped, numpy holds the shape against the size of the file and allocates nothing. But if a program saves the file
+    # anew meanwhile, touching a mapping that shrank would kill us.
     a = np.load(path, mmap_mode="r", allow_pickle=False)
     shape, dtype = a.shape, a.dtype
     if not (dtype.kind == "f" or (dtype.kind == "u" and dtype.itemsize <= 2)):
         raise FileError(f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating point")
     check_memory(3 * max(a.nbytes, 4 * a.size), f"an array of shape {shape}")
-    with open(path, "rb") as f:
-        f.seek(a.offset)
-        data = read_exact(f, a.nbytes, "the array")
-    a = np.frombuffer(data, dtype).reshape(shape, order="C" if a.flags.c_contiguous else "F")
+    a = np.load(path, allow_pickle=False)
     if a.ndim == 2:
         a = a[:, :, None]
     elif a.ndim == 3 and a.shape[2] not in CHANNELS and a.shape[0] in CHANNELS:
@@ -156,17 +145,12 @@ def safe_name(text: str, default: str = "splatview") -> str:
     return clean.strip(" .").lstrip("-. ") or default
 
 
-def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
-    """Make a folder for output, and missing ones above it. Return those made, the deepest first.
-
-    Raises OutputError where it cannot be made or written.
-    """
+def make_output_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder for output, and missing ones above it. Raises OutputError where it cannot be made or written."""
     folder = Path(os.path.realpath(path))
-    made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise output_error(path, e) from e
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(Path(path), "permission denied; choose a folder that you can write")
-    return made

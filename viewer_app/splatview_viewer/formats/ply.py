@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""
-MOST_ELEMENTS, MOST_DIGITS = 100, 18
-"""Of a header; of a count: numpy and the kernel take no more digits."""
 BLOCK_BYTES = 4 << 20
 """Records are taken apart in blocks that stay in the processor's cache."""
 
@@ -82,25 +80,14 @@ class Element:
     count: int
     types: dict[str, str] = field(default_factory=dict)
     """The numpy type of each property of a fixed size, byte order included, in their order."""
-    list_property: str = ""
-    """The first property of variable length, if there is one: its size is not known from the header."""
+    lists: bool = False
+    """True if there are properties of variable length as well."""
+    at: int | None = None
+    """The byte of the file at which its records begin; None behind lists, and in a text."""
 
-    def add(self, words: list[str], order: str) -> None:
-        """Add the property of a header's line. Raises FileError."""
-        name, element = clipped(words[-1]), clipped(self.name)
-        types, key = words[2 if words[1] == "list" else 1:-1], words[-1].removeprefix("scalar_")
-        key = words[-1] if key in self.types else key
-        if wrong := next((t for t in types if t not in TYPES), None):
-            raise FileError(f"PLY: property {name!r} has type {clipped(wrong)!r}; legal are "
-                            f"{', '.join(TYPES)} and list")
-        if key in self.types:
-            raise FileError(f"PLY: element {element!r} has property {name!r} twice")
-        if len(types) != (2 if words[1] == "list" else 1):
-            raise FileError(f"PLY: header line {' '.join(words)[:60]!r} is not understood")
-        if words[1] == "list":
-            self.list_property = self.list_property or name
-        else:
-            self.types[key] = order + TYPES[types[0]]
+    @property
+    def record(self) -> np.dtype[Any]:
+        return np.dtype([*self.types.items()])
 
     def need(self, names: tuple[str, ...], kind: str) -> None:
         """Raise FileError unless these properties of a compressed PLY are there, of this type."""
@@ -109,98 +96,61 @@ class Element:
                 raise FileError(f"compressed PLY: element {self.name!r} has no property {name!r} of type {kind}; it "
                                 f"has {', '.join(map(clipped, [*self.types][:20])) or 'none'}")
 
-    def records(self, f: BinaryIO, header: Header) -> np.ndarray:
-        """Return all records of the element, of a fixed size."""
-        header.seek(f, self.name)
-        dtype = np.dtype([*self.types.items()])
-        return np.frombuffer(read_exact(f, self.count * dtype.itemsize, f"PLY: element {self.name!r}"), dtype)
+    def seek(self, f: BinaryIO) -> None:
+        """Go to its records, of a fixed size. Raises FileError where there are not so many."""
+        if self.at is None or self.lists:
+            raise FileError(f"PLY: element {self.name!r} is text, or has lists in it or before it, which cannot be "
+                            "read: save the Gaussians alone, as binary")
+        f.seek(self.at)
+        size, left = self.count * self.record.itemsize, max(remaining(f), 0)
+        if size > left:
+            raise FileError(f"PLY: truncated: {self.count:,} records of element {self.name!r} take {size:,} bytes, the "
+                            f"file has {left:,} left")
+
+    def records(self, f: BinaryIO) -> np.ndarray:
+        """Return all of them."""
+        self.seek(f)
+        return np.frombuffer(read_exact(f, self.count * self.record.itemsize, f"element {self.name!r}"), self.record)
 
 
-@dataclass
-class Header:
-    """A PLY header, and the place of the data."""
-
-    format: str
-    elements: list[Element]
-    comments: list[str]
-    size: int
-
-    def element(self, name: str) -> Element | None:
-        return next((e for e in self.elements if e.name == name), None)
-
-    def before(self, name: str) -> list[Element]:
-        """Return the elements before one. Raises FileError where records up to it have no fixed size."""
-        at = next(i for i, e in enumerate(self.elements) if e.name == name)
-        if wrong := next((e for e in self.elements[:at + 1] if e.list_property), None):
-            raise FileError(f"PLY: element {clipped(wrong.name)!r} has the list property {wrong.list_property!r}; "
-                            "lists in or before the Gaussians cannot be read. Save the Gaussians alone.")
-        return self.elements[:at]
-
-    def seek(self, f: BinaryIO, name: str) -> None:
-        """Go to the records of an element. Raises FileError for a text, and where they begin behind the file's end."""
-        if self.format == "ascii":
-            raise FileError("PLY: format ascii; only the binary forms are read: save it as binary")
-        f.seek(self.size)
-        size = self.size + remaining(f)
-        at = self.size + sum(e.count * np.dtype([*e.types.items()]).itemsize for e in self.before(name))
-        if at > size:
-            raise FileError(f"PLY: truncated: element {name!r} starts at byte {at:,}, the file has {size:,}")
-        f.seek(at)
-
-    def comment(self, *keys: str) -> str:
-        """Return the rest of the last comment that starts with one of these keys, in lower case without spaces; "" for
-        none. Spaces, colons and case of a key do not count."""
-        squeezed = (re.sub(r"[\s:]", "", c).lower() for c in reversed(self.comments))
-        return next((c.removeprefix(key) for c in squeezed for key in keys if c.startswith(key)), "")
-
-    def checked(self, fields: Fields) -> Fields:
-        """Return the fields with the comments about the scene: its mode, as Brush (`SplatRenderMode: mip`) and Postshot
-        (`antialiased 1`) write it, and the direction upward."""
-        return fields.checked(mode=self.comment("splatrendermode", "antialiased"), up=self.comment("verticalaxis"))
-
-
-def read_header(f: BinaryIO) -> Header:
-    """Parse the header. Nothing is allocated on the strength of what it claims."""
+def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
+    """Return the elements by name, and the comments. Nothing is allocated on the strength of what they claim."""
     text = f.read(HEADER_LIMIT)
     end = text.find(b"\nend_header")
     stop = text.find(b"\n", end + 1)
     if end < 0 or stop < 0:
         raise FileError("PLY: no line 'end_header'" + (
             f" within {HEADER_LIMIT:,} bytes" if len(text) == HEADER_LIMIT else "; the file is truncated"))
-    header = Header("", [], [], stop + 1)
+    elements: dict[str, Element] = {}
+    comments, form, order, last = [], "", "", Element("", 0)
     for line in text[:end].decode("ascii", errors="replace").splitlines()[1:]:
         match line.split():
             case [] | ["obj_info", *_]:
                 pass
             case ["comment", *words]:
-                header.comments.append(" ".join(words))
+                comments.append(" ".join(words))
             case ["format", ("ascii" | "binary_little_endian" | "binary_big_endian") as form, *_]:
-                header.format = form
-            case ["format", form, *_]:
-                raise FileError(f"PLY: format {clipped(form)!r} is not ascii, binary_little_endian or "
-                                "binary_big_endian")
-            case ["element", name, count]:
-                if header.element(name) is not None:
-                    raise FileError(f"PLY: element {clipped(name)!r} twice")
-                if len(header.elements) == MOST_ELEMENTS:
-                    raise FileError(f"PLY: more than {MOST_ELEMENTS} elements")
-                if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS):
-                    raise FileError(f"PLY: element {clipped(name)!r} has a count of {clipped(count)}; expected a "
-                                    f"number of at most {MOST_DIGITS} digits")
-                header.elements.append(Element(name, int(count)))
-            case ["property", _, _, *_] as words if header.elements:
-                header.elements[-1].add(words, ">" if header.format == "binary_big_endian" else "<")
+                order = ">" if form == "binary_big_endian" else "<"
+            case ["element", name, count] if name not in elements and count.isdigit():
+                last = elements[name] = Element(name, int(count))
+            case ["property", "list", _, _, _] if elements:
+                last.lists = True
+            case ["property", kind, name] if elements and order and kind in TYPES and name not in last.types:
+                plain = name.removeprefix("scalar_")
+                last.types[name if plain in last.types else plain] = order + TYPES[kind]
             case _:
                 raise FileError(f"PLY: header line {line[:60]!r} is not understood")
-    if not header.format:
-        raise FileError("PLY: the header has no 'format' line")
-    return header
+    at = None if form == "ascii" else stop + 1
+    for element in elements.values():
+        element.at = at
+        at = None if at is None or element.lists else at + element.count * element.record.itemsize
+    return elements, comments
 
 
 # -- one number for each property --------------------------------------------------------------------------------------
 
 
-def _read_plain(f: BinaryIO, header: Header, vertex: Element, progress: Progress) -> Fields:
+def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
     names = [*vertex.types]
     colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
     scales = [p for p in names if p.startswith("scale_")]
@@ -214,11 +164,8 @@ def _read_plain(f: BinaryIO, header: Header, vertex: Element, progress: Progress
         raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
                         "numbered from 0")
     n, k = vertex.count, len(rest) // 3
-    header.seek(f, "vertex")
-    record, left = np.dtype([*vertex.types.items()]), remaining(f)
-    if n * record.itemsize > left:
-        raise FileError(f"PLY: truncated: {n:,} Gaussians of {record.itemsize} bytes take {n * record.itemsize:,} "
-                        f"bytes, the file has {left:,} after its header")
+    vertex.seek(f)
+    record = vertex.record
     check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
     fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (len(scales),), (), (3,), (k, 3))))
     fields.means = fields.means.astype(np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32)
@@ -240,14 +187,16 @@ def _read_plain(f: BinaryIO, header: Header, vertex: Element, progress: Progress
     if colors is not COLORS[0]:
         white = [1 if vertex.types[c][1] == "f" else 65535 if vertex.types[c][1:] == "u2" else 255 for c in colors]
         fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
-    return header.checked(fields)
+    return fields
 
 
 # -- SuperSplat's compressed form --------------------------------------------------------------------------------------
 
 
-def _read_compressed(f: BinaryIO, header: Header, vertex: Element, progress: Progress) -> Fields:
-    chunk, sh, n = header.element("chunk"), header.element("sh"), vertex.count
+def _read_compressed(f: BinaryIO, elements: dict[str, Element], progress: Progress) -> Fields:
+    vertex, chunk, sh = (elements.get(name) for name in ("vertex", "chunk", "sh"))
+    assert vertex is not None
+    n = vertex.count
     if chunk is None or chunk.count * CHUNK < n:
         raise FileError(f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of {CHUNK} cannot hold {n:,} "
                         "Gaussians")
@@ -261,7 +210,7 @@ def _read_compressed(f: BinaryIO, header: Header, vertex: Element, progress: Pro
                             f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed")
         sh.need(tuple(f"f_rest_{i}" for i in range(coefficients)), "u1")
     check_scene(n, coefficients // 3, os.fstat(f.fileno()).st_size)
-    chunks, records = chunk.records(f, header), vertex.records(f, header)
+    chunks, records = chunk.records(f), vertex.records(f)
     progress("unpacking Gaussians", 0.3)
     of = np.arange(n) // CHUNK
     position, rotation, scale, color = (records[name].astype(np.uint32, copy=False) for name in PACKED)
@@ -277,10 +226,10 @@ def _read_compressed(f: BinaryIO, header: Header, vertex: Element, progress: Pro
     progress("unpacking Gaussians", 0.7)
     if sh is not None and coefficients:
         order = [[*sh.types].index(f"f_rest_{i}") for i in range(coefficients)]
-        rest = sh.records(f, header).view(np.uint8).reshape(n, coefficients)[:, order]
+        rest = sh.records(f).view(np.uint8).reshape(n, coefficients)[:, order]
         fields.shN = _SH_OF_BYTE[rest.reshape(n, 3, coefficients // 3).transpose(0, 2, 1)]
     progress("unpacking Gaussians", 1.0)
-    return header.checked(fields)
+    return fields
 
 
 def _fractions(v: np.ndarray, *shifts: int, bits: int) -> np.ndarray:
@@ -306,12 +255,19 @@ def _between(chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.n
 def read(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of a PLY, compressed or not."""
     with open(path, "rb") as f:
-        header = read_header(f)
-        vertex = header.element("vertex")
-        if vertex is None:
+        elements, comments = read_header(f)
+        if "vertex" not in elements:
             raise FileError("PLY: no element 'vertex'; the file has "
-                            f"{', '.join(clipped(e.name) for e in header.elements) or 'no elements'}")
-        return (_read_compressed if PACKED[0] in vertex.types else _read_plain)(f, header, vertex, progress)
+                            f"{', '.join(map(clipped, [*elements][:20])) or 'no elements'}")
+        packed = PACKED[0] in elements["vertex"].types
+        fields = _read_compressed(f, elements, progress) if packed else _read_plain(f, elements["vertex"], progress)
+    said = [re.sub(r"[\s:]", "", comment).lower() for comment in reversed(comments)]
+
+    def last(*keys: str) -> str:
+        return next((line.removeprefix(key) for line in said for key in keys if line.startswith(key)), "")
+
+    # Brush writes `SplatRenderMode: mip`, Postshot `antialiased 1`.
+    return fields.checked(mode=last("splatrendermode", "antialiased"), up=last("verticalaxis"))
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
+from typing import IO, TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -85,11 +85,10 @@ class File(NamedTuple):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """An array in the memory file: dtype (little endian), shape, and where it begins."""
+    """An array in the memory file, behind the one before: dtype (little endian) and shape."""
 
     dtype: Literal["b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8"]
     shape: Annotated[tuple[_Extent, ...], Meta(max_length=3)]
-    at: _Extent
 
 
 class Going(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
@@ -221,15 +220,16 @@ def mapped(fd: int) -> mmap.mmap | None:
 
 def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]:
     """Return the arrays of a result. Raises FileError for one that would lie outside."""
-    arrays = []
+    arrays, at = [], 0
     for column in columns:
         count = math.prod(column.shape)
-        if not count:
-            arrays.append(np.zeros(column.shape, f"<{column.dtype}"))
-        elif room is None or column.at % _ALIGN or column.at + count * int(column.dtype[1:]) > len(room):
+        size = count * int(column.dtype[1:])
+        if at + size > (0 if room is None else len(room)):
             raise FileError(f"the program that read it described an array outside its result: {column}")
-        else:
-            arrays.append(np.frombuffer(room, f"<{column.dtype}", count, column.at).reshape(column.shape))
+        dtype = f"<{column.dtype}"
+        whole = np.frombuffer(room, dtype, count, at) if room is not None and size else np.zeros(0, dtype)
+        arrays.append(whole.reshape(column.shape))
+        at += size + -size % _ALIGN
     return arrays
 
 
@@ -275,7 +275,8 @@ def serve(argument: str) -> NoReturn:
         with np.errstate(all="ignore"):  # as open_file
             answer, arrays = function(files, progress)
         progress("writing arrays", 1.0)
-        columns = write_columns(job["out"], arrays)
+        with os.fdopen(job["out"], "wb") as out:
+            columns = write_columns(out, arrays)
     except Exception as e:
         say("error", fault_text(e))
     else:
@@ -283,16 +284,12 @@ def serve(argument: str) -> NoReturn:
     os._exit(0)  # taking everything apart would take longer than reading it
 
 
-def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
-    """Write arrays to an empty memory file; return where they are."""
-    columns, at = [], 0
+def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[Column]:
+    """Write arrays one behind the other, from the beginning of an empty file; return what they are."""
+    columns = []
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"
-        columns.append(msgspec.convert({"dtype": kind, "shape": array.shape, "at": at}, Column))
-        data = np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
-        start = at
-        while len(data):
-            n = os.pwrite(fd, data[:1 << 26], start)
-            data, start = data[n:], start + n
-        at = -(-start // _ALIGN) * _ALIGN
+        columns.append(msgspec.convert({"dtype": kind, "shape": array.shape}, Column))
+        file.write(np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data)
+        file.write(bytes(-array.nbytes % _ALIGN))
     return columns

@@ -13,7 +13,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from functools import cache
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +29,12 @@ from splatview_viewer.formats.common import (
     Format,
     Progress,
     Start,
-    check_json,
-    check_memory,
-    check_ratio,
     check_scene,
     clipped,
     open_zip,
     quats_from_smallest_three,
+    read_exact,
+    remaining,
 )
 from splatview_viewer.formats.pictures import open_picture
 
@@ -48,10 +48,8 @@ FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 """The fields of meta.json that name files, and how many."""
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
-UNPACK_SPARE, UNPACK_RATIO = 1 << 20, 4
-"""Bytes that a plane in a zip may unpack to: so many, or this multiple of the zip. WebP is packed already."""
-POSITIONS_SPARE = 1 << 20
-"""Bytes of positions that any plane may hold, see `_Planes.check`."""
+UNPACK_SPARE, UNPACK_RATIO = 1 << 16, 4
+"""Bytes that a file in a zip may unpack to: so many, or this multiple of the zip. WebP is packed already."""
 PIXELS_BESIDES = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest palette."""
 
@@ -62,64 +60,48 @@ def read_sog(path: Path, progress: Progress) -> Fields:
     with open(meta, "rb") as f:
         packed = f.read(2) == b"PK"
     if not packed:
-        return _read(lambda name, limit: _from_folder(meta if name == "meta.json" else meta.parent / name, name, limit),
-                     None, progress)
+        return _read(partial(_from_folder, meta), progress)
     with open_zip(path) as archive:
         root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
                      if i.filename.rpartition("/")[2] == "meta.json"), "")
-        length = path.stat().st_size
-        most = max(UNPACK_SPARE, UNPACK_RATIO * length)
+
+        most = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
 
         def load(name: str, limit: int) -> bytes:
+            limit = min(limit, most)
             with archive.open(root + name) as member:
-                data = member.read(min(limit, most) + 1)
-            if len(data) > min(limit, most):
-                raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {min(limit, most):,} bytes")
+                data = member.read(limit + 1)
+            if len(data) > limit:
+                raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
             return data
 
-        return _read(load, length, progress)
+        return _read(load, progress)
 
 
-def _from_folder(path: Path, name: str, limit: int) -> bytes:
+def _from_folder(meta: Path, name: str, limit: int) -> bytes:
+    path = meta if name == "meta.json" else meta.parent / name
     if name != Path(name).name or name in ("", ".", ".."):
         raise FileError(f"SOG: {clipped(name)!r} is not the plain name of a file beside meta.json")
     try:
         with open_regular(path) as f:
-            held = os.fstat(f.fileno()).st_size
-            if held > limit:
+            size = remaining(f)
+            if size > limit:
                 raise FileError(f"SOG: {name!r} is larger than {limit:,} bytes")
-            check_memory(held, f"{held:,} bytes of {name!r}")
-            return f.read(held)
+            return read_exact(f, size, repr(name))
     except (OSError, ValueError) as e:
         raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
 
 
+@dataclass
 class _Planes:
     """The pictures named in a meta.json, decoded when asked for."""
 
-    def __init__(self, load: Load, meta: dict[str, Any], count: int, progress: Progress):
-        self.load, self.meta, self.count, self.progress, self.done = load, meta, count, progress, 0
-
-    def check(self, packed: int | None) -> None:
-        """Check the count before anything is decoded: against the positions, the files' size, the free memory.
-
-        The low bytes of positions are noise, which no encoder makes small: 3 bytes for each Gaussian of a trained
-        scene. One byte for 16 Gaussians leaves room for points on a grid, and 2^18 Gaussians are taken at any size.
-        """
-        check_ratio(4 * self.count, len(self.file("means", 0)[1]), f"the positions of {self.count:,} Gaussians",
-                    spare=POSITIONS_SPARE)
-        packed = packed or sum(len(self.file(field, i)[1]) for field in FILES for i in range(FILES[field])
-                               if field in self.meta)
-        bands = self.meta["shN"].get("bands") if "shN" in self.meta else 0
-        coefficients = SH_REST[bands] if bands in (0, 1, 2, 3) else 15  # the most where the file does not have it
-        check_scene(self.count, coefficients, packed, growth=2.1)
-
-    def file(self, field: str, index: int) -> tuple[str, bytes]:
-        """Return the name and the content of one of a field's files."""
-        name = self.meta[field]["files"][index]
-        if not isinstance(name, str):
-            raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
-        return name, self.load(name, PLANE_LIMIT)
+    meta: dict[str, Any]
+    count: int
+    files: dict[tuple[str, int], tuple[str, bytes]]
+    """Name and content of the files of each field."""
+    progress: Progress
+    done: int = 0
 
     def pixels(self, field: str, index: int = 0) -> np.ndarray:
         """(count, 4) uint8: RGBA of each Gaussian."""
@@ -131,12 +113,12 @@ class _Planes:
 
     def picture(self, field: str, index: int) -> np.ndarray:
         """(H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
-        name, data = self.file(field, index)
+        name, data = self.files[field, index]
         most = PIXELS_BESIDES if (field, index) == ("shN", 0) else max(4 * self.count, PIXELS_BESIDES)
         with open_picture(io.BytesIO(data), f"{name!r}, for {self.count:,} Gaussians,", most) as image:
             pixels = np.array(image.convert("RGBA"))
         self.done += 1
-        self.progress("decoding planes", min(self.done / (7 if "shN" in self.meta else 5), 1.0))
+        self.progress("decoding planes", self.done / len(self.files))
         return pixels
 
     def numbers(self, field: str, key: str, length: int) -> np.ndarray:
@@ -147,11 +129,8 @@ class _Planes:
         return a
 
 
-def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
-    """Read a SOG. `packed`: the bytes of its zip; None for files in a folder."""
-    text = load("meta.json", META_LIMIT)
-    check_json(len(text), "the numbers of meta.json")
-    meta = json.loads(text)
+def _read(load: Load, progress: Progress) -> Fields:
+    meta = json.loads(load("meta.json", META_LIMIT))
     if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
         raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
     if meta.get("version") != 2:
@@ -160,8 +139,14 @@ def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
     count = meta.get("count")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise FileError(f"SOG: a count of {count!r:.40}; expected a whole number from 0 on")
-    planes = _Planes(cache(load), meta, count, progress)
-    planes.check(packed)
+    files = {}
+    for field, number in FILES.items():
+        for i, name in enumerate(meta[field]["files"][:number] if field in meta else ()):
+            if not isinstance(name, str):
+                raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
+            files[field, i] = name, load(name, PLANE_LIMIT)
+    check_scene(count, 15 if "shN" in meta else 0, sum(len(data) for _, data in files.values()))
+    planes = _Planes(meta, count, files, progress)
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
     sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
     logs = low + sixteen / np.float32(65535) * (high - low)
@@ -169,10 +154,10 @@ def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
     quats = planes.pixels("quats")
     rest = (quats[:, :3] / np.float32(255) - np.float32(0.5)) * np.float32(2 ** 0.5)
     scales, rgba = planes.pixels("scales")[:, :3], planes.pixels("sh0")
-    higher = np.zeros((planes.count, 0, 3), np.float32)
-    if "shN" in planes.meta:  # each Gaussian's label looks up a row of the palette
+    higher = np.zeros((count, 0, 3), np.float32)
+    if "shN" in meta:  # each Gaussian's label looks up a row of the palette
         centroids = planes.picture("shN", 0)
-        width, bands = centroids.shape[1], planes.meta["shN"].get("bands")
+        width, bands = centroids.shape[1], meta["shN"].get("bands")
         k = width // 64
         if width % 64 or k not in (3, 8, 15):
             raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
@@ -181,14 +166,14 @@ def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
         palette = planes.numbers("shN", "codebook", 256)[centroids.reshape(-1, k, 4)[:, :, :3]]
         labels = planes.pixels("shN", 1)
         labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
-        if planes.count and int(labels.max()) >= len(palette):
+        if count and int(labels.max()) >= len(palette):
             raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
         higher = palette[labels].astype(np.float32, copy=False)
     fields = Fields(means=means, quats=quats_from_smallest_three(quats[:, 3].astype(np.int16) - 252, rest),
                     scales=planes.numbers("scales", "codebook", 256)[scales], opacities=LOGIT_OF_BYTE[rgba[:, 3]],
                     sh0=planes.numbers("sh0", "codebook", 256)[rgba[:, :3]], shN=higher)
     fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
-    return fields.checked(mode=planes.meta.get("model", planes.meta.get("antialias")))
+    return fields.checked(mode=meta.get("model", meta.get("antialias")))
 
 
 def _is_sog(start: Start) -> bool:

@@ -104,18 +104,15 @@ def read(path: Path, progress: Progress) -> Fields:
                     scales=SCALE_OF_BYTE[planes["scales"]].reshape(n, 3), opacities=LOGIT_OF_BYTE[planes["alphas"]],
                     sh0=SH0_OF_BYTE[planes["colors"]].reshape(n, 3),
                     shN=(SH_OF_BYTE[planes["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3))
-    ignored, at = set(), 0
+    at = 0
     while head.flags & EXTENSIONS and at + 8 <= len(extensions):
         kind, size = struct.unpack_from("<II", extensions, at)
         system = int.from_bytes(extensions[at + 8: at + 8 + min(size, 4)], "little")
-        if kind != COORDINATE_SYSTEM:
-            ignored.add(f"{kind:#010x}")
-        elif system not in RUB:
+        if kind == COORDINATE_SYSTEM and system not in RUB:
             raise FileError(f"SPZ: coordinate system {system}; only right-up-back, 0 or 5, is read: save it so")
         at += 8 + size
-    notes = (f"SPZ extensions in this file are ignored: {', '.join(sorted(ignored)[:8])}",) if ignored else ()
     progress("unpacking", 1.0)
-    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=notes)
+    return fields.checked(mode=bool(head.flags & ANTIALIASED))
 
 
 def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:

@@ -59,8 +59,6 @@ class GpuWork:
         """Works that are known to be done: all whose number, `submitted` after them, is not greater."""
         self._ctx = ctx
         self._gl = None if self.software else GL.current()
-        self._queries: list[int] = []
-        self._free: list[int] = []
         self._pending: deque[tuple[Work, int, int]] = deque()
         self._closed = False
 
@@ -83,15 +81,12 @@ class GpuWork:
             self.submitted += 1
 
     def _stamp(self, gl: GL) -> int:
-        if not self._free and len(self._queries) >= 2 * _MOST:  # they were not collected
+        if len(self._pending) >= _MOST:  # they were not collected
             self._ctx.finish()
             self.collect()
-        if not self._free:
-            self._free.append(gl.generate("glGenQueries"))
-            self._queries.append(self._free[-1])
-        query_id = self._free.pop()
-        gl.glQueryCounter(query_id, _TIMESTAMP)
-        return query_id
+        query = gl.generate("glGenQueries")
+        gl.glQueryCounter(query, _TIMESTAMP)
+        return query
 
     def collect(self) -> None:
         """Take in what the GPU has finished. Never waits."""
@@ -109,7 +104,7 @@ class GpuWork:
                 ns = ctypes.c_uint64()
                 gl.glGetQueryObjectui64v(query, _RESULT, ctypes.byref(ns))
                 times.append(ns.value)
-                self._free.append(query)
+            gl.delete("glDeleteQueries", [begin, end])
             self.took(work, max(times[1] - times[0], 0) * 1e-6)
 
     def flush(self) -> None:
@@ -129,11 +124,10 @@ class GpuWork:
         if self._closed:
             return
         self._closed = True
-        self._pending.clear()
         self.finished = self.submitted
         if self._gl is not None:
-            self._gl.delete("glDeleteQueries", self._queries)
-        self._queries, self._free = [], []
+            self._gl.delete("glDeleteQueries", [query for _, *queries in self._pending for query in queries])
+        self._pending.clear()
 
 
 # -- health -----------------------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ PAIRS_MAX = 1 << 27
 second. A million Gaussians that each cover the picture are billions of pairs: minutes in which a GPU answers no other
 program, until its driver ends this one. The nearest Gaussians are drawn until such a bound is reached; scenes as
 they are trained stay far below."""
+THINNED = "only the nearest are shown: all would take too long"
 LISTED_MAX = 1 << 26
 """Pairs of Gaussian and tile (8 pixels a side) that a software rasteriser goes through, of those that nothing finished
 hides: some seconds."""
@@ -128,15 +129,6 @@ class LeftOut:
         return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}" if reasons else ""
 
 
-def thinned_words(wanted: float, spent: float) -> str:
-    """Words for what a picture lacks that would have cost `wanted` and was stopped after `spent`; "" where it lacks
-    nothing."""
-    if wanted <= spent:
-        return ""
-    ratio = wanted / max(spent, 1)
-    return f"only the nearest are shown: all would take {ratio:,.{0 if ratio >= 10 else 1}f} times as long"
-
-
 @dataclass(frozen=True)
 class Pixels:
     """A rendered picture in memory, top row first."""
@@ -178,8 +170,8 @@ class Renderer:
     left_out = LeftOut()
     """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
     thinned = ""
-    """Words for what the last picture lacks because all of it would have been too much work; "" for nothing. Then it
-    shows the Gaussians that are nearest to the camera."""
+    """`THINNED` where the last picture shows only the Gaussians that are nearest to the camera, as all would have been
+    too much work; else ""."""
     note = ""
     """Why drawing is slower than it could be, in one line; "" where it is not."""
     bridge = ""

@@ -10,7 +10,7 @@ import numpy as np
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.render.gl.passes import Passes
+from splatview_viewer.render.gl.passes import Layers, Passes, texels
 
 How = Literal["split", "difference", "side", "blend"]
 HOWS: tuple[How, ...] = get_args(How)
@@ -32,8 +32,8 @@ class PairCompositor:
         self._ctx = ctx
         self._work = work or GpuWork(ctx)
         self._passes = Passes(ctx, "fullscreen.vert", "pair.frag")
-        self._targets: dict[int, moderngl.Framebuffer] = {}
-        self._sums: moderngl.Framebuffer | None = None
+        self._targets: dict[int, Layers] = {}
+        self._sums: Layers | None = None
         self._numbers = 0
         """Numbers of which `_sums` has the squared differences."""
 
@@ -41,15 +41,16 @@ class PairCompositor:
                dtype: Literal["f4", "f1"] = "f4") -> moderngl.Framebuffer:
         """Target of the first (0) or second (1) picture; what was there stays if size and dtype do. f4: float32,
         nothing is rounded on the way. f1: a quarter of the memory, rounded as on a screen."""
-        before = self._targets.get(side)
-        if before is not None and before.size == (width, height) and _texture(before).dtype == dtype:
-            return before
-        _release(self._targets.pop(side, None))
-        texture = self._ctx.texture((width, height), 4, dtype=dtype)
-        texture.repeat_x = texture.repeat_y = False
-        made = self._targets[side] = self._ctx.framebuffer([texture])
-        made.clear()
-        return made
+        held = self._targets.pop(side, None)
+        if held is not None and (held.size != (width, height) or held.textures["picture"].dtype != dtype):
+            held.release()
+            held = None
+        if held is None:
+            held = Layers(self._ctx, (width, height), picture=(4, dtype))
+            held.textures["picture"].repeat_x = held.textures["picture"].repeat_y = False
+            held.framebuffer.clear()
+        self._targets[side] = held
+        return held.framebuffer
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, how: How, at: float = 0.5, gain: float = 1.0,
              part: Rect | None = None) -> None:
@@ -66,7 +67,7 @@ class PairCompositor:
             raise ValueError(f"compare: how is {how!r}; legal are {', '.join(HOWS)}")
         if len(self._targets) < 2:
             raise ValueError("compare: both pictures have to be drawn first: see target")
-        textures = [_texture(self._targets[side]) for side in (0, 1)]
+        textures = [self._targets[side].textures["picture"] for side in (0, 1)]
         widths = [rect.width // 2, rect.width - rect.width // 2] if how == "side" else [rect.width] * 2
         parts = []
         for texture, width in zip(textures, widths, strict=True):
@@ -90,7 +91,9 @@ class PairCompositor:
     def measure(self, rect: Rect | None = None) -> None:
         """Have the GPU compare the two, in `rect`, in pixels of the targets from the upper left, or in all: `psnr`
         returns the result."""
-        self._sums = _release(self._sums)
+        if self._sums is not None:
+            self._sums.release()
+        self._sums = None
         if len(self._targets) < 2 or self._targets[0].size != self._targets[1].size:
             return
         width, height = self._targets[0].size
@@ -100,12 +103,13 @@ class PairCompositor:
         if x0 >= x1 or y0 >= y1:
             return
         size = -(-(x1 - x0) // _BLOCK), -(-(y1 - y0) // _BLOCK)
-        self._sums = self._ctx.framebuffer([self._ctx.texture(size, 1, dtype="f4")])
+        self._sums = Layers(self._ctx, size, sums=(1, "f4"))
         self._numbers = 3 * (x1 - x0) * (y1 - y0)
         summed = self._passes("ERROR")
-        summed.read(first_picture=_texture(self._targets[0]), second_picture=_texture(self._targets[1]))
+        first, second = (self._targets[side].textures["picture"] for side in (0, 1))
+        summed.read(first_picture=first, second_picture=second)
         summed.set(low=(x0, y0), high=(x1, y1), block=_BLOCK)
-        with self._ctx.scope(self._sums, moderngl.NOTHING), self._work("psnr", *size):
+        with self._ctx.scope(self._sums.framebuffer, moderngl.NOTHING), self._work("psnr", *size):
             summed.fill()
 
     def psnr(self) -> float | None:
@@ -114,7 +118,7 @@ class PairCompositor:
         different sizes, or a rectangle without pixels. Waits until the GPU has compared them."""
         if self._sums is None:
             return None
-        total = float(np.frombuffer(self._sums.read(components=1, dtype="f4"), np.float32).sum(dtype=np.float64))
+        total = float(texels(self._sums.textures["sums"]).sum(dtype=np.float64))
         if math.isnan(total):
             return None
         return math.inf if total == 0 else -10 * math.log10(total / self._numbers)
@@ -122,7 +126,8 @@ class PairCompositor:
     def drop(self) -> None:
         """Give back the pictures, which are drawn anew when they are wanted again."""
         for held in (*self._targets.values(), self._sums):
-            _release(held)
+            if held is not None:
+                held.release()
         self._targets.clear()
         self._sums = None
 
@@ -130,13 +135,3 @@ class PairCompositor:
         """Give back everything. Idempotent. The context must still be current."""
         self.drop()
         self._passes.release()
-
-
-def _texture(target: moderngl.Framebuffer) -> moderngl.Texture:
-    return target.color_attachments[0]  # type: ignore[return-value]
-
-
-def _release(target: moderngl.Framebuffer | None) -> None:
-    if target is not None:
-        _texture(target).release()
-        target.release()

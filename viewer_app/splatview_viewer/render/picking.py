@@ -1,32 +1,32 @@
 """Picking at a pixel: the Gaussian that contributes most, its numbers, and how far away the surface is.
 
-By the rules of the renderers, so that what is picked is what is seen. Two steps: bounds find the few Gaussians that may
-reach the pixel, on the scene's device; these few are gone through exactly, in NumPy and float64.
+By the rules of the renderers, so that what is picked is what is seen: exactly, in float64, on the scene's device.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
-from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import point_at
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, HostCopy, as_floats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import torch
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
 
+_CHUNK = 1 << 17
+"""Gaussians that are projected at a time."""
 _MOST = 8192
 """Gaussians over one pixel that are looked at, the nearest ones: the pixel is opaque long before as a rule."""
 _OUTLINE = 2.0
@@ -64,148 +64,115 @@ def pick_later(scene: GaussianScene, camera: Camera, x: float, y: float,
         options: mode, scale and selection count; a picture of another paint is looked at as if of colours.
     """
     at = math.floor(x) + 0.5, math.floor(y) + 0.5
-    copy = HostCopy(scene, lambda: _nearest(scene, camera, at, options.scale))
+    copy = HostCopy(scene, lambda: _nearest(scene, camera, at, options))
 
     def read() -> Hit | None:
-        z, index, *fields = copy.arrays()
-        order = np.argsort(index)
+        z, index, alpha = copy.arrays()
+        # As the renderers sort: by float32 depth, and as they lie in the scene where that is the same.
+        order = np.lexsort((index, z.astype(np.float32)))
         order = order[z[order] < math.inf]
-        return _first(index[order], GaussianScene.of_arrays(*(a[order] for a in fields)), camera, at, options)
+        after = np.cumprod(1 - alpha[order])
+        count = int((after > TRANSMITTANCE_MIN).sum())  # it falls: those before the one that ends the pixel
+        if not count:
+            return None
+        shown = order[:count]
+        weights = alpha[shown] * np.concatenate([[1.0], after[:count - 1]])
+        total, best = float(weights.sum()), int(np.argmax(weights))
+        depth = float(weights @ z[shown]) / total
+        return Hit(int(index[shown[best]]), float(weights[best]), total, depth, point_at(camera, *at, depth))
 
     return read
 
 
-def _first(index: np.ndarray, scene: GaussianScene, camera: Camera, at: tuple[float, float],
-           options: RenderOptions) -> Hit | None:
-    """Return which of a few Gaussians on the CPU contributes most at `at`. `index`: theirs in the whole scene,
-    ascending."""
-    if not len(index):
-        return None
-    p, centers, root = _project(scene, camera, options.scale)
-    with np.errstate(all="ignore"):  # of those behind the camera, which are not used
-        (xx, xy, yy), det, det_sharp = blurred(root)
-        opacities = scene.opacities.double().numpy()
-        if options.mode == "antialiased":
-            opacities = opacities * np.sqrt(det_sharp / det)
-        dx, dy = (np.array(at) - centers).T
-        sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
-        alpha = np.minimum(ALPHA_MAX, opacities * np.exp(-sigma))
-        keep = (sigma >= 0) & (xx + yy < COVARIANCE_MAX) & (alpha >= ALPHA_MIN)
-    keep &= (p[:, 2] >= camera.near) & (p[:, 2] <= camera.far)
-    if (opened := replace(options.selection, marked=())) != EVERYTHING:
-        keep &= (flags(scene, opened).numpy() & HIDDEN) == 0
-    order = np.flatnonzero(keep)
-    # As the renderers sort: by float32 depth, and as they lie in the scene where that is the same.
-    order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
-    after = np.cumprod(1 - alpha[order])
-    count = int((after > TRANSMITTANCE_MIN).sum())  # it falls: those before the one that ends the pixel
-    if not count:
-        return None
-    shown = order[:count]
-    weights = alpha[shown] * np.concatenate([[1.0], after[:count - 1]])
-    total, best = float(weights.sum()), int(np.argmax(weights))
-    depth = float(weights @ p[shown, 2]) / total
-    return Hit(int(index[shown[best]]), float(weights[best]), total, depth, point_at(camera, *at, depth))
-
-
-def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Geometry of M Gaussians on the CPU, float64: centres in camera axes (M, 3), places (M, 2) in pixels,
-    and square roots (M, 2, 3) of their covariances there, without the blur: root times its transpose. What lies behind
-    the camera may be anything."""
-    world_to_camera = camera.viewmat[:3, :3]
-    p = scene.means.double().numpy() @ world_to_camera.T + camera.viewmat[:3, 3]
-    scales = scene.scales.double().numpy() * scale
-    with np.errstate(all="ignore"):
-        m = world_to_camera @ (rotations.matrix(scene.quats.numpy()) * scales[:, None, :])
-        centers, jacobian = places(p, camera)
-        return p, centers, jacobian @ m
-
-
-def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-    """Project points (M, 3) in camera axes: places (M, 2) in pixels, and the Jacobians (M, 2, 3)."""
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
-    if camera.model == "fisheye":  # fisheye_proj; the small number is gsplat's guard against dividing by 0 on the axis
-        eps = 1e-7
-        x, y, z = p.T
-        length = np.hypot(x, y) + eps
-        centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
-        xx, xy, yy = x * x + eps, x * y, y * y
-        square = xx + yy
-        inverse = 1 / (square + z * z)
-        across, along = np.arctan2(length, z) / length / square, z * inverse / square
-        jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
-                             xy * (along - across), yy * along + xx * across, -y * inverse], axis=1).reshape(-1, 2, 3)
-    else:
-        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
-        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
-        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
-            centers = p[:, :2] / p[:, 2:]
-            clamped = np.clip(centers, *camera.slope_limits())
-            jacobian /= p[:, 2, None, None]
-            jacobian[:, :, 2] = -clamped / p[:, 2:]
-    return centers * focal + center, jacobian * focal[:, None]
-
-
-def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """From square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
-    it, and without (add_blur)."""
-    cov = root @ root.transpose(0, 2, 1)
-    # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
-    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
-    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
-    return np.stack([cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D]), det, det_sharp
-
-
-# -- those that may reach the pixel ------------------------------------------------------------------------------
-
-
-def _nearest(scene: GaussianScene, camera: Camera, at: tuple[float, float], scale: float) -> list[torch.Tensor]:
-    """Camera z, indices and fields of `_MOST` Gaussians: the nearest that may reach a place of the picture first, then
+def _nearest(scene: GaussianScene, camera: Camera, at: tuple[float, float],
+             options: RenderOptions) -> list[torch.Tensor]:
+    """Camera z, indices and alpha of `_MOST` Gaussians: the nearest that are seen at a place of the picture first, then
     others, at an infinite z."""
     import torch
 
-    parts = []
-    for start, part in scene.chunks():
-        reaches, z = _reaches(part, camera, at, scale)
-        z, index = torch.topk(torch.where(reaches, z, math.inf), min(_MOST, len(z)), largest=False)
-        parts.append((z, index + start))
-    z, index = (torch.cat(part) for part in zip(*parts, strict=True))
+    opened, parts = replace(options.selection, marked=()), []
+    for start in range(0, max(len(scene), 1), _CHUNK):
+        part = scene[start: start + _CHUNK]
+        (*_, z), (u, v), root = _project(part, camera, options.scale)
+        (xx, xy, yy), det, det_sharp = blurred(root)
+        opacities = part.opacities.double()
+        if options.mode == "antialiased":
+            opacities = opacities * (det_sharp / det).sqrt()
+        dx, dy = at[0] - u, at[1] - v
+        sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
+        alpha = (opacities * (-sigma).exp()).clamp(max=ALPHA_MAX)
+        seen = (sigma >= 0) & (xx + yy < COVARIANCE_MAX) & (alpha >= ALPHA_MIN)
+        seen &= (z >= camera.near) & (z <= camera.far)
+        if opened != EVERYTHING:
+            seen &= (flags(part, opened) & HIDDEN) == 0
+        z, index = torch.topk(torch.where(seen, z, math.inf), min(_MOST, len(z)), largest=False)
+        parts.append((z, index + start, alpha[index]))
+    z, index, alpha = (torch.cat(part) for part in zip(*parts, strict=True))
     z, which = torch.topk(z, min(_MOST, len(z)), largest=False)
-    index = index[which]
-    return [z, index, *(as_floats(getattr(scene, name)[index]) for name in FIELDS)]
+    return [z, index[which], alpha[which]]
 
 
-def _reaches(scene: GaussianScene, camera: Camera, at: tuple[float, float], scale: float
-             ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which Gaussians may contribute at a place of a camera's picture (never false for one that does), and camera z,
-    float64."""
+# Of M Gaussians, numbers are tensors (M,) float64: a camera's numbers need not come to a GPU as tensors, which waits.
+
+
+def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[Any, Any, Any]:
+    """Centres of Gaussians in camera axes (x, y, z), their places (x, y) in pixels, and square roots of their
+    covariances there, two rows of three, without the blur: root times its transpose. What lies behind the camera may be
+    anything."""
     import torch
 
-    rotation, translation = camera.viewmat[:3, :3].tolist(), camera.viewmat[:3, 3].tolist()
-    axes, scales, opacities = scene.means.double().unbind(1), scene.scales.double(), scene.opacities.double()
-    x, y, z = (axes[0] * a + axes[1] * b + axes[2] * c + t for (a, b, c), t in zip(rotation, translation, strict=True))
-    fx, fy, cx, cy = (float(v) for v in camera.K[[0, 1, 0, 1], [0, 1, 2, 2]])
-    if camera.model == "ortho":
-        u, v, norm = x, y, fx * fx + fy * fy
-    elif camera.model == "pinhole":
+    turn, shift = camera.viewmat[:3, :3].tolist(), camera.viewmat[:3, 3].tolist()
+    means, scales = scene.means.double().unbind(1), (scene.scales.double() * scale).unbind(1)
+    w, x, y, z = torch.nn.functional.normalize(scene.quats.double(), dim=1).unbind(1)
+    axes = ((1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
+            (2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)),
+            (2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)))
+    p = [_dot(row, means) + t for row, t in zip(turn, shift, strict=True)]
+    seen = [[_dot(row, axis) * s for row in turn] for axis, s in zip(axes, scales, strict=True)]
+    center, jacobian = places(p, camera)
+    return p, center, [[_dot(row, axis) for axis in seen] for row in jacobian]
+
+
+def places(p: Sequence[torch.Tensor], camera: Camera) -> tuple[list[torch.Tensor], list[list[torch.Tensor]]]:
+    """Project points (x, y, z) in camera axes: places (x, y) in pixels, and the Jacobians, two rows of three."""
+    import torch
+
+    x, y, z = p
+    (fx, fy), (cx, cy) = (camera.K[[0, 1], [0, 1]].tolist(), camera.K[:2, 2].tolist())
+    nothing = torch.zeros_like(z)
+    if camera.model == "fisheye":  # fisheye_proj; the small number is gsplat's guard against dividing by 0 on the axis
+        eps = 1e-7
+        length = torch.hypot(x, y) + eps
+        angle = torch.arctan2(length, z + eps) / length
+        u, v = x * angle, y * angle
+        xx, xy, yy = x * x + eps, x * y, y * y
+        square = xx + yy
+        inverse = 1 / (square + z * z)
+        across, along = torch.arctan2(length, z) / length / square, z * inverse / square
+        mixed = xy * (along - across)
+        rows = [xx * along + yy * across, mixed, -x * inverse], [mixed, yy * along + xx * across, -y * inverse]
+    elif camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
         u, v = x / z, y / z
         low, high = (limits.tolist() for limits in camera.slope_limits())
-        a, b = u.clamp(low[0], high[0]), v.clamp(low[1], high[1])
-        norm = (fx * fx * (1 + a * a) + fy * fy * (1 + b * b)) / (z * z)
+        rows = ([1 / z, nothing, -u.clamp(low[0], high[0]) / z], [nothing, 1 / z, -v.clamp(low[1], high[1]) / z])
     else:
-        # Of the equidistant projection: along the radius, and across it.
-        square = x * x + y * y + 1e-7
-        length = square.sqrt()
-        angle = torch.arctan2(length, z)
-        u, v = x * (angle / length), y * (angle / length)
-        # Twice as much as that, for gsplat's guard near the axis.
-        norm = 2 * max(fx, fy) ** 2 * (1 / (square + z * z) + angle * angle / square)
-    far = (fx * u + (cx - at[0])) ** 2 + (fy * v + (cy - at[1])) ** 2
-    largest = scale * scales.amax(1)
-    # exp(-sigma) opacity = 1/255 at so many standard deviations, squared; no eigenvalue is larger than the trace.
-    reach = 2 * (opacities / ALPHA_MIN).clamp(1.0).log()
-    near_enough = far <= reach * (1.001 * norm * (largest * largest) + 1.05 * EPS_2D)
-    return near_enough & (z >= camera.near * 0.999) & (z <= camera.far * 1.001), z
+        u, v, rows = x, y, ([nothing + 1, nothing, nothing], [nothing, nothing + 1, nothing])
+    return [fx * u + cx, fy * v + cy], [[f * value for value in row] for f, row in zip((fx, fy), rows, strict=True)]
+
+
+def blurred(root: Any) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+    """From square roots of projected covariances, two rows of three: xx, xy, yy with the blur, the determinants with
+    it, and without (add_blur)."""
+    a, b = root
+    xx, xy, yy = _dot(a, a), _dot(a, b), _dot(b, b)
+    # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
+    crossed = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
+    det_sharp = _dot(crossed, crossed)
+    return [xx + EPS_2D, xy, yy + EPS_2D], det_sharp + EPS_2D * (xx + yy) + EPS_2D ** 2, det_sharp
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 # -- the numbers of one Gaussian ---------------------------------------------------------------------------------
@@ -246,16 +213,14 @@ class Values:
         seen. `scale`: as `RenderOptions.scale`."""
         rows = self.mean, self.quat, self.scale, np.array(self.opacity, np.float32), self.sh0, self.shN
         one = GaussianScene.of_arrays(*(row[None] for row in rows), activated=True)
-        p, centers, root = _project(one, camera, scale)
-        if not camera.near <= p[0, 2] <= camera.far:
-            return None
-        cov = root[0] @ root[0].T + EPS_2D * np.eye(2)
-        if not (np.isfinite(cov).all() and np.isfinite(centers).all()):
+        (*_, z), center, root = (np.squeeze(values, -1) for values in _project(one, camera, scale))
+        cov = root @ root.T + EPS_2D * np.eye(2)
+        if not (camera.near <= z <= camera.far and np.isfinite(cov).all() and np.isfinite(center).all()):
             return None
         lengths, axes = np.linalg.eigh(cov)
         turn = np.linspace(0, 2 * math.pi, _CORNERS, endpoint=False)
         circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-        return centers[0] + _OUTLINE * (circle * np.sqrt(np.maximum(lengths, 0))) @ axes.T
+        return center + _OUTLINE * (circle * np.sqrt(np.maximum(lengths, 0))) @ axes.T
 
 
 def values_later(scene: GaussianScene, index: int, version: int) -> Callable[[], Values]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import moderngl
 import numpy as np
@@ -94,39 +95,31 @@ class Target:
 
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], depth: bool):
         self.size = size
-        self._held: list[Any] = []
-        try:
-            self.color = self._keep(_texture(ctx, size, 4, "f4"))
-            # Four channels though one is used: blending front to back weighs each texture by its own alpha.
-            self.depth = self._keep(_texture(ctx, size, 4, "f4")) if depth else None
-            self.tiles = self._keep(_texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1"))
-            """1 where a tile of the picture is finished."""
-            self._marks = self._keep(ctx.depth_renderbuffer(size))
-            textures = [self.color] if self.depth is None else [self.color, self.depth]
-            self.framebuffer = self._keep(ctx.framebuffer(textures, self._marks))
-            """For blending: does not write the depth buffer, in which 0 marks finished pixels."""
-            self.marking = self._keep(ctx.framebuffer([], self._marks))
-            """For marking. The colour texture is not in it, so that it can be read meanwhile."""
-            self.tiling = self._keep(ctx.framebuffer([self.tiles]))
-            self.counting = self._keep(ctx.framebuffer([self.color]))
-            """For adding up, whatever is finished."""
-        except BaseException:
-            self.release()
-            raise
+        with ExitStack() as held:
+            def keep(made: _T) -> _T:
+                held.callback(made.release)  # type: ignore[attr-defined]
+                return made
 
-    def _keep(self, made: _T) -> _T:
-        self._held.append(made)
-        return made
+            self.color = keep(_texture(ctx, size, 4, "f4"))
+            # Four channels though one is used: blending front to back weighs each texture by its own alpha.
+            self.depth = keep(_texture(ctx, size, 4, "f4")) if depth else None
+            self.tiles = keep(_texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1"))
+            """1 where a tile of the picture is finished."""
+            marks = keep(ctx.depth_renderbuffer(size))
+            self.framebuffer = keep(ctx.framebuffer(list(filter(None, (self.color, self.depth))), marks))
+            """For blending: does not write the depth buffer, in which 0 marks finished pixels."""
+            self.marking = keep(ctx.framebuffer([], marks))
+            """For marking. The colour texture is not in it, so that it can be read meanwhile."""
+            self.tiling = keep(ctx.framebuffer([self.tiles]))
+            self.counting = keep(ctx.framebuffer([self.color]))
+            """For adding up, whatever is finished."""
+            self.release = held.pop_all().close
 
     def clear(self) -> None:
         """Transparent black, nothing finished."""
         self.framebuffer.depth_mask = True
         self.framebuffer.clear(depth=1.0)
         self.framebuffer.depth_mask = False
-
-    def release(self) -> None:
-        while self._held:
-            self._held.pop().release()
 
 
 class Layers:
@@ -136,19 +129,13 @@ class Layers:
         """`formats`: components and moderngl's dtype."""
         self.size = size
         self.textures: dict[str, moderngl.Texture] = {}
-        try:
+        with ExitStack() as held:
             for name, format_ in formats.items():
                 self.textures[name] = _texture(ctx, size, *format_)
+                held.callback(self.textures[name].release)
             self.framebuffer = ctx.framebuffer(list(self.textures.values()))
-        except BaseException:
-            for texture in self.textures.values():
-                texture.release()
-            raise
-
-    def release(self) -> None:
-        self.framebuffer.release()
-        for texture in self.textures.values():
-            texture.release()
+            held.callback(self.framebuffer.release)
+            self.release = held.pop_all().close
 
 
 class Compositor:
@@ -231,13 +218,8 @@ def _texture(ctx: moderngl.Context, size: tuple[int, int], components: int, dtyp
     return texture
 
 
-def stable_order(keys: np.ndarray, below: int = 1 << 32) -> np.ndarray:
-    """The indices that sort `keys` (uint32 (N,), all less than `below`), equal ones in their present order.
+def stable_order(keys: np.ndarray) -> np.ndarray:
+    """The indices that sort `keys` (int32 (N,)), equal ones in their present order."""
+    import torch
 
-    32 bits are sorted by two stable passes over 16 each, which numpy does by counting: half the time of its
-    comparison sort.
-    """
-    order = np.argsort(keys.astype(np.uint16), kind="stable")
-    if below > 1 << 16:
-        order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
-    return order
+    return torch.from_numpy(keys).argsort(stable=True).numpy()  # by their bits: several times as fast as numpy

@@ -18,7 +18,7 @@ import numpy as np
 from splatview_viewer.core.errors import RendererError, words_of
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
-from splatview_viewer.render.activation import Activated, activate, middle, selected
+from splatview_viewer.render.activation import activate, middle
 from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
@@ -45,8 +45,8 @@ from splatview_viewer.render.gl.passes import (
     texture_source,
 )
 from splatview_viewer.render.gl.tiles import TileCompositor
-from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import nothing
+from splatview_viewer.scene import EVERYTHING, HIDDEN, MARKED, flags
+from splatview_viewer.scene.scene import FIELDS, GaussianScene, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.sources import TextureSource
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene import Selection
-    from splatview_viewer.scene.scene import GaussianScene
 
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
@@ -107,59 +106,58 @@ class GlRenderer(Renderer):
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
         self._origin, self._dtype = np.zeros(3), np.dtype(np.float32)
-        self._kept: np.ndarray | None = None
-        """As in `Activated`."""
         self._scene: GaussianScene | None = None
         """Result of `scene`."""
-        self._chosen: tuple[Selection, np.ndarray, np.ndarray] | None = None
-        """Result of a selection: `activation.selected`."""
+        self._flags: tuple[Selection, np.ndarray] | None = None
+        """Result of a selection: `scene.flags`."""
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
         self._check_open()
-        a = activate(scene.to_host(ready))
+        active, left_out = activate(scene.to_host(ready))
+        centers, quats, scales, opacities, sh0, rest = (getattr(active, name).numpy() for name in FIELDS)
         # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
         # Gaussian that has flown off to 10^20 would take the detail of all others with it.
-        origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
+        origin, _ = middle(centers[:: max(len(active) // SAMPLE, 1)])
         with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
-            means = (a.means - origin).astype(np.float32)
+            means = (centers - origin).astype(np.float32)
         self._means = np.empty((0, 3), np.float32)  # should there be no room
-        stored = a.shN.shape[1]
+        stored = rest.shape[1]
         # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
         sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
         packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
         capacity = self._limit * min(self._columns, packed_columns, sh_columns)
-        if len(a) > capacity:
-            raise RendererError(f"gl: {len(a)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
+        if len(active) > capacity:
+            raise RendererError(f"gl: {len(active)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
                                 f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
         # What the projection needs of one Gaussian fills one line of a processor's cache.
-        packed = np.zeros((len(a), 16), np.float32)
-        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, a.opacities, a.quats
-        packed[:, 8:11], packed[:, 12:15] = a.scales, a.sh0
+        packed = np.zeros((len(active), 16), np.float32)
+        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, opacities, quats
+        packed[:, 8:11], packed[:, 12:15] = scales, sh0
         self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
-        self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
-        self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
+        self._fields.write("shN", rest.reshape(-1, 3), sh_columns * max(stored, 1))
+        self._sh_degree, self._sh_stored, self._sh_columns = active.sh_degree, stored, sh_columns
         self._packed_columns = packed_columns
-        self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
-        self._dtype = a.means.dtype
+        self._means, self._origin, self.left_out, self._dtype = means, origin, left_out, centers.dtype
         self._scene = None
-        if self._chosen is not None:  # here, where the arrays are at hand
-            chosen = RenderOptions(selection=self._chosen[0])
-            self._chosen = chosen.selection, *selected(a.scene(), a.kept, chosen)
+        if self._flags is not None:  # here, where the arrays are at hand
+            self._flags = self._flags[0], flags(active, self._flags[0]).numpy()
 
     def scene(self) -> GaussianScene:
         """Read back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
             n, stored = len(self._means), self._sh_stored
-            if n + self.left_out.total == 0:
+            if n == 0:
                 return nothing()
             packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
             rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
             means = (self._means + self._origin).astype(self._dtype)
-            self._scene = Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
-                                    packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out, self._kept).scene()
+            quats, scales, opacities, sh0 = (packed[:, part].copy() for part in (
+                slice(4, 8), slice(8, 11), 3, slice(12, 15)))
+            self._scene = GaussianScene.of_arrays(means, quats, scales, opacities, sh0, rest, activated=True,
+                                                  sh_degree=self._sh_degree)
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
@@ -185,7 +183,7 @@ class GlRenderer(Renderer):
         self._fields.release()
         self._compositor.release()
         self._means = np.empty((0, 3), np.float32)
-        self._scene = self._chosen = None
+        self._scene = self._flags = None
 
     def _sort(self, camera: Camera, options: RenderOptions) -> int:
         """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected."""
@@ -194,21 +192,19 @@ class GlRenderer(Renderer):
             z = self._means @ axis.astype(np.float32)
             z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
         within = (z >= camera.near) & (z <= camera.far)
-        marked = None
         if options.selection == EVERYTHING:
-            self._chosen = None
+            self._flags = None
         else:
-            if self._chosen is None or self._chosen[0] != options.selection:
-                self._chosen = options.selection, *selected(self.scene(), self._kept, options)
-            within &= self._chosen[1]
-            marked = self._chosen[2]
+            if self._flags is None or self._flags[0] != options.selection:
+                self._flags = options.selection, flags(self.scene(), options.selection).numpy()
+            within &= (self._flags[1] & HIDDEN) == 0
         visible = np.flatnonzero(within)
         # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
         # the nearer one in a tie.
-        order = stable_order(z[visible].view(np.uint32))
+        order = stable_order(z[visible].view(np.int32))
         entries = visible[order].astype(np.int32)
-        if marked is not None:
-            entries[marked[entries]] |= MARKED_FROM
+        if self._flags is not None:
+            entries[(self._flags[1][entries] & MARKED) != 0] |= MARKED_FROM
         self._fields.write("order", entries[:, None], self._columns, len(self._means))
         return len(order)
 

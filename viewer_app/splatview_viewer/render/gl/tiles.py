@@ -18,8 +18,8 @@ from splatview_viewer.render.base import (
     LISTED_MAX,
     RING_INSIDE,
     RING_PX,
+    THINNED,
     RenderOptions,
-    thinned_words,
 )
 from splatview_viewer.render.gl.passes import (
     DEFINES,
@@ -107,7 +107,7 @@ class TileCompositor(Compositor):
                 latest = 0 if latest is None else 1 - latest
                 if chunks.remaining and not bodies and options.paint != "overdraw":
                     chunks.close_tiles(self._read_unfinished(self._parts("color", latest)))
-            self.thinned = thinned_words(chunks.listed + chunks.lacking, chunks.listed)
+            self.thinned = THINNED if chunks.lacking else ""
         for kind in pictures:
             target = self._target(kind).framebuffer
             target.use()
@@ -194,9 +194,9 @@ class Chunks:
     def __init__(self, boxes: np.ndarray, grid: tuple[int, int], most: int = LISTED_MAX):
         """`boxes` (N, 2) int32, in drawing order: the first tile's number, row by row, and width + (height << 16) in
         tiles, 0 where nothing shows. `grid`: tiles across and down."""
-        self.listed = self.lacking = 0
-        """Entries of all chunks so far, and those that the last one left out at the end."""
-        self._most = most
+        self.lacking = False
+        """True if it has ended before everything was in a chunk."""
+        self._left = most
         self._columns, self._rows = grid
         self._held = np.stack([np.arange(len(boxes), dtype=np.int32), boxes[:, 0], boxes[:, 1] & 0xFFFF,
                                boxes[:, 1] >> 16])
@@ -206,14 +206,14 @@ class Chunks:
         while n := self.remaining:
             held = self._held
             total = np.cumsum(held[2] * held[3], dtype=np.int64)
-            budget = min(BUDGET, self._most - self.listed)
+            budget = min(BUDGET, self._left)
             if total[-1] > 0 and budget <= 0:
-                self.lacking = int(total[-1])
+                self.lacking = True
                 return
             if total[-1] > budget:  # one Gaussian at least: it has no more entries than the picture has tiles
                 n = max(int(np.searchsorted(total, budget, side="right")), 1)
             self._held = held[:, n:]
-            self.listed += int(total[n - 1])
+            self._left -= int(total[n - 1])
             if total[n - 1]:
                 yield self._lists(*held[:, :n])
 
@@ -244,7 +244,7 @@ class Chunks:
         # Both at once: as one number of 64 bits.
         pairs = np.repeat(pairs.view(np.int64)[:, 0], widths).view(np.int32).reshape(-1, 2)
         tile = pairs[:, 0] + np.arange(len(pairs), dtype=np.int32)
-        entries = pairs[:, 1].take(stable_order(tile.view(np.uint32), tiles))
+        entries = pairs[:, 1].take(stable_order(tile))
         ranges = np.empty((tiles, 2), np.int32)
         count = np.bincount(tile, minlength=tiles)
         np.cumsum(count, out=ranges[:, 1])

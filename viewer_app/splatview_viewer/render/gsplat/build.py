@@ -10,6 +10,7 @@ viewer's own, one at a time. A build is loaded as `gsplat.csrc`, where gsplat lo
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import importlib.util
 import logging
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.system import child_program
 from splatview_ipc.system.files import make_private
+from splatview_viewer.core.errors import RendererError
 
 if TYPE_CHECKING:
     import moderngl
@@ -53,10 +55,6 @@ with open(library + ".lock", "w") as lock:
 3: there is no compiler."""
 
 
-class KernelsError(Exception):
-    """Why gsplat cannot draw here, in one line."""
-
-
 def obstacle() -> str:
     """Why gsplat can certainly not run here; "" where it may. Quick: loads neither torch nor gsplat."""
     if importlib.util.find_spec("gsplat") is None:
@@ -71,15 +69,19 @@ def obstacle() -> str:
     return ""
 
 
+def cache() -> Path:
+    """The viewer's folder in $XDG_CACHE_HOME, or ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "splatview"
+
+
 def cache_folder() -> Path:
     """Folder of the viewer's own build: one folder for each combination that cannot share kernels."""
     import torch
     from gsplat import __version__ as version
 
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     major, minor = torch.cuda.get_device_capability()
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return root / "splatview" / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+    return cache() / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
 
 
 class Kernels:
@@ -112,7 +114,7 @@ class Kernels:
         try:
             self._get()
             self.ready = True
-        except KernelsError as e:
+        except RendererError as e:
             self.reason = str(e)
         except Exception as e:  # a broken installation can fail anywhere
             log.debug("gsplat cannot be used", exc_info=True)
@@ -127,7 +129,7 @@ class Kernels:
 
         if not torch.cuda.is_available():
             built = torch.version.cuda is not None
-            raise KernelsError("gsplat needs CUDA, and " + (
+            raise RendererError("gsplat needs CUDA, and " + (
                 "torch finds no usable GPU" if built else "this torch is built without it"))
         try:
             importlib.import_module("gsplat.csrc")
@@ -140,7 +142,7 @@ class Kernels:
         try:
             make_private(folder)
         except OSError as e:
-            raise KernelsError(f"gsplat's kernels cannot be built: {folder}: {e.strerror}") from None
+            raise RendererError(f"gsplat's kernels cannot be built: {folder}: {e.strerror}") from None
         # Should anything make gsplat compile here after all, let it not be in the trainer's folder.
         if "gsplat.cuda._backend" not in sys.modules:
             os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "jit")
@@ -159,7 +161,7 @@ class Kernels:
 
 
 def build(library: Path) -> None:
-    """Compile in another process and put the finished library in its place. Raises KernelsError."""
+    """Compile in another process and put the finished library in its place. Raises RendererError."""
     folder, report = library.parent / "build", library.parent / "build.log"
     jobs = os.environ.get("MAX_JOBS") or str(max(min((os.cpu_count() or 2) // 2, 10), 1))
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
@@ -171,25 +173,20 @@ def build(library: Path) -> None:
                               stderr=subprocess.STDOUT, text=True, errors="replace", check=False, env=env)
         report.write_text(done.stdout)
     except OSError as e:
-        raise KernelsError(f"gsplat's kernels cannot be built: {e}") from None
+        raise RendererError(f"gsplat's kernels cannot be built: {e}") from None
     if done.returncode == 3:
-        raise KernelsError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, or "
-                           "a gsplat wheel with kernels")
+        raise RendererError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, "
+                            "or a gsplat wheel with kernels")
     if done.returncode != 0 or not library.exists():
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()] or ["no output"]
         said = next((line for line in lines if "error" in line.lower()), lines[-1])[:200]
-        raise KernelsError(f"building gsplat's kernels failed: {said} (see {report})")
+        raise RendererError(f"building gsplat's kernels failed: {said} (see {report})")
 
 
-_kernels: Kernels | None = None
-
-
+@functools.cache
 def kernels() -> Kernels:
     """This process's; the first call begins to get them."""
-    global _kernels
-    if _kernels is None:
-        _kernels = Kernels()
-    return _kernels
+    return Kernels()
 
 
 def home_gpu(ctx: moderngl.Context | None) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
-import os
 import site
 import sys
 from collections import deque
@@ -24,6 +24,7 @@ from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue] 
 from splatview_ipc.cuda.driver import stream_object
 from splatview_ipc.system.files import make_private, write_output
 from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.gsplat.build import cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +33,8 @@ FLAGS = ("--std=c++17",)
 FAST = {"frame.cu": ("--use_fast_math",)}
 """As gsplat compiles its own kernels; others are exact."""
 
-_kept: dict[tuple[str, tuple[str, ...], int], Kernels] = {}
 
-
+@functools.cache
 def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernels:
     """The kernels of `file` (in this folder) compiled with `defines` ("NAME=value") for CUDA device `device`.
 
@@ -43,11 +43,8 @@ def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernel
     Raises:
         RendererError: NVRTC is missing, or rejects the source or the GPU.
     """
-    key = (file, defines, device)
-    if key not in _kept:
-        source = "\n".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("common.cuh", file))
-        _kept[key] = Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
-    return _kept[key]
+    source = "\n".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("common.cuh", file))
+    return Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
 
 
 class Kernels:
@@ -58,7 +55,7 @@ class Kernels:
         major, minor = torch.cuda.get_device_capability(device)
         target = f"sm_{major}{minor}"
         digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
-        cached = cache_folder() / f"{digest[:32]}.cubin"
+        cached = cache() / "kernels" / f"{digest[:32]}.cubin"
         self._device = device
         self._functions: dict[str, Any] = {}
         with torch.cuda.device(device):
@@ -132,12 +129,6 @@ class Nvrtc:
         status = getattr(self._library, name)(*args)
         if status:
             raise RendererError(f"NVRTC: {name} failed with error {status}")
-
-
-def cache_folder() -> Path:
-    """Folder of compiled kernels: in $XDG_CACHE_HOME, or ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "splatview" / "kernels"
 
 
 def _load(image: bytes) -> Any:

@@ -27,7 +27,7 @@ import torch
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
-from splatview_viewer.render.base import BY_DENSITY, EPS_2D, PAINTS, PAIRS_MAX, thinned_words
+from splatview_viewer.render.base import BY_DENSITY, EPS_2D, PAINTS, PAIRS_MAX, THINNED
 from splatview_viewer.render.gsplat.cuda import Kernels, kernels
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class FrameGraph:
     @property
     def thinned(self) -> str:
         """As `Renderer.thinned`, of the last frame that was judged."""
-        return thinned_words(self.capacity.wanted, self.capacity.slots) if self.capacity.full else ""
+        return THINNED if self.capacity.full else ""
 
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
              sh0: torch.Tensor, shN: torch.Tensor) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview_viewer.render.activation import medians, middle
+from splatview_viewer.render.activation import middle
 from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.gsplat.cuda import kernels
 from splatview_viewer.render.gsplat.frame import blocks
@@ -77,9 +77,7 @@ class DeviceGaussians:
             return
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
         if not scene.on_gpu or before == 0:  # to look at one on a GPU waits for it; newer versions lie where it did
-            points = as_floats(scene.means[:: blocks(self._n, SAMPLE)]).cpu().numpy()
-            center = middle(points)
-            size = float(medians(np.abs(points - center).max(axis=1)))
+            center, size = middle(as_floats(scene.means[:: blocks(self._n, SAMPLE)]).cpu().numpy())
             far = np.abs(center).max() > FAR * max(size, 1e-30)
             self.origin = center.astype(np.float32).astype(np.float64) if far else np.zeros(3)
         begin()

@@ -215,8 +215,7 @@ def keep(where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]
 
 def write(file: BinaryIO, answer: SnapshotAnswer, arrays: list[np.ndarray]) -> None:
     """Write a snapshot to an empty file."""
-    done = msgspec.json.encode(Done(msgspec.Raw(msgspec.json.encode(answer)), write_columns(file.fileno(), arrays)))
-    file.seek(0, os.SEEK_END)
+    done = msgspec.json.encode(Done(msgspec.Raw(msgspec.json.encode(answer)), write_columns(file, arrays)))
     file.write(done + TAIL.pack(len(done), MAGIC))
 
 
