@@ -43,6 +43,8 @@ log = logging.getLogger("splatview")
 
 LANES = ("layout", "analysis", "query")
 """Threads that work side by side."""
+ROWS = 100_000
+"""Rows of an answer to SQL that the viewer shows."""
 _PARTING_S = 3.0
 """Wait for a job when the program ends."""
 _KEPT = 6
@@ -314,7 +316,7 @@ def _compare(content: Content, name: str, device: int, before: Any, after: int, 
 def _sql(content: Content, name: str, text: str) -> Any:
     database = content.database()
     return None if database is None else content.ask(
-        (name, text), lambda job: database.run(text, cancelled=lambda: job.cancelled), newest=True,
+        (name, text), lambda job: database.run(text, ROWS, cancelled=lambda: job.cancelled), newest=True,
         lane="query", words="Asking the database")
 
 
@@ -335,6 +337,6 @@ IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
     "leaks": lambda suspects, row, *_: suspects[row].ids,
     "oom": lambda oom, key, *_: oom.holders.allocations(key),
     "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),
-    "sql": lambda result, device, *_: result.allocations[device],
+    "sql": lambda result, _, trace, *__: result.allocations(trace),
 }
 """By the same names: the numbers of the allocations of a row of the answer."""
