@@ -12,7 +12,7 @@ import pytest
 from imgui_bundle import imgui
 from support import widgets
 from support.snapshot_cases import MOMENT, User
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE
 
 from splatview_viewer.core.events import Key, PointerMove
 from splatview_viewer.kinds.snapshot.analysis.details import describe
@@ -131,7 +131,7 @@ def test_moments_and_snapshots_are_compared(user: Any, real: Snapshot, full: Sna
     u.settle()
     assert u.found("compare").changes.sum() == live[MOMENT] - live[3000]
     u.press("compare 0")
-    assert u.lit == compare((real, trace, 3000), (real, trace, MOMENT)).allocations(0, both=True).tolist()
+    assert u.lit == compare((real, trace, 3000), (real, trace, MOMENT)).allocations(0).tolist()
     u.view.state = u.state.choosing("with", full.name)
     u.settle()
     assert u.found("compare").before == live_bytes(full.traces[0]).max()
@@ -213,7 +213,7 @@ def test_a_long_question_can_be_cancelled(sql: User) -> None:
     run(sql.view)
     for _ in range(2):
         sql.draw()
-    wait_until(lambda: sql.view.content.working)
+    assert sql.view.content.busy
     sql.click(widgets.middle("Cancel"))
     assert sql.view.content.wait(PATIENCE)
     assert ask(sql, "SELECT 7 AS n").rows == [(7,)]

@@ -163,9 +163,8 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
              within=Rect(round(corner.x), r.y, r.width, r.height))
     lines: list[tuple[str, ImVec4]] = []
     if hovered is not None:
-        about = [f"lived {life(view.trace, hovered)['Lived']}"]
-        if view.content.sites() is not None:
-            about.insert(0, summary(view.content.snapshot, view.trace, hovered).partition("  ")[2])
+        about = [summary(view.content.snapshot, view.trace, hovered).partition("  ")[2],
+                 f"lived {life(view.trace, hovered)['Lived']}"]
         lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
                   *((fitted(line, _WIDEST * scale), theme.DIM) for line in about)]
     if view.state.tab != "addresses":

@@ -317,10 +317,11 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
     def keeping(*args: P.args, **named: P.kwargs) -> T:
         snapshot: Any = args[0]
         key = (function, *(trace.device for trace in args[1:]))  # type: ignore[attr-defined]
-        with snapshot.lock:
-            if key not in snapshot.kept:
-                snapshot.kept[key] = function(*args, **named)
-            return snapshot.kept[key]
+        if key not in snapshot.kept:
+            with snapshot.lock:
+                if key not in snapshot.kept:
+                    snapshot.kept[key] = function(*args, **named)
+        return snapshot.kept[key]
     return keeping
 
 

@@ -121,9 +121,9 @@ class Result:
         return found if isinstance(found, int) and values.get("device", device) == device else -1
 
     def allocations(self, trace: Trace) -> np.ndarray:
-        """bool (A,): the allocations of a trace that the rows name, in a column `id` or `allocation`."""
-        named = np.array([self.number(i, trace.device, "id", "allocation") for i in range(len(self.rows))], object)
-        return np.isin(np.arange(len(trace.allocations)), named[named >= 0].astype(np.int64))
+        """int32: the allocations of a trace that the rows name, in a column `id` or `allocation`, ascending."""
+        named = {self.number(i, trace.device, "id", "allocation") for i in range(len(self.rows))}
+        return np.array(sorted(i for i in named if 0 <= i < len(trace.allocations)), np.int32)
 
 
 class Database:

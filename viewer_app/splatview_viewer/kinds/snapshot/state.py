@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    import numpy as np
 
 Range = tuple[float, float]
 
@@ -30,11 +35,13 @@ class Style:
 class Lit:
     """A row of an answer whose allocations are seen among the rest."""
 
-    key: tuple[int | str | None, ...]
-    """The answer's key (`Content.answer`)."""
+    key: tuple[Hashable, ...]
+    """The answer's key (`Content.ask`)."""
     row: int
     words: str
     """"SQL", "a stack of 12.0 GiB"."""
+    mask: np.ndarray = field(compare=False, repr=False)
+    """bool (A,)"""
 
 
 @dataclass(frozen=True)

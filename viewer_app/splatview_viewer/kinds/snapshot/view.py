@@ -6,6 +6,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
@@ -89,8 +91,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self._of = data.content
         """The content that the state is about."""
         self._rect = Rect(0, 0, 1, 1)
-        self._missing = True
-        """The last picture lacks answers that are being worked on."""
         self._answers = 0
         """`Content.changes` when it was drawn."""
         self._moved = False
@@ -114,7 +114,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if gone:
             if self._of is not None:
                 self.state = self.state.elsewhere()
-            self._of, self._missing = self.data.content, True
+            self._of = self.data.content
             self.memory.clear()
             self.picture.release()
         return gone
@@ -164,10 +164,11 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if close or not x0 <= at <= x1:
             self.see(x=world.held((at - width / 2, at + width / 2), axis.extent, width))
 
-    def light(self, key: tuple[Any, ...], row: int, words: str) -> None:
+    def light(self, key: tuple[Any, ...], row: int, ids: np.ndarray, words: str) -> None:
         """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
-        lit = Lit(key, row, words)
-        self.see(lit=None if self.is_lit(key, row) else lit)
+        mask = np.zeros(len(self.trace.allocations), bool)
+        mask[ids] = True
+        self.see(lit=None if self.is_lit(key, row) else Lit(key, row, words, mask))
 
     def is_lit(self, key: tuple[Any, ...], row: int) -> bool:
         lit = self.state.lit
@@ -185,7 +186,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
         content, before, self._rect, self.scale = self.content, self.state, rect, scale
-        self._answers, misses, again = content.changes, content.misses, False
+        self._answers, again = content.changes, False
         layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
@@ -200,7 +201,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             again |= draw_pane(self, "about" if self.tab in PLOTS else self.tab, layout.pane)  # the bar may choose
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
-        self._missing = content.misses != misses
         self._moved = self.state != before
         return again or self._moved
 
@@ -243,7 +243,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         content = self.data.content
         if content is None or self._sync():
             return content is not None
-        if self._missing and content.changes != self._answers:
+        if content.changes != self._answers:
             self._answers = content.changes
             return True
         return self.picture.tick()
@@ -257,13 +257,15 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     @property
     def said(self) -> str:
         """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
-        busy = f"{self.content.working} \u2026" if self._missing and self.content.working else ""
+        busy = f"{self.content.working} \u2026" if self.content.working else ""
         return self.fault or busy or ("Painting \u2026" if self.picture.current is None else "")
 
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
-        return not self._missing and not self._moved and self.picture.complete
+        content = self.content
+        return (not content.busy and content.changes == self._answers and not self._moved
+                and self.picture.complete)
 
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For callers that need

@@ -147,9 +147,9 @@ class Change:
 class Comparison:
     """Groups, what grew most first, what shrank most last. Rows are made when they are asked for."""
 
-    def __init__(self, tables: tuple[Table, Table], rows: np.ndarray) -> None:
-        """rows: int64 (n, 2), places in the tables; -1: not there."""
-        self.tables = tables
+    def __init__(self, tables: tuple[Table, Table], rows: np.ndarray, *, same: bool) -> None:
+        """rows: int64 (n, 2), places in the tables; -1: not there. same: both are of one trace."""
+        self.tables, self._same = tables, same
         amounts = [np.append(table.bytes, 0)[rows[:, i]] for i, table in enumerate(tables)]
         change = amounts[1] - amounts[0]
         order = np.lexsort((-amounts[1], -change))
@@ -169,9 +169,9 @@ class Comparison:
         assert named is not None  # a row is there at one side at least
         return Change(named.label, a.bytes if a else 0, b.bytes if b else 0, a.count if a else 0, b.count if b else 0)
 
-    def allocations(self, index: int, *, both: bool) -> np.ndarray:
-        """int32: the ids of a row's group, after, or before and after."""
-        sides = list(zip(self.tables, self._rows[index].tolist(), strict=True))[0 if both else 1:]
+    def allocations(self, index: int) -> np.ndarray:
+        """int32: the ids of a row's group, after, and before as well where that is the same trace."""
+        sides = list(zip(self.tables, self._rows[index].tolist(), strict=True))[0 if self._same else 1:]
         return np.unique(np.concatenate([np.zeros(0, np.int32), *(
             table.allocations(int(table.key[row])) for table, row in sides if row >= 0)]))
 
@@ -195,7 +195,7 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
     places = [{name: i for i, name in reversed(list(enumerate(of)))} for of in names]
     everything = dict.fromkeys([*names[1], *names[0]])
     rows = np.array([[place.get(name, -1) for place in places] for name in everything], np.int64)
-    return Comparison((tables[0], tables[1]), rows.reshape(-1, 2))
+    return Comparison((tables[0], tables[1]), rows.reshape(-1, 2), same=a[1] is b[1])
 
 
 PERIODS = 32

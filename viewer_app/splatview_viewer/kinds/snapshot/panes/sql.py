@@ -6,12 +6,12 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.model import address_text
 from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, Shown, beside, centered, draw_table, latest
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, NUMBERS, TABLES
-from splatview_viewer.kinds.snapshot.state import Lit
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text
 from splatview_viewer.ui.widgets import colored, fitted
@@ -21,22 +21,27 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _EDITOR_LINES = 7
+_MOST = 100_000
+"""Rows of an answer that are shown."""
 
 
 def draw_sql(view: SnapshotView) -> bool:
     """Draw the editor of a query, and its answer; True when the picture has to be drawn again."""
     _editor(view)
     key, fault = _key(view), view.content.fault(("database",))
-    if view.content.database() is None or not key[1]:
+    database = view.content.database()
+    if database is None or not key[1]:
         centered(fault or "Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
         return False
-    shown = latest(view, "sql", key, "")
+    shown = latest(view, "sql", key, lambda job: database.run(key[1], _MOST, cancelled=lambda: job.cancelled), "",
+                   lane="query")
     if shown is None:
         return False
     if shown.key == key and view.memory.get("sql lit") is not shown.answer:
         view.memory["sql lit"] = shown.answer
-        if count := int(shown.answer.allocations(view.trace).sum()):
-            view.see(lit=Lit(key, view.device, f"SQL, {count:,} allocations"))
+        if len(ids := shown.answer.allocations(view.trace)):
+            view.see(lit=None)
+            view.light(key, 0, ids, f"SQL, {len(ids):,} allocations")
     return draw_table(view, f"rows {' '.join(shown.answer.columns)}", _rows(view, shown))
 
 
@@ -125,7 +130,8 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
         elif chosen is not None:
             view.go(int(trace.allocations.start[chosen]) + 1)
         elif stack >= 0:
-            view.light(("stack", view.device), stack, f"SQL, stack {stack}")
+            view.light(("stack", view.device), stack, np.flatnonzero(trace.allocations.stack == stack),
+                       f"SQL, stack {stack}")
 
     def tip(row: int) -> str:
         """Texts that a cell cannot hold."""

@@ -6,9 +6,11 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
+from splatview_viewer.kinds.snapshot.analysis.details import describe
 from splatview_viewer.kinds.snapshot.model import pool_text, stream_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     GROWN,
@@ -93,7 +95,9 @@ def draw_details(view: SnapshotView) -> None:
     if view.memory.get("details of") != (device, allocation):
         view.memory["details of"] = device, allocation
         imgui.set_scroll_y(0)
-    found = latest(view, "details", ("details", device, allocation, view.state.moment), "")
+    snapshot, trace, moment = view.content.snapshot, view.trace, view.state.moment
+    found = latest(view, "details", ("details", device, allocation, moment),
+                   lambda: describe(snapshot, trace, allocation, moment), "")
     if found is None or found.answer.allocation != allocation:
         return
     details: Details = found.answer
@@ -150,7 +154,7 @@ def _head(view: SnapshotView, details: Details) -> None:
         imgui.same_line(0, 4 * scale)
     stack, key = int(a.stack[number]), ("stack", view.device)
     if chip("Same stack", view.is_lit(key, stack)) and stack >= 0:
-        view.light(key, stack, f"all of {place or 'this stack'}")
+        view.light(key, stack, np.flatnonzero(a.stack == stack), f"all of {place or 'this stack'}")
     imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
 
 
