@@ -259,8 +259,8 @@ class Snapshot:
     """The ids of memory pools that occur; the first is (0, 0), the default one. Others are private: of CUDA graphs, or
     of torch.cuda.MemPool."""
     annotations: tuple[Annotation, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    """`allocator_settings`, as JSON can hold it."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """`allocator_settings`, in words."""
     notes: tuple[str, ...] = ()
     """Remarks: entries that could not be read, allocations whose beginning is not known."""
     file_bytes: int = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Range = tuple[float, float]
 
 TABS = {"timeline": "Timeline", "addresses": "Addresses", "segments": "Segments", "events": "Events",
-        "stacks": "Stacks", "compare": "Compare", "leaks": "Leaks", "oom": "OOM", "sql": "SQL", "about": "About"}
+        "stacks": "Stacks", "compare": "Compare", "leaks": "Leaks", "oom": "OOM", "sql": "SQL"}
 """The tabs, and their titles."""
 PLOTS = ("timeline", "addresses")
 """The tabs that are a plot alone. Above the others lies the timeline, lower."""

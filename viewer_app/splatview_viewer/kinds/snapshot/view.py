@@ -197,8 +197,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
             again |= draw_bar(self, layout.bar)
-        if layout.pane is not None:
-            again |= draw_pane(self, "about" if self.tab in PLOTS else self.tab, layout.pane)  # the bar may choose
+        if layout.pane is not None and self.tab not in PLOTS:  # which the bar may have chosen
+            again |= draw_pane(self, self.tab, layout.pane)
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
         self._moved = self.state != before
@@ -311,5 +311,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         bands = content.peek(("bands", self.device))
         readout = "" if bands is None or pointed is None or pointed >= len(bands.live) else (
             f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
-        return Info(content.phrases, content.snapshot.notes, readout, [f"painted by {pool()._max_workers} threads"],
-                    self.picture.ms)
+        settings = [f"{name}: {value}" for name, value in content.snapshot.settings.items()]
+        return Info(content.phrases, [*content.snapshot.notes, *settings], readout,
+                    [f"painted by {pool()._max_workers} threads"], self.picture.ms)

@@ -65,8 +65,6 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
         side = Rect(x, y + height - h, width, h)
         height -= h
     pane = None
-    if tab == "about":
-        return Layout(bar=bar, pane=Rect(x, y, width, height), details=side)
     if tab not in PLOTS:
         above = max(height * 36 // 100, px(190)) if height >= _TALL * scale else px(MINIMAP + 2 * GAP)
         pane = Rect(x, y + above, width, height - above)

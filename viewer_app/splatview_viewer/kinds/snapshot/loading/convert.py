@@ -5,7 +5,6 @@ What has a wrong type is refused by name; keys that are not known are passed ove
 
 from __future__ import annotations
 
-import json
 from array import array
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 MAX_EVENTS = 2**31 - 2
-MAX_SETTINGS = 1 << 18
 _READING = 0.7
 """Of the time that it takes, reading the events; the rest is pairing."""
 CHUNK = 4096
@@ -378,10 +376,11 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
                      "is not shown")
     if not any(counts):
         notes.append("no events: recording was off; only what was live at the end is known")
+    settings = {key: value[:200] if type(value) is str else shown(value)
+                for key, value in list((file.allocator_settings or {}).items())[:100] if type(key) is str}
     texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
-                    tuple(file.external_annotations or ()),
-                    _settings(file.allocator_settings or {}), tuple(notes), file_bytes)
+                    tuple(file.external_annotations or ()), settings, tuple(notes), file_bytes)
 
 
 def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
@@ -398,13 +397,3 @@ def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, note
         notes.append(f"device {device}: {odd:,} allocations lack their alloc or their free in the trace (was recording "
                      "paused?); they are shown from its beginning, or as long as their address is not used again")
     return Trace(device, events, a, spans, segments, blocks)
-
-
-def _settings(value: dict[Any, Any]) -> dict[str, Any]:
-    """Return the allocator's settings as JSON values; none where they are too many or refer to themselves."""
-    try:
-        text = json.dumps(value, skipkeys=True, default=shown, allow_nan=False)
-    except (ValueError, RecursionError):
-        return {}
-    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else digits) if (
-        len(text) <= MAX_SETTINGS) else {}

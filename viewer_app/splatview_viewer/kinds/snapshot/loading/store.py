@@ -43,7 +43,7 @@ from splatview_viewer.kinds.snapshot.model import (
     Trace,
 )
 
-MAGIC = b"splatview.mem.3\n"
+MAGIC = b"splatview.mem.4\n"
 TAIL = struct.Struct("<Q16s")
 PARTS = {"events": Events, "allocations": Allocations, "spans": Spans, "segments": Segments, "blocks": Blocks}
 DTYPES: dict[str, dict[str, str]] = {
@@ -70,7 +70,7 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
     devices: list[Device]
     streams: list[Stream]
     pools: list[tuple[int, int]]
-    settings: dict[str, Any]
+    settings: dict[str, str]
     notes: list[str]
     file_bytes: Annotated[int, Meta(ge=0)]
 

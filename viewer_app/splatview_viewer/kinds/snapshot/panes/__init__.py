@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.kinds.snapshot.panes.lists import draw_compare, draw_events, draw_leaks, draw_oom, draw_segments
 from splatview_viewer.kinds.snapshot.panes.sql import draw_sql
 from splatview_viewer.kinds.snapshot.panes.stacks import draw_stacks
-from splatview_viewer.kinds.snapshot.panes.texts import draw_about, draw_details
+from splatview_viewer.kinds.snapshot.panes.texts import draw_details
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
-PANES = {"about": draw_about, "compare": draw_compare, "details": draw_details, "events": draw_events,
-         "leaks": draw_leaks, "oom": draw_oom, "segments": draw_segments, "sql": draw_sql, "stacks": draw_stacks}
+PANES = {"compare": draw_compare, "details": draw_details, "events": draw_events, "leaks": draw_leaks,
+         "oom": draw_oom, "segments": draw_segments, "sql": draw_sql, "stacks": draw_stacks}
 
 
 def draw_pane(view: SnapshotView, name: str, rect: Rect) -> bool:
@@ -24,5 +24,5 @@ def draw_pane(view: SnapshotView, name: str, rect: Rect) -> bool:
     same."""
     scale, ground = view.scale, theme.PANEL if name == "details" else theme.BAR
     with board(f"snapshot {name} {id(view)}", rect, (12 * scale, 9 * scale), ground,
-               scroll=name in ("about", "details")):
+               scroll=name == "details"):
         return bool(PANES[name](view))

@@ -1,9 +1,7 @@
-"""Facts about the snapshot, and everything about the allocation that was clicked."""
+"""Everything about the allocation that was clicked."""
 
 from __future__ import annotations
 
-import json
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,74 +9,13 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
 from splatview_viewer.kinds.snapshot.analysis.details import describe
-from splatview_viewer.kinds.snapshot.model import pool_text, stream_text
-from splatview_viewer.kinds.snapshot.panes.table import (
-    GROWN,
-    HIT,
-    centered,
-    chip,
-    latest,
-    tooltip,
-)
+from splatview_viewer.kinds.snapshot.panes.table import GROWN, centered, chip, latest, tooltip
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
 from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from splatview_viewer.kinds.snapshot.analysis.details import Details, FrameLine
-    from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.view import SnapshotView
-
-
-def draw_about(view: SnapshotView) -> None:
-    """Draw words and numbers."""
-    snapshot = view.content.snapshot
-    for note in snapshot.notes:
-        wrapped(note[:1].upper() + note[1:], HIT)
-    for title, rows in view.content.ask(("facts",), lambda: facts(snapshot)) or ():
-        if rows:
-            _heading(title)
-            _fields(rows, 13.0)
-
-
-def facts(snapshot: Snapshot) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Facts about the file, its devices and the allocator's settings: titles, and rows of what and its value."""
-    stacks, names = snapshot.stacks, dict.fromkeys(a.name for a in snapshot.annotations)
-    first = {"File": snapshot.name, "Size": exact_size_text(snapshot.file_bytes) if snapshot.file_bytes else "",
-             "Stacks": f"{count_text(len(stacks), 'stack')} of {count_text(len(stacks.file), 'frame')}",
-             "Streams": ", ".join(map(stream_text, snapshot.streams[:12])) or "none",
-             "Pools": ", ".join(map(pool_text, snapshot.pools[:12])) or "none",
-             "Annotations": f"{len(snapshot.annotations):,}: {', '.join(list(names)[:6])}" if names else ""}
-    out = [("Snapshot", [(what, value) for what, value in first.items() if value])]
-    for trace in snapshot.traces:
-        a, s, told = trace.allocations, trace.segments, trace.events.time_us[trace.events.time_us > 0]
-        before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
-        rows = [("Events", f"{len(trace.events):,}"),
-                ("Allocations", f"{len(a):,}; {before:,} live before the trace, {after:,} live at its end")]
-        if len(told):
-            began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told[0] / 1e6))
-            rows.append(("Recorded", f"from {began} for {age_text(max(int(told[-1] - told[0]), 0))}"))
-        if len(s):
-            total, allocated, requested, active = (
-                size_text(int(column.sum())) for column in (s.total, s.allocated, s.requested, s.active))
-            rows.append(("At the end", f"{total} reserved in {count_text(len(s), 'segment')}, {allocated} allocated, "
-                                       f"{requested} of it requested, {active} active"))
-        out.append((f"Device {trace.device}", rows))
-    settings = [(name, json.dumps(value)) for name, value in snapshot.settings.items()]
-    return [*out, ("Settings of the allocator", settings)]
-
-
-def _fields(facts: Iterable[tuple[str, str]], width: float) -> None:
-    """width: of what is said before a value, in units of the font's height."""
-    room = width * imgui.get_font_size()
-    for what, value in facts:
-        colored(fitted(what, room - 8 * theme.scale()), theme.DIM)
-        if imgui.is_item_hovered() and imgui.calc_text_size(what).x > room - 8 * theme.scale():
-            imgui.set_tooltip(what)
-        imgui.same_line(room + imgui.get_style().window_padding.x)
-        wrapped(value, theme.TEXT)
 
 
 def _heading(text: str) -> None:
@@ -102,7 +39,10 @@ def draw_details(view: SnapshotView) -> None:
         return
     details: Details = found.answer
     _head(view, details)
-    _fields(details.rows, 5.4)
+    for what, value in details.rows:
+        colored(what, theme.DIM)
+        imgui.same_line(5.4 * imgui.get_font_size() + imgui.get_style().window_padding.x)
+        wrapped(value, theme.TEXT)
     if details.user_frames:
         _heading("Your code")
         for line in details.user_frames:
