@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import moderngl
@@ -15,6 +12,7 @@ from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.kinds.snapshot.timeline.bands import peaks
+from splatview_viewer.kinds.snapshot.timeline.compiled import pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -22,19 +20,12 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.timeline.bands import Paint
     from splatview_viewer.kinds.snapshot.world import World
 
-_MOST_THREADS = 8
 _AT_ONCE_S = 0.02
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The one before is drawn in
 its place until then."""
 _LIT, _OUTLINED = 0.30, 0.22
 """Shares of white over the allocation under the pointer, and over the selected one."""
 _OUTLINE = (247, 250, 255, 255)
-
-
-@lru_cache(maxsize=1)
-def pool() -> ThreadPoolExecutor:
-    """The threads that paint, for all views of the program."""
-    return ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="paint")
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.kinds.snapshot.picture import Picture, pool
+from splatview_viewer.kinds.snapshot.picture import Picture
 from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, TABS, Lit, SnapshotState
+from splatview_viewer.kinds.snapshot.timeline.compiled import pool
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
 
