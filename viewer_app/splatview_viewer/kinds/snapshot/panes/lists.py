@@ -42,7 +42,7 @@ from splatview_viewer.ui.format import age_text, change_text, count_text, exact_
 from splatview_viewer.ui.widgets import colored, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
     from splatview_viewer.kinds.snapshot.view import SnapshotView
@@ -269,9 +269,9 @@ def _compared(view: SnapshotView) -> Shown | None:
     if other is None:
         a, b = (here if mark is None else mark for here, mark in zip((0, now), view.state.marks, strict=True))
         key, before = (a, b), lambda: a
-        _side(view, "A", a, SHRUNK, lambda moment: (moment, b))
+        _side(view, "A", a, SHRUNK)
         beside(imgui.calc_text_size(moment_text(view, b)).x + 13 * imgui.get_font_size(), 20 * scale)
-        _side(view, "B", b, GROWN, lambda moment: (a, moment))
+        _side(view, "B", b, GROWN)
     else:
         of = other.snapshot
         found = next((t for t in of.traces if t.device == trace.device), None)
@@ -288,18 +288,14 @@ def _compared(view: SnapshotView) -> Shown | None:
                   lambda: compare((of, there, before()), (snapshot, trace, b), by), "Comparing\u2026")
 
 
-def _side(view: SnapshotView, name: str, moment: int, color: ImVec4, marks: Callable[[int], tuple[int, int]]) -> None:
-    chosen, space = view.state.moment, 8 * view.scale
+def _side(view: SnapshotView, name: str, moment: int, color: ImVec4) -> None:
+    space = 8 * view.scale
     imgui.align_text_to_frame_padding()
     colored(name, color)
     imgui.same_line(0, space)
     colored(moment_text(view, moment), theme.TEXT)
-    if chosen is not None and chosen != moment:
-        imgui.same_line(0, space)
-        if imgui.small_button(f"Set to here##{name}"):
-            view.see(marks=marks(chosen))
-        imgui.set_item_tooltip("The moment that is chosen in the timeline. M marks one as well.")
-    if chosen != moment:
+    imgui.set_item_tooltip("M marks the moment under the pointer, or the chosen one: first A, then B")
+    if view.state.moment != moment:
         imgui.same_line(0, space)
         if imgui.small_button(f"Show##{name}"):
             view.go(moment)
@@ -316,15 +312,15 @@ def draw_compare(view: SnapshotView) -> bool:
     most = max(int(np.abs(found.changes).max(initial=1)), 1)
 
     def cells(row: int) -> list[Cell | str]:
-        c = found[row]
-        return [c.label, Cell(change_text(c.change) if c.change else "0", _color(c.change),
-                              abs(c.change) / most if c.change else None),
+        c, change = found[row], int(found.changes[row])
+        return [c.label, Cell(change_text(change) if change else "0", _color(change),
+                              abs(change) / most if change else None),
                 Cell(size_text(c.before) if c.before else "", theme.DIM), size_text(c.after) if c.after else "",
                 Cell(f"{c.count_before:,}" if c.count_before else "", theme.DIM),
                 f"{c.count_after:,}" if c.count_after else ""]
 
     def click(row: int, double: bool) -> None:
-        view.light(key, row, found.allocations(row), f"{found[row].label}, {change_text(found[row].change)}")
+        view.light(key, row, found.allocations(row), f"{found[row].label}, {change_text(int(found.changes[row]))}")
 
     columns = (Column(_BY[str(key[-1])]),
                Column("Change", 8, True, "Click: what grew first, or what shrank first", sorts=True),
@@ -389,8 +385,6 @@ def draw_leaks(view: SnapshotView) -> bool:
         words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
               "was still there at its end"))
 
-_WORDS = {"fragmentation": "Fragmented", "elsewhere": "Free elsewhere", "pending": "Waiting for a stream",
-          "limit": "A limit", "full": "Full"}
 _CACHED = ImVec4(0.36, 0.62, 0.52, 1.0)
 
 
@@ -415,8 +409,6 @@ def draw_oom(view: SnapshotView) -> bool:
     key, oom = shown
     imgui.align_text_to_frame_padding()
     colored(f"{size_text(oom.asked)} was asked for at event {oom.event:,}", theme.TEXT)
-    imgui.same_line(0, 10 * view.scale)
-    colored(_WORDS[oom.kind], theme.FAULT)
     if view.state.moment != oom.event:
         imgui.same_line(0, 10 * view.scale)
         if imgui.small_button("Go there"):

@@ -95,7 +95,7 @@ def _draw_flame(view: SnapshotView, key: Key, work: Callable[[], FlameGraph], he
     snapshot, search, top = view.content.snapshot, view.state.search, imgui.get_cursor_pos_y()
     tones = view.content.ask(("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER))
     hit = None if not search else view.content.ask(("frames found", search), lambda: np.logical_or.reduce(
-        [frames_with(snapshot, word) for word in search.replace('"', " ").split()]), newest=True)
+        [frames_with(snapshot, word) for word in search.split()]), newest=True)
     shown = latest(view, "flame", key, work, "Counting\u2026")
     if shown is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
