@@ -16,7 +16,7 @@ from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.kinds.snapshot.picture import Picture
+from splatview_viewer.kinds.snapshot.picture import Picture, Sheet
 from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, TABS, Lit, SnapshotState
 from splatview_viewer.kinds.snapshot.timeline.compiled import pool
 from splatview_viewer.ui import widgets as ui
@@ -207,9 +207,14 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def paint(self, found: World, plot: Rect) -> None:
         """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
-        wanted = world.picture_of(self.content, self.device, self.state, found, plot)
-        if wanted is not None:
-            self.picture.want(*wanted)
+        state, style, device, (x, y) = self.state, self.state.style, self.device, found.window(self.state)
+        colors, (lit, mask) = self.content.colors(device, style.color_by), self.content.mask(
+            device, state.search, state.lit)
+        if colors is not None:
+            self.picture.want(Sheet(
+                (id(self.content), device, state.tab == "addresses", style.unit), (style.color_by, lit), x[0],
+                (x[1] - x[0]) / plot.width, plot.width, y[0], (y[1] - y[0]) / plot.height, plot.height),
+                found, colors, mask)
         self.picture.draw(None if self.host.exact else self.state.hovered, self.state.selected)
 
     # -- events ----------------------------------------------------------------------------------------------------

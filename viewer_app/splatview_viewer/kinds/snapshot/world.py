@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot.picture import Sheet
 from splatview_viewer.kinds.snapshot.state import PLOTS
-from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Bands
 from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
@@ -137,19 +136,3 @@ def world_of(content: Content, device: int, state: SnapshotState) -> World | Non
         return None
     air = _AIR if painter is bands else 1.0
     return World(axis, bands, painter, (0.0, max(painter.height, LEAST_BYTES) * air))
-
-
-def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect
-               ) -> tuple[Sheet, World, Paint] | None:
-    """The picture that fits a rectangle pixel by pixel, and what it is painted from. None until that is known."""
-    style, (x, y) = state.style, world.window(state)
-    colors = content.colors(device, style.color_by)
-    if colors is None:
-        return None
-    lit, mask = content.mask(device, state.search, state.lit)
-    key = ("paint", device, style.color_by, lit)
-    paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
-                        words="Colouring")
-    return None if paint is None else (Sheet(
-        (id(content), device, state.tab == "addresses", style.unit), key, x[0], (x[1] - x[0]) / rect.width, rect.width,
-        y[0], (y[1] - y[0]) / rect.height, rect.height), world, paint)

@@ -36,7 +36,6 @@ from splatview_viewer.kinds.snapshot.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-MAX_EVENTS = 2**31 - 2
 _READING = 0.7
 """Of the time that it takes, reading the events; the rest is pairing."""
 CHUNK = 4096
@@ -47,8 +46,6 @@ TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
 NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
-MAX_DEVICES = 1024
-"""Traces of one file, at most."""
 COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": np.int64, "stream": np.int16,
            "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
 TOP = 2**64
@@ -347,11 +344,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     traces = [[] if t is None else t for t in file.device_traces or ()]
     if any(type(t) is not list for t in traces):
         raise FileError("device_traces holds something that is no list of entries")
-    if len(traces) > MAX_DEVICES:
-        raise FileError(f"device_traces has {len(traces):,} devices; at most {MAX_DEVICES:,} can be read")
     counts = list(map(len, traces))
-    if sum(counts) > MAX_EVENTS:
-        raise FileError(f"the traces have {sum(counts):,} events; at most {MAX_EVENTS:,} can be read")
     tables, done, total = Tables(), 0, max(sum(counts), 1)
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
