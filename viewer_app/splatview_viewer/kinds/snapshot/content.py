@@ -8,11 +8,9 @@
 from __future__ import annotations
 
 import atexit
-import itertools
 import logging
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -24,7 +22,6 @@ from splatview_viewer.kinds.snapshot.analysis.tables import colors
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands
-from splatview_viewer.ui.format import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -56,12 +53,10 @@ def _end() -> None:
 atexit.register(_end)
 
 
-@dataclass(eq=False)
-class _Question:
+class _Question(NamedTuple):
     job: Job[Any]
     words: str
     lane: str
-    begun: bool = False
 
 
 class Content:
@@ -77,8 +72,7 @@ class Content:
         self.snapshot = snapshot
         Content._all.add(self)
         self.changes = 0
-        """Another number after each job that began or ended."""
-        self._numbers = itertools.count(1)
+        """Another number after each job that ended."""
         self._wake = wake
         self._lanes = {lane: Jobs(f"snapshot {lane}", self._ended) for lane in LANES}
         self._questions: dict[Key, _Question] = {}
@@ -96,7 +90,6 @@ class Content:
         nothing that the loop changes; in the lane "query" it is called with its job.
         """
         def work(job: Job[T]) -> T:
-            question.begun, self.changes = True, next(self._numbers)
             try:
                 return function(job) if lane == "query" else function()
             except Exception as e:
@@ -111,18 +104,15 @@ class Content:
         if self._closed:
             return None
         if newest:
-            same = [(k, q) for k, q in self._questions.items() if k[0] == key[0]]
-            waiting = [k for k, q in same if not q.job.done and (lane == "query" or not q.begun)]
-            answered = [k for k, q in same if k not in waiting]
-            for old in (*waiting, *answered[:max(len(answered) - _KEPT + 1, 0)]):
+            same = [k for k in self._questions if k[0] == key[0]]
+            answered = [k for k in same if self._questions[k].job.done]
+            for old in {*same} - {*answered[-_KEPT + 1:]}:
                 self.forget(old)
-        question: Any = _Question(None, words, lane)  # type: ignore[arg-type]
-        question.job = self._lanes[lane].submit(work)
-        self._questions[key] = question
+        self._questions[key] = _Question(self._lanes[lane].submit(work), words, lane)
         return None
 
     def _ended(self) -> None:
-        self.changes = next(self._numbers)
+        self.changes += 1
         self._wake()
 
     def peek(self, key: Key) -> Any:
@@ -148,7 +138,7 @@ class Content:
     @property
     def working(self) -> str:
         """The job in progress, in words; "" without one."""
-        return next((q.words for q in self._questions.values() if q.words and q.begun and not q.job.done), "")
+        return next((q.words for q in self._questions.values() if q.words and not q.job.done), "")
 
     @property
     def fault_of_layout(self) -> str:
@@ -173,14 +163,6 @@ class Content:
         """The device with most events."""
         return max(range(len(self.snapshot.traces)), key=lambda k: (
             len(self.snapshot.traces[k].events), len(self.snapshot.traces[k].segments)))
-
-    @cached_property
-    def phrases(self) -> list[str]:
-        """Counts of its content, in short phrases."""
-        traces, notes = self.snapshot.traces, len(self.snapshot.notes)
-        counts = {"device": len(traces) if len(traces) > 1 else 0, "event": sum(len(t.events) for t in traces),
-                  "allocation": sum(len(t.allocations) for t in traces), "note": notes}
-        return [count_text(count, what) for what, count in counts.items() if count]
 
     def others(self) -> list[Content]:
         """Return the other open snapshots, to compare it with this one, by name."""

@@ -20,7 +20,7 @@ from splatview_viewer.kinds.snapshot.picture import Picture, Sheet
 from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, TABS, Lit, SnapshotState
 from splatview_viewer.kinds.snapshot.timeline.compiled import pool
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.format import size_text
+from splatview_viewer.ui.format import count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -318,5 +318,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         readout = "" if bands is None or pointed is None or pointed >= len(bands.live) else (
             f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
         settings = [f"{name}: {value}" for name, value in content.snapshot.settings.items()]
-        return Info(content.phrases, [*content.snapshot.notes, *settings], readout,
+        traces, notes = content.snapshot.traces, len(content.snapshot.notes)
+        counts = {"device": len(traces) if len(traces) > 1 else 0, "event": sum(len(t.events) for t in traces),
+                  "allocation": sum(len(t.allocations) for t in traces), "note": notes}
+        phrases = [count_text(count, what) for what, count in counts.items() if count]
+        return Info(phrases, [*content.snapshot.notes, *settings], readout,
                     [f"painted by {pool()._max_workers} threads"], self.picture.ms)

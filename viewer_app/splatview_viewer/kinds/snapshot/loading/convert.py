@@ -191,11 +191,7 @@ class Tables:
         return self._number(self.streams, value, "streams")
 
     def pool(self, value: tuple[int, int] | None) -> int:
-        if value is None:
-            return UNKNOWN_POOL
-        if max(value) >= TOP:
-            raise FileError(f"the pool {shown(value[0])}, {shown(value[1])}: its numbers must be less than 2^64")
-        return self._number(self.pools, value, "pools")
+        return UNKNOWN_POOL if value is None else self._number(self.pools, value, "pools")
 
     @staticmethod
     def _number(table: dict[Any, int], value: Any, what: str) -> int:

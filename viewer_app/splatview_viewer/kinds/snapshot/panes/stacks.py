@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
-_OF_TIPS = {"moment": "What is live at the chosen moment", "all": "All allocations, whenever they were live",
-            "found": "What the search found"}
 _BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size", "category": "Category",
        "pool": "Pool", "stream": "Stream"}
 
@@ -43,7 +41,7 @@ _BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File",
 def draw_stacks(view: SnapshotView) -> bool:
     """Draw a flame graph above, a table below; True when the picture has to be drawn again."""
     search, snapshot, trace = view.state.search.strip(), view.content.snapshot, view.trace
-    of = choose(view, "of", {k: v for k, v in _OF.items() if k != "found" or search}, _OF_TIPS)
+    of = choose(view, "of", {k: v for k, v in _OF.items() if k != "found" or search})
     whose: int | str | None = None
     if of == "moment":
         imgui.same_line(0, 16 * view.scale)

@@ -52,7 +52,7 @@ def chip(text: str, on: bool) -> bool:
     return pressed
 
 
-def choose(view: SnapshotView, name: str, options: Mapping[str, str], tips: Mapping[str, str] | None = None) -> str:
+def choose(view: SnapshotView, name: str, options: Mapping[str, str]) -> str:
     """A line of words of which one is chosen: the first at first. What does not fit goes to the next line."""
     chosen = view.state.choice(name, "")
     chosen = chosen if chosen in options else next(iter(options))
@@ -62,8 +62,6 @@ def choose(view: SnapshotView, name: str, options: Mapping[str, str], tips: Mapp
         if chip(f"{text}##{name}", key == chosen):
             chosen = key
             view.state = view.state.choosing(name, key)
-        if tips and key in tips:
-            imgui.set_item_tooltip(tips[key])
     return chosen
 
 
@@ -146,8 +144,6 @@ def latest(view: SnapshotView, name: str, key: Key, work: Callable[..., Any], wo
     elif fault := view.content.fault(key):
         lines = fault.split("\n")  # a mark under a place lies elsewhere in letters of different widths
         wrapped("\n".join(line for line in lines if line.strip(" ^")), theme.FAULT)
-        if imgui.button("Try again"):
-            view.content.forget(key)
         return None
     elif before is None or _same_but_numbers(before.key) != _same_but_numbers(key):
         centered(words)
