@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
@@ -57,6 +58,7 @@ class _Question(NamedTuple):
     job: Job[Any]
     words: str
     lane: str
+    begun: threading.Event
 
 
 class Content:
@@ -89,7 +91,10 @@ class Content:
         the newest is worked on, and a few answers are kept. words: what is being done, for the user. `function` reads
         nothing that the loop changes; in the lane "query" it is called with its job.
         """
+        begun = threading.Event()
+
         def work(job: Job[T]) -> T:
+            begun.set()
             try:
                 return function(job) if lane == "query" else function()
             except Exception as e:
@@ -104,11 +109,11 @@ class Content:
         if self._closed:
             return None
         if newest:
-            same = [k for k in self._questions if k[0] == key[0]]
-            answered = [k for k in same if self._questions[k].job.done]
-            for old in {*same} - {*answered[-_KEPT + 1:]}:
+            same = {k: q for k, q in self._questions.items() if k[0] == key[0]}
+            going = [k for k, q in same.items() if q.job.done or (q.begun.is_set() and lane != "query")]
+            for old in {*same} - {*going[-_KEPT + 1:]}:
                 self.forget(old)
-        self._questions[key] = _Question(self._lanes[lane].submit(work), words, lane)
+        self._questions[key] = _Question(self._lanes[lane].submit(work), words, lane, begun)
         return None
 
     def _ended(self) -> None:

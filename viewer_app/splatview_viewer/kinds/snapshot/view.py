@@ -255,16 +255,12 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.picture.tick()
 
     @property
-    def fault(self) -> str:
-        """The reason why the timeline cannot be shown; "" while it may be."""
-        error = self.picture.error
-        return f"It cannot be painted: {error}" if error else self.content.fault_of_layout
-
-    @property
     def said(self) -> str:
         """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
-        busy = f"{self.content.working} \u2026" if self.content.working else ""
-        return self.fault or busy or ("Painting \u2026" if self.picture.current is None else "")
+        if self.picture.error:
+            return f"It cannot be painted: {self.picture.error}"
+        busy = self.content.working or ("Painting" if self.picture.current is None else "")
+        return self.content.fault_of_layout or (f"{busy} \u2026" if busy else "")
 
     @property
     def complete(self) -> bool:
