@@ -278,16 +278,8 @@ class Snapshot:
         return [self.frame(int(f)) for f in self.stacks.of(number)]
 
 
-def check_moment(trace: Trace, moment: int) -> int:
-    """The moment, if the trace has it. Raises: ValueError."""
-    if not 0 <= moment < trace.moments:
-        raise ValueError(f"moment {moment} is not one of 0..{trace.moments - 1}, the moments of device {trace.device}")
-    return moment
-
-
 def live_mask(trace: Trace, moment: int) -> np.ndarray:
-    """bool (A,): which allocations are live at a moment. Raises ValueError for one that the trace does not have."""
-    check_moment(trace, moment)
+    """bool (A,): which allocations are live at a moment."""
     a = trace.allocations
     return (a.start < moment) & (a.end >= moment)
 

@@ -21,17 +21,6 @@ COLORS = {"stack": "Stack", "category": "What it is", "size": "Size", "stream": 
 
 
 @dataclass(frozen=True)
-class Style:
-    """The look of the timeline."""
-
-    unit: Literal["events", "time"] = "events"
-    """The time axis counts events, or time as the clock goes."""
-    color_by: Literal["stack", "size", "category", "stream", "pool"] = "stack"
-    legend: bool = True
-    """The meaning of the colours is written over the plot."""
-
-
-@dataclass(frozen=True)
 class Lit:
     """A row of an answer whose allocations are seen among the rest."""
 
@@ -48,7 +37,11 @@ class Lit:
 class SnapshotState:
     """One user's view. Moments, events and allocations (ids) are those of the device that is shown."""
 
-    style: Style = field(default_factory=Style)
+    unit: Literal["events", "time"] = "events"
+    """The time axis counts events, or time as the clock goes."""
+    color_by: Literal["stack", "size", "category", "stream", "pool"] = "stack"
+    legend: bool = True
+    """The meaning of the colours is written over the plot."""
     device: int | None = None
     """A place in `Snapshot.traces`; None: the busiest."""
     tab: str = ""
@@ -100,5 +93,5 @@ class SnapshotState:
         return replace(self, moment=None)
 
     def elsewhere(self, device: int | None = None) -> SnapshotState:
-        """The state for another device or snapshot: style, tab and choices stay."""
-        return SnapshotState(self.style, device, self.tab, choices=self.choices)
+        """The state for another device or snapshot: its look, tab and choices stay."""
+        return SnapshotState(self.unit, self.color_by, self.legend, device, self.tab, choices=self.choices)

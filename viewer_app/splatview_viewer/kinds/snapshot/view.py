@@ -155,7 +155,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def go(self, moment: int, *, close: bool = False) -> None:
         """Choose a moment and bring it into sight. close: see a two-hundredth of all there, or less."""
-        axis = self.content.axis(self.device, self.state.style.unit)
+        axis = self.content.axis(self.device, self.state.unit)
         self.see(moment=moment)
         if axis is None or (self.state.x is None and not close):
             return
@@ -207,12 +207,12 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def paint(self, found: World, plot: Rect) -> None:
         """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
-        state, style, device, (x, y) = self.state, self.state.style, self.device, found.window(self.state)
-        colors, (lit, mask) = self.content.colors(device, style.color_by), self.content.mask(
+        state, device, (x, y) = self.state, self.device, found.window(self.state)
+        colors, (lit, mask) = self.content.colors(device, state.color_by), self.content.mask(
             device, state.search, state.lit)
         if colors is not None:
             self.picture.want(Sheet(
-                (id(self.content), device, state.tab == "addresses", style.unit), (style.color_by, lit), x[0],
+                (id(self.content), device, state.tab == "addresses", state.unit), (state.color_by, lit), x[0],
                 (x[1] - x[0]) / plot.width, plot.width, y[0], (y[1] - y[0]) / plot.height, plot.height),
                 found, colors, mask)
         self.picture.draw(None if self.host.exact else self.state.hovered, self.state.selected)
@@ -292,21 +292,19 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        snapshot, style = self.content.snapshot, self.state.style
+        snapshot, state = self.content.snapshot, self.state
         if len(snapshot.traces) > 1:
             names = {k: f"GPU {t.device}" if t.device >= 0 else "host" for k, t in enumerate(snapshot.traces)}
             if (device := ui.choice("Device", "The GPU whose memory is shown", self.device, names)) != self.device:
-                self.state = self.state.elsewhere(device)
+                self.state = state = state.elsewhere(device)
         color_by: Any = ui.choice("Colour", "The property of an allocation that its colour stands for",
-                                  style.color_by, COLORS)
-        axis, unit = self.content.axis(self.device, "time"), style.unit
+                                  state.color_by, COLORS)
+        axis, unit = self.content.axis(self.device, "time"), state.unit
         if axis is not None:
             unit = ui.choice("Axis", "Events at equal distances, or by the time at which they happened",
                              unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
-        new = replace(style, unit=unit, color_by=color_by, legend=ui.check("Legend",
-                                                                           "The list of colours over the timeline",
-                                                                           style.legend))
-        self.see(style=new, x=self.state.x if unit == style.unit else None)
+        legend = ui.check("Legend", "The list of colours over the timeline", state.legend)
+        self.see(unit=unit, color_by=color_by, legend=legend, x=state.x if unit == state.unit else None)
 
     def info(self) -> Info:
         content, pointed = self.content, self.state.pointed

@@ -115,7 +115,7 @@ class World:
         """The state in which these ranges are seen, as far as they exist; None: as they are."""
         changes: dict[str, Range | None] = {}
         if x is not None:
-            changes["x"] = held(x, self.axis.extent, LEAST[state.style.unit])
+            changes["x"] = held(x, self.axis.extent, LEAST[state.unit])
         if y is not None:
             changes["places" if state.tab == "addresses" else "y"] = held(y, self.full, LEAST_BYTES)
         return replace(state, **changes)  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ class World:
 
 def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
     """Return what the plot is of; None until that is known."""
-    axis, bands = content.axis(device, state.style.unit), content.bands(device)
+    axis, bands = content.axis(device, state.unit), content.bands(device)
     painter = content.addresses(device) if state.tab == "addresses" else bands
     if axis is None or bands is None or painter is None:
         return None

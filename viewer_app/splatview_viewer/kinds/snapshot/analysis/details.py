@@ -13,7 +13,6 @@ from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     NO_STACK,
     address_text,
-    check_moment,
     kept,
     live_mask,
     pool_text,
@@ -74,13 +73,8 @@ class Details:
 
 
 def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None = None) -> Details:
-    """Tell all about an allocation; with a moment, its share of what is live then.
-
-    Raises: IndexError when the trace has no such allocation.
-    """
+    """Tell all about an allocation; with a moment, its share of what is live then."""
     a, m, kinds = trace.allocations, len(trace.events), _frames.frame_kinds(snapshot)
-    if not 0 <= allocation < len(a):
-        raise IndexError(f"allocation {allocation} is not one of 0..{len(a) - 1} of device {trace.device}")
     size, rounded, stack, start, end, pool = (int(column[allocation]) for column in (
         a.size, a.rounded, a.stack, a.start, a.end, a.pool))
     rows = [("Size", exact_size_text(size))]
@@ -193,12 +187,11 @@ class SegmentsAt:
 
 
 def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
-    """Segments and blocks at a moment. Raises: ValueError for a moment that the trace does not have.
+    """Segments and blocks at a moment.
 
     Sizes of blocks are the allocator's where the snapshot tells them (what is there at its end); others are rounded up
     to 512 bytes, and take the rest behind them where the allocator would not have split it off.
     """
-    check_moment(trace, moment)
     addr, size, stream, pool, expandable = _reserved(trace, moment)
     a = trace.allocations
     ids = np.flatnonzero((a.start < moment) & (np.maximum(a.freed, a.end) >= moment)).astype(np.int32)

@@ -75,10 +75,7 @@ class Table:
 
 
 def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Callable[[int], str]]:
-    """The group of each allocation, int (A,), -1: of none; and a function that names a group.
-
-    Raises ValueError for an unknown `by`.
-    """
+    """The group of each allocation, int (A,), -1: of none; and a function that names a group."""
     a, stacks, texts = trace.allocations, snapshot.stacks, snapshot.texts
     match by:
         case "size":
@@ -96,18 +93,16 @@ def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Calla
             of_frame, text = stacks.file, lambda key: _frames.path_text(texts[key])
         case "function":
             of_frame, text = stacks.name, lambda key: _frames.short_name(texts[key])
-        case "line":  # frames that differ only in the function's name are one line
+        case _:  # a line; frames that differ only in the function's name are one line
             _, first, which_line = np.unique(stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
                                              return_index=True, return_inverse=True)
             of_frame, text = first[which_line], lambda key: _frames.frame_text(snapshot, key)
-        case _:
-            raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
     of_stack = np.append(of_frame, -1).astype(np.int32)[_frames.sites(snapshot)]
     return np.append(of_stack, -1)[a.stack], lambda key: text(key) if key >= 0 else "no stack"  # -1 takes the last
 
 
 def group(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None, by: By) -> Table:
-    """Group the allocations of a mask, bool (A,), or all. Raises ValueError for an unknown `by`."""
+    """Group the allocations of a mask, bool (A,), or all."""
     groups, label = classes(snapshot, trace, by)
     which = np.flatnonzero(mask) if mask is not None else np.arange(len(groups))
     return Table(by, which, groups[which], trace.allocations.size[which], label)
@@ -166,10 +161,7 @@ class Comparison:
 
 
 def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
-    """Compare what is live at two moments. Stacks of two snapshots are the same when they say the same.
-
-    Raises: ValueError for a moment that a trace does not have, or an unknown `by`.
-    """
+    """Compare what is live at two moments. Stacks of two snapshots are the same when they say the same."""
     tables = [group(snapshot, trace, live_mask(trace, moment), by) for snapshot, trace, moment in (a, b)]
     names: list[list[Hashable]] = []
     for (snapshot, *_), table in zip((a, b), tables, strict=True):
@@ -212,20 +204,16 @@ class Suspect:
     """Whether it looks like a leak, and not like something that was made once and is kept."""
 
     @property
-    def count(self) -> int:
-        return len(self.ids)
-
-    @property
     def verdict(self) -> str:
         """A sentence."""
         since = f"for {age_text(self.age_us)}" if self.age_us else f"since event {self.oldest:,}"
         if self.growing:
             some = int(np.count_nonzero(self.kept))
-            return (f"Grows: {count_text(self.count, 'allocation')} left behind in {some} of {PERIODS} parts of the "
+            return (f"Grows: {count_text(len(self.ids), 'allocation')} left behind in {some} of {PERIODS} parts of the "
                     f"trace, about {size_text(self.bytes // max(some, 1))} in each; the oldest is held {since}.")
-        if self.count == 1:
+        if len(self.ids) == 1:
             return f"It was made once and held {since}."
-        return f"{count_text(self.count, 'allocation')} held {since}; it does not grow steadily."
+        return f"{count_text(len(self.ids), 'allocation')} held {since}; it does not grow steadily."
 
 
 _GROWING, _FEW = 0.5, 4

@@ -233,7 +233,7 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     used, active = (state == ACTIVE) & (allocation >= 0), state == ACTIVE
     out = np.full(len(state), theme.u32(FREE), np.uint32)
     out[active], out[state == PENDING] = theme.u32(USED), theme.u32(WAITING)
-    colors = view.content.colors(view.device, view.state.style.color_by)
+    colors = view.content.colors(view.device, view.state.color_by)
     if colors is not None:
         red, green, blue = colors.palette[colors.classes[allocation[used]]].astype(np.uint32).T
         out[used] = red | green << 8 | blue << 16 | 0xFF000000
@@ -371,7 +371,7 @@ def draw_leaks(view: SnapshotView) -> bool:
 
     def cells(row: int) -> list[Cell | str]:
         s = suspects[row]
-        return [Cell(s.label, theme.FAULT if s.growing else None), size_text(s.bytes), f"{s.count:,}",
+        return [Cell(s.label, theme.FAULT if s.growing else None), size_text(s.bytes), f"{len(s.ids):,}",
                 Cell(age_text(s.age_us) if s.age_us else f"event {s.oldest:,}", theme.DIM),
                 Cell("", theme.FAULT if s.growing else theme.DIM, spark=(s.kept / max(int(s.kept.max()), 1)).tolist())]
 

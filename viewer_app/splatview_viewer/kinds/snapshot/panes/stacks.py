@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -166,9 +167,14 @@ def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, wi
         frame = int(graph.frame[node])  # less than 0: all of it, or what has no stack
         return _Box(x0, x1, node, int(colors[frame]) if frame >= 0 else _ROOT, frame < 0 or bool(pale[frame]), text)
 
-    rows = [[box(node, 0.0, width)] for node in [*graph.path(zoom)[:-1][-_CRUMBS:], zoom]]
-    for depth in range(int(graph.depth[zoom]) + 1, graph.depths):
-        nodes = graph.visible(depth, low, low + whole, max(_THINNEST / factor, 1))
+    path = [zoom]
+    while len(path) <= _CRUMBS and path[0]:
+        path.insert(0, int(graph.parent[path[0]]))
+    rows = [[box(node, 0.0, width)] for node in path]
+    for first, last in pairwise(graph.level[int(graph.depth[zoom]) + 1:].tolist()):
+        x, wide = graph.x[first:last], graph.width[first:last]
+        seen = (x < low + whole) & (x + wide > low) & (wide >= max(_THINNEST / factor, 1))
+        nodes = first + np.flatnonzero(seen)
         if not len(nodes):
             break
         x0 = (graph.x[nodes] - low) * factor
