@@ -25,9 +25,7 @@ from splatview_viewer.kinds.snapshot.analysis.frames import (
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.analysis.tables import (
     BYS,
-    COLOR_BYS,
     By,
-    ColorBy,
     colors,
     compare,
     group,
@@ -35,6 +33,7 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     post_mortem,
 )
 from splatview_viewer.kinds.snapshot.model import Frame, live_bytes, live_mask
+from splatview_viewer.kinds.snapshot.state import COLORS
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
@@ -75,8 +74,8 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
         for by in BYS:
             assert group(snapshot, trace, None, by).count_of.sum() == a
             assert len(compare((snapshot, trace, 0), (snapshot, trace, last), by)) <= a
-        for by in COLOR_BYS:
-            assert colors(snapshot, trace, by).classes.shape == (a,)
+        for color_by in COLORS:
+            assert colors(snapshot, trace, color_by).classes.shape == (a,)
         for text in ("", "f", "a.py:1", "0x40000000", ">1KB"):
             assert search(snapshot, trace, text).mask.shape == (a,)
         graph = flame(snapshot, trace, None)
@@ -235,14 +234,6 @@ def test_categories(made: tuple[str, ...], freed: tuple[str, ...] | None, catego
     snapshot = r.snapshot()
     of_allocation, names = categories(snapshot, snapshot.traces[0])
     assert names[of_allocation[snapshot.traces[0].allocations.addr == 4096][0]] == category
-
-
-@pytest.mark.parametrize("by", COLOR_BYS)
-def test_colours(real: Snapshot, by: ColorBy) -> None:
-    found = colors(real, real.traces[0], by)
-    assert found.classes.max() < len(found.palette)
-    assert all(name and 0 <= number < len(found.palette) for name, number in found.legend)
-    assert 0 < len({number for _, number in found.legend}) == len(found.legend) <= 16
 
 
 def test_details_tell_everything() -> None:

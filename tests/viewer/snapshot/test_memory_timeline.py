@@ -1,4 +1,4 @@
-"""Timelines of memory snapshots against slow Python: axis, peaks, painted bands and addresses."""
+"""Timelines of memory snapshots against slow Python: axis, painted bands and addresses."""
 
 from __future__ import annotations
 
@@ -39,19 +39,6 @@ def trace(request: pytest.FixtureRequest) -> Trace:
         else:
             r.alloc(addr, int(2 ** rng.uniform(0, 20)) if rng.random() > 0.02 else 0)
     return r.snapshot().traces[0]
-
-
-def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace: Trace) -> None:
-    live, rng = Bands(trace).live, np.random.default_rng(2)
-    for width in (1, 7, 100, 1000):
-        edges = np.sort(rng.integers(-3, trace.moments + 3, width + 1))
-        edges[0] = max(edges[0], 0)
-        for x, moment in enumerate(peaks(live, edges).tolist()):
-            first, last = max(int(edges[x]), 0), min(int(edges[x + 1]), trace.moments)
-            if first < last:
-                assert moment == first + int(np.argmax(live[first:last]))
-            else:
-                assert moment == (edges[x] - 1 if 0 < edges[x] <= trace.moments else -1)
 
 
 @pytest.mark.parametrize("unit", ["events", "time"])

@@ -140,29 +140,8 @@ def test_keys(user: User) -> None:
     assert press("escape").moment is None
 
 
-@pytest.fixture
-def content() -> Iterator[Content]:
-    made = Content(small_snapshot(0))
-    yield made
-    made.close()
-
-
-def test_an_answer_comes_later_and_a_fault_is_not_tried_again(content: Content, caplog: pytest.LogCaptureFixture
-                                                               ) -> None:
-    def unexpected() -> int:
-        raise ZeroDivisionError("oh")
-
-    for function in (lambda: 42, unexpected):
-        assert content.ask((function,), function) is None
-        assert content.wait(PATIENCE)
-        before = content.changes
-        assert content.ask((function,), lambda: 0) == (None if function is unexpected else 42)
-        assert content.changes == before and not content.busy
-    assert content.fault((unexpected,)) == "ZeroDivisionError: oh"
-    assert [r.levelname for r in caplog.records] == ["ERROR"]
-
-
-def test_only_the_newest_question_is_worked_on_and_none_after_closing(content: Content) -> None:
+def test_only_the_newest_question_is_worked_on_and_none_after_closing() -> None:
+    content = Content(small_snapshot(0))
     begun, go, done = threading.Event(), threading.Event(), []
     content.ask(("s", "first"), lambda: begun.set() or go.wait(PATIENCE), newest=True)
     assert begun.wait(PATIENCE)

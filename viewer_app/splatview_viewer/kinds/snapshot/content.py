@@ -27,9 +27,9 @@ from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Band
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis.tables import ColorBy, Colors
+    from splatview_viewer.kinds.snapshot.analysis.tables import Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot
-    from splatview_viewer.kinds.snapshot.state import Lit
+    from splatview_viewer.kinds.snapshot.state import ColorBy, Lit
 
     Key = tuple[Hashable, ...]
 

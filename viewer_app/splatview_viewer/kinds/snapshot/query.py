@@ -78,10 +78,6 @@ EXAMPLES = {
         "SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func\n"
         "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
         "WHERE end_event IS NULL GROUP BY stack_id ORDER BY bytes DESC",
-    "Allocated in the first half, never freed":
-        "SELECT id, size, start_event, category, own_function, own_file\n"
-        "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
-        "WHERE end_event IS NULL AND start_event < (SELECT max(event) / 2 FROM events)\nORDER BY size DESC",
 }
 """Queries that show what can be asked, by what they tell."""
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",

@@ -17,7 +17,9 @@ TABS = {"timeline": "Timeline", "addresses": "Addresses", "segments": "Segments"
 """The tabs, and their titles."""
 PLOTS = ("timeline", "addresses")
 """The tabs that are a plot alone. Above the others lies the timeline, lower."""
-COLORS = {"stack": "Stack", "category": "What it is", "size": "Size", "stream": "Stream", "pool": "Memory pool"}
+ColorBy = Literal["stack", "size", "category", "stream", "pool"]
+COLORS: dict[ColorBy, str] = {"stack": "Stack", "category": "What it is", "size": "Size", "stream": "Stream",
+                              "pool": "Memory pool"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class SnapshotState:
 
     unit: Literal["events", "time"] = "events"
     """The time axis counts events, or time as the clock goes."""
-    color_by: Literal["stack", "size", "category", "stream", "pool"] = "stack"
+    color_by: ColorBy = "stack"
     legend: bool = True
     """The meaning of the colours is written over the plot."""
     device: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.state import ColorBy
     """A moment of a device's trace."""
     Side = tuple[Snapshot, Trace, int]
 
 By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
-BYS: tuple[By, ...] = get_args(By)
+BYS: dict[By, str] = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size",
+                      "category": "Category", "pool": "Pool", "stream": "Stream"}
+"""Groups that allocations can be in, and their titles."""
 
 
 @dataclass(frozen=True)
@@ -328,8 +331,6 @@ def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarra
             f"only {size_text(free)} cached and {left} at the driver was free.")
 
 
-ColorBy = Literal["stack", "size", "category", "stream", "pool"]
-COLOR_BYS: tuple[ColorBy, ...] = get_args(ColorBy)
 _GREY = (104, 108, 116)
 
 

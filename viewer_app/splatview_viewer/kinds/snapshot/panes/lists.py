@@ -11,7 +11,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, segments_at, summary
 from splatview_viewer.kinds.snapshot.analysis.frames import stack_text
-from splatview_viewer.kinds.snapshot.analysis.tables import compare, leaks, post_mortem
+from splatview_viewer.kinds.snapshot.analysis.tables import BYS, compare, leaks, post_mortem
 from splatview_viewer.kinds.snapshot.model import ACTIONS, address_text, peak_moment, pool_text, stream_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     FREE,
@@ -243,7 +243,6 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     return out
 
 
-_BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size", "category": "Category"}
 _WHEN = {"peak": "its peak", "end": "its end"}
 
 
@@ -283,7 +282,7 @@ def _compared(view: SnapshotView) -> Shown | None:
         imgui.same_line(0, 14 * scale)
         colored(f"B {moment_text(view, now)}", theme.TEXT)
     label("By")
-    by: Any = choose(view, "compare by", _BY)
+    by = choose(view, "compare by", BYS)
     return latest(view, "compare", ("compare", view.device, *key, by),
                   lambda: compare((of, there, before()), (snapshot, trace, b), by), "Comparing\u2026")
 
@@ -322,7 +321,7 @@ def draw_compare(view: SnapshotView) -> bool:
     def click(row: int, double: bool) -> None:
         view.light(key, row, found.allocations(row), f"{found[row].label}, {change_text(int(found.changes[row]))}")
 
-    columns = (Column(_BY[str(key[-1])]),
+    columns = (Column(BYS[key[-1]]),
                Column("Change", 8, True, "Click: what grew first, or what shrank first", sorts=True),
                Column("Before", 6.2, True), Column("After", 6.2, True),
                Column("Blocks before", 6.8, True), Column("Blocks after", 6.4, True))

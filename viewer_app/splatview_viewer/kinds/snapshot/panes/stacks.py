@@ -11,7 +11,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph, flame
 from splatview_viewer.kinds.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.kinds.snapshot.analysis.search import frames_with
-from splatview_viewer.kinds.snapshot.analysis.tables import group
+from splatview_viewer.kinds.snapshot.analysis.tables import BYS, group
 from splatview_viewer.kinds.snapshot.model import live_mask
 from splatview_viewer.kinds.snapshot.panes.table import (
     HIT,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
-_BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size", "category": "Category",
-       "pool": "Pool", "stream": "Stream"}
 
 
 def draw_stacks(view: SnapshotView) -> bool:
@@ -61,15 +59,14 @@ def draw_stacks(view: SnapshotView) -> bool:
     high = max(imgui.get_content_region_avail().y * 0.52 - imgui.get_frame_height(), 60 * view.scale)
     again = _draw_flame(view, ("flame", view.device, whose), lambda: flame(snapshot, trace, members()), high)
     label("By")
-    few = {"pool": len(snapshot.pools) < 2, "stream": len(snapshot.streams) < 2}
-    by = choose(view, "by", {k: v for k, v in _BY.items() if not few.get(k)})
+    by = choose(view, "by", BYS)
     shown = latest(view, "table", ("group", view.device, whose, by),
-                   lambda: group(snapshot, trace, members(), by), "Counting\u2026")  # type: ignore[arg-type]
+                   lambda: group(snapshot, trace, members(), by), "Counting\u2026")
     if shown is None:
         return again
     on_the_right((f"{len(shown.answer):,} rows, {size_text(shown.answer.total)}", theme.DIM))
     words = "Nothing is live then" if of == "moment" else "Nothing"
-    return draw_table(view, "table", holders(view, shown.key, shown.answer, _BY[shown.answer.by], words)) or again
+    return draw_table(view, "table", holders(view, shown.key, shown.answer, BYS[shown.answer.by], words)) or again
 
 
 # -- the flame graph ---------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
+K = TypeVar("K", bound=str)
 HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
 """Hits of a search, and notes."""
 GROWN = ImVec4(0.95, 0.58, 0.42, 1.0)
@@ -52,10 +53,10 @@ def chip(text: str, on: bool) -> bool:
     return pressed
 
 
-def choose(view: SnapshotView, name: str, options: Mapping[str, str]) -> str:
+def choose(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
     """A line of words of which one is chosen: the first at first. What does not fit goes to the next line."""
-    chosen = view.state.choice(name, "")
-    chosen = chosen if chosen in options else next(iter(options))
+    before = view.state.choice(name, "")
+    chosen = next((key for key in options if key == before), next(iter(options)))
     for i, (key, text) in enumerate(options.items()):
         if i:
             beside(imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x, 2)
