@@ -51,23 +51,20 @@ def draw_details(view: SnapshotView) -> None:
             colored(fitted(place, width, tail=True), theme.DIM)
             if imgui.is_item_hovered():
                 tooltip(place)
-    whole = view.memory.get("whole stack", False)
-    told = [f for f in details.frames if whole or f.kind != kinds.MACHINERY] or details.frames
+    told = [f for f in details.frames if f.kind != kinds.MACHINERY] or details.frames
     if details.frames:
         _heading("Stack")
         for line in told:
             _brief(line)
-        hidden = len(details.frames) - len(told)
-        if (hidden or whole) and imgui.small_button(
-                "Fewer frames" if whole else f"{hidden} frames of machinery more"):
-            view.memory["whole stack"] = not whole
-    elif not details.user_frames:
+        if hidden := len(details.frames) - len(told):
+            colored(f"{hidden} frames of machinery more; Copy has them", theme.DIM)
+    else:
         wrapped("The snapshot does not say where it was allocated: it was made before recording began, or without "
                 "stacks.")
     if details.freed_frames:
         _heading("Freed by")
         for line in details.freed_frames:
-            if whole or line.kind != kinds.MACHINERY:
+            if line.kind != kinds.MACHINERY:
                 _brief(line)
 
 
