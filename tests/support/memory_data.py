@@ -200,20 +200,6 @@ def check_replay(data: dict[str, Any], trace: Any) -> None:
     assert (a.freed[of] == m).all()
 
 
-def listing(snap: Snapshot) -> list[Any]:
-    """All that a snapshot says, with what its numbers of texts, stacks, streams and pools stand for."""
-    out: list[Any] = [snap.notes, snap.settings, snap.annotations]
-    texts = [*snap.texts, None]
-    of: dict[str, Any] = {"stream": snap.streams, "pool": [*snap.pools, None], "context": texts, "metadata": texts,
-                          "stack": [tuple((f.file, f.line, f.name) for f in snap.stack(i))
-                                    for i in range(len(snap.stacks))] + [()]}
-    for t in snap.traces:
-        for part in (t.events, t.allocations, t.blocks, t.segments, t.spans):
-            for name, column in vars(part).items():
-                out.append((name, [of[name][i] for i in column.tolist()] if name in of else column.tolist()))
-    return out
-
-
 def small_snapshot(seed: int = 0, events: int = 120) -> Snapshot:
     """A segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go, of six stacks."""
     rng, r, start = random.Random(seed), Recorder(), 0x7F00_0000_0000

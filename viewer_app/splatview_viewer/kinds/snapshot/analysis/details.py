@@ -145,21 +145,18 @@ class SegmentsAt:
 
     moment: int
     addr: np.ndarray
-    """int64 (n,)"""
     size: np.ndarray
-    """int64 (n,)"""
+    """uint64 and int64 (n,)"""
     stream: np.ndarray
-    """int16 (n,): places in Snapshot.streams."""
     pool: np.ndarray
-    """int16 (n,): places in Snapshot.pools; -1: not known."""
+    """int16 (n,): places in Snapshot.streams and Snapshot.pools; -1: the pool is not known."""
     expandable: np.ndarray
     """bool (n,)"""
     block_start: np.ndarray
     """int64 (n + 1,): segment i has the blocks block_start[i] to block_start[i + 1]."""
     block_addr: np.ndarray
-    """int64 (b,)"""
     block_size: np.ndarray
-    """int64 (b,), bytes that the block takes."""
+    """uint64 and int64 (b,): bytes that the block takes."""
     block_state: np.ndarray
     """uint8 (b,): INACTIVE, ACTIVE or PENDING."""
     block_allocation: np.ndarray

@@ -366,7 +366,8 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     if not any(counts):
         notes.append("no events: recording was off; only what was live at the end is known")
     settings = {key: value[:200] if type(value) is str else shown(value)
-                for key, value in list((file.allocator_settings or {}).items())[:100] if type(key) is str}
+                for key, value in list((file.allocator_settings or {}).items())[:100]
+                if type(key) is str and type(value) in (str, bool, int, float)}
     texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
                     tuple(file.external_annotations or ()), settings, tuple(notes), file_bytes)
