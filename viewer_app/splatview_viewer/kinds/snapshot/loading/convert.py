@@ -285,18 +285,10 @@ def read_segments(entries: list[_Segment], tables: Tables, devices: Iterable[int
 
 
 def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
-    blocks: list[tuple[int, int, int, int]] = []
-    frames: list[Any] = []
-    counts = [len(s.blocks or ()) for s in rows]
-    for s in rows:
-        for b in s.blocks or ():
-            requested = b.size if b.requested_size is None else b.requested_size
-            blocks.append((b.address, b.size, requested, STATE.get(b.state, 3)))
-            frames.append(b.frames)
-            if b.address + b.size > TOP:
-                raise FileError(f"a block at {shown(b.address)} of {b.size:,} bytes: it ends beyond 2^64")
-        if s.address + s.total_size > TOP:
-            raise FileError(f"a segment at {shown(s.address)} of {s.total_size:,} bytes: it ends beyond 2^64")
+    blocks = [b for s in rows for b in s.blocks or ()]
+    for address, size in [(s.address, s.total_size) for s in rows] + [(b.address, b.size) for b in blocks]:
+        if address + size > TOP:
+            raise FileError(f"a segment or block at {shown(address)} of {size:,} bytes: it ends beyond 2^64")
     pools = [max(tables.pool(s.segment_pool_id), 0) for s in rows]
     kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]
     total, allocated, active, requested = np.array(
@@ -306,12 +298,13 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
         np.array([tables.stream(s.stream) for s in rows], np.int16), np.array(pools, np.int16),
         np.array(kinds, np.uint8), np.array([s.is_expandable is True for s in rows], bool),
         tables.stacks([s.frames for s in rows], lambda i: f"frames of the segment at {rows[i].address:#x}"),
-        np.array(counts, np.int32))
-    b = np.array(blocks, np.uint64).reshape(-1, 4)
-    size, requested = b[:, 1].astype(np.int64), b[:, 2].astype(np.int64)
-    return segments, Blocks(b[:, 0].copy(), size, requested, b[:, 3].astype(np.uint8),
-                            tables.stacks(frames, lambda i: f"frames of the block at {blocks[i][0]:#x}"),
-                            np.full(len(b), -1, np.int32))
+        np.array([len(s.blocks or ()) for s in rows], np.int32))
+    return segments, Blocks(
+        np.array([b.address for b in blocks], np.uint64), np.array([b.size for b in blocks], np.int64),
+        np.array([b.size if b.requested_size is None else b.requested_size for b in blocks], np.int64),
+        np.array([STATE.get(b.state, 3) for b in blocks], np.uint8),
+        tables.stacks([b.frames for b in blocks], lambda i: f"frames of the block at {blocks[i].address:#x}"),
+        np.full(len(blocks), -1, np.int32))
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
