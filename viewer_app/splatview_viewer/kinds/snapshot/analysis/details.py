@@ -177,11 +177,6 @@ class SegmentsAt:
         """Bytes of all segments."""
         return int(self.size.sum())
 
-    def free_of_segment(self) -> np.ndarray:
-        """int64 (n,): free bytes in each segment."""
-        free = np.append(0, np.cumsum(np.where(self.block_state == INACTIVE, self.block_size, 0)))
-        return np.diff(free[self.block_start])
-
 
 def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     """Segments and blocks at a moment.

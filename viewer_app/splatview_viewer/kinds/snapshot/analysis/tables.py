@@ -81,8 +81,9 @@ def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Calla
     """The group of each allocation, int (A,), -1: of none; and a function that names a group."""
     a, stacks, texts = trace.allocations, snapshot.stacks, snapshot.texts
     match by:
-        case "size":
-            return size_class(a.size), size_class_text
+        case "size":  # k where 2**k <= size < 2**(k+1)
+            powers = (np.frexp(a.size.astype(np.float64))[1] - 1).astype(np.int32)
+            return powers, lambda k: "0 B" if k < 0 else f"{size_text(1 << k)} to {size_text(2 << k)}"
         case "category":
             of_allocation, names = categories(snapshot, trace)
             return of_allocation, lambda key: names[key]
@@ -109,16 +110,6 @@ def group(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None, by: By) -> 
     groups, label = classes(snapshot, trace, by)
     which = np.flatnonzero(mask) if mask is not None else np.arange(len(groups))
     return Table(by, which, groups[which], trace.allocations.size[which], label)
-
-
-def size_class(size: np.ndarray) -> np.ndarray:
-    """int32: k where 2**k <= size < 2**(k+1); -1 for 0."""
-    return (np.frexp(size.astype(np.float64))[1] - 1).astype(np.int32)
-
-
-def size_class_text(key: int) -> str:
-    """"1.00 MiB to 2.00 MiB"."""
-    return "0 B" if key < 0 else f"{size_text(1 << key)} to {size_text(2 << key)}"
 
 
 class Change(NamedTuple):

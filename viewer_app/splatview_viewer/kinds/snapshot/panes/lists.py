@@ -164,7 +164,8 @@ def draw_segments(view: SnapshotView) -> bool:
     parts_bar({f"reserved in {count_text(len(at), 'segment')}": (at.reserved, None), "in use": (at.active, USED),
                "waiting for another stream": (at.pending, WAITING), "free": (at.free, FREE),
                f"the largest free block of {len(unused):,}": (int(unused.max(initial=0)), None)})
-    free, largest = at.free_of_segment(), max(int(at.size.max(initial=1)), 1)
+    before = np.append(0, np.cumsum(np.where(at.block_state == INACTIVE, at.block_size, 0)))
+    free, largest = np.diff(before[at.block_start]), max(int(at.size.max(initial=1)), 1)
     order = np.argsort({"size": -at.size, "address": at.addr, "free": -free}[by], kind="stable")
     colors = _block_colors(view, at)
     over: list[int] = []

@@ -95,7 +95,10 @@ def _editor(view: SnapshotView) -> None:
         if imgui.button("Copy"):
             imgui.set_clipboard_text(csv_text(result))
         imgui.set_item_tooltip("The rows as CSV")
-    if words := count_words(result) if result is not None else "Running\u2026" if running else "":
+    words = "Running\u2026" if running else ""
+    if result is not None:
+        words = f"{'the first ' * result.truncated}{count_text(len(result.rows), 'row')}, {result.seconds:.2f} s"
+    if words:
         beside(min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()), 16 * view.scale)
         imgui.align_text_to_frame_padding()
         colored(fitted(words, imgui.get_content_region_avail().x, tail=True), theme.DIM)
@@ -144,11 +147,6 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
                     (0, 0) if v is None else (1, v) if isinstance(v, (int, float)) else (2, str(v))
                     for v in (row[column] for row in result.rows)],
                 words="No rows")
-
-
-def count_words(result: Result) -> str:
-    """Describe an answer: its rows, its duration."""
-    return f"{'the first ' * result.truncated}{count_text(len(result.rows), 'row')}, {result.seconds:.2f} s"
 
 
 def csv_text(result: Result) -> str:
