@@ -268,8 +268,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
-        content = self.content
-        return (not content.busy and content.changes == self._answers and not self._moved
+        content = self.data.content
+        return (content is not None and not content.busy and content.changes == self._answers and not self._moved
                 and self.picture.complete)
 
     def wait(self, timeout: float) -> None:
