@@ -105,9 +105,9 @@ def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""
-    from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
+    from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
-    warm_up()
+    kernels()
 
 
 @pytest.fixture(scope="session")

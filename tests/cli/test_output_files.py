@@ -22,7 +22,6 @@ from splatview_viewer.__main__ import main
 from splatview_viewer.formats.camera_paths import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
-from splatview_viewer.kinds.snapshot.panes.sql import save_csv
 from splatview_viewer.recording.packed import pack, write_packed
 from splatview_viewer.recording.recording import StreamFolder
 
@@ -58,19 +57,11 @@ def filmed(path: Path) -> Path:
     return writer.out
 
 
-class Database:
-    def csv(self, text: str, out: Any, **_: Any) -> int:
-        out.write("one,zw\u00f6lf\n1,12\n")
-        return 1
-
-
 NUMBERED: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "a screenshot": ("a.png", lambda folder: save_picture(GREY, output_path("a", ".png", folder), numbered=True)),
     "an export": ("a.ply", lambda folder: write_ply(scene(20, activated=True), folder / "a.ply")[0]),
     "a film of the viewer": ("a.mp4", lambda folder: filmed(folder / "a.mp4")),
-    "frames of the viewer": ("a", lambda folder: filmed(folder / "a")),
-    "an answer as CSV": ("a.csv", lambda folder: Path(
-        save_csv(Database(), "", "a", folder).removeprefix("Saved ")))}  # type: ignore[arg-type]
+    "frames of the viewer": ("a", lambda folder: filmed(folder / "a"))}
 """The name that it takes where that is free, and what writes it."""
 COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
     "shot OUT": (main, ["shot", "TARGET", "missing.ply"]), "video OUT.mp4": (main, ["video", "TARGET", "missing.ply"]),

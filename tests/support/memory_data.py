@@ -184,37 +184,20 @@ def check_replay(data: dict[str, Any], trace: Any) -> None:
     a, e, m = trace.allocations, trace.events, len(events)
     bands = zip(a.addr.tolist(), a.size.tolist(), a.start.tolist(), a.end.tolist(), a.freed.tolist(), strict=True)
     assert sorted(bands) == replay(events, segments)
-    for i, of in enumerate(e.allocation.tolist()):
-        if of < 0:
-            continue
-        assert a.addr[of] == e.addr[i]
-        action = ACTIONS[e.action[i]]
-        assert (a.start[of] == i) == (action == "alloc")
-        assert i in (a.start[of], a.end[of], a.freed[of])
+    which = np.flatnonzero(e.allocation >= 0)
+    of = e.allocation[which]
+    assert (a.addr[of] == e.addr[which]).all()
+    assert ((a.start[of] == which) == (e.action[which] == ACTIONS.index("alloc"))).all()
+    assert ((which == a.start[of]) | (which == a.end[of]) | (which == a.freed[of])).all()
     begun = np.flatnonzero(a.start >= 0)
     assert (np.diff(a.start[begun]) > 0).all()
     assert (begun == np.arange(len(a) - len(begun), len(a))).all(), "those from before the trace come first"
     assert (np.diff(a.end[: len(a) - len(begun)]) <= 0).all(), "of them what stays longest lies lowest"
     assert (e.allocation[a.start[begun]] == begun).all()
-    for i, of in enumerate(trace.blocks.allocation.tolist()):
-        if of >= 0:
-            assert a.addr[of] == trace.blocks.addr[i]
-            assert a.freed[of] == m
-            assert a.rounded[of] == trace.blocks.size[i]
-
-
-def listing(snap: Snapshot) -> list[Any]:
-    """All that a snapshot says, with what its numbers of texts, stacks, streams and pools stand for."""
-    out: list[Any] = [snap.notes, snap.settings, snap.annotations]
-    texts = [*snap.texts, None]
-    of: dict[str, Any] = {"stream": snap.streams, "pool": [*snap.pools, None], "context": texts, "metadata": texts,
-                          "stack": [tuple((f.file, f.line, f.name) for f in snap.stack(i))
-                                    for i in range(len(snap.stacks))] + [()]}
-    for t in snap.traces:
-        for part in (t.events, t.allocations, t.blocks, t.segments, t.spans):
-            for name, column in vars(part).items():
-                out.append((name, [of[name][i] for i in column.tolist()] if name in of else column.tolist()))
-    return out
+    blocks = trace.blocks
+    of, held = blocks.allocation[blocks.allocation >= 0], blocks.allocation >= 0
+    assert (a.addr[of] == blocks.addr[held]).all() and (a.rounded[of] == blocks.size[held]).all()
+    assert (a.freed[of] == m).all()
 
 
 def small_snapshot(seed: int = 0, events: int = 120) -> Snapshot:

@@ -21,7 +21,7 @@ def main(args: list[str] | None = None) -> int:
     if args is None:
         from splatview_ipc.system.entry import run
 
-        return run(_program)
+        return run(lambda: main(sys.argv[1:]))
     import logging
 
     from splatview_viewer.core.errors import GpuLostError, PrintableFormatter, ViewerError, of_opengl, words_of
@@ -49,15 +49,6 @@ def main(args: list[str] | None = None) -> int:
         print(f"splatview: {words_of(e)}; update the graphics driver", file=sys.stderr)
         return 2
     return 0
-
-
-def _program() -> int:
-    """Run the command of this process, and end the work that `begin` began beside it."""
-    try:
-        return main(sys.argv[1:])
-    finally:
-        if (timeline := "splatview_viewer.kinds.snapshot.timeline.compiled") in sys.modules:
-            import_module(timeline).end_loading()  # which waits where a thread is about to import it
 
 
 def begin(args: list[str]) -> None:

@@ -14,7 +14,6 @@ from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, P
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.frames import (
     BACKWARD,
-    CATEGORIES,
     LIBRARY,
     MACHINERY,
     NATIVE,
@@ -26,9 +25,7 @@ from splatview_viewer.kinds.snapshot.analysis.frames import (
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.analysis.tables import (
     BYS,
-    COLOR_BYS,
     By,
-    ColorBy,
     colors,
     compare,
     group,
@@ -36,6 +33,7 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     post_mortem,
 )
 from splatview_viewer.kinds.snapshot.model import Frame, live_bytes, live_mask
+from splatview_viewer.kinds.snapshot.state import COLORS
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
 def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
     trace = real.traces[0]
     mask, size = live_mask(trace, 3486), trace.allocations.size
-    rows = group(real, trace, mask, by).first(10**6)
+    rows = list(group(real, trace, mask, by))
     groups = [group(real, trace, mask, by).allocations(row.key) for row in rows]
     assert sorted(np.concatenate(groups).tolist()) == np.flatnonzero(mask).tolist()
     assert [(r.bytes, r.count, r.largest) for r in rows] == [(size[g].sum(), len(g), size[g].max()) for g in groups]
@@ -76,9 +74,9 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
         for by in BYS:
             assert group(snapshot, trace, None, by).count_of.sum() == a
             assert len(compare((snapshot, trace, 0), (snapshot, trace, last), by)) <= a
-        for by in COLOR_BYS:
-            assert colors(snapshot, trace, by).classes.shape == (a,)
-        for text in ("", "f", "a.py:1", "0x40000000", ">1KB", "category:other", "stream:7", "pool:default"):
+        for color_by in COLORS:
+            assert colors(snapshot, trace, color_by).classes.shape == (a,)
+        for text in ("", "f", "a.py:1", "0x40000000", ">1KB"):
             assert search(snapshot, trace, text).mask.shape == (a,)
         graph = flame(snapshot, trace, None)
         assert graph.count[0] == a and graph.allocations(0).tolist() == list(range(a))
@@ -86,7 +84,7 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
             at = segments_at(snapshot, trace, moment)
             assert at.block_size.sum() == at.size.sum() == trace.segments.total.sum()
         if name == "only an oom":
-            assert post_mortem(snapshot, trace, 0).kind
+            assert post_mortem(snapshot, trace, 0).verdict
         assert not any(s.bytes for s in leaks(snapshot, trace))
         for i in range(a):
             assert describe(snapshot, trace, i, last).text()
@@ -96,7 +94,7 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
     """Each node holds those of its parent whose stacks have its frame, and lies in it, the largest at the left."""
     a, of = snapshot.traces[0].allocations, {0: graph.allocations(0)}
     assert of[0].tolist() == ids.tolist()
-    for node in range(1, len(graph)):
+    for node in range(1, len(graph.parent)):
         mine, parent = graph.allocations(node), int(graph.parent[node])
         of[node], frame = mine, int(graph.frame[node])
         assert (graph.width[node], graph.count[node]) == (a.size[mine].sum(), len(mine)) and len(mine)
@@ -142,12 +140,11 @@ LARGE = _size(lambda s: s > MB)
 
 @pytest.mark.parametrize(("text", "wanted"), [
     (">1MiB", LARGE), ("=4096", _size(lambda s: s == 4096)), ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
-    (">=10mib <=0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)), ("#77", lambda _, i: i == 77),
+    (">=10mib <=0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)),
     ("", lambda *_: True),
     ("Softmax", SOFT), ("model.py:39", _frame(lambda f: f.file.endswith("model.py") and f.line == 39)),
     ("softmax >1MiB", lambda *given: SOFT(*given) and LARGE(*given)),
     ("-softmax >1MiB", lambda *given: not SOFT(*given) and LARGE(*given)),
-    ("category:activations", lambda s, i: CATEGORIES[categories(s, s.traces[0])[0][i]] == "activations"),
 ])
 def test_search_finds_what_asking_each_finds(real: Snapshot, text: str, wanted: Wanted) -> None:
     trace = real.traces[0]
@@ -163,12 +160,11 @@ def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
     suspects = leaks(snapshot, trace)
     first = suspects[0]
     assert first.label.startswith("remember  train.py:12") and first.growing
-    assert first.kept.sum() == first.count == len(first.ids) and (first.kept[:-2] >= 1).all()
-    assert (trace.allocations.size[first.ids] == 1000).all() and first.bytes == 1000 * first.count
+    assert first.kept.sum() == len(first.ids) and (first.kept[:-2] >= 1).all()
+    assert (trace.allocations.size[first.ids] == 1000).all() and first.bytes == 1000 * len(first.ids)
     assert first.age_us == trace.events.time_us[-1] - trace.events.time_us[first.oldest]
     others = {s.label.partition("  ")[0]: s for s in suspects[1:]}
-    assert {name: s.made for name, s in others.items()} == {"warm": "", "main": "optimizer state"}
-    assert not any(s.growing for s in others.values())
+    assert others.keys() == {"warm", "main"} and not any(s.growing for s in others.values())
 
 
 def test_stacks_of_two_runs() -> None:
@@ -240,14 +236,6 @@ def test_categories(made: tuple[str, ...], freed: tuple[str, ...] | None, catego
     assert names[of_allocation[snapshot.traces[0].allocations.addr == 4096][0]] == category
 
 
-@pytest.mark.parametrize("by", COLOR_BYS)
-def test_colours(real: Snapshot, by: ColorBy) -> None:
-    found = colors(real, real.traces[0], by)
-    assert found.classes.max() < len(found.palette)
-    assert all(name and 0 <= number < len(found.palette) for name, number in found.legend)
-    assert 0 < len({number for _, number in found.legend}) == len(found.legend) <= 16
-
-
 def test_details_tell_everything() -> None:
     r = Recorder()
     r.segment(0x7F0000000000, 64 * MB)
@@ -300,8 +288,6 @@ def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(real: Sn
             assert at.block_addr[mine][0] == at.addr[i] and ends[-1] == at.addr[i] + at.size[i]
             assert (at.block_addr[mine][1:] == ends[:-1]).all()
         assert at.active + at.pending + at.free == at.reserved
-    with pytest.raises(ValueError, match="moment -1 is not one of"):
-        segments_at(real, trace, -1)
 
 
 def test_what_is_freed_for_another_stream_is_pending() -> None:
@@ -318,10 +304,10 @@ def test_what_is_freed_for_another_stream_is_pending() -> None:
     assert at.block_addr.tolist() == [HIGH, HIGH + 4 * MB, HIGH + 8 * MB, HIGH + 10 * MB]
 
 
-@pytest.mark.parametrize(("live", "hole", "kind", "words"), [
-    (2 * MB, 3 * MB, "fragmentation", "192 MiB was free in 64 blocks, none larger than 3.00 MiB"),
-    (20 * MB, 0, "full", "Really full: 320 MiB of 320 MiB reserved was in use")])
-def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, kind: str, words: str) -> None:
+@pytest.mark.parametrize(("live", "hole", "words"), [
+    (2 * MB, 3 * MB, "192 MiB was free in 64 blocks, none larger than 3.00 MiB"),
+    (20 * MB, 0, "Really full: 320 MiB of 320 MiB reserved was in use")])
+def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, words: str) -> None:
     """Sixteen segments of 20 MiB, live blocks with holes behind them."""
     r = Recorder()
     for base in range(1 << 30, (1 << 30) + 16 * 32 * MB, 32 * MB):
@@ -332,7 +318,7 @@ def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, kind
     snapshot = r.snapshot()
     oom = post_mortem(snapshot, snapshot.traces[0], len(r.events) - 1)
     count = 16 * 20 * MB // (live + hole)
-    assert oom.kind == kind and words in oom.verdict
+    assert words in oom.verdict
     assert (oom.asked, oom.device_free, oom.holders.total) == (100 * MB, 10 * MB, count * live)
     assert (oom.at.free, oom.usable.tolist()) == (count * hole, [hole] * count * bool(hole))
     assert oom.holders[0].label == "forward  model.py:7  from step train.py:3" and oom.holders[0].count == count

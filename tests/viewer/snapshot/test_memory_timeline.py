@@ -1,4 +1,4 @@
-"""Timelines of memory snapshots against slow Python: axis, peaks, painted bands and addresses."""
+"""Timelines of memory snapshots against slow Python: axis, painted bands and addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.memory_data import Recorder, event, snapshot
 
 from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, Paint, peaks
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, inks_of, peaks
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Trace
@@ -41,19 +41,6 @@ def trace(request: pytest.FixtureRequest) -> Trace:
     return r.snapshot().traces[0]
 
 
-def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace: Trace) -> None:
-    live, rng = Bands(trace).live, np.random.default_rng(2)
-    for width in (1, 7, 100, 1000):
-        edges = np.sort(rng.integers(-3, trace.moments + 3, width + 1))
-        edges[0] = max(edges[0], 0)
-        for x, moment in enumerate(peaks(live, edges).tolist()):
-            first, last = max(int(edges[x]), 0), min(int(edges[x + 1]), trace.moments)
-            if first < last:
-                assert moment == first + int(np.argmax(live[first:last]))
-            else:
-                assert moment == (edges[x] - 1 if 0 < edges[x] <= trace.moments else -1)
-
-
 @pytest.mark.parametrize("unit", ["events", "time"])
 @pytest.mark.parametrize("trace", ["usual", "no event", "one event"], indirect=True)
 def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> None:
@@ -82,7 +69,7 @@ def test_times_of_moments() -> None:
     assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [0, 0, 2, 2, 4, 4]
 
 
-def column(rects: Any, paint: Paint, bottoms: np.ndarray, per: float, ground: Any, grounds: Any) -> Any:
+def column(rects: Any, inks: Any, bottoms: np.ndarray, per: float, ground: Any, grounds: Any) -> Any:
     """(H, 3) float and (H,) ids of one column of these bytes: the mean of the colours in each pixel.
 
     rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved. grounds: colours of nothing, and of
@@ -91,7 +78,7 @@ def column(rects: Any, paint: Paint, bottoms: np.ndarray, per: float, ground: An
     def covered(bottom: int, size: int) -> np.ndarray:
         return np.clip(np.minimum(bottom + size, bottoms + per) - np.maximum(bottom, bottoms), 0, None)[:, None]
 
-    classes, lit, shades = paint.tables(len(paint.classes))
+    classes, lit, shades = inks
     ids, sums, full = np.full(len(bottoms), -1), np.zeros((len(bottoms), 3)), np.zeros((len(bottoms), 1))
     dark = np.zeros(len(bottoms), bool)
     for i, bottom, size in rects:
@@ -110,8 +97,8 @@ def test_pixels_have_the_mean_colour_of_what_lies_in_them(trace: Trace, space: A
     made, size, spans, rng = space(trace), trace.allocations.size, trace.spans, np.random.default_rng(7)
     layers, live = made.layers, Bands(trace).live
     layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))  # no line where reserved memory ends
-    paint = Paint(rng.integers(0, 7, len(size)).astype(np.uint16), rng.integers(40, 255, (7, 3)).astype(np.uint8),
-                  rng.random(len(size)) < 0.5 if lit else None)
+    inks = inks_of(rng.integers(0, 7, len(size)), rng.integers(40, 255, (7, 3)),
+                   rng.random(len(size)) < 0.5 if lit else None)
     for unit in ("events", "time", "events", "time"):
         width, rows, axis = int(rng.integers(1, 30)), int(rng.integers(1, 90)), Axis(trace, unit)
         x0, x1 = axis.extent
@@ -122,7 +109,7 @@ def test_pixels_have_the_mean_colour_of_what_lies_in_them(trace: Trace, space: A
         canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
         cut = int(rng.integers(0, width + 1))
         for part in ((cut, width), (0, cut)):
-            layers.paint(canvas, part, moments, low, per, paint)
+            layers.paint(canvas, part, moments, low, per, inks)
         for x, moment in enumerate(moments.tolist()):
             there, over = (np.flatnonzero((c.start < moment) & (moment <= c.end)) if moment >= 0 else np.empty(0, int)
                            for c in (trace.allocations, spans))
@@ -133,7 +120,7 @@ def test_pixels_have_the_mean_colour_of_what_lies_in_them(trace: Trace, space: A
                 bottoms = layers.blocks[1][there]
                 ground = list(zip(layers.spans[1][over].tolist(), spans.size[over].tolist(), strict=True))
             rects = zip(there.tolist(), bottoms.tolist(), size[there].tolist(), strict=True)
-            want, ids = column(rects, paint, low + np.arange(rows) * per, per, ground, np.array(layers.grounds))
+            want, ids = column(rects, inks, low + np.arange(rows) * per, per, ground, np.array(layers.grounds))
             pixels = canvas[0][:, x].copy().view(np.uint8).reshape(rows, 4)
             assert canvas[1][:, x].tolist() == ids.tolist()
             assert np.abs(pixels[:, :3] - want).max() <= 1.01 and (pixels[:, 3] == 255).all()
@@ -152,14 +139,14 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     (trace,) = r.snapshot().traces
     spike, rng = int(trace.allocations.size.argmax()), np.random.default_rng(0)
     bands, axis = Bands(trace), Axis(trace, "events")
-    classes = (np.arange(len(trace.allocations)) == spike).astype(np.uint16)
-    paint = Paint(classes, np.array([[90, 90, 90], [250, 40, 40]], np.uint8))
+    classes = np.arange(len(trace.allocations)) == spike
+    inks = inks_of(classes, np.array([[90, 90, 90], [250, 40, 40]]))
     pixels, ids = canvas = np.empty((100, 1000), np.uint32), np.empty((100, 1000), np.int32)
     for zoom in range(0, 14, 2):
         length = trace.moments / 2**zoom
         begin = min(max(moment - length * rng.uniform(0.05, 0.95), 0), trace.moments - length)
         edges = axis.edges(begin, begin + length, 1000)
-        bands.layers.paint(canvas, (0, 1000), peaks(bands.live, edges), 0.0, 1.1e7, paint)
+        bands.layers.paint(canvas, (0, 1000), peaks(bands.live, edges), 0.0, 1.1e7, inks)
         column = min(max(int((moment - begin) / length * 1000), 0), 999)
         around = slice(max(column - 1, 0), column + 2)
         assert (ids[20:80, around] == spike).all(0).any()

@@ -12,19 +12,18 @@ import pytest
 from imgui_bundle import imgui
 from support import widgets
 from support.snapshot_cases import MOMENT, User
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE
 
 from splatview_viewer.core.events import Key, PointerMove
 from splatview_viewer.kinds.snapshot.analysis.details import describe
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.tables import compare, group, leaks, post_mortem
 from splatview_viewer.kinds.snapshot.model import live_bytes, live_mask
-from splatview_viewer.kinds.snapshot.panes.sql import count_words, run
+from splatview_viewer.kinds.snapshot.panes.sql import run
 from splatview_viewer.kinds.snapshot.state import TABS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -132,7 +131,7 @@ def test_moments_and_snapshots_are_compared(user: Any, real: Snapshot, full: Sna
     u.settle()
     assert u.found("compare").changes.sum() == live[MOMENT] - live[3000]
     u.press("compare 0")
-    assert u.lit == compare((real, trace, 3000), (real, trace, MOMENT)).allocations(0, both=True).tolist()
+    assert u.lit == compare((real, trace, 3000), (real, trace, MOMENT)).allocations(0).tolist()
     u.view.state = u.state.choosing("with", full.name)
     u.settle()
     assert u.found("compare").before == live_bytes(full.traces[0]).max()
@@ -154,7 +153,7 @@ def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(user: Any, 
     u = user(full, "")
     trace = full.traces[0]
     oom = post_mortem(full, trace, len(trace.events) - 1)
-    assert (u.view.tab, oom.kind) == ("oom", "fragmentation")
+    assert u.view.tab == "oom" and oom.verdict.startswith("Fragmentation")
     u.press("oom 0")
     assert u.lit == oom.holders.allocations(oom.holders[0].key).tolist()
     u.press("Go there")
@@ -162,8 +161,7 @@ def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(user: Any, 
 
 
 @pytest.fixture
-def sql(user: Any, real: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
-    monkeypatch.chdir(tmp_path)
+def sql(user: Any, real: Snapshot) -> User:
     return user(real, "sql")
 
 
@@ -201,16 +199,11 @@ def test_a_fault_is_seen_and_ctrl_enter_asks_again(sql: User) -> None:
     assert sql.found("sql").rows == [(42,)]
 
 
-def test_answers_are_saved(sql: User, tmp_path: Path) -> None:
+def test_answers_are_copied(sql: User) -> None:
     found = ask(sql, "SELECT id, size, category FROM allocations ORDER BY id LIMIT 25")
-    for _ in range(2):
-        sql.press("Save CSV")
-    names = ["training_memory_snapshot query-2.csv", "training_memory_snapshot query.csv"]
-    assert sorted(p.name for p in tmp_path.glob("*.csv")) == names
-    with (tmp_path / names[1]).open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))
+    sql.press("Copy")
+    rows = list(csv.reader(imgui.get_clipboard_text().splitlines()))
     assert rows == [["id", "size", "category"], *([str(v) for v in row] for row in found.rows)]
-    assert count_words(found).startswith("25 rows, ")
 
 
 def test_a_long_question_can_be_cancelled(sql: User) -> None:
@@ -220,7 +213,7 @@ def test_a_long_question_can_be_cancelled(sql: User) -> None:
     run(sql.view)
     for _ in range(2):
         sql.draw()
-    wait_until(lambda: sql.view.content.working)
+    assert sql.view.content.busy
     sql.click(widgets.middle("Cancel"))
     assert sql.view.content.wait(PATIENCE)
     assert ask(sql, "SELECT 7 AS n").rows == [(7,)]

@@ -21,7 +21,7 @@ from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
-from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState, Style
+from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
 
@@ -37,7 +37,7 @@ RECT = Rect(0, 0, 180, 120)
 
 @pytest.fixture
 def user(screen: OffscreenScreen) -> Iterator[User]:
-    made = User(screen, small_snapshot(0, 400), (1000, 500), style=Style(legend=False))
+    made = User(screen, small_snapshot(0, 400), (1000, 500), legend=False)
     yield made
     made.close()
 
@@ -129,7 +129,7 @@ def test_keys(user: User) -> None:
     assert press("a").x == pytest.approx(first)
     assert press("w").y != press("s").y
     assert (press("home").x or (1,))[0] == 0
-    assert press("f") == SnapshotState(view.state.style)
+    assert press("f") == SnapshotState(legend=False)
     for moment, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
         view.go(moment)
         assert press("m").marks == marks
@@ -140,29 +140,8 @@ def test_keys(user: User) -> None:
     assert press("escape").moment is None
 
 
-@pytest.fixture
-def content() -> Iterator[Content]:
-    made = Content(small_snapshot(0))
-    yield made
-    made.close()
-
-
-def test_an_answer_comes_later_and_a_fault_is_not_tried_again(content: Content, caplog: pytest.LogCaptureFixture
-                                                               ) -> None:
-    def unexpected() -> int:
-        raise ZeroDivisionError("oh")
-
-    for function in (lambda: 42, unexpected):
-        assert content.ask((function,), function) is None
-        assert content.wait(PATIENCE)
-        before = content.misses, content.changes
-        assert content.ask((function,), lambda: 0) == (None if function is unexpected else 42)
-        assert (content.misses, content.changes) == before
-    assert content.fault((unexpected,)) == "ZeroDivisionError: oh"
-    assert [r.levelname for r in caplog.records] == ["ERROR"]
-
-
-def test_only_the_newest_question_is_worked_on_and_none_after_closing(content: Content) -> None:
+def test_only_the_newest_question_is_worked_on_and_none_after_closing() -> None:
+    content = Content(small_snapshot(0))
     begun, go, done = threading.Event(), threading.Event(), []
     content.ask(("s", "first"), lambda: begun.set() or go.wait(PATIENCE), newest=True)
     assert begun.wait(PATIENCE)
@@ -216,7 +195,7 @@ def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
     found = ranges(made.view.content.snapshot, made.view.trace)
     assert found.names == ["step"] and found.moments[:, 0] == pytest.approx((51, 151), abs=2)
     pictures = [made.settle()]
-    for changes in ({"marks": (90, None)}, {"moment": 120}, {"style": Style("time")}):
+    for changes in ({"marks": (90, None)}, {"moment": 120}, {"unit": "time"}):
         made.view.see(**changes)
         pictures.append(made.settle())
     assert all((one != other).any() for one, other in pairwise(pictures))
@@ -240,9 +219,9 @@ def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
 def test_another_snapshot_takes_the_place_of_one_and_an_empty_one_is_refused(user: User) -> None:
     with pytest.raises(ViewerError, match="no events and no segments"):
         user.view.take("", replace(small_snapshot(0), traces=()))
-    user.view.see(selected=2, moment=100, tab="events", style=Style("time"))
+    user.view.see(selected=2, moment=100, tab="events", unit="time")
     other = SnapshotView(user.view.data, user.state)
     user.view.take("", small_snapshot(1, 60))
     other.tick(0.0)
-    assert user.state == other.state == SnapshotState(Style("time"), tab="events")
+    assert user.state == other.state == SnapshotState("time", legend=False, tab="events")
     other.release("closed")

@@ -52,8 +52,7 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
                 if sys.stderr.isatty():
                     shown = f"{len(result.rows):,} row{'s' * (len(result.rows) != 1)}, {result.seconds * 1000:,.0f} ms"
                     if result.truncated:
-                        of = "more" if result.total is None else f"{result.total:,}"
-                        shown = f"the first {len(result.rows):,} rows of {of}; --csv prints all"
+                        shown = f"the first {len(result.rows):,} rows; --csv prints all"
                     print(shown, file=sys.stderr)
         out.flush()
     except BrokenPipeError:  # `| head` has seen enough

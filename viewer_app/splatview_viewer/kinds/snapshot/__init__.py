@@ -53,8 +53,6 @@ def expect(path: Path) -> None:
     """Have a thread load what a timeline is painted with, if this is named like a snapshot, which is about to be shown:
     that takes as long as reading a short one."""
     if path.suffix in (".pickle", ".pkl") and installed("numba"):
-        from threading import Thread
+        from splatview_viewer.kinds.snapshot.timeline.compiled import kernels, pool
 
-        from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
-
-        Thread(target=warm_up, name="kernels", daemon=True).start()
+        pool().submit(kernels)

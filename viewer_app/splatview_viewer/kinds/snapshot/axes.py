@@ -99,8 +99,8 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     with plot.drawing() as draw:
         above = _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
-        found = view.content.colors(view.device, view.state.style.color_by)
-        if (view.tab in PLOTS and view.state.style.legend and found is not None and found.legend
+        found = view.content.colors(view.device, view.state.color_by)
+        if (view.tab in PLOTS and view.state.legend and found is not None and found.legend
                 and r.width >= 420 * scale and r.height >= 130 * scale):
             most = max(int((r.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
             lines = [(fitted(text, 250 * scale), theme.DIM,
@@ -163,9 +163,8 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
              within=Rect(round(corner.x), r.y, r.width, r.height))
     lines: list[tuple[str, ImVec4]] = []
     if hovered is not None:
-        about = [f"lived {life(view.trace, hovered)['Lived']}"]
-        if view.content.sites() is not None:
-            about.insert(0, summary(view.content.snapshot, view.trace, hovered).partition("  ")[2])
+        about = [summary(view.content.snapshot, view.trace, hovered).partition("  ")[2],
+                 f"lived {life(view.trace, hovered)['Lived']}"]
         lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
                   *((fitted(line, _WIDEST * scale), theme.DIM) for line in about)]
     if view.state.tab != "addresses":
@@ -209,7 +208,7 @@ def _draw_annotations(draw: imgui.ImDrawList, view: SnapshotView, world: World, 
 def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     """The whole timeline, low: live bytes before reserved ones, and the window that the plot shows, which goes where
     the user takes it."""
-    style, content, device, world = view.state.style, view.content, view.device, view.world()
+    content, device, world = view.content, view.device, view.world()
     columns = rect.width
     if world is None:
         return
@@ -221,7 +220,7 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
         x = np.linspace(*axis.extent, columns + 1)
         return np.repeat(x, 2)[1:-1], *(np.repeat(values, 2) for values in most)
 
-    found = content.ask(("minimap", device, style.unit, columns), work, newest=True, lane="layout")
+    found = content.ask(("minimap", device, view.state.unit, columns), work, newest=True, lane="layout")
     if found is None:
         return
     x, live, reserved = found

@@ -1,6 +1,6 @@
 """One snapshot and all answers about it, for all its views: worked out by jobs, kept, never waited for.
 
-    table = content.answer(("group", device, moment, "stack"))
+    table = content.ask(("leaks", device), lambda: leaks(snapshot, trace))
     if table is None:
         ...  # `working`, or `fault(key)`; the view draws again once `changes` is another number
 """
@@ -8,33 +8,28 @@
 from __future__ import annotations
 
 import atexit
-import itertools
 import logging
-from dataclasses import dataclass
+import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.analysis.details import describe, segments_at
-from splatview_viewer.kinds.snapshot.analysis.flame import flame
-from splatview_viewer.kinds.snapshot.analysis.frames import sites
 from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
-from splatview_viewer.kinds.snapshot.analysis.tables import colors, compare, group, leaks, post_mortem
-from splatview_viewer.kinds.snapshot.model import ACTIONS, live_mask, peak_moment
+from splatview_viewer.kinds.snapshot.analysis.tables import colors
+from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands
-from splatview_viewer.ui.format import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis.tables import ColorBy, Colors
+    from splatview_viewer.kinds.snapshot.analysis.tables import Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot
-    from splatview_viewer.kinds.snapshot.state import Lit
+    from splatview_viewer.kinds.snapshot.state import ColorBy, Lit
 
     Key = tuple[Hashable, ...]
 
@@ -59,12 +54,11 @@ def _end() -> None:
 atexit.register(_end)
 
 
-@dataclass(eq=False)
-class _Question:
+class _Question(NamedTuple):
     job: Job[Any]
     words: str
     lane: str
-    begun: bool = False
+    begun: threading.Event
 
 
 class Content:
@@ -79,11 +73,8 @@ class Content:
         """`wake`: called from a thread when an answer is there."""
         self.snapshot = snapshot
         Content._all.add(self)
-        self.misses = 0
-        """Counts questions without an answer yet: a picture for which it rose is drawn again when `changes` does."""
         self.changes = 0
-        """Another number after each job that began or ended."""
-        self._numbers = itertools.count(1)
+        """Another number after each job that ended."""
         self._wake = wake
         self._lanes = {lane: Jobs(f"snapshot {lane}", self._ended) for lane in LANES}
         self._questions: dict[Key, _Question] = {}
@@ -100,8 +91,10 @@ class Content:
         the newest is worked on, and a few answers are kept. words: what is being done, for the user. `function` reads
         nothing that the loop changes; in the lane "query" it is called with its job.
         """
+        begun = threading.Event()
+
         def work(job: Job[T]) -> T:
-            question.begun, self.changes = True, next(self._numbers)
+            begun.set()
             try:
                 return function(job) if lane == "query" else function()
             except Exception as e:
@@ -112,24 +105,19 @@ class Content:
         if key in self._questions:
             if newest:
                 self._questions[key] = self._questions.pop(key)
-            self.misses += not self._questions[key].job.done
             return self.peek(key)
-        self.misses += 1
         if self._closed:
             return None
         if newest:
-            same = [(k, q) for k, q in self._questions.items() if k[0] == key[0]]
-            waiting = [k for k, q in same if not q.job.done and (lane == "query" or not q.begun)]
-            answered = [k for k, q in same if k not in waiting]
-            for old in (*waiting, *answered[:max(len(answered) - _KEPT + 1, 0)]):
+            same = {k: q for k, q in self._questions.items() if k[0] == key[0]}
+            going = [k for k, q in same.items() if q.job.done or (q.begun.is_set() and lane != "query")]
+            for old in {*same} - {*going[-_KEPT + 1:]}:
                 self.forget(old)
-        question: Any = _Question(None, words, lane)  # type: ignore[arg-type]
-        question.job = self._lanes[lane].submit(work)
-        self._questions[key] = question
+        self._questions[key] = _Question(self._lanes[lane].submit(work), words, lane, begun)
         return None
 
     def _ended(self) -> None:
-        self.changes = next(self._numbers)
+        self.changes += 1
         self._wake()
 
     def peek(self, key: Key) -> Any:
@@ -148,9 +136,14 @@ class Content:
             question.job.cancel()
 
     @property
+    def busy(self) -> bool:
+        """A question waits for its answer."""
+        return any(not q.job.done for q in self._questions.values())
+
+    @property
     def working(self) -> str:
         """The job in progress, in words; "" without one."""
-        return next((q.words for q in self._questions.values() if q.words and q.begun and not q.job.done), "")
+        return next((q.words for q in self._questions.values() if q.words and not q.job.done), "")
 
     @property
     def fault_of_layout(self) -> str:
@@ -175,14 +168,6 @@ class Content:
         """The device with most events."""
         return max(range(len(self.snapshot.traces)), key=lambda k: (
             len(self.snapshot.traces[k].events), len(self.snapshot.traces[k].segments)))
-
-    @cached_property
-    def phrases(self) -> list[str]:
-        """Counts of its content, in short phrases."""
-        traces, notes = self.snapshot.traces, len(self.snapshot.notes)
-        counts = {"device": len(traces) if len(traces) > 1 else 0, "event": sum(len(t.events) for t in traces),
-                  "allocation": sum(len(t.allocations) for t in traces), "note": notes}
-        return [count_text(count, what) for what, count in counts.items() if count]
 
     def others(self) -> list[Content]:
         """Return the other open snapshots, to compare it with this one, by name."""
@@ -230,111 +215,14 @@ class Content:
         return None if not text else self.ask(
             ("search", device, text), lambda: search(self.snapshot, self.snapshot.traces[device], text), newest=True)
 
-    def lit(self, device: int, lit: Lit | None) -> np.ndarray | None:
-        """bool (A,): the allocations that a row of a table, or the like, stands for."""
-        if lit is None:
-            return None
-        key, row, trace = lit.key, lit.row, self.snapshot.traces[device]
-        answer = self.answer(key)
-        if answer is None:
-            return None
-
-        def work() -> np.ndarray:
-            mask = np.zeros(len(trace.allocations), bool)
-            mask[IDS[str(key[0])](answer, row, trace, key)] = True
-            return mask
-
-        return self.ask(("lit", device, key, row), work, newest=True)
-
     def mask(self, device: int, text: str, lit: Lit | None) -> tuple[Key, np.ndarray | None]:
         """The allocations that a search and a row light together, bool (A,), and a key of them; None: all."""
-        hits, rows = self.hits(device, text), self.lit(device, lit)
-        key = (text if hits is not None else "", (lit.key, lit.row) if rows is not None and lit is not None else None)
-        if hits is None or rows is None:
-            return key, rows if hits is None else hits.mask
-        return key, self.ask(("both", device, *key), lambda: hits.mask & rows, newest=True)
-
-    # -- questions that a state can name: a name and plain values ------------------------------------------------------
-
-    def answer(self, key: Key) -> Any:
-        """Return the answer to one of `QUESTIONS`, or None."""
-        return QUESTIONS[str(key[0])](self, *key)
+        hits = self.hits(device, text)
+        key = text if hits is not None else "", lit
+        if hits is None or lit is None:
+            return key, lit.mask if lit is not None else hits.mask if hits is not None else None
+        return key, hits.mask & lit.mask
 
     def database(self) -> Database | None:
         """Answers SQL. To be used in the lane "query" alone."""
         return self.ask(("database",), lambda _: Database(self.snapshot), lane="query", words="Opening the database")
-
-    def sites(self) -> np.ndarray | None:
-        """The frame of each stack that names it."""
-        return self.ask(("sites",), lambda: sites(self.snapshot))
-
-
-def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A question about some allocations of a device: ("group", device, whose, by); whose: live at a moment (a number),
-    found by a search (a text), or None for all."""
-    def asked(content: Content, name: str, device: int, whose: Any, *more: Any) -> Any:
-        trace, hits = content.snapshot.traces[device], None
-        if isinstance(whose, str) and (hits := content.hits(device, whose)) is None:
-            return None
-
-        def work() -> Any:
-            mask = hits.mask if hits is not None else None if whose is None else live_mask(trace, int(whose))
-            return function(content.snapshot, trace, mask, *more)
-
-        return content.ask((name, device, whose, *more), work, newest=True)
-
-    return asked
-
-
-def _of_device(function: Callable[..., Any], words: str = "", *, newest: bool = False) -> Callable[..., Any]:
-    """A question about a device: ("segments", device, moment)."""
-    def asked(content: Content, name: str, device: int, *more: Any) -> Any:
-        trace = content.snapshot.traces[device]
-        return content.ask((name, device, *more), lambda: function(content.snapshot, trace, *more), newest=newest,
-                           words=words)
-
-    return asked
-
-
-def _compare(content: Content, name: str, device: int, before: Any, after: int, by: Any) -> Any:
-    """before: a moment of this snapshot, or "peak" or "end" of another one and, after a space, its name."""
-    snapshot, trace = content.snapshot, content.snapshot.traces[device]
-    side: Any = snapshot, trace, before
-    if isinstance(before, str):
-        when, _, file = before.partition(" ")
-        other = next((c.snapshot for c in content.others() if c.snapshot.name == file), None)
-        there = next((t for t in other.traces if t.device == trace.device), None) if other is not None else None
-        if other is None or there is None:
-            return None
-        side = other, there, len(there.events) if when == "end" else None
-    return content.ask((name, device, before, after, by), lambda: compare(
-        (*side[:2], peak_moment(side[1]) if side[2] is None else side[2]), (snapshot, trace, after), by), newest=True)
-
-
-def _sql(content: Content, name: str, text: str) -> Any:
-    database = content.database()
-    return None if database is None else content.ask(
-        (name, text), lambda job: database.run(text, cancelled=lambda: job.cancelled), newest=True,
-        lane="query", words="Asking the database")
-
-
-QUESTIONS: dict[str, Callable[..., Any]] = {
-    "group": _of_members(group), "flame": _of_members(flame), "compare": _compare, "sql": _sql,
-    "leaks": _of_device(leaks, "Looking for leaks"),
-    "oom": _of_device(post_mortem, "Looking at what failed", newest=True),
-    "segments": _of_device(segments_at, newest=True), "details": _of_device(describe, newest=True),
-    "stack": lambda content, name, device: content.snapshot.traces[device],
-}
-"""By the name that a key begins with: the question."""
-
-
-IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
-    "group": lambda table, key, *_: table.allocations(key),
-    "flame": lambda graph, node, *_: graph.allocations(node),
-    "compare": lambda found, row, _, key: found.allocations(row, both=not isinstance(key[2], str)),
-    "leaks": lambda suspects, row, *_: suspects[row].ids,
-    "oom": lambda oom, key, *_: oom.holders.allocations(key),
-    "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),
-    "sql": lambda result, device, *_: result.allocations[device],
-}
-"""By the same names: the numbers of the allocations of a row of the answer."""

@@ -259,8 +259,8 @@ class Snapshot:
     """The ids of memory pools that occur; the first is (0, 0), the default one. Others are private: of CUDA graphs, or
     of torch.cuda.MemPool."""
     annotations: tuple[Annotation, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    """`allocator_settings`, as JSON can hold it."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """`allocator_settings`, in words."""
     notes: tuple[str, ...] = ()
     """Remarks: entries that could not be read, allocations whose beginning is not known."""
     file_bytes: int = 0
@@ -278,16 +278,8 @@ class Snapshot:
         return [self.frame(int(f)) for f in self.stacks.of(number)]
 
 
-def check_moment(trace: Trace, moment: int) -> int:
-    """The moment, if the trace has it. Raises: ValueError."""
-    if not 0 <= moment < trace.moments:
-        raise ValueError(f"moment {moment} is not one of 0..{trace.moments - 1}, the moments of device {trace.device}")
-    return moment
-
-
 def live_mask(trace: Trace, moment: int) -> np.ndarray:
-    """bool (A,): which allocations are live at a moment. Raises ValueError for one that the trace does not have."""
-    check_moment(trace, moment)
+    """bool (A,): which allocations are live at a moment."""
     a = trace.allocations
     return (a.start < moment) & (a.end >= moment)
 
@@ -317,10 +309,11 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
     def keeping(*args: P.args, **named: P.kwargs) -> T:
         snapshot: Any = args[0]
         key = (function, *(trace.device for trace in args[1:]))  # type: ignore[attr-defined]
-        with snapshot.lock:
-            if key not in snapshot.kept:
-                snapshot.kept[key] = function(*args, **named)
-            return snapshot.kept[key]
+        if key not in snapshot.kept:
+            with snapshot.lock:
+                if key not in snapshot.kept:
+                    snapshot.kept[key] = function(*args, **named)
+        return snapshot.kept[key]
     return keeping
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import moderngl
@@ -14,27 +11,21 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.timeline.bands import peaks
+from splatview_viewer.kinds.snapshot.timeline.bands import inks_of, peaks
+from splatview_viewer.kinds.snapshot.timeline.compiled import pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.timeline.bands import Paint
+    from splatview_viewer.kinds.snapshot.analysis.tables import Colors
     from splatview_viewer.kinds.snapshot.world import World
 
-_MOST_THREADS = 8
 _AT_ONCE_S = 0.02
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The one before is drawn in
 its place until then."""
 _LIT, _OUTLINED = 0.30, 0.22
 """Shares of white over the allocation under the pointer, and over the selected one."""
 _OUTLINE = (247, 250, 255, 255)
-
-
-@lru_cache(maxsize=1)
-def pool() -> ThreadPoolExecutor:
-    """The threads that paint, for all views of the program."""
-    return ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="paint")
 
 
 @dataclass(frozen=True)
@@ -78,15 +69,15 @@ class Painting:
         return int(self.moments[column]), number if number >= 0 else None
 
 
-def paint(s: Sheet, world: World, colors: Paint) -> Painting:
-    """Paint a picture by the threads of `pool()`."""
-    since = time.perf_counter()
+def paint(s: Sheet, world: World, colors: Colors, lit: np.ndarray | None) -> Painting:
+    """Paint a picture by the threads of `pool()`. lit: bool (A,), the allocations that are not dimmed; None: all."""
+    since, inks = time.perf_counter(), inks_of(colors.classes, colors.palette, lit)
     moments = peaks(world.bands.live, world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width))
     canvas = np.empty((s.height, s.width), np.uint32), np.empty((s.height, s.width), np.int32)
     part = -(-s.width // (4 * pool()._max_workers))
 
     def work(x: int) -> None:
-        world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, colors)
+        world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, inks)
 
     list(pool().map(work, range(0, s.width, part)))
     return Painting(s, *canvas, moments, time.perf_counter() - since)
@@ -110,12 +101,12 @@ class Picture:
         self._lifted: tuple[int | None, ...] = ()
         """The allocations that are lifted in the texture."""
 
-    def want(self, sheet: Sheet, world: World, colors: Paint) -> None:
+    def want(self, sheet: Sheet, world: World, colors: Colors, lit: np.ndarray | None) -> None:
         """Have this painted, and take over what is done. Waits for it a moment."""
         self._wanted = sheet
         self._take()
         if self._job is None and (self.shown is None or self.shown.sheet != sheet):
-            self._job = self._jobs.submit(lambda job: paint(sheet, world, colors))
+            self._job = self._jobs.submit(lambda job: paint(sheet, world, colors, lit))
             if self._job.wait(_AT_ONCE_S):
                 self._take()
 

@@ -14,7 +14,8 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -77,10 +78,6 @@ EXAMPLES = {
         "SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func\n"
         "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
         "WHERE end_event IS NULL GROUP BY stack_id ORDER BY bytes DESC",
-    "Allocated in the first half, never freed":
-        "SELECT id, size, start_event, category, own_function, own_file\n"
-        "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
-        "WHERE end_event IS NULL AND start_event < (SELECT max(event) / 2 FROM events)\nORDER BY size DESC",
 }
 """Queries that show what can be asked, by what they tell."""
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
@@ -105,16 +102,24 @@ class Result:
     types: tuple[str, ...]
     """What DuckDB calls the types of the columns: "BIGINT", "VARCHAR"."""
     rows: list[tuple[Any, ...]]
-    truncated: bool = False
+    truncated: bool
     """There are more rows than these."""
-    total: int | None = None
-    """How many rows there are; None: that was not counted."""
-    allocations: dict[int, np.ndarray] = field(default_factory=dict)
-    """int32, ascending, by device: the allocations that all rows name, also those left out, by a column `id`, or
-    `allocation` where there is no `id`. Of which device they are, a column `device` says."""
-    note: str = ""
-    """Why no allocations are named though there is such a column; "" otherwise."""
-    seconds: float = 0.0
+    seconds: float
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [c.casefold() for c in self.columns]
+
+    def number(self, row: int, device: int, *names: str) -> int:
+        """A number of a row, of the first of these columns that there is; -1: it has none, or is of another device."""
+        values = dict(zip(reversed(self._names), reversed(self.rows[row]), strict=True))
+        found = next((values[name] for name in names if name in values), -1)
+        return found if isinstance(found, int) and values.get("device", device) == device else -1
+
+    def allocations(self, trace: Trace) -> np.ndarray:
+        """int32: the allocations of a trace that the rows name, in a column `id` or `allocation`, ascending."""
+        named = {self.number(i, trace.device, "id", "allocation") for i in range(len(self.rows))}
+        return np.array(sorted(i for i in named if 0 <= i < len(trace.allocations)), np.int32)
 
 
 class Database:
@@ -126,7 +131,6 @@ class Database:
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Takes a second for ten million events. Raises ViewerError."""
-        self._devices = {t.device: len(t.allocations) for t in snapshot.traces}
         self._lock = threading.Lock()
         self._why = ""
         """Why the query that runs now is to end."""
@@ -160,27 +164,20 @@ class Database:
         began = time.perf_counter()
         with self._query(sql, timeout, cancelled) as con:
             described = con.description or []
-            columns = tuple(str(d[0]) for d in described)
             rows = con.fetchmany(limit + 1)
-            truncated = len(rows) > limit
-            del rows[limit:]
-            total, named, note = self._named(sql, columns, rows, truncated)
-        return Result(columns, tuple(str(d[1]) for d in described), rows, truncated, total, named, note,
-                      time.perf_counter() - began)
+        return Result(tuple(str(d[0]) for d in described), tuple(str(d[1]) for d in described), rows[:limit],
+                      len(rows) > limit, time.perf_counter() - began)
 
-    def csv(self, sql: str, out: TextIO, timeout: float = float("inf"),
-            cancelled: Callable[[], bool] = lambda: False) -> None:
+    def csv(self, sql: str, out: TextIO) -> None:
         """Write all rows of the answer as CSV with a line of names: NULL is empty.
 
         Raises QueryError as `run` does, and what writing raises.
         """
-        with self._query(sql, timeout, cancelled) as con:
+        with self._query(sql, float("inf"), lambda: False) as con:
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow([d[0] for d in con.description or []])
-            while not self._why and (rows := con.fetchmany(_BATCH)):
+            while rows := con.fetchmany(_BATCH):
                 writer.writerows(rows)
-            if self._why:
-                raise QueryError(self._why)
 
     @contextmanager
     def _query(self, sql: str, timeout: float, cancelled: Callable[[], bool]) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -227,40 +224,6 @@ class Database:
                 with suppress(duckdb.Error):  # none was begun
                     self._con.execute("ROLLBACK")
                 self._con.execute("SELECT 0").fetchall()  # an answer that is not fetched whole is in the next one's way
-
-    def _named(self, sql: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]],
-               truncated: bool) -> tuple[int | None, dict[int, np.ndarray], str]:
-        """Return the number of rows, the allocations that they name, and a note, as in Result."""
-        import duckdb
-
-        lower = [c.casefold() for c in columns]
-        wanted = next(([lower.index(name)] for name in ("id", "allocation") if name in lower), [])
-        if wanted and len(self._devices) != 1:
-            if "device" not in lower:
-                note = "name the column device as well: the snapshot has several"
-                return (None if truncated else len(rows)), {}, note
-            wanted.append(lower.index("device"))
-        total: int = len(rows)
-        if truncated:
-            values = ['coalesce(try_cast("' + columns[i].replace('"', '""') + '" AS INTEGER), -1)' for i in wanted]
-            whole = f"SELECT {', '.join(values) or '1'} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
-            try:
-                answer = self._con.execute(whole)
-            except duckdb.Error:  # EXPLAIN, which cannot be part of another query
-                return None, {}, ""
-            found = [np.asarray(column, np.int64) for column in answer.fetchnumpy().values()]
-            total, found = len(found[0]), found[:len(wanted)]
-        else:
-            found = [np.array([r[i] if type(r[i]) is int and 0 <= r[i] < 1 << 31 else -1 for r in rows], np.int64)
-                     for i in wanted]
-        out: dict[int, np.ndarray] = {}
-        for device, count in self._devices.items() if found else ():
-            ids = found[0] if len(found) == 1 else found[0][found[1] == device]
-            seen = np.zeros(count, bool)
-            seen[ids[(ids >= 0) & (ids < count)]] = True
-            if seen.any():
-                out[device] = np.flatnonzero(seen).astype(np.int32)
-        return total, out, ""
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------

@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    import numpy as np
 
 Range = tuple[float, float]
 
 TABS = {"timeline": "Timeline", "addresses": "Addresses", "segments": "Segments", "events": "Events",
-        "stacks": "Stacks", "compare": "Compare", "leaks": "Leaks", "oom": "OOM", "sql": "SQL", "about": "About"}
+        "stacks": "Stacks", "compare": "Compare", "leaks": "Leaks", "oom": "OOM", "sql": "SQL"}
 """The tabs, and their titles."""
 PLOTS = ("timeline", "addresses")
 """The tabs that are a plot alone. Above the others lies the timeline, lower."""
-COLORS = {"stack": "Stack", "category": "What it is", "size": "Size", "stream": "Stream", "pool": "Memory pool"}
-
-
-@dataclass(frozen=True)
-class Style:
-    """The look of the timeline."""
-
-    unit: Literal["events", "time"] = "events"
-    """The time axis counts events, or time as the clock goes."""
-    color_by: Literal["stack", "size", "category", "stream", "pool"] = "stack"
-    legend: bool = True
-    """The meaning of the colours is written over the plot."""
+ColorBy = Literal["stack", "size", "category", "stream", "pool"]
+COLORS: dict[ColorBy, str] = {"stack": "Stack", "category": "What it is", "size": "Size", "stream": "Stream",
+                              "pool": "Memory pool"}
 
 
 @dataclass(frozen=True)
 class Lit:
     """A row of an answer whose allocations are seen among the rest."""
 
-    key: tuple[int | str | None, ...]
-    """The answer's key (`Content.answer`)."""
+    key: tuple[Hashable, ...]
+    """The answer's key (`Content.ask`)."""
     row: int
     words: str
     """"SQL", "a stack of 12.0 GiB"."""
+    mask: np.ndarray = field(compare=False, repr=False)
+    """bool (A,)"""
 
 
 @dataclass(frozen=True)
 class SnapshotState:
     """One user's view. Moments, events and allocations (ids) are those of the device that is shown."""
 
-    style: Style = field(default_factory=Style)
+    unit: Literal["events", "time"] = "events"
+    """The time axis counts events, or time as the clock goes."""
+    color_by: ColorBy = "stack"
+    legend: bool = True
+    """The meaning of the colours is written over the plot."""
     device: int | None = None
     """A place in `Snapshot.traces`; None: the busiest."""
     tab: str = ""
@@ -93,5 +95,5 @@ class SnapshotState:
         return replace(self, moment=None)
 
     def elsewhere(self, device: int | None = None) -> SnapshotState:
-        """The state for another device or snapshot: style, tab and choices stay."""
-        return SnapshotState(self.style, device, self.tab, choices=self.choices)
+        """The state for another device or snapshot: its look, tab and choices stay."""
+        return SnapshotState(self.unit, self.color_by, self.legend, device, self.tab, choices=self.choices)

@@ -6,6 +6,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
@@ -14,10 +16,11 @@ from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.kinds.snapshot.picture import Picture, pool
+from splatview_viewer.kinds.snapshot.picture import Picture, Sheet
 from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, TABS, Lit, SnapshotState
+from splatview_viewer.kinds.snapshot.timeline.compiled import pool
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.format import size_text
+from splatview_viewer.ui.format import count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,8 +92,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self._of = data.content
         """The content that the state is about."""
         self._rect = Rect(0, 0, 1, 1)
-        self._missing = True
-        """The last picture lacks answers that are being worked on."""
         self._answers = 0
         """`Content.changes` when it was drawn."""
         self._moved = False
@@ -114,7 +115,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if gone:
             if self._of is not None:
                 self.state = self.state.elsewhere()
-            self._of, self._missing = self.data.content, True
+            self._of = self.data.content
             self.memory.clear()
             self.picture.release()
         return gone
@@ -146,7 +147,10 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def world(self) -> World | None:
         """Return the axes and layers of the plot; None until they are known."""
-        return world.world_of(self.content, self.device, self.state)
+        content, device = self.content, self.device
+        axis, bands = content.axis(device, self.state.unit), content.bands(device)
+        painter = content.addresses(device) if self.state.tab == "addresses" else bands
+        return None if axis is None or bands is None or painter is None else world.World(axis, bands, painter)
 
     def see(self, **changes: Any) -> None:
         """Change the state."""
@@ -154,7 +158,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def go(self, moment: int, *, close: bool = False) -> None:
         """Choose a moment and bring it into sight. close: see a two-hundredth of all there, or less."""
-        axis = self.content.axis(self.device, self.state.style.unit)
+        axis = self.content.axis(self.device, self.state.unit)
         self.see(moment=moment)
         if axis is None or (self.state.x is None and not close):
             return
@@ -164,10 +168,11 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if close or not x0 <= at <= x1:
             self.see(x=world.held((at - width / 2, at + width / 2), axis.extent, width))
 
-    def light(self, key: tuple[Any, ...], row: int, words: str) -> None:
+    def light(self, key: tuple[Any, ...], row: int, ids: np.ndarray, words: str) -> None:
         """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
-        lit = Lit(key, row, words)
-        self.see(lit=None if self.is_lit(key, row) else lit)
+        mask = np.zeros(len(self.trace.allocations), bool)
+        mask[ids] = True
+        self.see(lit=None if self.is_lit(key, row) else Lit(key, row, words, mask))
 
     def is_lit(self, key: tuple[Any, ...], row: int) -> bool:
         lit = self.state.lit
@@ -185,7 +190,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
         content, before, self._rect, self.scale = self.content, self.state, rect, scale
-        self._answers, misses, again = content.changes, content.misses, False
+        self._answers, again = content.changes, False
         layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
@@ -196,19 +201,23 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
             again |= draw_bar(self, layout.bar)
-        if layout.pane is not None:
-            again |= draw_pane(self, "about" if self.tab in PLOTS else self.tab, layout.pane)  # the bar may choose
+        if layout.pane is not None and self.tab not in PLOTS:  # which the bar may have chosen
+            again |= draw_pane(self, self.tab, layout.pane)
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
-        self._missing = content.misses != misses
         self._moved = self.state != before
         return again or self._moved
 
     def paint(self, found: World, plot: Rect) -> None:
         """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
-        wanted = world.picture_of(self.content, self.device, self.state, found, plot)
-        if wanted is not None:
-            self.picture.want(*wanted)
+        state, device, (x, y) = self.state, self.device, found.window(self.state)
+        colors, (lit, mask) = self.content.colors(device, state.color_by), self.content.mask(
+            device, state.search, state.lit)
+        if colors is not None:
+            self.picture.want(Sheet(
+                (id(self.content), device, state.tab == "addresses", state.unit), (state.color_by, lit), x[0],
+                (x[1] - x[0]) / plot.width, plot.width, y[0], (y[1] - y[0]) / plot.height, plot.height),
+                found, colors, mask)
         self.picture.draw(None if self.host.exact else self.state.hovered, self.state.selected)
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -243,27 +252,25 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         content = self.data.content
         if content is None or self._sync():
             return content is not None
-        if self._missing and content.changes != self._answers:
+        if content.changes != self._answers:
             self._answers = content.changes
             return True
         return self.picture.tick()
 
     @property
-    def fault(self) -> str:
-        """The reason why the timeline cannot be shown; "" while it may be."""
-        error = self.picture.error
-        return f"It cannot be painted: {error}" if error else self.content.fault_of_layout
-
-    @property
     def said(self) -> str:
         """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
-        busy = f"{self.content.working} \u2026" if self._missing and self.content.working else ""
-        return self.fault or busy or ("Painting \u2026" if self.picture.current is None else "")
+        if self.picture.error:
+            return f"It cannot be painted: {self.picture.error}"
+        busy = self.content.working or ("Painting" if self.picture.current is None else "")
+        return self.content.fault_of_layout or (f"{busy} \u2026" if busy else "")
 
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
-        return not self._missing and not self._moved and self.picture.complete
+        content = self.data.content
+        return (content is not None and not content.busy and content.changes == self._answers and not self._moved
+                and self.picture.complete)
 
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For callers that need
@@ -288,26 +295,29 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        snapshot, style = self.content.snapshot, self.state.style
+        snapshot, state = self.content.snapshot, self.state
         if len(snapshot.traces) > 1:
             names = {k: f"GPU {t.device}" if t.device >= 0 else "host" for k, t in enumerate(snapshot.traces)}
             if (device := ui.choice("Device", "The GPU whose memory is shown", self.device, names)) != self.device:
-                self.state = self.state.elsewhere(device)
+                self.state = state = state.elsewhere(device)
         color_by: Any = ui.choice("Colour", "The property of an allocation that its colour stands for",
-                                  style.color_by, COLORS)
-        axis, unit = self.content.axis(self.device, "time"), style.unit
+                                  state.color_by, COLORS)
+        axis, unit = self.content.axis(self.device, "time"), state.unit
         if axis is not None:
             unit = ui.choice("Axis", "Events at equal distances, or by the time at which they happened",
                              unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
-        new = replace(style, unit=unit, color_by=color_by, legend=ui.check("Legend",
-                                                                           "The list of colours over the timeline",
-                                                                           style.legend))
-        self.see(style=new, x=self.state.x if unit == style.unit else None)
+        legend = ui.check("Legend", "The list of colours over the timeline", state.legend)
+        self.see(unit=unit, color_by=color_by, legend=legend, x=state.x if unit == state.unit else None)
 
     def info(self) -> Info:
         content, pointed = self.content, self.state.pointed
         bands = content.peek(("bands", self.device))
         readout = "" if bands is None or pointed is None or pointed >= len(bands.live) else (
             f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
-        return Info(content.phrases, content.snapshot.notes, readout, [f"painted by {pool()._max_workers} threads"],
-                    self.picture.ms)
+        settings = [f"{name}: {value}" for name, value in content.snapshot.settings.items()]
+        traces, notes = content.snapshot.traces, len(content.snapshot.notes)
+        counts = {"device": len(traces) if len(traces) > 1 else 0, "event": sum(len(t.events) for t in traces),
+                  "allocation": sum(len(t.allocations) for t in traces), "note": notes}
+        phrases = [count_text(count, what) for what, count in counts.items() if count]
+        return Info(phrases, [*content.snapshot.notes, *settings], readout,
+                    [f"painted by {pool()._max_workers} threads"], self.picture.ms)

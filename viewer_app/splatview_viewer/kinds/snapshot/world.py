@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot.picture import Sheet
 from splatview_viewer.kinds.snapshot.state import PLOTS
-from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Bands
 from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
     from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis
 
@@ -65,8 +63,6 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
         side = Rect(x, y + height - h, width, h)
         height -= h
     pane = None
-    if tab == "about":
-        return Layout(bar=bar, pane=Rect(x, y, width, height), details=side)
     if tab not in PLOTS:
         above = max(height * 36 // 100, px(190)) if height >= _TALL * scale else px(MINIMAP + 2 * GAP)
         pane = Rect(x, y + above, width, height - above)
@@ -107,8 +103,11 @@ class World:
     bands: Bands
     painter: Bands | Addresses
     """Of the tab: `bands`, or the address space."""
-    full: Range
-    """All of the bytes axis."""
+
+    @property
+    def full(self) -> Range:
+        """All of the bytes axis."""
+        return 0.0, max(self.painter.height, LEAST_BYTES) * (_AIR if self.painter is self.bands else 1.0)
 
     def window(self, state: SnapshotState) -> tuple[Range, Range]:
         """The part that the plot shows: of the time axis, and of the bytes axis."""
@@ -118,7 +117,7 @@ class World:
         """The state in which these ranges are seen, as far as they exist; None: as they are."""
         changes: dict[str, Range | None] = {}
         if x is not None:
-            changes["x"] = held(x, self.axis.extent, LEAST[state.style.unit])
+            changes["x"] = held(x, self.axis.extent, LEAST[state.unit])
         if y is not None:
             changes["places" if state.tab == "addresses" else "y"] = held(y, self.full, LEAST_BYTES)
         return replace(state, **changes)  # type: ignore[arg-type]
@@ -129,29 +128,3 @@ class World:
             return size_text(int(max(y, 0)))
         address = self.painter.address(int(y)) if y >= 0 else None
         return f"{address:x}" if address is not None else ""
-
-
-def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
-    """Return what the plot is of; None until that is known."""
-    axis, bands = content.axis(device, state.style.unit), content.bands(device)
-    painter = content.addresses(device) if state.tab == "addresses" else bands
-    if axis is None or bands is None or painter is None:
-        return None
-    air = _AIR if painter is bands else 1.0
-    return World(axis, bands, painter, (0.0, max(painter.height, LEAST_BYTES) * air))
-
-
-def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect
-               ) -> tuple[Sheet, World, Paint] | None:
-    """The picture that fits a rectangle pixel by pixel, and what it is painted from. None until that is known."""
-    style, (x, y) = state.style, world.window(state)
-    colors = content.colors(device, style.color_by)
-    if colors is None:
-        return None
-    lit, mask = content.mask(device, state.search, state.lit)
-    key = ("paint", device, style.color_by, lit)
-    paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask), newest=True, lane="layout",
-                        words="Colouring")
-    return None if paint is None else (Sheet(
-        (id(content), device, state.tab == "addresses", style.unit), key, x[0], (x[1] - x[0]) / rect.width, rect.width,
-        y[0], (y[1] - y[0]) / rect.height, rect.height), world, paint)

@@ -13,7 +13,6 @@ from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     NO_STACK,
     address_text,
-    check_moment,
     kept,
     live_mask,
     pool_text,
@@ -74,13 +73,8 @@ class Details:
 
 
 def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None = None) -> Details:
-    """Tell all about an allocation; with a moment, its share of what is live then.
-
-    Raises: IndexError when the trace has no such allocation.
-    """
+    """Tell all about an allocation; with a moment, its share of what is live then."""
     a, m, kinds = trace.allocations, len(trace.events), _frames.frame_kinds(snapshot)
-    if not 0 <= allocation < len(a):
-        raise IndexError(f"allocation {allocation} is not one of 0..{len(a) - 1} of device {trace.device}")
     size, rounded, stack, start, end, pool = (int(column[allocation]) for column in (
         a.size, a.rounded, a.stack, a.start, a.end, a.pool))
     rows = [("Size", exact_size_text(size))]
@@ -151,21 +145,18 @@ class SegmentsAt:
 
     moment: int
     addr: np.ndarray
-    """int64 (n,)"""
     size: np.ndarray
-    """int64 (n,)"""
+    """uint64 and int64 (n,)"""
     stream: np.ndarray
-    """int16 (n,): places in Snapshot.streams."""
     pool: np.ndarray
-    """int16 (n,): places in Snapshot.pools; -1: not known."""
+    """int16 (n,): places in Snapshot.streams and Snapshot.pools; -1: the pool is not known."""
     expandable: np.ndarray
     """bool (n,)"""
     block_start: np.ndarray
     """int64 (n + 1,): segment i has the blocks block_start[i] to block_start[i + 1]."""
     block_addr: np.ndarray
-    """int64 (b,)"""
     block_size: np.ndarray
-    """int64 (b,), bytes that the block takes."""
+    """uint64 and int64 (b,): bytes that the block takes."""
     block_state: np.ndarray
     """uint8 (b,): INACTIVE, ACTIVE or PENDING."""
     block_allocation: np.ndarray
@@ -186,19 +177,13 @@ class SegmentsAt:
         """Bytes of all segments."""
         return int(self.size.sum())
 
-    def free_of_segment(self) -> np.ndarray:
-        """int64 (n,): free bytes in each segment."""
-        free = np.append(0, np.cumsum(np.where(self.block_state == INACTIVE, self.block_size, 0)))
-        return np.diff(free[self.block_start])
-
 
 def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
-    """Segments and blocks at a moment. Raises: ValueError for a moment that the trace does not have.
+    """Segments and blocks at a moment.
 
     Sizes of blocks are the allocator's where the snapshot tells them (what is there at its end); others are rounded up
     to 512 bytes, and take the rest behind them where the allocator would not have split it off.
     """
-    check_moment(trace, moment)
     addr, size, stream, pool, expandable = _reserved(trace, moment)
     a = trace.allocations
     ids = np.flatnonzero((a.start < moment) & (np.maximum(a.freed, a.end) >= moment)).astype(np.int32)

@@ -61,37 +61,15 @@ class FlameGraph:
     ids: np.ndarray
     """The allocations that the graph is of."""
 
-    def __len__(self) -> int:
-        return len(self.parent)
-
-    @property
-    def depths(self) -> int:
-        """Number of rows of the graph, that of node 0 included."""
-        return len(self.level) - 1
-
     def text(self, node: int) -> str:
         """Return the name of a node."""
         frame = int(self.frame[node])
         return "all" if frame == -1 else _frames.frame_text(self.snapshot, frame)
 
-    def visible(self, depth: int, low: float, high: float, least: float) -> np.ndarray:
-        """int64: the nodes at a depth that reach into low..high and are at least `least` bytes wide."""
-        first, last = int(self.level[depth]), int(self.level[depth + 1])
-        x, width = self.x[first:last], self.width[first:last]
-        return first + np.flatnonzero((x < high) & (x + width > low) & (width >= least))
-
-    def path(self, node: int) -> list[int]:
-        """The nodes from node 0 to this one."""
-        out = []
-        while node >= 0:
-            out.append(node)
-            node = int(self.parent[node])
-        return out[::-1]
-
     def allocations(self, node: int) -> np.ndarray:
         """int32: the ids of a node's allocations."""
         under, depth = self.leaf.copy(), int(self.depth[node])
-        for _ in range(self.depths):
+        for _ in range(len(self.level)):
             deep = np.flatnonzero((under >= 0) & (self.depth[under] > depth))
             if not len(deep):
                 break

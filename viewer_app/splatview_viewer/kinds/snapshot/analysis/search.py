@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.tables import classes
 from splatview_viewer.kinds.snapshot.model import address_text, kept
 from splatview_viewer.ui.format import exact_size_text, size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
 
-HELP = ("function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; #12 a number; "
-        "pool:private, stream:7, category:activations; a minus before a word leaves out")
+HELP = "function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; a minus before a word leaves out"
 _PLACE = re.compile(r"(.*[^:\d]):(\d+)$")
 
 
@@ -36,48 +33,28 @@ class Hits:
 
 
 def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
-    """Find allocations. Several words are all needed; quotes hold words together; HELP says what a word can be.
+    """Find allocations. Several words are all needed; HELP says what a word can be.
 
     Anything can be typed: what is no size, address or such is looked for in functions and files (and compile contexts
     and metadata), and a word that finds nothing finds nothing. An empty text finds all.
     """
-    try:
-        words = shlex.split(text.replace("\\", "\\\\").replace("'", "\\'"))
-    except ValueError:  # a quote that is not closed yet
-        words = text.replace('"', " ").split()
-    mask: np.ndarray | None = None
-    said = []
-    for word in words:
+    mask, said = np.ones(len(trace.allocations), bool), []
+    for word in text.split():
         negative = len(word) > 1 and word[0] == "-"
         found, meaning = _find(snapshot, trace, word[1:] if negative else word)
         said.append(f"not {meaning}" if negative else meaning)
-        if negative:
-            found = ~found
-        mask = found if mask is None else mask & found
-    if mask is None:
-        mask = np.ones(len(trace.allocations), bool)
+        mask &= ~found if negative else found
     return Hits(mask, tuple(said), int(np.count_nonzero(mask)), int(trace.allocations.size.sum(where=mask)))
 
 
 def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
     """bool (A,), and what the word means."""
-    key, _, value = word.lower().partition(":")
-    if key in ("category", "pool", "stream") and value:
-        by: Any = key
-        numbers, label = classes(snapshot, trace, by)
-        names = {number: label(number) for number in np.unique(numbers).tolist()}
-        chosen = [n for n, name in names.items() if value in name.split() or (value in name and not value.isdigit())]
-        if chosen:
-            return np.isin(numbers, chosen), f"{by} {' or '.join(names[number] for number in chosen)}"
-        return np.zeros(len(numbers), bool), f'no {by} "{value}": it can be {", ".join(list(names.values())[:8])}'
     lower = word.lower()
     if re.fullmatch(r"0x[0-9a-f]{1,16}", lower):
         a, address = trace.allocations, int(lower, 16)
         size = np.maximum(np.maximum(a.size, a.rounded), 1).view(np.uint64)
         # The difference to a higher address is a huge number.
         return np.uint64(address) - a.addr < size, f"over the address {address_text(address)}"
-    if re.fullmatch(r"#\d{1,12}", lower):
-        return np.arange(len(trace.allocations)) == int(lower[1:]), f"allocation {lower}"
     if found := _SIZE.fullmatch(lower):
         sign, digits, prefix = found.groups()
         size, unit = trace.allocations.size, 1024.0 ** " kmgtp".index(prefix or " ")

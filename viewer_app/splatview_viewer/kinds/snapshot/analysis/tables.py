@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,23 +15,25 @@ from splatview_viewer.kinds.snapshot.model import kept, live_mask, peak_moment, 
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.state import ColorBy
     """A moment of a device's trace."""
     Side = tuple[Snapshot, Trace, int]
 
 By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
-BYS: tuple[By, ...] = get_args(By)
+BYS: dict[By, str] = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size",
+                      "category": "Category", "pool": "Pool", "stream": "Stream"}
+"""Groups that allocations can be in, and their titles."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One group of allocations."""
+    """One group of allocations. key: the number of its stack, text (of a file or function), frame (of a line),
+    category, pool or stream, or the power of two of its sizes; -1: what has none."""
 
     key: int
-    """The group's number: the stack's, the text's of a file or function, the frame's of a line, the power of two of a
-    size, a category's, a pool's, a stream's. -1: what has none."""
     label: str
     bytes: int
     count: int
@@ -56,6 +59,8 @@ class Table:
         key = key[np.lexsort((key, -count[key], -total[key]))]
         self.key, self.bytes, self.count_of, self.largest = key - 1, total[key], count[key], largest[key]
         """int64 (n groups,) each, in the order of the rows."""
+        self.total = int(total.sum())
+        """Bytes of all groups."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -64,14 +69,8 @@ class Table:
         key = int(self.key[index])
         return Row(key, self.label(key), int(self.bytes[index]), int(self.count_of[index]), int(self.largest[index]))
 
-    def first(self, count: int) -> list[Row]:
-        """Return the rows that hold most."""
-        return [self[i] for i in range(min(count, len(self)))]
-
-    @property
-    def total(self) -> int:
-        """Bytes of all groups."""
-        return int(self.bytes.sum())
+    def __iter__(self) -> Iterator[Row]:
+        return map(self.__getitem__, range(len(self)))
 
     def allocations(self, key: int) -> np.ndarray:
         """int32: the ids of one group."""
@@ -79,14 +78,12 @@ class Table:
 
 
 def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Callable[[int], str]]:
-    """The group of each allocation, int (A,), -1: of none; and a function that names a group.
-
-    Raises ValueError for an unknown `by`.
-    """
+    """The group of each allocation, int (A,), -1: of none; and a function that names a group."""
     a, stacks, texts = trace.allocations, snapshot.stacks, snapshot.texts
     match by:
-        case "size":
-            return size_class(a.size), size_class_text
+        case "size":  # k where 2**k <= size < 2**(k+1)
+            powers = (np.frexp(a.size.astype(np.float64))[1] - 1).astype(np.int32)
+            return powers, lambda k: "0 B" if k < 0 else f"{size_text(1 << k)} to {size_text(2 << k)}"
         case "category":
             of_allocation, names = categories(snapshot, trace)
             return of_allocation, lambda key: names[key]
@@ -100,56 +97,37 @@ def classes(snapshot: Snapshot, trace: Trace, by: By) -> tuple[np.ndarray, Calla
             of_frame, text = stacks.file, lambda key: _frames.path_text(texts[key])
         case "function":
             of_frame, text = stacks.name, lambda key: _frames.short_name(texts[key])
-        case "line":  # frames that differ only in the function's name are one line
+        case _:  # a line; frames that differ only in the function's name are one line
             _, first, which_line = np.unique(stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
                                              return_index=True, return_inverse=True)
             of_frame, text = first[which_line], lambda key: _frames.frame_text(snapshot, key)
-        case _:
-            raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
     of_stack = np.append(of_frame, -1).astype(np.int32)[_frames.sites(snapshot)]
     return np.append(of_stack, -1)[a.stack], lambda key: text(key) if key >= 0 else "no stack"  # -1 takes the last
 
 
 def group(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None, by: By) -> Table:
-    """Group the allocations of a mask, bool (A,), or all. Raises ValueError for an unknown `by`."""
+    """Group the allocations of a mask, bool (A,), or all."""
     groups, label = classes(snapshot, trace, by)
     which = np.flatnonzero(mask) if mask is not None else np.arange(len(groups))
     return Table(by, which, groups[which], trace.allocations.size[which], label)
 
 
-def size_class(size: np.ndarray) -> np.ndarray:
-    """int32: k where 2**k <= size < 2**(k+1); -1 for 0."""
-    return (np.frexp(size.astype(np.float64))[1] - 1).astype(np.int32)
-
-
-def size_class_text(key: int) -> str:
-    """"1.00 MiB to 2.00 MiB"."""
-    return "0 B" if key < 0 else f"{size_text(1 << key)} to {size_text(2 << key)}"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A group of allocations, before and after."""
+class Change(NamedTuple):
+    """A group of allocations, before and after: bytes and how many are live."""
 
     label: str
     before: int
-    """Bytes live."""
     after: int
     count_before: int
     count_after: int
-
-    @property
-    def change(self) -> int:
-        """Bytes, after less before."""
-        return self.after - self.before
 
 
 class Comparison:
     """Groups, what grew most first, what shrank most last. Rows are made when they are asked for."""
 
-    def __init__(self, tables: tuple[Table, Table], rows: np.ndarray) -> None:
-        """rows: int64 (n, 2), places in the tables; -1: not there."""
-        self.tables = tables
+    def __init__(self, tables: tuple[Table, Table], rows: np.ndarray, *, same: bool) -> None:
+        """rows: int64 (n, 2), places in the tables; -1: not there. same: both are of one trace."""
+        self.tables, self._same = tables, same
         amounts = [np.append(table.bytes, 0)[rows[:, i]] for i, table in enumerate(tables)]
         change = amounts[1] - amounts[0]
         order = np.lexsort((-amounts[1], -change))
@@ -169,18 +147,15 @@ class Comparison:
         assert named is not None  # a row is there at one side at least
         return Change(named.label, a.bytes if a else 0, b.bytes if b else 0, a.count if a else 0, b.count if b else 0)
 
-    def allocations(self, index: int, *, both: bool) -> np.ndarray:
-        """int32: the ids of a row's group, after, or before and after."""
-        sides = list(zip(self.tables, self._rows[index].tolist(), strict=True))[0 if both else 1:]
+    def allocations(self, index: int) -> np.ndarray:
+        """int32: the ids of a row's group, after, and before as well where that is the same trace."""
+        sides = list(zip(self.tables, self._rows[index].tolist(), strict=True))[0 if self._same else 1:]
         return np.unique(np.concatenate([np.zeros(0, np.int32), *(
             table.allocations(int(table.key[row])) for table, row in sides if row >= 0)]))
 
 
 def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
-    """Compare what is live at two moments. Stacks of two snapshots are the same when they say the same.
-
-    Raises: ValueError for a moment that a trace does not have, or an unknown `by`.
-    """
+    """Compare what is live at two moments. Stacks of two snapshots are the same when they say the same."""
     tables = [group(snapshot, trace, live_mask(trace, moment), by) for snapshot, trace, moment in (a, b)]
     names: list[list[Hashable]] = []
     for (snapshot, *_), table in zip((a, b), tables, strict=True):
@@ -195,7 +170,7 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
     places = [{name: i for i, name in reversed(list(enumerate(of)))} for of in names]
     everything = dict.fromkeys([*names[1], *names[0]])
     rows = np.array([[place.get(name, -1) for place in places] for name in everything], np.int64)
-    return Comparison((tables[0], tables[1]), rows.reshape(-1, 2))
+    return Comparison((tables[0], tables[1]), rows.reshape(-1, 2), same=a[1] is b[1])
 
 
 PERIODS = 32
@@ -221,12 +196,6 @@ class Suspect:
     """int64 (PERIODS,): how many of those made in each period are still there."""
     growing: bool
     """Whether it looks like a leak, and not like something that was made once and is kept."""
-    made: str
-    """What it is where a training step makes and keeps such things, else ""."""
-
-    @property
-    def count(self) -> int:
-        return len(self.ids)
 
     @property
     def verdict(self) -> str:
@@ -234,13 +203,11 @@ class Suspect:
         since = f"for {age_text(self.age_us)}" if self.age_us else f"since event {self.oldest:,}"
         if self.growing:
             some = int(np.count_nonzero(self.kept))
-            return (f"Grows: {count_text(self.count, 'allocation')} left behind in {some} of {PERIODS} parts of the "
+            return (f"Grows: {count_text(len(self.ids), 'allocation')} left behind in {some} of {PERIODS} parts of the "
                     f"trace, about {size_text(self.bytes // max(some, 1))} in each; the oldest is held {since}.")
-        what = f"Probably {self.made}, which are kept: " if self.made else ""
-        if self.count == 1:
-            return f"{what or 'It was '}made once and held {since}."
-        return f"{what}{count_text(self.count, 'allocation')} held {since}" + (
-            "." if self.made else "; it does not grow steadily.")
+        if len(self.ids) == 1:
+            return f"It was made once and held {since}."
+        return f"{count_text(len(self.ids), 'allocation')} held {since}; it does not grow steadily."
 
 
 _GROWING, _FEW = 0.5, 4
@@ -277,8 +244,7 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
     filled = np.count_nonzero(kept, 1)
     # what a loop has in hand is kept from its last turn only, though it was made at every turn
     growth = filled / np.maximum(born, 1)
-    kind = categories(snapshot, trace)[0][staying[first_place]]
-    state = np.isin(kind, [CATEGORIES.index(name) for name in _STATE])
+    state = np.isin(categories(snapshot, trace)[0][staying[first_place]], [CATEGORIES.index(name) for name in _STATE])
     growing = (growth >= _GROWING) & (filled >= _FEW) & (last - first >= PERIODS // 4) & ~state
     spread = growth * np.minimum(1.0, (last - first) / (PERIODS / 2))
     score = total * np.where(growing, spread, 0.02 * spread)  # bytes, weighed by growth
@@ -289,8 +255,7 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
         ids = staying[group == g].astype(np.int32)
         oldest = int(a.start[ids].min())
         out.append(Suspect(int(stacks[g]), _frames.stack_text(snapshot, int(stacks[g])), ids, int(total[g]), oldest,
-                           int(times[-1] - times[oldest]) if times[oldest] > 0 else 0, kept[g],
-                           bool(growing[g]), CATEGORIES[kind[g]] if state[g] else ""))
+                           int(times[-1] - times[oldest]) if times[oldest] > 0 else 0, kept[g], bool(growing[g])))
     return out
 
 
@@ -309,8 +274,6 @@ class Oom:
     """int64: sizes of the free blocks that the request could take."""
     holders: Table
     """What was live, by stack."""
-    kind: str
-    """"fragmentation", "elsewhere", "pending", "limit" or "full"."""
     verdict: str
     """In a sentence or three."""
     stack: int
@@ -326,43 +289,39 @@ def post_mortem(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
     mine = ((at.pool == pool) | (at.pool < 0)) & (at.stream == stream)
     mine &= ((at.size <= SMALL_SEGMENT) == (asked <= SMALL)) | at.expandable
     usable = at.block_size[(at.block_state == INACTIVE) & np.repeat(mine, np.diff(at.block_start))]
-    kind, verdict = _oom_verdict(at, asked, device_free, usable)
+    verdict = _oom_verdict(at, asked, device_free, usable)
     if pool or snapshot.streams[stream] != 0:
         verdict += (f" It was asked for in the {pool_text(snapshot.pools[pool])} on the "
                     f"{stream_text(snapshot.streams[stream])}.")
-    return Oom(event, asked, device_free, at, usable, group(snapshot, trace, live_mask(trace, event), "stack"), kind,
+    return Oom(event, asked, device_free, at, usable, group(snapshot, trace, live_mask(trace, event), "stack"),
                verdict, int(e.stack[event]))
 
 
-def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarray) -> tuple[str, str]:
-    """The kind, and the sentences. usable: sizes of the free blocks that the request could take."""
+def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarray) -> str:
+    """usable: sizes of the free blocks that the request could take."""
     free, largest = int(usable.sum()), int(usable.max(initial=0))
     a, left = size_text(asked), size_text(device_free)
     if largest >= asked:
-        return "limit", (f"A free block of {size_text(largest)} was there for the {a} that was asked for; a limit, "
-                         f"or max_split_size, kept it from being used.")
+        return (f"A free block of {size_text(largest)} was there for the {a} that was asked for; a limit, or "
+                "max_split_size, kept it from being used.")
     if device_free >= asked:
-        return "limit", (f"The driver still had {left}: a limit (set_per_process_memory_fraction) kept the allocator "
-                         f"from taking it. {size_text(free)} was free in its cache, {a} was asked for.")
+        return (f"The driver still had {left}: a limit (set_per_process_memory_fraction) kept the allocator from "
+                f"taking it. {size_text(free)} was free in its cache, {a} was asked for.")
     if free and free + device_free >= asked:
-        return "fragmentation", (
-            f"Fragmentation: {size_text(free)} was free in {count_text(len(usable), 'block')}, none larger than "
-            f"{size_text(largest)}; {a} was asked for, and the driver had {left} left. "
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps.")
+        return (f"Fragmentation: {size_text(free)} was free in {count_text(len(usable), 'block')}, none larger than "
+                f"{size_text(largest)}; {a} was asked for, and the driver had {left} left. "
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps.")
     if at.pending and free + device_free + at.pending >= asked:
-        return "pending", (f"{size_text(at.pending)} was freed but waited for another stream (record_stream); with it "
-                           f"the {a} that was asked for would have fitted.")
+        return (f"{size_text(at.pending)} was freed but waited for another stream (record_stream); with it the {a} "
+                "that was asked for would have fitted.")
     if at.free > free and at.free + device_free >= asked:
-        return "elsewhere", (
-            f"{size_text(at.free - free)} was free, but in other pools, for other streams or in segments for small "
-            f"blocks, where this request may not take it; {a} was asked for, {size_text(free)} was free here, and the "
-            f"driver had {left} left.")
-    return "full", (f"Really full: {size_text(at.active)} of {size_text(at.reserved)} reserved was in use; {a} was "
-                    f"asked for, only {size_text(free)} cached and {left} at the driver was free.")
+        return (f"{size_text(at.free - free)} was free, but in other pools, for other streams or in segments for small "
+                f"blocks, where this request may not take it; {a} was asked for, {size_text(free)} was free here, and "
+                f"the driver had {left} left.")
+    return (f"Really full: {size_text(at.active)} of {size_text(at.reserved)} reserved was in use; {a} was asked for, "
+            f"only {size_text(free)} cached and {left} at the driver was free.")
 
 
-ColorBy = Literal["stack", "size", "category", "stream", "pool"]
-COLOR_BYS: tuple[ColorBy, ...] = get_args(ColorBy)
 _GREY = (104, 108, 116)
 
 
@@ -426,7 +385,7 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     legend, named = [], set()
-    for row in group(snapshot, trace, live_mask(trace, peak_moment(trace)), "stack").first(12):
+    for row in islice(group(snapshot, trace, live_mask(trace, peak_moment(trace)), "stack"), 12):
         number = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
         if number not in named:
             named.add(number)

@@ -110,9 +110,6 @@ class SnapshotUnpickler(pickle.Unpickler):
         raise FileError(f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot holds only "
                         "mappings, lists, texts and numbers. Nothing of it was run")
 
-    def persistent_load(self, pid: Any) -> NoReturn:
-        self.find_class("objects", "stored elsewhere")
-
 
 class _Watched(io.RawIOBase):
     """A stream that calls a function after each read."""

@@ -5,7 +5,6 @@ What has a wrong type is refused by name; keys that are not known are passed ove
 
 from __future__ import annotations
 
-import json
 from array import array
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,8 +36,6 @@ from splatview_viewer.kinds.snapshot.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-MAX_EVENTS = 2**31 - 2
-MAX_SETTINGS = 1 << 18
 _READING = 0.7
 """Of the time that it takes, reading the events; the rest is pairing."""
 CHUNK = 4096
@@ -49,8 +46,6 @@ TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
 NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
-MAX_DEVICES = 1024
-"""Traces of one file, at most."""
 COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": np.int64, "stream": np.int16,
            "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
 TOP = 2**64
@@ -196,11 +191,7 @@ class Tables:
         return self._number(self.streams, value, "streams")
 
     def pool(self, value: tuple[int, int] | None) -> int:
-        if value is None:
-            return UNKNOWN_POOL
-        if max(value) >= TOP:
-            raise FileError(f"the pool {shown(value[0])}, {shown(value[1])}: its numbers must be less than 2^64")
-        return self._number(self.pools, value, "pools")
+        return UNKNOWN_POOL if value is None else self._number(self.pools, value, "pools")
 
     @staticmethod
     def _number(table: dict[Any, int], value: Any, what: str) -> int:
@@ -294,18 +285,10 @@ def read_segments(entries: list[_Segment], tables: Tables, devices: Iterable[int
 
 
 def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
-    blocks: list[tuple[int, int, int, int]] = []
-    frames: list[Any] = []
-    counts = [len(s.blocks or ()) for s in rows]
-    for s in rows:
-        for b in s.blocks or ():
-            requested = b.size if b.requested_size is None else b.requested_size
-            blocks.append((b.address, b.size, requested, STATE.get(b.state, 3)))
-            frames.append(b.frames)
-            if b.address + b.size > TOP:
-                raise FileError(f"a block at {shown(b.address)} of {b.size:,} bytes: it ends beyond 2^64")
-        if s.address + s.total_size > TOP:
-            raise FileError(f"a segment at {shown(s.address)} of {s.total_size:,} bytes: it ends beyond 2^64")
+    blocks = [b for s in rows for b in s.blocks or ()]
+    for address, size in [(s.address, s.total_size) for s in rows] + [(b.address, b.size) for b in blocks]:
+        if address + size > TOP:
+            raise FileError(f"a segment or block at {shown(address)} of {size:,} bytes: it ends beyond 2^64")
     pools = [max(tables.pool(s.segment_pool_id), 0) for s in rows]
     kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]
     total, allocated, active, requested = np.array(
@@ -315,12 +298,13 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
         np.array([tables.stream(s.stream) for s in rows], np.int16), np.array(pools, np.int16),
         np.array(kinds, np.uint8), np.array([s.is_expandable is True for s in rows], bool),
         tables.stacks([s.frames for s in rows], lambda i: f"frames of the segment at {rows[i].address:#x}"),
-        np.array(counts, np.int32))
-    b = np.array(blocks, np.uint64).reshape(-1, 4)
-    size, requested = b[:, 1].astype(np.int64), b[:, 2].astype(np.int64)
-    return segments, Blocks(b[:, 0].copy(), size, requested, b[:, 3].astype(np.uint8),
-                            tables.stacks(frames, lambda i: f"frames of the block at {blocks[i][0]:#x}"),
-                            np.full(len(b), -1, np.int32))
+        np.array([len(s.blocks or ()) for s in rows], np.int32))
+    return segments, Blocks(
+        np.array([b.address for b in blocks], np.uint64), np.array([b.size for b in blocks], np.int64),
+        np.array([b.size if b.requested_size is None else b.requested_size for b in blocks], np.int64),
+        np.array([STATE.get(b.state, 3) for b in blocks], np.uint8),
+        tables.stacks([b.frames for b in blocks], lambda i: f"frames of the block at {blocks[i].address:#x}"),
+        np.full(len(blocks), -1, np.int32))
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
@@ -349,11 +333,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     traces = [[] if t is None else t for t in file.device_traces or ()]
     if any(type(t) is not list for t in traces):
         raise FileError("device_traces holds something that is no list of entries")
-    if len(traces) > MAX_DEVICES:
-        raise FileError(f"device_traces has {len(traces):,} devices; at most {MAX_DEVICES:,} can be read")
     counts = list(map(len, traces))
-    if sum(counts) > MAX_EVENTS:
-        raise FileError(f"the traces have {sum(counts):,} events; at most {MAX_EVENTS:,} can be read")
     tables, done, total = Tables(), 0, max(sum(counts), 1)
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
@@ -378,10 +358,12 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
                      "is not shown")
     if not any(counts):
         notes.append("no events: recording was off; only what was live at the end is known")
+    settings = {key: value[:200] if type(value) is str else shown(value)
+                for key, value in list((file.allocator_settings or {}).items())[:100]
+                if type(key) is str and type(value) in (str, bool, int, float)}
     texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
-                    tuple(file.external_annotations or ()),
-                    _settings(file.allocator_settings or {}), tuple(notes), file_bytes)
+                    tuple(file.external_annotations or ()), settings, tuple(notes), file_bytes)
 
 
 def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
@@ -398,13 +380,3 @@ def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, note
         notes.append(f"device {device}: {odd:,} allocations lack their alloc or their free in the trace (was recording "
                      "paused?); they are shown from its beginning, or as long as their address is not used again")
     return Trace(device, events, a, spans, segments, blocks)
-
-
-def _settings(value: dict[Any, Any]) -> dict[str, Any]:
-    """Return the allocator's settings as JSON values; none where they are too many or refer to themselves."""
-    try:
-        text = json.dumps(value, skipkeys=True, default=shown, allow_nan=False)
-    except (ValueError, RecursionError):
-        return {}
-    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else digits) if (
-        len(text) <= MAX_SETTINGS) else {}

@@ -17,7 +17,7 @@ import stat
 import struct
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 import numpy as np
@@ -43,7 +43,7 @@ from splatview_viewer.kinds.snapshot.model import (
     Trace,
 )
 
-MAGIC = b"splatview.mem.3\n"
+MAGIC = b"splatview.mem.4\n"
 TAIL = struct.Struct("<Q16s")
 PARTS = {"events": Events, "allocations": Allocations, "spans": Spans, "segments": Segments, "blocks": Blocks}
 DTYPES: dict[str, dict[str, str]] = {
@@ -70,7 +70,7 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
     devices: list[Device]
     streams: list[Stream]
     pools: list[tuple[int, int]]
-    settings: dict[str, Any]
+    settings: dict[str, str]
     notes: list[str]
     file_bytes: Annotated[int, Meta(ge=0)]
 
@@ -104,7 +104,7 @@ def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Sna
         a.flags.writeable = False
         found[part][column] = a
     texts, stacks = Texts(**found["texts"]), Stacks(**found["stacks"])
-    _check(answer.pools[:1] == [(0, 0)] and all(0 <= n < 2**64 for pool in answer.pools for n in pool), "pools")
+    _check(answer.pools[:1] == [(0, 0)], "pools")
     for offsets, values in ((texts.start, texts.blob), (stacks.start, stacks.frames)):
         _check(len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(values) and (np.diff(offsets) >= 0).all(),
                "offsets")
@@ -180,14 +180,21 @@ def key_of(path: Path) -> str:
 
 
 def kept(where: Path, key: str, name: str) -> Snapshot | None:
-    """Return the snapshot whose columns are in the cache folder, or None. Columns that are damaged are removed."""
+    """Return the snapshot whose columns are in the cache folder, mapped, or None. Damaged columns are removed."""
     file = where / f"{key}.columns"
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        snapshot = read(fd, name)
+        size = os.fstat(fd).st_size
+        _check(size >= TAIL.size, "columns")
+        room = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+        length, magic = TAIL.unpack_from(room, size - TAIL.size)
+        begin = size - TAIL.size - length
+        _check(magic == MAGIC and begin >= 0, "columns")  # else of another version, or not a whole one
+        done = decoded(room[begin: begin + length], Done)
+        snapshot = unpacked(decoded(bytes(done.answer), SnapshotAnswer), arrays_of(done.columns, room), name)
         os.utime(fd)  # used now
         return snapshot
     except (FileError, OSError):
@@ -204,30 +211,11 @@ def keep(where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]
     with contextlib.suppress(OSError):
         file.unlink(missing_ok=True)  # a link would be followed
         with output_file(file, private=True) as out:
-            write(out.file, answer, arrays)
+            done = msgspec.json.encode(Done(msgspec.Raw(msgspec.json.encode(answer)), write_columns(out.file, arrays)))
+            out.file.write(done + TAIL.pack(len(done), MAGIC))
         used = {path: path.lstat() for path in where.iterdir()}  # also what was left half written
         total = sum(s.st_size for s in used.values())
         for path in sorted(used, key=lambda path: used[path].st_mtime):
             if total > LIMIT_BYTES and path != file:
                 path.unlink()
                 total -= used[path].st_size
-
-
-def write(file: BinaryIO, answer: SnapshotAnswer, arrays: list[np.ndarray]) -> None:
-    """Write a snapshot to an empty file."""
-    done = msgspec.json.encode(Done(msgspec.Raw(msgspec.json.encode(answer)), write_columns(file, arrays)))
-    file.write(done + TAIL.pack(len(done), MAGIC))
-
-
-def read(fd: int, name: str) -> Snapshot:
-    """Return the snapshot in a file, which is mapped: it may be closed and removed then. Raises FileError."""
-    size = os.fstat(fd).st_size
-    if size < TAIL.size:
-        raise FileError(f"{size} bytes are no file of columns")
-    room = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
-    length, magic = TAIL.unpack_from(room, size - TAIL.size)
-    begin = size - TAIL.size - length
-    if magic != MAGIC or begin < 0:
-        raise FileError("no file of columns of this version, or not a whole one")
-    done = decoded(room[begin: begin + length], Done)
-    return unpacked(decoded(bytes(done.answer), SnapshotAnswer), arrays_of(done.columns, room), name)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.kinds.snapshot.panes.lists import COMPARE, EVENTS, LEAKS, OOM, SEGMENTS
+from splatview_viewer.kinds.snapshot.panes.lists import draw_compare, draw_events, draw_leaks, draw_oom, draw_segments
 from splatview_viewer.kinds.snapshot.panes.sql import draw_sql
 from splatview_viewer.kinds.snapshot.panes.stacks import draw_stacks
-from splatview_viewer.kinds.snapshot.panes.table import QueryPane
-from splatview_viewer.kinds.snapshot.panes.texts import draw_about, draw_details
+from splatview_viewer.kinds.snapshot.panes.texts import draw_details
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board
 
@@ -16,15 +15,14 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
-PANES = {"about": draw_about, "compare": COMPARE, "details": draw_details, "events": EVENTS, "leaks": LEAKS,
-         "oom": OOM, "segments": SEGMENTS, "sql": draw_sql, "stacks": draw_stacks}
+PANES = {"compare": draw_compare, "details": draw_details, "events": draw_events, "leaks": draw_leaks,
+         "oom": draw_oom, "segments": draw_segments, "sql": draw_sql, "stacks": draw_stacks}
 
 
 def draw_pane(view: SnapshotView, name: str, rect: Rect) -> bool:
     """Draw a pane exactly over a rectangle; True when the picture has to be drawn again though the state is the
     same."""
-    pane, scale = PANES[name], view.scale
-    ground = theme.PANEL if name == "details" else theme.BAR
+    scale, ground = view.scale, theme.PANEL if name == "details" else theme.BAR
     with board(f"snapshot {name} {id(view)}", rect, (12 * scale, 9 * scale), ground,
-               scroll=name in ("about", "details")):
-        return pane.draw(view, name) if isinstance(pane, QueryPane) else bool(pane(view))
+               scroll=name == "details"):
+        return bool(PANES[name](view))

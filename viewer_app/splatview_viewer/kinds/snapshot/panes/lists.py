@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, summary
-from splatview_viewer.kinds.snapshot.model import ACTIONS, address_text, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, segments_at, summary
+from splatview_viewer.kinds.snapshot.analysis.frames import stack_text
+from splatview_viewer.kinds.snapshot.analysis.tables import BYS, compare, leaks, post_mortem
+from splatview_viewer.kinds.snapshot.model import ACTIONS, address_text, peak_moment, pool_text, stream_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     FREE,
     GROWN,
@@ -20,19 +22,19 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     WAITING,
     Cell,
     Column,
-    QueryPane,
     Rows,
     Shown,
     beside,
     centered,
     choose,
+    draw_table,
     holders,
     label,
+    latest,
     moment_line,
     moment_text,
     on_the_right,
     parts_bar,
-    places,
     stack_tip,
 )
 from splatview_viewer.ui import theme
@@ -40,10 +42,9 @@ from splatview_viewer.ui.format import age_text, change_text, count_text, exact_
 from splatview_viewer.ui.widgets import colored, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
-    from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _MOST = 100_000
@@ -61,16 +62,16 @@ _NUMBERS = (Column("Event", 5.2, True, "Its number in the trace"),
             Column("Address", 8.6))
 
 
-def _events(view: SnapshotView, shown: Shown) -> Rows | None:
+def draw_events(view: SnapshotView) -> bool:
     """A list of all events, of one kind, or of what is lit in the timeline; of many, those around the moment."""
-    trace, show, state = view.trace, view.state.choice("show", "all"), view.state
+    trace, show, state = view.trace, choose(view, "show", _SHOW), view.state
     lit, mask = view.content.mask(view.device, state.search, state.lit)
     every: Sequence[int] | np.ndarray | None = range(len(trace.events))
     if show != "all" or mask is not None:
         every = view.content.ask(("events", view.device, show, lit), lambda: events_of(trace, show, mask), newest=True)
     if every is None:
         colored("Working it out\u2026", theme.DIM)
-        return None
+        return False
     at = -1 if state.moment is None else state.moment - 1
     place, first = bisect_left(every, at), view.memory.get("events first", 0)
     if len(every) > _MOST and not first <= place < first + _MOST:
@@ -96,10 +97,10 @@ def _events(view: SnapshotView, shown: Shown) -> Rows | None:
     columns = [*_NUMBERS, *([Column("Stream", 7)] if len(snapshot.streams) > 1 else []),
                *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []), Column("Where")]
     cells = _event_cells(view)
-    return Rows(which, len(which), columns, lambda row: cells(int(which[row])), click,
-                lambda row: int(which[row]) == at, tip,
-                lambda row: _or_none(int(trace.events.allocation[int(which[row])])), words="No such events",
-                reveal=place - first if at >= 0 and before != view.memory["events at"] else None)
+    return draw_table(view, "events", Rows(
+        which, len(which), columns, lambda row: cells(int(which[row])), click, lambda row: int(which[row]) == at, tip,
+        lambda row: _or_none(int(trace.events.allocation[int(which[row])])), words="No such events",
+        reveal=place - first if at >= 0 and before != view.memory["events at"] else None))
 
 
 def _or_none(allocation: int) -> int | None:
@@ -108,18 +109,19 @@ def _or_none(allocation: int) -> int | None:
 
 def _event_cells(view: SnapshotView) -> Any:
     """Return a function that says what is known of an event, by columns."""
-    snapshot, e, where = view.content.snapshot, view.trace.events, places(view)
+    snapshot, e = view.content.snapshot, view.trace.events
     axis, bands = view.content.axis(view.device, "time"), view.content.bands(view.device)
     base = axis.origin_us if axis is not None else 0
     streams, pools = len(snapshot.streams) > 1, len(snapshot.pools) > 1
 
     def cells(i: int) -> list[Cell | str]:
         action, time, size = ACTIONS[e.action[i]], int(e.time_us[i]), int(e.size[i])
+        where = stack_text(snapshot, int(e.stack[i]))
         pool = snapshot.pools[e.pool[i]] if e.pool[i] >= 0 else None
         if action == "oom":
-            words = f"asked in vain; the device had {size_text(int(e.addr[i]))} free. {where(int(e.stack[i]))}"
+            words = f"asked in vain; the device had {size_text(int(e.addr[i]))} free. {where}"
         else:
-            said = (where(int(e.stack[i])) if e.stack[i] >= 0 else "", snapshot.texts[int(e.metadata[i])],
+            said = (where if e.stack[i] >= 0 else "", snapshot.texts[int(e.metadata[i])],
                     snapshot.texts[int(e.context[i])])
             words = " \u00b7 ".join(filter(None, said))
         return [Cell(f"{i:,}", theme.DIM), Cell(f"{(time - base) / 1e6:.6f}" if time else "", theme.DIM),
@@ -143,23 +145,27 @@ def events_of(trace: Any, show: str, mask: np.ndarray | None) -> np.ndarray:
     return np.flatnonzero(found).astype(np.int32)
 
 
-EVENTS = QueryPane(lambda view: ("stack", view.device) if choose(view, "show", _SHOW) else None, _events)
-
 _STATES = ("free", "in use", "freed, waiting for another stream")
 _ORDERS = {"size": "Size", "address": "Address", "free": "Free inside"}
 _DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
 """Blocks in use that are not lit while others are."""
 
 
-def _segments(view: SnapshotView, shown: Shown) -> Rows:
+def draw_segments(view: SnapshotView) -> bool:
     """A row for each segment, as long as it is large, with its blocks."""
-    at, snapshot, trace = shown.answer, view.content.snapshot, view.trace
+    snapshot, trace, moment = view.content.snapshot, view.trace, moment_line(view)
+    shown = latest(view, "segments", ("segments", view.device, moment),
+                   lambda: segments_at(snapshot, trace, moment)) if moment is not None else None
+    if shown is None:
+        return False
+    at: SegmentsAt = shown.answer
     by = choose(view, "order", _ORDERS)
     unused = at.block_size[at.block_state == INACTIVE]
     parts_bar({f"reserved in {count_text(len(at), 'segment')}": (at.reserved, None), "in use": (at.active, USED),
                "waiting for another stream": (at.pending, WAITING), "free": (at.free, FREE),
                f"the largest free block of {len(unused):,}": (int(unused.max(initial=0)), None)})
-    free, largest = at.free_of_segment(), max(int(at.size.max(initial=1)), 1)
+    before = np.append(0, np.cumsum(np.where(at.block_state == INACTIVE, at.block_size, 0)))
+    free, largest = np.diff(before[at.block_start]), max(int(at.size.max(initial=1)), 1)
     order = np.argsort({"size": -at.size, "address": at.addr, "free": -free}[by], kind="stable")
     colors = _block_colors(view, at)
     over: list[int] = []
@@ -196,11 +202,8 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
         if view.state.hovered is not None:
             view.see(selected=view.state.hovered)
 
-    return Rows(at, len(at), columns, cells, click, tip=tip, allocation=allocation, words="Nothing was reserved then")
-
-
-SEGMENTS = QueryPane(lambda view: None if (moment := moment_line(view)) is None else ("segments", view.device, moment),
-                     _segments)
+    return draw_table(view, "segments", Rows(at, len(at), columns, cells, click, tip=tip, allocation=allocation,
+                                             words="Nothing was reserved then"))
 
 
 def _bar(draw: imgui.ImDrawList, at: SegmentsAt, segment: int, colors: np.ndarray,
@@ -231,7 +234,7 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     used, active = (state == ACTIVE) & (allocation >= 0), state == ACTIVE
     out = np.full(len(state), theme.u32(FREE), np.uint32)
     out[active], out[state == PENDING] = theme.u32(USED), theme.u32(WAITING)
-    colors = view.content.colors(view.device, view.state.style.color_by)
+    colors = view.content.colors(view.device, view.state.color_by)
     if colors is not None:
         red, green, blue = colors.palette[colors.classes[allocation[used]]].astype(np.uint32).T
         out[used] = red | green << 8 | blue << 16 | 0xFF000000
@@ -241,13 +244,13 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     return out
 
 
-_BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size", "category": "Category"}
 _WHEN = {"peak": "its peak", "end": "its end"}
 
 
-def _compare_key(view: SnapshotView) -> Key | None:
-    """Two moments of this snapshot, or one of another and one of this."""
-    now, scale, others = view.moment, view.scale, view.content.others()
+def _compared(view: SnapshotView) -> Shown | None:
+    """The comparison of two moments of this snapshot, or of one of another and one of this."""
+    now, scale, others, snapshot, trace = (view.moment, view.scale, view.content.others(), view.content.snapshot,
+                                           view.trace)
     if now is None:
         centered("Looking for the peak\u2026")
         return None
@@ -256,49 +259,52 @@ def _compare_key(view: SnapshotView) -> Key | None:
         label("With")
         imgui.set_next_item_width(imgui.get_font_size() * 18)
         names, chosen = [content.snapshot.name for content in others], view.state.choice("with", "")
-        before = names.index(chosen) + 1 if chosen in names else 0
-        _, number = imgui.combo("##with", before, ["two moments of this one", *names])
-        if number != before:
+        was = names.index(chosen) + 1 if chosen in names else 0
+        _, number = imgui.combo("##with", was, ["two moments of this one", *names])
+        if number != was:
             view.state = view.state.choosing("with", ["", *names][number])
         imgui.same_line()
         other = others[number - 1] if number else None
-    key: Key
+    there, of = trace, snapshot
     if other is None:
         a, b = (here if mark is None else mark for here, mark in zip((0, now), view.state.marks, strict=True))
-        key = "compare", view.device, a, b
-        _side(view, "A", a, SHRUNK, lambda moment: (moment, b))
+        key, before = (a, b), lambda: a
+        _side(view, "A", a, SHRUNK)
         beside(imgui.calc_text_size(moment_text(view, b)).x + 13 * imgui.get_font_size(), 20 * scale)
-        _side(view, "B", b, GROWN, lambda moment: (a, moment))
+        _side(view, "B", b, GROWN)
     else:
-        device = view.trace.device
-        if not any(trace.device == device for trace in other.snapshot.traces):
-            wrapped(f"{other.snapshot.name} has no device {device}", theme.FAULT)
+        of = other.snapshot
+        found = next((t for t in of.traces if t.device == trace.device), None)
+        if found is None:
+            wrapped(f"{of.name} has no device {trace.device}", theme.FAULT)
             return None
-        key = "compare", view.device, f"{choose(view, 'when', _WHEN)} {other.snapshot.name}", now
+        there, b, when = found, now, choose(view, "when", _WHEN)
+        key, before = (f"{when} {of.name}", now), lambda: len(there.events) if when == "end" else peak_moment(there)
         imgui.same_line(0, 14 * scale)
         colored(f"B {moment_text(view, now)}", theme.TEXT)
     label("By")
-    return (*key, choose(view, "compare by", _BY))
+    by = choose(view, "compare by", BYS)
+    return latest(view, "compare", ("compare", view.device, *key, by),
+                  lambda: compare((of, there, before()), (snapshot, trace, b), by), "Comparing\u2026")
 
 
-def _side(view: SnapshotView, name: str, moment: int, color: ImVec4, marks: Callable[[int], tuple[int, int]]) -> None:
-    chosen, space = view.state.moment, 8 * view.scale
+def _side(view: SnapshotView, name: str, moment: int, color: ImVec4) -> None:
+    space = 8 * view.scale
     imgui.align_text_to_frame_padding()
     colored(name, color)
     imgui.same_line(0, space)
     colored(moment_text(view, moment), theme.TEXT)
-    if chosen is not None and chosen != moment:
-        imgui.same_line(0, space)
-        if imgui.small_button(f"Set to here##{name}"):
-            view.see(marks=marks(chosen))
-        imgui.set_item_tooltip("The moment that is chosen in the timeline. M marks one as well.")
-    if chosen != moment:
+    imgui.set_item_tooltip("M marks the moment under the pointer, or the chosen one: first A, then B")
+    if view.state.moment != moment:
         imgui.same_line(0, space)
         if imgui.small_button(f"Show##{name}"):
             view.go(moment)
 
 
-def _compare(view: SnapshotView, shown: Shown) -> Rows:
+def draw_compare(view: SnapshotView) -> bool:
+    """Groups of allocations at two moments: what grew most first."""
+    if (shown := _compared(view)) is None:
+        return False
     key, found = shown
     total: int = found.after - found.before
     on_the_right((f"from {size_text(found.before)} to {size_text(found.after)}", theme.DIM),
@@ -306,29 +312,28 @@ def _compare(view: SnapshotView, shown: Shown) -> Rows:
     most = max(int(np.abs(found.changes).max(initial=1)), 1)
 
     def cells(row: int) -> list[Cell | str]:
-        c = found[row]
-        return [c.label, Cell(change_text(c.change) if c.change else "0", _color(c.change),
-                              abs(c.change) / most if c.change else None),
+        c, change = found[row], int(found.changes[row])
+        return [c.label, Cell(change_text(change) if change else "0", _color(change),
+                              abs(change) / most if change else None),
                 Cell(size_text(c.before) if c.before else "", theme.DIM), size_text(c.after) if c.after else "",
                 Cell(f"{c.count_before:,}" if c.count_before else "", theme.DIM),
                 f"{c.count_after:,}" if c.count_after else ""]
 
     def click(row: int, double: bool) -> None:
-        view.light(key, row, f"{found[row].label}, {change_text(found[row].change)}")
+        view.light(key, row, found.allocations(row), f"{found[row].label}, {change_text(int(found.changes[row]))}")
 
-    columns = (Column(_BY[str(key[-1])]),
+    columns = (Column(BYS[key[-1]]),
                Column("Change", 8, True, "Click: what grew first, or what shrank first", sorts=True),
                Column("Before", 6.2, True), Column("After", 6.2, True),
                Column("Blocks before", 6.8, True), Column("Blocks after", 6.4, True))
-    return Rows(found, len(found), columns, cells, click, lambda row: view.is_lit(key, row),
-                sort=lambda column: found.changes.tolist(), words="Nothing is live at either moment")
+    return draw_table(view, "compare", Rows(
+        found, len(found), columns, cells, click, lambda row: view.is_lit(key, row),
+        sort=lambda column: found.changes.tolist(), words="Nothing is live at either moment"))
 
 
 def _color(change: int) -> ImVec4:
     return GROWN if change > 0 else SHRUNK if change < 0 else theme.DIM
 
-
-COMPARE = QueryPane(_compare_key, _compare, "Comparing\u2026")
 
 _SUSPECTS = (Column("Allocated by"), Column("Still there", 6.4, True, "Bytes"),
              Column("Blocks", 4.8, True),
@@ -337,11 +342,15 @@ _SUSPECTS = (Column("Allocated by"), Column("Still there", 6.4, True, "Bytes"),
                     tip="How many of those made in each part of the trace are still there"))
 
 
-def _leaks(view: SnapshotView, shown: Shown) -> Rows:
+def draw_leaks(view: SnapshotView) -> bool:
     """A list of suspects, and why each is one."""
+    snapshot, trace = view.content.snapshot, view.trace
+    shown = latest(view, "leaks", ("leaks", view.device), lambda: leaks(snapshot, trace),
+                   "Looking for what is never given back\u2026")
+    if shown is None:
+        return False
     key, suspects = shown
     growing = [s for s in suspects if s.growing]
-    places(view)
     if suspects:
         words = (f"{count_text(len(growing), 'stack')} left {size_text(sum(s.bytes for s in growing))} behind, more "
                  "and more over the trace" if growing else "Nothing grows steadily")
@@ -362,32 +371,30 @@ def _leaks(view: SnapshotView, shown: Shown) -> Rows:
 
     def cells(row: int) -> list[Cell | str]:
         s = suspects[row]
-        return [Cell(s.label, theme.FAULT if s.growing else None), size_text(s.bytes), f"{s.count:,}",
+        return [Cell(s.label, theme.FAULT if s.growing else None), size_text(s.bytes), f"{len(s.ids):,}",
                 Cell(age_text(s.age_us) if s.age_us else f"event {s.oldest:,}", theme.DIM),
                 Cell("", theme.FAULT if s.growing else theme.DIM, spark=(s.kept / max(int(s.kept.max()), 1)).tolist())]
 
-    return Rows(suspects, len(suspects), _SUSPECTS, cells,
-                lambda row, double: view.light(key, row, f"suspect {suspects[row].label}, "
-                                                         f"{size_text(suspects[row].bytes)}"),
-                lambda row: row == chosen,
-                lambda row: f"{suspects[row].verdict}\n\n{stack_tip(view, suspects[row].stack)}".strip(),
-                words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
-                      "was still there at its end")
+    def click(row: int, double: bool) -> None:
+        s = suspects[row]
+        view.light(key, row, s.ids, f"suspect {s.label}, {size_text(s.bytes)}")
 
+    return draw_table(view, "leaks", Rows(
+        suspects, len(suspects), _SUSPECTS, cells, click, lambda row: row == chosen,
+        lambda row: f"{suspects[row].verdict}\n\n{stack_tip(view, suspects[row].stack)}".strip(),
+        words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
+              "was still there at its end"))
 
-LEAKS = QueryPane(lambda view: ("leaks", view.device), _leaks, "Looking for what is never given back\u2026")
-
-_WORDS = {"fragmentation": "Fragmented", "elsewhere": "Free elsewhere", "pending": "Waiting for a stream",
-          "limit": "A limit", "full": "Full"}
 _CACHED = ImVec4(0.36, 0.62, 0.52, 1.0)
 
 
-def _oom_key(view: SnapshotView) -> Key | None:
-    """One failed allocation; the last one at first."""
+def draw_oom(view: SnapshotView) -> bool:
+    """A failed allocation, the last one at first: the request, the free memory, the holders."""
+    snapshot, trace = view.content.snapshot, view.trace
     events = view.content.ooms(view.device)
     if not events:
         centered("Memory never ran out in this trace" if events is not None else "Working it out\u2026")
-        return None
+        return False
     chosen = int(view.state.choice("oom", str(events[-1])))
     chosen = chosen if chosen in events else events[-1]
     if len(events) > 1:
@@ -396,27 +403,20 @@ def _oom_key(view: SnapshotView) -> Key | None:
         if events[number] != chosen:
             view.state = view.state.choosing("oom", str(events[number]))
         imgui.same_line(0, 12 * view.scale)
-    return ("oom", view.device, chosen)
-
-
-def _oom(view: SnapshotView, shown: Shown) -> Rows:
-    """A failed allocation: the request, the free memory, the holders."""
+    shown = latest(view, "oom", ("oom", view.device, chosen), lambda: post_mortem(snapshot, trace, chosen))
+    if shown is None:
+        return False
     key, oom = shown
     imgui.align_text_to_frame_padding()
     colored(f"{size_text(oom.asked)} was asked for at event {oom.event:,}", theme.TEXT)
-    imgui.same_line(0, 10 * view.scale)
-    colored(_WORDS[oom.kind], theme.FAULT)
     if view.state.moment != oom.event:
         imgui.same_line(0, 10 * view.scale)
         if imgui.small_button("Go there"):
             view.go(oom.event)
     wrapped(oom.verdict, theme.TEXT)
-    if (where := places(view)(oom.stack)) and oom.stack >= 0:
-        wrapped(f"Asked by {where}")
+    if oom.stack >= 0:
+        wrapped(f"Asked by {stack_text(snapshot, oom.stack)}")
     usable = f"{count_text(len(oom.usable), 'block')}, the largest {size_text(int(oom.usable.max(initial=0)))}"
     parts_bar({"in use": (oom.at.active, USED), "waiting for another stream": (oom.at.pending, WAITING),
                f"free in {usable}": (oom.at.free, _CACHED), "left to the driver": (oom.device_free, FREE)})
-    return holders(view, key, oom.holders, "Who held it", "Nothing was live then")
-
-
-OOM = QueryPane(_oom_key, _oom)
+    return draw_table(view, "oom", holders(view, key, oom.holders, "Who held it", "Nothing was live then"))

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+import csv
 import io
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.snapshot.model import address_text
 from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, Shown, beside, centered, draw_table, latest
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, NUMBERS, TABLES
-from splatview_viewer.kinds.snapshot.state import Lit
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text
 from splatview_viewer.ui.widgets import colored, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from splatview_viewer.kinds.snapshot.query import Database, Result
+    from splatview_viewer.kinds.snapshot.query import Result
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _EDITOR_LINES = 7
-_CSV_S = 300.0
-"""Seconds that writing a CSV may take: other questions wait."""
+_MOST = 100_000
+"""Rows of an answer that are shown."""
 
 
 def draw_sql(view: SnapshotView) -> bool:
     """Draw the editor of a query, and its answer; True when the picture has to be drawn again."""
     _editor(view)
     key, fault = _key(view), view.content.fault(("database",))
-    if view.content.database() is None or not key[1]:
+    database = view.content.database()
+    if database is None or not key[1]:
         centered(fault or "Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
         return False
-    shown = latest(view, "sql", key, "")
+    shown = latest(view, "sql", key, lambda job: database.run(key[1], _MOST, cancelled=lambda: job.cancelled), "",
+                   lane="query")
     if shown is None:
         return False
     if shown.key == key and view.memory.get("sql lit") is not shown.answer:
-        view.memory["sql lit"], device = shown.answer, view.trace.device
-        if (ids := shown.answer.allocations.get(device)) is not None:
-            view.see(lit=Lit(key, device, f"SQL, {len(ids):,} allocations"))
+        view.memory["sql lit"] = shown.answer
+        if len(ids := shown.answer.allocations(view.trace)):
+            view.see(lit=None)
+            view.light(key, 0, ids, f"SQL, {len(ids):,} allocations")
     return draw_table(view, f"rows {' '.join(shown.answer.columns)}", _rows(view, shown))
 
 
@@ -49,7 +49,6 @@ def run(view: SnapshotView) -> None:
     """Ask what stands in the editor."""
     lit, text = view.state.lit, _text(view)
     view.content.forget(("sql", text))
-    view.memory["sql said"] = ""
     view.state = view.state.choosing("sql asked", text.strip() and text)
     view.see(lit=None if lit is not None and lit.key[0] == "sql" else lit)
 
@@ -76,7 +75,7 @@ def _editor(view: SnapshotView) -> None:
     running = bool(key[1]) and content.peek(key) is None and not content.fault(key)
     if running and imgui.button("Cancel"):
         content.forget(key)
-        view.state, view.memory["sql said"] = view.state.choosing("sql asked", ""), "Cancelled"
+        view.state = view.state.choosing("sql asked", "")
     elif not running:
         if imgui.button("Run"):
             run(view)
@@ -90,28 +89,16 @@ def _editor(view: SnapshotView) -> None:
             if imgui.selectable(title, False)[0]:
                 view.state = view.state.choosing("sql", example)
         imgui.end_popup()
-    _status(view, key, running)
-
-
-def _status(view: SnapshotView, key: tuple[str, str], running: bool) -> None:
-    """Write the state of the answer, and buttons for it, on the right of the buttons."""
-    content, memory = view.content, view.memory
     result: Result | None = content.peek(key)
-    number, of = memory.get("sql csv", (0, ""))
-    words, database = memory.get("sql said", ""), content.database()
-    if number and of == key[1] and not words and database is not None:
-        saving = "csv", number
-        name = f"{Path(content.snapshot.name).stem or 'snapshot'} query"
-        words = content.ask(saving, lambda job: save_csv(database, key[1], name, None, lambda: job.cancelled),
-                            newest=True, lane="query") or content.fault(saving) or "Writing the file\u2026"
     if result is not None:
-        words = words or count_words(result)
-        if result.rows:
-            beside(imgui.calc_text_size("Save CSV").x + 16 * view.scale, 16 * view.scale)
-            if imgui.button("Save CSV"):
-                memory["sql csv"], memory["sql said"] = (number + 1, key[1]), ""
-            imgui.set_item_tooltip("All rows, as a file in the working folder")
-    if words := words or ("Running\u2026" if running else ""):
+        beside(imgui.calc_text_size("Copy").x + 16 * view.scale, 4 * view.scale)
+        if imgui.button("Copy"):
+            imgui.set_clipboard_text(csv_text(result))
+        imgui.set_item_tooltip("The rows as CSV")
+    words = "Running\u2026" if running else ""
+    if result is not None:
+        words = f"{'the first ' * result.truncated}{count_text(len(result.rows), 'row')}, {result.seconds:.2f} s"
+    if words:
         beside(min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()), 16 * view.scale)
         imgui.align_text_to_frame_padding()
         colored(fitted(words, imgui.get_content_region_avail().x, tail=True), theme.DIM)
@@ -125,14 +112,8 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
     names = [column.casefold() for column in result.columns]
     trace = view.trace
 
-    def value(row: int, *wanted: str) -> int:
-        """A number of a row, by the first of these names that a column has; -1: it has none of this device."""
-        values = dict(zip(reversed(names), reversed(result.rows[row]), strict=True))
-        found = next((values[name] for name in wanted if name in values), -1)
-        return found if isinstance(found, int) and values.get("device", trace.device) == trace.device else -1
-
     def allocation(row: int) -> int | None:
-        found = value(row, "id", "allocation")
+        found = result.number(row, trace.device, "id", "allocation")
         return found if 0 <= found < len(trace.allocations) else None
 
     def cells(row: int) -> list[Cell | str]:
@@ -141,7 +122,7 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
 
     def click(row: int, double: bool) -> None:
         """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
-        event, moment, stack = (value(row, name) for name in ("event", "moment", "stack_id"))
+        event, moment, stack = (result.number(row, trace.device, name) for name in ("event", "moment", "stack_id"))
         chosen = allocation(row)
         if chosen is not None:
             view.see(selected=chosen)
@@ -152,7 +133,8 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
         elif chosen is not None:
             view.go(int(trace.allocations.start[chosen]) + 1)
         elif stack >= 0:
-            view.light(("stack", view.device), stack, f"SQL, stack {stack}")
+            view.light(("stack", view.device), stack, np.flatnonzero(trace.allocations.stack == stack),
+                       f"SQL, stack {stack}")
 
     def tip(row: int) -> str:
         """Texts that a cell cannot hold."""
@@ -167,31 +149,11 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
                 words="No rows")
 
 
-def count_words(result: Result) -> str:
-    """Describe an answer: its rows, its duration, what is lit."""
-    rows = count_text(len(result.rows), "row")
-    if result.truncated:
-        rows = f"the first {rows}" + (f" of {result.total:,}" if result.total else "")
-    lit = sum(map(len, result.allocations.values()))
-    return ", ".join([rows, f"{result.seconds:.2f} s", *([f"{lit:,} allocations lit"] if lit else []),
-                      *([result.note] if result.note else [])])
-
-
-def save_csv(database: Database, text: str, name: str, folder: Path | None,
-             cancelled: Callable[[], bool] = lambda: False) -> str:
-    """Write all rows as CSV into a file of its own, and say which. Raises FileError, QueryError."""
-    from splatview_ipc.system.files import output_file
-    from splatview_viewer.core.errors import FileError
-
-    path = output_path(name, ".csv", folder)
-    try:
-        with output_file(path, numbered=True) as out:
-            rows = io.TextIOWrapper(out.file, encoding="utf-8", newline="")
-            database.csv(text, rows, timeout=_CSV_S, cancelled=cancelled)
-            rows.detach()
-    except OSError as e:
-        raise FileError(str(e)) from e
-    return f"Saved {out.path}"
+def csv_text(result: Result) -> str:
+    """The rows as CSV with a line of names: NULL is empty."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([result.columns, *result.rows])
+    return out.getvalue()
 
 
 def _columns(result: Result) -> list[Column]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph, flame
 from splatview_viewer.kinds.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.kinds.snapshot.analysis.search import frames_with
+from splatview_viewer.kinds.snapshot.analysis.tables import BYS, group
+from splatview_viewer.kinds.snapshot.model import live_mask
 from splatview_viewer.kinds.snapshot.panes.table import (
     HIT,
     choose,
@@ -25,37 +29,44 @@ from splatview_viewer.ui.format import count_text, exact_size_text, size_text
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
+    from collections.abc import Callable
+
+    from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
-_OF_TIPS = {"moment": "What is live at the chosen moment", "all": "All allocations, whenever they were live",
-            "found": "What the search found"}
-_BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size", "category": "Category",
-       "pool": "Pool", "stream": "Stream"}
 
 
 def draw_stacks(view: SnapshotView) -> bool:
     """Draw a flame graph above, a table below; True when the picture has to be drawn again."""
-    search, snapshot = view.state.search.strip(), view.content.snapshot
-    of = choose(view, "of", {k: v for k, v in _OF.items() if k != "found" or search}, _OF_TIPS)
-    whose: Any = None if of == "all" else search
+    search, snapshot, trace = view.state.search.strip(), view.content.snapshot, view.trace
+    of = choose(view, "of", {k: v for k, v in _OF.items() if k != "found" or search})
+    whose: int | str | None = None
     if of == "moment":
         imgui.same_line(0, 16 * view.scale)
-        whose = moment_line(view)
-        if whose is None:
+        if (whose := moment_line(view)) is None:
             return False
+    found = view.content.hits(view.device, search) if of == "found" else None
+    if of == "found":
+        if found is None:
+            return False
+        whose = search
+
+    def members() -> np.ndarray | None:
+        """bool (A,); None: all."""
+        return found.mask if found is not None else live_mask(trace, whose) if isinstance(whose, int) else None
+
     high = max(imgui.get_content_region_avail().y * 0.52 - imgui.get_frame_height(), 60 * view.scale)
-    again = _draw_flame(view, ("flame", view.device, whose), high)
+    again = _draw_flame(view, ("flame", view.device, whose), lambda: flame(snapshot, trace, members()), high)
     label("By")
-    few = {"pool": len(snapshot.pools) < 2, "stream": len(snapshot.streams) < 2}
-    by = choose(view, "by", {k: v for k, v in _BY.items() if not few.get(k)})
-    shown = latest(view, "table", ("group", view.device, whose, by), "Counting\u2026")
+    by = choose(view, "by", BYS)
+    shown = latest(view, "table", ("group", view.device, whose, by),
+                   lambda: group(snapshot, trace, members(), by), "Counting\u2026")
     if shown is None:
         return again
     on_the_right((f"{len(shown.answer):,} rows, {size_text(shown.answer.total)}", theme.DIM))
     words = "Nothing is live then" if of == "moment" else "Nothing"
-    return draw_table(view, "table", holders(view, shown.key, shown.answer, _BY[shown.answer.by], words)) or again
+    return draw_table(view, "table", holders(view, shown.key, shown.answer, BYS[shown.answer.by], words)) or again
 
 
 # -- the flame graph ---------------------------------------------------------------------------------------------------
@@ -75,13 +86,13 @@ class _Box(NamedTuple):
     text: str
 
 
-def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool:
+def _draw_flame(view: SnapshotView, key: Key, work: Callable[[], FlameGraph], height: float) -> bool:
     """Draw it as wide as the window, so many pixels high; True when the picture has to be drawn again."""
     snapshot, search, top = view.content.snapshot, view.state.search, imgui.get_cursor_pos_y()
     tones = view.content.ask(("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER))
     hit = None if not search else view.content.ask(("frames found", search), lambda: np.logical_or.reduce(
-        [frames_with(snapshot, word) for word in search.replace('"', " ").split()]), newest=True)
-    shown = latest(view, "flame", key, "Counting\u2026")
+        [frames_with(snapshot, word) for word in search.split()]), newest=True)
+    shown = latest(view, "flame", key, work, "Counting\u2026")
     if shown is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
         imgui.dummy(ImVec2(0, 0))
@@ -117,7 +128,8 @@ def _draw_flame(view: SnapshotView, key: tuple[Any, ...], height: float) -> bool
             flame["zoom"] = over.node
             view.see(lit=None)
             if over.node:
-                view.light(shown.key, over.node, f"{graph.text(over.node)}, {size_text(int(graph.width[over.node]))}")
+                view.light(shown.key, over.node, graph.allocations(over.node),
+                           f"{graph.text(over.node)}, {size_text(int(graph.width[over.node]))}")
     if hovered and imgui.is_mouse_clicked(imgui.MouseButton_.right) and flame["zoom"]:
         flame["zoom"] = int(graph.parent[flame["zoom"]])
     return (flame["zoom"], flame["top"]) != before
@@ -152,9 +164,14 @@ def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, wi
         frame = int(graph.frame[node])  # less than 0: all of it, or what has no stack
         return _Box(x0, x1, node, int(colors[frame]) if frame >= 0 else _ROOT, frame < 0 or bool(pale[frame]), text)
 
-    rows = [[box(node, 0.0, width)] for node in [*graph.path(zoom)[:-1][-_CRUMBS:], zoom]]
-    for depth in range(int(graph.depth[zoom]) + 1, graph.depths):
-        nodes = graph.visible(depth, low, low + whole, max(_THINNEST / factor, 1))
+    path = [zoom]
+    while len(path) <= _CRUMBS and path[0]:
+        path.insert(0, int(graph.parent[path[0]]))
+    rows = [[box(node, 0.0, width)] for node in path]
+    for first, last in pairwise(graph.level[int(graph.depth[zoom]) + 1:].tolist()):
+        x, wide = graph.x[first:last], graph.width[first:last]
+        seen = (x < low + whole) & (x + wide > low) & (wide >= max(_THINNEST / factor, 1))
+        nodes = first + np.flatnonzero(seen)
         if not len(nodes):
             break
         x0 = (graph.x[nodes] - low) * factor

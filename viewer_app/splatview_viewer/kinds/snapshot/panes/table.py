@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text, stack_text
+from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.widgets import colored, fitted, wrapped
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
+K = TypeVar("K", bound=str)
 HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
 """Hits of a search, and notes."""
 GROWN = ImVec4(0.95, 0.58, 0.42, 1.0)
@@ -52,18 +53,16 @@ def chip(text: str, on: bool) -> bool:
     return pressed
 
 
-def choose(view: SnapshotView, name: str, options: Mapping[str, str], tips: Mapping[str, str] | None = None) -> str:
+def choose(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
     """A line of words of which one is chosen: the first at first. What does not fit goes to the next line."""
-    chosen = view.state.choice(name, "")
-    chosen = chosen if chosen in options else next(iter(options))
+    before = view.state.choice(name, "")
+    chosen = next((key for key in options if key == before), next(iter(options)))
     for i, (key, text) in enumerate(options.items()):
         if i:
             beside(imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x, 2)
         if chip(f"{text}##{name}", key == chosen):
             chosen = key
             view.state = view.state.choosing(name, key)
-        if tips and key in tips:
-            imgui.set_item_tooltip(tips[key])
     return chosen
 
 
@@ -135,18 +134,17 @@ class Shown(NamedTuple):
     answer: Any
 
 
-def latest(view: SnapshotView, name: str, key: Key, words: str = "Working it out\u2026") -> Shown | None:
-    """The answer to a question, or the one before, of another moment or allocation of the device, while it is worked
-    on; None, and why on the screen, where there is neither."""
-    found, place = view.content.answer(key), (name, "shown")
+def latest(view: SnapshotView, name: str, key: Key, work: Callable[..., Any], words: str = "Working it out\u2026", *,
+           lane: Literal["analysis", "query"] = "analysis") -> Shown | None:
+    """The answer to a question (`Content.ask`), or the one before, of another moment or allocation of the device, while
+    it is worked on; None, and why on the screen, where there is neither."""
+    found, place = view.content.ask(key, work, newest=True, lane=lane), (name, "shown")
     before: Shown | None = view.memory.get(place)
     if found is not None:
         view.memory[place] = Shown(key, found)
     elif fault := view.content.fault(key):
         lines = fault.split("\n")  # a mark under a place lies elsewhere in letters of different widths
         wrapped("\n".join(line for line in lines if line.strip(" ^")), theme.FAULT)
-        if imgui.button("Try again"):
-            view.content.forget(key)
         return None
     elif before is None or _same_but_numbers(before.key) != _same_but_numbers(key):
         centered(words)
@@ -161,16 +159,10 @@ def _same_but_numbers(key: Key) -> tuple[object, ...]:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def places(view: SnapshotView) -> Callable[[int], str]:
-    """Return a function that names the place of a stack in a line; "" until the stacks were looked through."""
-    snapshot = view.content.snapshot
-    return (lambda _: "") if view.content.sites() is None else lambda stack: stack_text(snapshot, stack)
-
-
 def stack_tip(view: SnapshotView, stack: int) -> str:
     """The frames of a stack that tell something, innermost first; "" for NO_STACK."""
     snapshot, frames = view.content.snapshot, view.content.snapshot.stacks.of(stack)
-    if not len(frames) or view.content.sites() is None:
+    if not len(frames):
         return ""
     kinds = frame_kinds(snapshot)
     told = [int(f) for f in frames if kinds[f] != MACHINERY][:_TOLD]
@@ -258,23 +250,6 @@ class Rows:
     """Words instead of a table without rows."""
     reveal: int | None = None
     """A row to scroll to once."""
-
-
-class QueryPane(NamedTuple):
-    """A pane that asks one question."""
-
-    key: Callable[[SnapshotView], Key | None]
-    """Draws what is to be chosen, and returns the question; None while that is not known."""
-    rows: Callable[[SnapshotView, Shown], Rows | None]
-    """Draws what stands above the table of an answer, and returns the table."""
-    words: str = "Working it out\u2026"
-
-    def draw(self, view: SnapshotView, name: str) -> bool:
-        """Draw inside a window; True when the picture has to be drawn again."""
-        key = self.key(view)
-        found = latest(view, name, key, self.words) if key is not None else None
-        rows = self.rows(view, found) if found is not None else None
-        return rows is not None and draw_table(view, name, rows)
 
 
 def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
@@ -386,7 +361,6 @@ def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
 
 def holders(view: SnapshotView, key: Key, table: Table, title: str, words: str) -> Rows:
     """The rows of a table of groups; a click lights a group in the timeline."""
-    places(view)
     total, most = max(table.total, 1), max(int(table.bytes.max(initial=1)), 1)
 
     def cells(index: int) -> list[Cell | str]:
@@ -398,7 +372,8 @@ def holders(view: SnapshotView, key: Key, table: Table, title: str, words: str) 
                Column("Blocks", 5.2, True, "How many allocations", sorts=True),
                Column("Largest", 6.2, True, sorts=True))
     return Rows(table, len(table), columns, cells,
-                lambda i, double: view.light(key, int(table.key[i]), f"{table[i].label}, {size_text(table[i].bytes)}"),
+                lambda i, double: view.light(key, int(table.key[i]), table.allocations(int(table.key[i])),
+                                             f"{table[i].label}, {size_text(table[i].bytes)}"),
                 lambda i: view.is_lit(key, int(table.key[i])),
                 lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
                 sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes).tolist(),

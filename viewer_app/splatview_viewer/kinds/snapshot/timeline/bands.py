@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -34,8 +33,6 @@ def live_index(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
     Args:
         start, end: events, int32 (A,), start ascending from -1 on.
     """
-    if bool((start[1:] < start[:-1]).any()):
-        raise ValueError("the allocations of a trace must be in the order in which they began")
     moment, first = [0], [int(np.searchsorted(start, 0))]
     lists = [np.arange(first[0])]
     while (at := first[-1] + max(len(lists[-1]), APART)) < len(start):
@@ -130,31 +127,21 @@ _DIMMING = 0.8
 """What the colours of those that are not lit are drawn to, and how far: 0 not at all, 1 wholly."""
 
 
-@dataclass(frozen=True, eq=False)
-class Paint:
-    """The colour of each allocation."""
+Inks = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-    classes: np.ndarray
-    """uint16 (A,): a row of the palette for each allocation."""
-    palette: np.ndarray
-    """uint8 (K, 3)"""
-    lit: np.ndarray | None = None
-    """bool or uint8 (A,): those that keep their colour while the others are dimmed; None: all do."""
 
-    @cached_property
-    def shades(self) -> np.ndarray:
-        palette = self.palette.astype(np.float64)
-        dimmed = palette + (np.array(_DIM) - palette) * _DIMMING
-        return frozen(np.concatenate([palette, dimmed]).round().clip(0, 255), np.float64)
+def inks_of(classes: np.ndarray, palette: np.ndarray, lit: np.ndarray | None = None) -> Inks:
+    """The colour of each allocation, for the kernel: classes, lit (uint8; none: all are), float64 (2 K, 3) colours, the
+    dimmed ones last.
 
-    def tables(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For the kernel: classes uint16 (A,), lit uint8 (A,) or (0,), float64 (2 K, 3) colours, dimmed ones last.
-
-        ValueError unless there is a class for each of `count` allocations."""
-        if len(self.classes) != count:
-            raise ValueError(f"{len(self.classes)} classes for {count} allocations: there must be one for each")
-        lit = np.empty(0, np.uint8) if self.lit is None else np.ascontiguousarray(self.lit).view(np.uint8)
-        return frozen(self.classes, np.uint16), frozen(lit, np.uint8), self.shades
+    Args:
+        classes: uint16 (A,), rows of the palette, uint8 (K, 3).
+        lit: bool (A,): those that keep their colour while the others are dimmed; None: all do.
+    """
+    bright = palette.astype(np.float64)
+    dimmed = bright + (np.array(_DIM) - bright) * _DIMMING
+    return (frozen(classes, np.uint16), frozen([] if lit is None else lit, np.uint8),
+            frozen(np.concatenate([bright, dimmed]).round().clip(0, 255), np.float64))
 
 
 Layer = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
@@ -174,7 +161,7 @@ class Layers:
     grounds: tuple[Color, ...]
 
     def paint(self, canvas: tuple[np.ndarray, np.ndarray], columns: tuple[int, int], moments: np.ndarray, low: float,
-              per_pixel: float, paint: Paint) -> None:
+              per_pixel: float, inks: Inks) -> None:
         """Paint columns of a picture; without the GIL, so that threads can paint different columns at once.
 
         canvas: pixels uint32 (H, W), red, green, blue and alpha, and ids int32 (H, W), the allocation under the centre
@@ -184,8 +171,7 @@ class Layers:
         A pixel shows the mean of the colours of all that lies in it, by their bytes. What is 3 pixels high and more
         has a darker line at its lower edge.
         """
-        inks = *paint.tables(len(self.blocks[2])), frozen(self.grounds, np.float64)
-        kernels().paint(self.blocks, self.spans, self.reserved, inks,
+        kernels().paint(self.blocks, self.spans, self.reserved, (*inks, frozen(self.grounds, np.float64)),
                         (frozen(moments, np.int32), float(low), float(per_pixel)), columns, canvas)
 
 
