@@ -24,6 +24,7 @@ def main(args: list[str] | None = None) -> int:
         return run(lambda: main(sys.argv[1:]))
     import logging
 
+    from splatview_ipc.system import entry
     from splatview_viewer.core.errors import GpuLostError, PrintableFormatter, ViewerError, of_opengl, words_of
 
     assert logging.lastResort is not None
@@ -32,10 +33,14 @@ def main(args: list[str] | None = None) -> int:
         if args and args[0] in _PROGRAMS:
             _allow_descriptors()
             return import_module(_PROGRAMS[args[0]]).main(args[1:])
-        begin(args)
-        from splatview_viewer.app.commands import parse
+        asked = list[int]()
+        with entry.ending(lambda number, _: asked.append(number)):  # an interrupted import may keep its lock for ever
+            begin(args)
+            from splatview_viewer.app.commands import parse
 
-        command = parse(args)
+            command = parse(args)
+        if asked:
+            return 128 + asked[0]
         _allow_descriptors()
         command.execute()
     except ViewerError as e:

@@ -51,21 +51,21 @@ class _Viewer:
     def _serve(self, command: str, files: tuple[Path, ...], run: str | None,
                record: RecordOptions | None = None) -> None:
         """Open the viewer and show files and runs until it is closed. `run` and `record` as in AppOptions."""
-        self._check(command)
-        if not files:
-            _check_runs_can_be_found(run)
-        from splatview_viewer.app import loop
-        from splatview_viewer.core.host import Memo, memo_file
-        from splatview_viewer.core.screen import parse_size
-        from splatview_viewer.screens.offscreen import OffscreenScreen
-        from splatview_viewer.workspace.sources import FileSource, check_files, entries_of
-
-        size = parse_size(self.size)
-        check_files(entries := entries_of(files))
-        begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
-        screen = next(screen for make in SCREENS if (screen := make(self, size)) is not None)
         asked = list[int]()
         with entry.ending(lambda number, _: asked.append(number)):
+            self._check(command)
+            if not files:
+                _check_runs_can_be_found(run)
+            from splatview_viewer.app import loop
+            from splatview_viewer.core.host import Memo, memo_file
+            from splatview_viewer.core.screen import parse_size
+            from splatview_viewer.screens.offscreen import OffscreenScreen
+            from splatview_viewer.workspace.sources import FileSource, check_files, entries_of
+
+            size = parse_size(self.size)
+            check_files(entries := entries_of(files))
+            begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
+            screen = next(screen for make in SCREENS if (screen := make(self, size)) is not None)
             with ExitStack() as opened:
                 browsers = None
                 if not self.offscreen and isinstance(screen, OffscreenScreen):
