@@ -19,10 +19,9 @@ pytest.register_assert_rewrite("support")
 
 from support import leaks  # noqa: E402
 from support.programs import ROOT, Programs  # noqa: E402
-from support.wait import wait_until as wait  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import moderngl
 
@@ -145,12 +144,6 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Starts programs for all tests of a module. Pass them a SPLATVIEW_RUNTIME_DIR: that of each test is its own."""
     with Programs(tmp_path_factory.mktemp("lasting")) as started:
         yield started
-
-
-@pytest.fixture
-def wait_until() -> Callable[..., Any]:
-    """`support.wait.wait_until`."""
-    return wait
 
 
 def pytest_configure() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from support.reading import copied
+from support.wait import wait_until
 
 import splatview
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
@@ -38,7 +39,7 @@ def series(subscriber: Subscriber) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def logged(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Logged:
+def logged(subscriber: Subscriber) -> Logged:
     """`logged(name, samples)`: all series, once there are so many samples of one."""
     def wait(name: str, samples: int) -> dict[str, np.ndarray]:
         def there() -> dict[str, np.ndarray] | None:

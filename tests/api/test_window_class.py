@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import ImageGrab
 from support.programs import children
+from support.wait import wait_until
 
 from splatview import Window
 from splatview_ipc.control.registry import viewers
@@ -144,7 +145,7 @@ def windows(display: str) -> Iterator[Callable[..., Window]]:
 
 
 @pytest.fixture
-def seen(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
+def seen(desktop: Desktop) -> Seen:
     """`seen(title, fits)`: wait until a window shows a picture that fits."""
     def look(title: str, fits: Callable[[np.ndarray], Any]) -> Any:
         picture = desktop.picture(title)
@@ -177,8 +178,7 @@ def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thr
 
 
 @pytest.mark.display
-def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
-                                                  wait_until: Callable[..., Any]) -> None:
+def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop) -> None:
     y, x = np.mgrid[0:H, 0:W]
     pixels = np.stack([x % 256, y, (x + y) % 256], -1).astype(np.uint8)
     window = windows("shown", (W, H))
@@ -217,7 +217,6 @@ def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Se
 
 @pytest.mark.display
 def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
-                                                  wait_until: Callable[..., Any],
                                                   caplog: pytest.LogCaptureFixture) -> None:
     window, picture = windows("life"), image(0.5)
     window.set_image(picture)
@@ -251,8 +250,7 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
 
 
 @pytest.mark.programs
-def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any],
-                                           capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     window = Window(64, 64)

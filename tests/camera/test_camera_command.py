@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.programs import Output, children
-from support.wait import PATIENCE
+from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.camera.capture import PLAYED
@@ -117,7 +117,7 @@ def test_the_run_is_named_after_its_source(launched: Callable[..., Launched], so
     assert launched(source=source, capture=[tell]).said.endswith(f"camera: {name}\n")
 
 
-def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
+def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> None:
     """The programs themselves: boxes that a function found lie where the square was in the very picture that they
     belong to, and on the picture of the viewer."""
     (tmp_path / "find.py").write_text(FIND)

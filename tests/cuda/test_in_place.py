@@ -3,14 +3,14 @@ ends, fails, or is different: the picture stays, and the reason is named."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from support.programs import Programs
 from support.reading import next_frame, stream_of, values
 from support.trainers import ALLOCATORS, Trainer
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE, turns, wait_until
 
 from splatview_ipc.control.frame import DeviceTensor
 
@@ -153,8 +153,7 @@ def test_no_two_generations_are_ever_mixed(trainer: Trainer, subscriber: Subscri
 # ---- ends, refusals and other ways
 
 
-def test_a_killed_trainer_leaves_its_last_scene(
-        programs: Programs, allocator: str, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_a_killed_trainer_leaves_its_last_scene(programs: Programs, allocator: str, subscriber: Subscriber) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
     trainer.do("scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()")
     stream = stream_of(subscriber)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.meters import open_files
 from support.transports import Handed, reader_of
+from support.wait import wait_until
 
 import splatview
 from splatview.api import session as publishing
@@ -36,7 +37,7 @@ from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 from splatview_ipc.transports.zero_copy_reader import check_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 META: messages.MetaDict = {"layout": "HWC"}
@@ -110,7 +111,7 @@ def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) 
     segment.close()
 
 
-def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callable[..., Any]) -> None:
+def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
     """Control blocks and frames are mapped read-only: a slip in a viewer cannot reach them."""
     splatview.publish(torch.zeros(4, 4))
     run = publishing.begun()

@@ -12,7 +12,6 @@ import torch
 from fuzz.messages import to_trainer
 from support.impostor import Liar, spoiled
 from support.meters import footprint, settled
-from support.wait import wait_until
 
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import MAX_CONNECTIONS
@@ -79,7 +78,7 @@ def test_anything_in_any_field(run: Run) -> None:
         link.close()
     run.goes_on()
     run.pair.until(run.alone)
-    settled(base, wait_until)
+    settled(base)
 
 
 @pytest.mark.parametrize("what", ["garbage", "hellos", "opens", "fetches"])
@@ -109,7 +108,7 @@ def test_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
     for link in links:
         link.close()
     run.pair.until(run.alone)
-    settled(base, wait_until)
+    settled(base)
 
 
 def test_connections_that_say_nothing_are_bounded_and_closed(run: Run) -> None:
@@ -130,7 +129,7 @@ def test_connections_that_say_nothing_are_bounded_and_closed(run: Run) -> None:
     run.pair.viewers.remove(late)
     late.close()
     run.pair.pump(2)
-    settled(base, wait_until)
+    settled(base)
 
 
 def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(

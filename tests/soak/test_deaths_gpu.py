@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.gpu_memory import MB, used
 from support.meters import footprint, settled
 from support.trainers import ALLOCATORS, Trainer
-from support.wait import at_random
+from support.wait import at_random, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,7 @@ answer = step
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 @pytest.mark.parametrize("way", WAYS)
-def test_killed_viewers_leave_nothing(
-        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, allocator: str, way: str) -> None:
+def test_killed_viewers_leave_nothing(programs: Programs, tmp_path: Path, allocator: str, way: str) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
     quiet = ("until(lambda: not any(s.readers for s in publishing.begun().streams.values())); "
              "from splatview_ipc.control import descriptors; "
@@ -78,7 +77,7 @@ def test_killed_viewers_leave_nothing(
     gpu = used(trainer.process.pid)
     live("second", KILLS, any_time)
     assert trainer.do(quiet) <= allocated
-    settled(base, wait_until, trainer.process.pid, rss=64 * MB)
+    settled(base, trainer.process.pid, rss=64 * MB)
     # A viewer's slots take 2 MB at least: a hundred of them are seen. Kernels that are loaded late take up to 70.
     wait_until(lambda: used(trainer.process.pid) <= gpu + 96 * MB, what="the GPU's memory is back")
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 from support.programs import ROOT
 from support.reading import newest
+from support.wait import wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from support.programs import Programs
@@ -49,8 +49,7 @@ def test_an_example_ends_after_its_steps(path: Path, programs: Programs) -> None
 
 
 @pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem in STREAMS], ids=lambda path: path.stem)
-def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Programs, tmp_path: Path,
-                                                   wait_until: Callable[..., Any]) -> None:
+def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Programs, tmp_path: Path) -> None:
     needed(path)
     process = programs.python(path, "--steps", "1000000", *MORE.get(path.stem, ()))
     with Subscriber() as viewer:

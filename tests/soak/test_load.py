@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from support.meters import MB, footprint, settled
 from support.trainers import Trainer
-from support.wait import wait_until
 
 if TYPE_CHECKING:
     from support.meters import Footprint
@@ -99,4 +98,4 @@ def test_ten_thousand_new_tensors_of_new_shapes(programs: Programs) -> None:
     base = footprint(reader.pid)
     blocks(trainer, segment_bytes=8 * MB)
     seen(reader, trainer.do("answer = steps"))
-    settled(base, wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB)
+    settled(base, reader.pid, rss=8 * MB, segment_bytes=8 * MB)

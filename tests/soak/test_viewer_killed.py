@@ -97,6 +97,6 @@ def test_killed_at_any_line_or_moment(programs: Programs) -> None:
             at_random(chance, 0.5)
             viewer.close()
     after = wait_until(forgotten, what="the trainer has forgotten all viewers")
-    settled(base, wait_until, trainer.process.pid)
+    settled(base, trainer.process.pid)
     assert itself >= 2 * ROUNDS, itself
     assert after["calls"] > before["calls"] and after["faults"] == 0
