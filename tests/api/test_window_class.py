@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,15 +57,6 @@ def red_ball(picture: np.ndarray) -> bool:
 # ---- what a user sees of windows, and does to them
 
 
-CLIENT_MESSAGE = 33
-
-
-class ClientMessage(Structure):
-    _fields_ = (("type", c_int), ("serial", c_ulong), ("send_event", c_int), ("display", c_void_p),
-                ("window", c_ulong), ("message_type", c_ulong), ("format", c_int), ("data", c_long * 5),
-                ("room", c_long * 12))
-
-
 @ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 def passed_over(display: Any, event: Any) -> int:
     """Of Xlib's errors: a window that closes while it is being looked at would else end the process."""
@@ -100,7 +91,7 @@ class Desktop:
         with self._window(title) as (display, window):
             assert window is not None, f"no window {title!r}"
             kind, delete = (self._x.XInternAtom(display, name, 0) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
-            event = ClientMessage(CLIENT_MESSAGE, 0, 1, display.value, window.value, kind, 32, (c_long * 5)(delete))
+            event = (c_long * 24)(33, 0, 1, display.value, window.value, kind, 32, delete)  # an XClientMessageEvent
             self._x.XSendEvent(display, window, 0, c_long(0), byref(event))
 
     def resize(self, title: str, width: int, height: int) -> None:

@@ -133,7 +133,7 @@ def test_trouble_is_published_over_the_last_picture(
         try:
             with splatview.frames("camera", timeout=PATIENCE) as frames:
                 first(False)
-                server.close()
+                server.server_close()
                 first(True)
                 with StreamServer(mjpeg(100), server.port):
                     first(False)

@@ -290,3 +290,19 @@ def test_what_functions_may_not_be_or_return(returning: Callable[[str], Detector
     for what in ("nowhere:find", "detect_returning:nothing", "detect_returning:np", "detect_returning:", "http://x"):
         with pytest.raises(DetectorError):
             open_detector(InferenceSettings(detect=what))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("provider", ["cuda", ""])
+def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime knows no GPU: pip install onnxruntime-gpu")
+    detector = opened(bright(tmp_path / "bright.onnx", 128, 96), provider=provider)
+    assert detector.by == "bright on CUDA"
+    for x in range(0, 112, 16):
+        image = np.zeros((96, 128, 3), np.uint8)
+        image[40:56, x:x + 16] = 255
+        found = detector.detect(image)
+        np.testing.assert_allclose(found["boxes"], [[x, 40, x + 16, 56]], atol=1e-3)
+        np.testing.assert_allclose(found["scores"], [0.9], atol=1e-3)

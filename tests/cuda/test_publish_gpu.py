@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.annotate_cases import texts
 from support.frames import host_array, poses
-from support.reading import next_frame, stream_of, values
+from support.reading import logged_rows, next_frame, stream_of, values
 from support.trainers import Trainer
 from support.wait import wait_until
 
@@ -110,25 +110,6 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
 # ---- numbers, and what holds for every call
 
 
-def rows_of(viewer: Subscriber, samples: int) -> np.ndarray:
-    """The rows of the only series, once so many samples are seen."""
-    found: list[np.ndarray] = []
-
-    def there() -> bool:
-        viewer.poll()
-        for stream in viewer.streams:
-            stream.open()
-            frame = stream.read()
-            if frame is not None:
-                with frame:
-                    if "rows" in frame.tensors:
-                        found[:] = [np.array(host_array(frame.tensors["rows"]))]
-        return bool(found) and found[0][:, 5].sum() == samples
-
-    wait_until(there)
-    return found[0]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_each_number_is_plotted_as_it_was(dtype: torch.dtype) -> None:
     loss = torch.zeros((), dtype=dtype, device="cuda")
@@ -137,7 +118,7 @@ def test_each_number_is_plotted_as_it_was(dtype: torch.dtype) -> None:
         splatview.log(step, loss=loss)
         loss.fill_(-1)  # what comes later on the stream does not reach it
     with Subscriber() as viewer:
-        rows = rows_of(viewer, 100)
+        rows = logged_rows(viewer, "loss", 100)["loss"]
     assert rows[:, 2].tolist() == list(range(100))
 
 
@@ -187,7 +168,7 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     splatview.annotate("camera", boxes=boxes)
     assert publisher.streams["camera overlay"].version == before + 1
     with Subscriber() as viewer:
-        rows = rows_of(viewer, 2)
+        rows = logged_rows(viewer, "it", 2)["it"]
     assert rows[:, 0].tolist() == [0, 2] and rows[1, 2] == 3
 
 

@@ -7,16 +7,15 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from support.gpu_memory import MB, used
-from support.meters import footprint, settled
+import torch
+from support.meters import MB, footprint, settled
 from support.trainers import ALLOCATORS, Trainer
 from support.wait import at_random, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from support.programs import Program, Programs
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -49,35 +48,28 @@ def test_killed_viewers_leave_nothing(programs: Programs, tmp_path: Path, alloca
              "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
              "answer = memory()")
 
-    def live(name: str, viewers: int, killing: Callable[[list[Program]], None]) -> None:
-        gate = tmp_path / name
+    def live(name: str, viewers: int, most: float) -> None:
+        """Kill so many viewers while it publishes, half of them before they have read."""
+        gate, chance = tmp_path / name, random.Random(8)
         trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
-        for start in range(0, viewers, AT_ONCE):
-            killing([programs.python("-m", "support.watcher", "--ways", way, "--hold", 3, "--period", 0.05)
-                     for _ in range(start, min(start + AT_ONCE, viewers))])
+        for _ in range(0, viewers, AT_ONCE):
+            for number, viewer in enumerate([
+                    programs.python("-m", "support.watcher", "--ways", way, "--hold", 3, "--period", 0.05)
+                    for _ in range(min(viewers, AT_ONCE))]):
+                if number % 2 or not most:
+                    assert json.loads(viewer.line())["sharing"] == way
+                at_random(chance, most)
+                viewer.killed()
         gate.touch()
         assert trainer.finish() > 10
 
-    def when_they_read(children: list[Program]) -> None:
-        for child in children:
-            assert json.loads(child.line())["sharing"] == way
-            child.killed()
-
-    def any_time(children: list[Program]) -> None:
-        chance = random.Random(8)
-        for number, child in enumerate(children):
-            if number % 2:
-                child.line()
-            at_random(chance, 0.2)
-            child.killed()
-
     trainer.do("scene = make(20_000, 1); splatview.publish(scene, step=0)")
-    live("first", 2, when_they_read)
+    live("first", 2, 0.0)
     allocated, base = trainer.do(quiet), footprint(trainer.process.pid)
-    gpu = used(trainer.process.pid)
-    live("second", KILLS, any_time)
+    free = torch.cuda.mem_get_info()[0]
+    live("second", KILLS, 0.2)
     assert trainer.do(quiet) <= allocated
     settled(base, trainer.process.pid, rss=64 * MB)
     # A viewer's slots take 2 MB at least: a hundred of them are seen. Kernels that are loaded late take up to 70.
-    wait_until(lambda: used(trainer.process.pid) <= gpu + 96 * MB, what="the GPU's memory is back")
+    wait_until(lambda: torch.cuda.mem_get_info()[0] >= free - 96 * MB, "the GPU's memory is back")
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0

@@ -10,7 +10,7 @@ import socketserver
 import threading
 import time
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
@@ -49,43 +49,32 @@ def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | N
     return path
 
 
-class StreamServer:
+class StreamServer(socketserver.ThreadingTCPServer):
     """A server on a port of its own; `serve` says what one connection gets."""
 
+    allow_reuse_address = daemon_threads = True
+
     def __init__(self, serve: Callable[[socket.socket], None], port: int = 0):
-        self._open: set[socket.socket] = set()
-        outer = self
-
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                outer._open.add(self.request)
-                with contextlib.suppress(OSError):  # who listens goes away at any time
-                    serve(self.request)
-                outer._open.discard(self.request)
-
-        class Server(socketserver.ThreadingTCPServer):
-            allow_reuse_address = True
-            daemon_threads = True
-
-        self._server = Server(("127.0.0.1", port), Handler)
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler)
+        self.port: int = self.server_address[1]
+        self._serve, self._open = serve, set[socket.socket]()
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """As when a camera loses its network: nobody listens, and what is open breaks."""
-        self._server.shutdown()
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        with contextlib.suppress(OSError):  # who listens goes away at any time
+            self._serve(request)
+        self._open.discard(request)
+
+    def server_close(self) -> None:
+        """As when a camera loses its network: nobody listens, and what is open breaks. Idempotent."""
+        self.shutdown()
         self._thread.join()
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self._server.server_close()
-
-    def __enter__(self) -> StreamServer:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        super().server_close()
 
 
 def mjpeg(rate: float = 30.0, pictures: int | None = None, then_wait: bool = False) -> Callable[[socket.socket], None]:
