@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 # Threads of torch that spin while they wait for one another get in each other's way beside other programs: one test
@@ -71,6 +72,15 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
     if reading is not None:
         reading.seen.clear()  # the next test annotates its own frames
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
+    """A viewer of all runs, polled by the test."""
+    from splatview_ipc.subscriber.subscriber import Subscriber
+
+    with Subscriber() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

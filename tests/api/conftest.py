@@ -9,18 +9,13 @@ from support.pair import OtherRun
 from support.reading import next_frame, stream_of, values
 
 from splatview.api import session as publishing
-from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy as np
 
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    with Subscriber() as made:
-        yield made
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 @pytest.fixture

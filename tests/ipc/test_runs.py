@@ -66,30 +66,19 @@ def test_a_machine_that_was_started_anew(runtime_dir: Path) -> None:
     half = left_behind(runtime_dir, ".half-4321-dcba")
     (half / "run.json").unlink()
     os.utime(half, (LONG_AGO, LONG_AGO))
-    foreign = {
-        "photos": ("holiday.jpg",),            # no name of a run's
-        "thesis-2024-0815": ("text.tex",),     # the name of one, and something else in it
-        "train-55-beef": ("run.json", "lock", "notes.txt"),
-    }
-    for name, files in foreign.items():
-        (runtime_dir / name).mkdir()
-        for file in files:
-            (runtime_dir / name / file).write_text("mine")
-    nested = runtime_dir / "deep-66-cafe" / "socket"
-    nested.mkdir(parents=True)
-    (nested / "kept").write_text("mine")
-    outside = runtime_dir / "elsewhere"
-    outside.mkdir()
-    (outside / "run.json").write_text("mine")
-    (runtime_dir / "link-77-feed").symlink_to(outside)
-    (runtime_dir / "file-88-face").write_text("mine")
+    (runtime_dir / "link-77-feed").symlink_to(runtime_dir / "elsewhere")
+    foreign = [runtime_dir / name for name in (
+        "photos/holiday.jpg", "elsewhere/run.json", "file-88-face",  # no name of a run's, or no folder
+        "thesis-2024-0815/text.tex", "train-55-beef/run.json", "train-55-beef/lock", "train-55-beef/notes.txt",
+        "deep-66-cafe/socket/kept")]  # the name of one, and something else in it
+    for file in foreign:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
 
     run = create_run("new", os.getpid(), 1.0)
-    there = {p.name for p in runtime_dir.iterdir()}
-    assert there == {*foreign, "deep-66-cafe", "elsewhere", "link-77-feed", "file-88-face", run.path.name}
-    for name, files in foreign.items():
-        assert sorted(f.name for f in (runtime_dir / name).iterdir()) == sorted(files)
-    assert (nested / "kept").read_text() == (outside / "run.json").read_text() == "mine"
+    assert {p.name for p in runtime_dir.iterdir()} == {
+        "link-77-feed", run.path.name, *(file.relative_to(runtime_dir).parts[0] for file in foreign)}
+    assert all(file.read_text() == "mine" for file in foreign)
     assert list_runs(runtime_dir)[0].description.id == run.description.id
     run.remove()
 

@@ -26,13 +26,6 @@ def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
     raise AssertionError
 
 
-def all_retired() -> bool:
-    """Wait until all GPU memory that the GPU still used has been given back."""
-    from splatview_ipc.cuda import retiring
-
-    return wait_until(retiring.turn, "GPU memory is given back")
-
-
 def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
     """Yield every few milliseconds, for loops that leave by themselves: `for _ in turns(): if ...: break`.
 
