@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 from support.pair import OtherRun
 from support.reading import next_frame, stream_of, values
 
 from splatview.api import session as publishing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 @pytest.fixture

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.frames import cloud
+from support.pair import OtherRun
+from support.programs import Programs
 from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.api import session as publishing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.pair import OtherRun
-    from support.programs import Programs
-
-    from splatview.api.frames import Frame, Frames
+from splatview.api.frames import Frame, Frames
 
 
 def image(number: int) -> torch.Tensor:

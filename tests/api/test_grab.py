@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from support.frames import cloud
+from support.pair import OtherRun
 from support.programs import children, in_child
 from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.api.session import session
 from splatview_viewer.__main__ import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.pair import OtherRun
 
 PLACE = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +21,7 @@ from splatview.adapters.series import Samples
 from splatview.api import memory
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.usefixtures("cache")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,13 +12,9 @@ from support.reading import logged_rows
 
 import splatview
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
+from splatview_ipc.subscriber.subscriber import Subscriber
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
-
-    Logged = Callable[[str, int], dict[str, np.ndarray]]
+Logged = Callable[[str, int], dict[str, np.ndarray]]
 
 STEP, TIME, VALUE, LOW, HIGH, COUNT, BROKEN = range(len(SCALAR_COLUMNS))
 

@@ -6,9 +6,10 @@ import ctypes
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,7 @@ from support.wait import wait_until
 from splatview import Window
 from splatview_ipc.control.registry import viewers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
+Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
 
 W, H = 320, 200
 SIZE = 120, 90

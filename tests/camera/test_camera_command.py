@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from support.programs import Output, children
+from support.programs import Output, Programs, children
 from support.wait import PATIENCE, wait_until
 
 import splatview
@@ -20,12 +21,6 @@ from splatview.camera.command import launch
 from splatview.camera.pattern import number_of, square
 from splatview.camera.sources import CaptureSettings
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.programs import Programs
 
 FIND = """
 import numpy as np

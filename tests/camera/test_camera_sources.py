@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,17 +16,12 @@ from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
 from support.wait import PATIENCE, turns
 
 import splatview
+from splatview.api.frames import Frame
 from splatview.camera.capture import main
 from splatview.camera.pattern import number_of
 from splatview.camera.sources import CameraError, CaptureSettings, check, source_for
 from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview.api.frames import Frame
 
 CLOSE_TO = 6.0
 """Mean difference of levels that compression may make; swapped colours make 50."""

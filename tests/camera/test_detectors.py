@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,17 +15,12 @@ import torch
 from support.detect_models import bright, fixed, yolo
 
 import splatview
-from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
+from splatview.camera.detectors import Detector, DetectorError, InferenceSettings, open_detector
 from splatview.camera.detectors.letterbox import Letterbox
 from splatview.camera.detectors.onnx import OnnxDetector
 from splatview.camera.detectors.yolo import Layout, layout_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from splatview.camera.detectors import Detector
-    Make = Callable[[], Detector]
+Make = Callable[[], Detector]
 
 PICTURE = np.zeros((480, 720, 3), np.uint8)
 """7.5 times the input of 96 x 64."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from support.programs import Programs
 from support.wait import PATIENCE
 
 import splatview
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 

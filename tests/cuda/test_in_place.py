@@ -4,7 +4,8 @@ ends, fails, or is different: the picture stays, and the reason is named."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +17,6 @@ from support.wait import PATIENCE, turns, wait_until
 
 from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.cuda
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.annotate_cases import texts
 from support.frames import host_array, poses
+from support.programs import Programs
 from support.reading import logged_rows, next_frame, stream_of, values
 from support.trainers import Trainer
 from support.wait import wait_until
@@ -16,11 +18,6 @@ from support.wait import wait_until
 import splatview
 from splatview.api import session as publishing
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.memory_cases import PLACE, Reader, newest, rows
+from support.programs import Program, Programs
 from support.wait import wait_until
 
 import splatview
@@ -15,12 +18,6 @@ from splatview_ipc.control import memory_snapshots
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.kinds.snapshot.loading import load_snapshot
 from splatview_viewer.kinds.snapshot.model import ACTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from support.programs import Program, Programs
 
 pytestmark = pytest.mark.cuda
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from support.viewer import Viewer
 from support.wait import PATIENCE
 
 from splatview_viewer.app.loop import AppOptions
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, Screen
 from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS, ShownView
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
@@ -29,11 +30,6 @@ from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from splatview_viewer.core.screen import Screen
 
 pytestmark = pytest.mark.cuda
 

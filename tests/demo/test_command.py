@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -18,11 +20,6 @@ from splatview.demo.command import Demo, run
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
 from splatview_viewer.app.commands import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.programs
 

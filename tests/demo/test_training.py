@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,17 +11,12 @@ import torch
 from support.reference import ReferenceRenderer
 
 from splatview.demo import datasets
-from splatview.demo.datasets import View
+from splatview.demo.datasets import Capture, View
 from splatview.demo.rasterizer import choose_device, draw
 from splatview.demo.training import Training
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.scene.scene import GaussianScene
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from splatview.demo.datasets import Capture
 
 CPU = torch.device("cpu")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
 import pytest
 import torch
+from support.programs import Programs
 from support.wait import PATIENCE
 
 import splatview.gl
@@ -19,11 +20,6 @@ from splatview_ipc.gl import glapi
 from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.sources import VERTEX, TextureSource, read_source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.programs import Programs
 
 WAYS = ["host", pytest.param("register", marks=pytest.mark.cuda)]
 NUMPY = {"f1": np.uint8, "f2": np.float16, "f4": np.float32}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 import torch
 from support.impostor import Liar
+from support.pair import Pair
+from support.programs import Programs
 from support.reading import newest, stream_of
 from support.trainers import Trainer
 from support.wait import wait_until
@@ -19,12 +22,6 @@ import splatview
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import wait_for
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.pair import Pair
-    from support.programs import Programs
 
 
 def image(value: int, size: int = 4) -> torch.Tensor:

@@ -3,7 +3,8 @@ them out of their slot, never gives up, and counts them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,10 +36,6 @@ from splatview_ipc.shm.slot_layout import (
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 from splatview_ipc.transports.zero_copy_reader import check_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 META: messages.MetaDict = {"layout": "HWC"}
 NUMBERS = st.one_of(st.sampled_from([0, 1, 2, 3, 15, 16, 17, 2**16, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]),

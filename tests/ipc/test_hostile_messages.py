@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from fuzz.messages import to_trainer
 from support.impostor import Liar, spoiled
 from support.meters import footprint, settled
+from support.pair import Pair
 
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import MAX_CONNECTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from support.pair import Pair
 
 GARBAGE = [b"\x00" * 100, b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\x91" * 5000, b"\x81\xa1a" * 5000,
            b"\xc1", b"\xff" * limits.MAX_MESSAGE, b"\xc6\x00\x03\xff\xf0" + b"x" * 262_000]

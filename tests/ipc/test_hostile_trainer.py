@@ -4,7 +4,9 @@ are seen as ever."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,14 +17,9 @@ from support.pair import Pair
 
 from splatview_ipc.control import messages
 from splatview_ipc.shm.segment import Segment
+from splatview_ipc.subscriber.remote_run import RemoteRun
+from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 
 @pytest.fixture

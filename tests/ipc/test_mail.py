@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.meters import open_files
+from support.programs import Programs
 from support.reading import newest
 
 from splatview_ipc.control import descriptors, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, Connection, Server, close_all, connect
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from support.programs import Programs
-
 
 FULL = """
 import os, resource, sys, torch, splatview

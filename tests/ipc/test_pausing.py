@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +14,7 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.cli.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 @pytest.fixture

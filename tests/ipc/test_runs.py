@@ -8,22 +8,18 @@ import shutil
 import stat
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 import torch
+from support.pair import Pair
+from support.programs import Programs
 
 from splatview_ipc.control import limits
 from splatview_ipc.control import run_folder as runs
 from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.control.registry import Announcement, viewers
 from splatview_ipc.control.run_folder import Description, create_run, list_runs, remove_stale, runtime_folder
-
-if TYPE_CHECKING:
-
-    from support.pair import Pair
-    from support.programs import Programs
 
 LONG_AGO, FAR_AHEAD = 1e9, 4e9
 

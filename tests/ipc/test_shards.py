@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.programs import Programs
 from support.wait import wait_until
 
 import splatview
 from splatview.api.shard import group_of_this_process
 from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
+from splatview_ipc.control.messages import StreamInfo
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.shards import TOGETHER, Shards, join
-
-if TYPE_CHECKING:
-    from support.programs import Programs
-
-    from splatview_ipc.control.messages import StreamInfo
-    from splatview_ipc.subscriber.subscriber import Subscriber
-
 
 LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
              "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SPLATVIEW_GROUP")

@@ -5,21 +5,18 @@ A run and its viewer are turned by hand, with a clock of their own: nothing here
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
+from support.pair import Pair
 from support.transports import reader_of
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm import segment
 from splatview_ipc.subscriber import remote_stream
 from splatview_ipc.transports import TRANSPORTS, Transport
-
-if TYPE_CHECKING:
-    from support.pair import Pair
-
-    from splatview_ipc.publisher.stream import Stream
 
 RING = TRANSPORTS["ring"]
 

@@ -7,19 +7,14 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
-from support.programs import ROOT
+from support.programs import ROOT, Programs
 
 import splatview
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from support.programs import Programs
 
 SCRIPT = """
 import os, subprocess, sys, torch

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.programs import ROOT
+from support.programs import ROOT, Programs
 from support.reading import newest
 from support.wait import wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
 
 IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers", "camera_detector": "torchvision"}
 """Examples with other people's trainers and models, and what those need."""

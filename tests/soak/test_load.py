@@ -4,14 +4,11 @@ the end than at the beginning."""
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from support.meters import MB, footprint, settled
+from support.meters import MB, Footprint, footprint, settled
+from support.programs import Program, Programs
 from support.trainers import Trainer
-
-if TYPE_CHECKING:
-    from support.meters import Footprint
-    from support.programs import Program, Programs
 
 SLACK_BYTES = 4 * MB
 """By how much anonymous memory may differ between two looks. A million publishes that left 8 bytes each would be twice

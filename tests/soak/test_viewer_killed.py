@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
 from support.meters import MB, footprint, settled
+from support.programs import Programs
 from support.trainers import ALLOCATORS, Trainer
 from support.wait import at_random, wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
 
 KILLS = 40
 AT_ONCE = 10

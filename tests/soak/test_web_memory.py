@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.meters import MB, footprint
+from support.programs import Programs
 from support.wait import wait_until
 from support.web_clients import Page, address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from support.programs import Programs
 
 PAGES = 6
 SIZE = 3840, 2160

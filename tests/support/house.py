@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.user import User
 from splatview_viewer.web.browser import Browsers
 from support.browser_rig import decoded
 from support.wait import turns
 from support.web_clients import Image, Page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Self
-
-    from splatview_viewer.shell.user import User
 
 
 class House:

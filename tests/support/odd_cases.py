@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from splatview_viewer.render.base import LeftOut
+from splatview_viewer.scene.scene import GaussianScene
 from support.renderer_cases import Chance, random_scene, scene
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from splatview_viewer.scene.scene import GaussianScene
 
 HUGE = np.float32(3e38)
 

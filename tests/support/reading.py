@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from splatview_ipc.control.frame import Frame
 from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
+from splatview_ipc.subscriber.remote_run import RemoteRun
+from splatview_ipc.subscriber.remote_stream import RemoteStream
+from splatview_ipc.subscriber.subscriber import Subscriber
 from support.frames import host_array
 from support.wait import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from splatview_ipc.control.frame import Frame
-    from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 def stream_of(subscriber: Subscriber, name: str = "gaussians", pid: int | None = None) -> RemoteStream:

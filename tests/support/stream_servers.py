@@ -9,20 +9,17 @@ import socket
 import socketserver
 import threading
 import time
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from splatview.camera.pattern import draw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 av = pytest.importorskip("av")  # the extra `camera`
 W, H = 320, 240

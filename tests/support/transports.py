@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from splatview_ipc.control import descriptors
+from splatview_ipc.control.frame import Frame
 from splatview_ipc.control.messages import tokens
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import retiring
-from splatview_ipc.transports import TRANSPORTS
+from splatview_ipc.transports import TRANSPORTS, Reader, Writer
 from splatview_ipc.transports.memory import MemoryTransport
 from support.wait import turns, wait_until
-
-if TYPE_CHECKING:
-    from splatview_ipc.control.frame import Frame
-    from splatview_ipc.transports import Reader, Writer
 
 META = {"color": "sh", "activated": False, "step": 3}
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 PATIENCE = 30.0
 """Seconds. A test that waits longer waits for an event that never comes."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from support.programs import Programs
 from support.wait import wait_until
 
 from splatview_ipc.system.child_program import ChildProgram
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
 
 _CHILD = """
 import os, signal, sys

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from splatview_ipc.system.free_memory import available_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1 << 20
 V2_MOUNT = "30 23 0:26 {top} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
