@@ -55,9 +55,6 @@ def drawing() -> list[int]:
     return [pid for pid, command in children(os.getpid()).items() if command.rstrip().endswith(" grab")]
 
 
-# ---- what is drawn
-
-
 @pytest.mark.programs
 def test_grab_returns_what_viewers_show(tmp_path: Path, other_run: Callable[[], OtherRun]) -> None:
     """In one test, since each test that draws starts a program of its own."""
@@ -150,9 +147,6 @@ def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
         with pytest.raises(error, match=f"(?s){message}"):
             grab(**arguments)
     assert torch.equal(grab("render"), picture(4)), "its own before all others'"
-
-
-# ---- the program that draws
 
 
 @pytest.mark.programs

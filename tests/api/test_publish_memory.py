@@ -89,9 +89,6 @@ def test_cuda_that_begins_later_is_noticed(allocator: Allocator, reader: Reader)
     wait_until(lambda: reader.look().meta.get("device") == "cuda:1")
 
 
-# ---- recording, and the end
-
-
 def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     splatview.publish_memory(max_entries=777)
     (enabled, more), = allocator.recorded
@@ -105,9 +102,6 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     splatview.publish_memory(record=False)
     splatview.close()
     assert len(allocator.recorded) == 2
-
-
-# ---- full snapshots
 
 
 def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path) -> None:

@@ -52,9 +52,6 @@ def red_ball(picture: np.ndarray) -> bool:
     return bool(middle[0] > 150 and middle[1:].max() < 90 and corner[2] > 200 and corner[:2].max() < 40)
 
 
-# ---- what a user sees of windows, and does to them
-
-
 @ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 def passed_over(display: Any, event: Any) -> int:
     """Of Xlib's errors: a window that closes while it is being looked at would else end the process."""
@@ -163,9 +160,6 @@ def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thr
     return thread
 
 
-# ---- on a display
-
-
 @pytest.mark.display
 def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop) -> None:
     y, x = np.mgrid[0:H, 0:W]
@@ -233,9 +227,6 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     window.set_gaussian_splatting_scene(*scene())
     assert (window.size(), window.fps(), window.is_running()) == (SIZE, 0, False)
     assert desktop.picture("life") is None
-
-
-# ---- without one
 
 
 @pytest.mark.programs

@@ -114,9 +114,6 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
         source.close()
 
 
-# -- the program that captures -----------------------------------------------------------------------------------------
-
-
 def test_trouble_is_published_over_the_last_picture(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("splatview.camera.capture.RETRY_S", 0.01)

@@ -83,9 +83,6 @@ def test_a_registered_texture_is_read_where_none_can_be_shared(rig: Rig, monkeyp
     assert rig.ctx.error == "GL_NO_ERROR"
 
 
-# ---- nvJPEG
-
-
 @pytest.fixture
 def nvjpeg() -> Iterator[NvJpegEncoder]:
     made = NvJpegEncoder(0)

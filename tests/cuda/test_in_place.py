@@ -1,5 +1,4 @@
-"""Tensors shared where they lie, between two programs: live, never of two generations, given back; and when something
-ends, fails, or is different: the picture stays, and the reason is named."""
+"""Tensors shared where they lie, between two programs: live, never of two generations, given back."""
 
 from __future__ import annotations
 
@@ -146,9 +145,6 @@ def test_no_two_generations_are_ever_mixed(trainer: Trainer, subscriber: Subscri
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     next_frame(subscriber, stream, last).close()
     assert trainer.do("until(lambda: memory() == alone); answer = open_files()") <= files + 4
-
-
-# ---- ends, refusals and other ways
 
 
 def test_a_killed_trainer_leaves_its_last_scene(programs: Programs, allocator: str, subscriber: Subscriber) -> None:

@@ -68,9 +68,6 @@ def test_live_images_follow_changes_made_in_place(subscriber: Subscriber) -> Non
     wait_until(seen)
 
 
-# ---- annotate
-
-
 def detections(n: int, seed: int = 0) -> dict[str, Any]:
     """What torchvision's models give, on the GPU."""
     g = torch.Generator().manual_seed(seed)
@@ -102,9 +99,6 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
             assert np.array_equal(got["masks"] != 0, found["masks"][:, 0].cpu().numpy() > 0.5)
             assert len(got["skeleton"]) == 19
     assert stream.device == "cuda:0"
-
-
-# ---- numbers, and what holds for every call
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
@@ -167,9 +161,6 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     with Subscriber() as viewer:
         rows = logged_rows(viewer, "it", 2)["it"]
     assert rows[:, 0].tolist() == [0, 2] and rows[1, 2] == 3
-
-
-# ---- cameras
 
 
 def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:

@@ -24,9 +24,6 @@ from splatview_viewer.app.commands import parse
 pytestmark = pytest.mark.programs
 
 
-# ---- the trainer
-
-
 @pytest.fixture
 def train(photos: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int, list[Any]]]]:
     """Train in this process; exit status and events. `words` in its output bring an action."""
@@ -66,8 +63,6 @@ def test_data_that_cannot_be_used_is_an_event(train: Callable[..., tuple[int, li
     code, events = train(data=str(tmp_path))
     assert code == 2 and events[-1]["event"] == "error" and "no such data set" in events[-1]["text"]
 
-
-# ---- the command
 
 EVENT = ("import json, os, sys\ndef event(name, **values):\n"
          "    os.write(1, json.dumps({'event': name, **values}).encode() + b'\\n')\n")

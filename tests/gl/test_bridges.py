@@ -277,9 +277,6 @@ def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
     memory.close()
 
 
-# -- pictures in memory, read through buffer textures ------------------------------------------------------------------
-
-
 class Plain(GlMemory):
     """Ordinary OpenGL buffers in place of imported ones."""
 

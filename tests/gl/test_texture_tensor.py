@@ -205,9 +205,6 @@ def test_importing_it_loads_no_torch(programs: Programs) -> None:
     assert done.communicate(timeout=PATIENCE)[0].strip() == "False"
 
 
-# ---- an image that both share
-
-
 def on_gpu(shape: tuple[int, ...], dtype: str, seed: int) -> torch.Tensor:
     return torch.from_numpy(values(shape, dtype, seed)).cuda()
 

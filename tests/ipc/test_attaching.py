@@ -28,9 +28,6 @@ def image(value: int, size: int = 4) -> torch.Tensor:
     return torch.full((size, size), value, dtype=torch.uint8)
 
 
-# -- one process: messages, offers, releases ---------------------------------------------------------------------------
-
-
 def test_value_arrives_with_its_metadata(pair: Pair) -> None:
     value = torch.arange(2 * 3 * 3, dtype=torch.uint8).reshape(2, 3, 3)
     pair.publish(value, "picture", step=7, note="hello")
@@ -96,8 +93,6 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
 NEXT = limits.PROTOCOL + 1
 """The protocol of a later release."""
 
@@ -127,8 +122,6 @@ def test_run_of_another_protocol_is_not_attached_to(pair: Pair, said: dict[str, 
     assert words in str(pair.viewer.runs[0].refused)
     assert len(pair.publisher.helper.fds()) == 2, "it is not even spoken to"
 
-
-# -- several processes -------------------------------------------------------------------------------------------------
 
 PUBLISH = "splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), 'render', step={step})"
 

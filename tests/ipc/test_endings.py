@@ -1,5 +1,4 @@
-"""However a training ends, its end comes at once and nothing of it is left; and no child that it forks, for its data as
-a rule, harms its run or keeps it alive."""
+"""However a training ends, nothing of it is left; and no child that it forks harms its run or keeps it alive."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Headers and control words in shared memory that make no sense, or change while they are read: a reader never follows
-them out of their slot, never gives up, and counts them."""
+"""Shared memory that makes no sense, or changes while it is read: a reader never follows it out of its slot."""
 
 from __future__ import annotations
 

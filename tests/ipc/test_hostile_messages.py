@@ -1,5 +1,4 @@
-"""Whatever comes over a run's socket is refused before anything is opened or allocated, and counted; publishing, honest
-viewers and the trainer's memory, descriptors and threads do not notice; nothing is ever executed."""
+"""What comes over a run's socket is refused and counted; publishing and honest viewers do not notice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A hostile run, seen by a viewer: what it sends is refused before anything is opened, counted, and bounded; other runs
-are seen as ever."""
+"""A hostile run, seen by a viewer: what it sends is refused, counted and bounded; other runs are seen as ever."""
 
 from __future__ import annotations
 
@@ -116,9 +115,6 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impos
         pair.pump(20)
     assert stream.fault and not stream.opened
     assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, "nothing is fetched"
-
-
-# -- memory that comes late, or not at all -----------------------------------------------------------------------------
 
 
 def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(impostor: Impostor, pair: Pair) -> None:

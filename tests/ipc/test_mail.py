@@ -61,9 +61,6 @@ def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_s
     assert trainer.poll() is None
 
 
-# ---- descriptors handed to a viewer: in order, whole, once
-
-
 @pytest.fixture
 def ends(runtime_dir: Path) -> Iterator[tuple[Connection, Connection]]:
     """The trainer's end of a connection, and the viewer's."""

@@ -1,5 +1,4 @@
-"""Run folders: how viewers find trainers, what makes a run itself and no other, and what dead ones leave behind, which
-is removed, and nothing else ever is."""
+"""Run folders: how viewers find trainers, and what dead ones leave behind, which alone is removed."""
 
 from __future__ import annotations
 
@@ -49,9 +48,6 @@ def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
     run.remove()
     run.remove()
     assert list(runtime_dir.iterdir()) == []
-
-
-# -- what is cleared away ----------------------------------------------------------------------------------------------
 
 
 def test_a_machine_that_was_started_anew(runtime_dir: Path) -> None:
@@ -134,9 +130,6 @@ def test_folder_that_was_deleted_is_logged_once_and_attached_viewers_stay(
     assert pair.newest(after=1)[0] == 2 and pair.run.alive
 
 
-# -- where the folders are ---------------------------------------------------------------------------------------------
-
-
 def test_runs_are_in_tmp_unless_a_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPLATVIEW_RUNTIME_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/0")
@@ -145,9 +138,6 @@ def test_runs_are_in_tmp_unless_a_folder_is_named(monkeypatch: pytest.MonkeyPatc
     assert runtime_folder() == folder
     if not there:
         folder.rmdir()
-
-
-# ---- how the page of a running viewer is found
 
 
 URL = "http://127.0.0.1:7007/"

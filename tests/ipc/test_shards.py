@@ -59,8 +59,6 @@ def test_viewers_are_told(subscriber: Subscriber) -> None:
     wait_until(lambda: told()["scene"].shard is None and told()["scene"].group == "")
 
 
-# -- which processes belong together -----------------------------------------------------------------------------------
-
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none", "RANK": "0"}
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
 
@@ -93,9 +91,6 @@ def test_otherwise_the_parent_and_the_script_decide(programs: Programs) -> None:
     one, two = ([*text.split()] for text in (programs.code(STARTS).end()[0], programs.code(STARTS).end()[0]))
     assert one[0] == one[1] != one[2]
     assert len({*one, *two}) == 4
-
-
-# ---- frames of several ranks as one, without programs
 
 
 def frame(n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False,
@@ -133,9 +128,6 @@ def test_what_does_not_fit_together_is_said(other: dict[str, Any], words: str) -
     for parts in ([frame(2, 0), frame(2, 3, **other)],):
         with pytest.raises(ViewerError, match=words):
             join(parts, [0, 3], 1)
-
-
-# -- when there is a new one -------------------------------------------------------------------------------------------
 
 
 def source(rank: int, world: int = 2, group: str = "a" * 16, name: str = "scene", run: str = "train") -> Any:

@@ -1,7 +1,4 @@
-"""A stream: one write path for publishing and late viewers, transports that fail, memory that is short, live streams.
-
-A run and its viewer are turned by hand, with a clock of their own: nothing here waits.
-"""
+"""A stream and its viewer, turned by hand: one write path, transports that fail, short memory, live streams."""
 
 from __future__ import annotations
 

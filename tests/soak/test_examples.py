@@ -58,8 +58,6 @@ def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Program
         assert colors is not None and len(colors) > 50  # a picture; one of NaN has a single colour
 
 
-# ---- gsplat's simple_trainer.py
-
 PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"
 TRAINER = """
 import json, sys, textwrap

@@ -1,5 +1,4 @@
-"""Very many publishes: a million without a viewer, thousands of new tensors beside one. A trainer takes up no more at
-the end than at the beginning."""
+"""A trainer takes up no more after a million publishes, or thousands of new tensors beside a viewer."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from support.programs import Program, Programs
 from support.trainers import Trainer
 
 SLACK_BYTES = 4 * MB
-"""By how much anonymous memory may differ between two looks. A million publishes that left 8 bytes each would be twice
-as much."""
+"""A million publishes that left 8 bytes each would be twice as much."""
 
 ALONE = """
 import numpy as np
