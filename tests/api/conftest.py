@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
@@ -28,12 +29,5 @@ def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
 @pytest.fixture
 def other_run() -> Iterator[Callable[[], OtherRun]]:
     """`other_run()`: a second run of this process, which does not outlive its test."""
-    made: list[OtherRun] = []
-
-    def make() -> OtherRun:
-        made.append(OtherRun())
-        return made[-1]
-
-    yield make
-    for run in made:
-        run.close()
+    with ExitStack() as runs:
+        yield lambda: runs.enter_context(closing(OtherRun()))

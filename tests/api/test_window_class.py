@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
 from typing import Any
 
@@ -119,15 +119,13 @@ def desktop(display: str) -> Desktop:
 @pytest.fixture
 def windows(display: str) -> Iterator[Callable[..., Window]]:
     """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
-    made: list[Window] = []
+    with ExitStack() as made:
+        def make(title: str, size: tuple[int, int] = SIZE) -> Window:
+            window = Window(*size, title)
+            made.callback(window.destroy)
+            return window
 
-    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
-        made.append(Window(*size, title))
-        return made[-1]
-
-    yield make
-    for window in made:
-        window.destroy()
+        yield make
 
 
 @pytest.fixture

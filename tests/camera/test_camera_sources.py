@@ -69,7 +69,7 @@ def test_a_source_is_opened_again_in_half_its_size(address: str) -> None:
 
 def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     times = [0.0, 0.1, 0.2, 0.5, 1.2, 1.3]
-    source = source_for(CaptureSettings(source=str(video(tmp_path / "a.mp4", 6, 30, times))))
+    source = source_for(CaptureSettings(source=str(video(tmp_path / "a.mp4", times))))
     source.open()
     assert source.recorded
     read = []
@@ -99,7 +99,7 @@ def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: py
 
 
 def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
-    with StreamServer(mjpeg(100, pictures=60, then_wait=True)) as server:
+    with StreamServer(mjpeg(100, pictures=60)) as server:
         source = source_for(CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1))
         for _ in turns("the source opens within a second"):
             try:

@@ -32,12 +32,12 @@ def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
     return image
 
 
-def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | None = None) -> Path:
+def video(path: Path, times: list[float] | None = None) -> Path:
     """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly."""
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=rate, options={"crf": "8", "preset": "ultrafast"})
+        stream = container.add_stream("libx264", rate=30, options={"crf": "8", "preset": "ultrafast"})
         stream.width, stream.height, stream.pix_fmt = W, H, "yuv420p"
-        for i in range(pictures):
+        for i in range(12 if times is None else len(times)):
             frame = av.VideoFrame.from_ndarray(pattern(i), format="rgb24")
             if times is not None:
                 frame.pts, frame.time_base = round(times[i] * 90000), Fraction(1, 90000)
@@ -74,9 +74,8 @@ class StreamServer(socketserver.ThreadingTCPServer):
         super().server_close()
 
 
-def mjpeg(rate: float = 30.0, pictures: int | None = None, then_wait: bool = False) -> Callable[[socket.socket], None]:
-    """Serve numbered pictures as JPEG; after so many, end, or say nothing any more."""
-
+def mjpeg(rate: float, pictures: int | None = None) -> Callable[[socket.socket], None]:
+    """Serve numbered pictures as JPEG; after so many, say nothing any more."""
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
             while request.readline().strip():
@@ -89,7 +88,6 @@ def mjpeg(rate: float = 30.0, pictures: int | None = None, then_wait: bool = Fal
             connection.sendall(b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
                                % (len(data), data))
             time.sleep(1 / rate)
-        if then_wait:
-            connection.recv(1)
+        connection.recv(1)
 
     return serve
