@@ -30,4 +30,4 @@ def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
 def other_run() -> Iterator[Callable[[], OtherRun]]:
     """`other_run()`: a second run of this process, which does not outlive its test."""
     with ExitStack() as runs:
-        yield lambda: runs.enter_context(closing(OtherRun()))
+        yield lambda: runs.enter_context(closing(OtherRun("other")))

@@ -130,48 +130,38 @@ def test_what_does_not_fit_together_is_said(other: dict[str, Any], words: str) -
             join(parts, [0, 3], 1)
 
 
-def source(rank: int, world: int = 2, group: str = "a" * 16, name: str = "scene", run: str = "train") -> Any:
-    """What there is of a rank's stream as far as versions go."""
-    info = SimpleNamespace(shard=(rank, world), group=group, name=name, shape=(3, 14))
-    one = SimpleNamespace(alive=True, name=run, id=f"{run}-{rank}-{group}", pid=rank + 1, streams={})
-    made = SimpleNamespace(run=one, info=info, version=1, opened=True, fault=None, holds=1, name=name, kind="gaussians",
-                           fallback="", shape=info.shape, gpu="", live=False)
+def source(rank: int) -> Any:
+    """What there is of the stream of one of two ranks as far as versions go."""
+    info = SimpleNamespace(shard=(rank, 2), group="a" * 16, name="scene", shape=(3, 14))
+    run = SimpleNamespace(alive=True, name="train", id=f"train-{rank}", pid=rank + 1, streams={})
+    made = SimpleNamespace(run=run, info=info, version=1, opened=True, fault=None, holds=1, name="scene",
+                           kind="gaussians", fallback="", shape=info.shape, gpu="", live=False)
     made.open = made.release = lambda: None
     made.read = lambda after: frame(3, rank) if made.version > after and made.opened else None
     return made
 
 
-class Viewer:
-    """Puts the streams of ranks together, in turns at times of its own."""
-
-    def __init__(self, *ranks: Any) -> None:
-        self.shards, self.ranks, self.now = Shards(), list(ranks), 100.0
-        (self.whole,) = self.shards.update(self.ranks, self.now)
-
-    def version_after(self, seconds: float = 0.0) -> int:
-        self.whole.version  # noqa: B018  (it looks)
-        self.now += seconds
-        self.shards.turn(self.now)
-        return self.whole.version
-
-    def found(self, *ranks: Any) -> None:
-        self.ranks += ranks
-        self.shards.update(self.ranks, self.now)
-
-
 def test_a_step_of_all_is_one_version() -> None:
-    ranks = [source(0), source(1)]
-    viewer = Viewer(*ranks)
-    assert viewer.version_after() == 1
+    shards, ranks, now = Shards(), [source(0), source(1)], 100.0
+    (whole,) = shards.update(ranks, now)
+
+    def version_after(seconds: float = 0.0) -> int:
+        nonlocal now
+        whole.version  # noqa: B018  (it looks)
+        now += seconds
+        shards.turn(now)
+        return whole.version
+
+    assert version_after() == 1
     ranks[0].version = 2
-    assert viewer.version_after() == 1  # the other comes in a moment
+    assert version_after() == 1  # the other comes in a moment
     ranks[1].version = 2
-    assert viewer.version_after() == 2
+    assert version_after() == 2
     ranks[0].version = 5
-    assert viewer.version_after() == 2
-    assert viewer.version_after(TOGETHER) == 5  # it does not come
+    assert version_after() == 2
+    assert version_after(TOGETHER) == 5  # it does not come
     for step in (6, 7, 8):
         ranks[0].version = step
-        assert viewer.version_after(TOGETHER) == step
+        assert version_after(TOGETHER) == step
     ranks[1].version = 3  # it is far behind
-    assert viewer.version_after(TOGETHER) == 9
+    assert version_after(TOGETHER) == 9

@@ -114,7 +114,4 @@ class Pair:
 class OtherRun(Publisher):
     """A second run of this process beside that of `splatview.publish`: readers take it for another program's."""
 
-    def __init__(self, name: str = "other") -> None:
-        super().__init__(name)
-
     show = show
