@@ -19,13 +19,13 @@ pytest.register_assert_rewrite("support")
 
 from support import leaks  # noqa: E402
 from support.programs import ROOT, Programs  # noqa: E402
-from support.wait import wait_until as wait  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import moderngl
 
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 # Threads of torch that spin while they wait for one another get in each other's way beside other programs: one test
@@ -72,6 +72,15 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
     if reading is not None:
         reading.seen.clear()  # the next test annotates its own frames
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
+    """A viewer of all runs, polled by the test."""
+    from splatview_ipc.subscriber.subscriber import Subscriber
+
+    with Subscriber() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +154,6 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Starts programs for all tests of a module. Pass them a SPLATVIEW_RUNTIME_DIR: that of each test is its own."""
     with Programs(tmp_path_factory.mktemp("lasting")) as started:
         yield started
-
-
-@pytest.fixture
-def wait_until() -> Callable[..., Any]:
-    """`support.wait.wait_until`."""
-    return wait
 
 
 def pytest_configure() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import gc
-import importlib
 import re
 import subprocess
 import sys
@@ -145,11 +144,6 @@ def test_rooms_of_the_viewer_only_shrink() -> None:
     assert not wrong and lines.keys() == MOST_ROOM_LINES.keys(), f"other numbers than MOST_ROOM_LINES: {wrong}"
 
 
-def test_set_up_calls_functions_that_exist() -> None:
-    found = re.findall(r'-c "from (\S+) import (\w+);', (ROOT / ".ci" / "setup").read_text())
-    assert found and all(hasattr(importlib.import_module(module), name) for module, name in found)
-
-
 def test_nothing_is_unpickled() -> None:
     """No path from outside leads to pickle; checkpoints are read with weights_only=True."""
     for source in sources(*FOLDERS):
@@ -200,13 +194,6 @@ def test_tests_neither_sleep_nor_read_a_clock() -> None:
     found |= {f"{source.name}: from time import {name}" for source in _outside_support()
               for module, names in source.imports if module == "time" for name in names if name in forbidden}
     assert not found, "use support.wait:\n" + "\n".join(sorted(found))
-
-
-def test_tests_import_no_other_tests() -> None:
-    for source in _outside_support():
-        for module, names in source.imports:
-            for name in (module, *names):
-                assert not name.rpartition(".")[2].startswith("test_"), f"{source.name} imports {name}: use support"
 
 
 def test_parameter_lists_are_short() -> None:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 
+import numpy as np
 import pytest
 from support.pair import OtherRun
 from support.reading import next_frame, stream_of, values
 
 from splatview.api import session as publishing
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    with Subscriber() as made:
-        yield made
 
 
 @pytest.fixture
@@ -38,12 +29,5 @@ def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
 @pytest.fixture
 def other_run() -> Iterator[Callable[[], OtherRun]]:
     """`other_run()`: a second run of this process, which does not outlive its test."""
-    made: list[OtherRun] = []
-
-    def make() -> OtherRun:
-        made.append(OtherRun())
-        return made[-1]
-
-    yield make
-    for run in made:
-        run.close()
+    with ExitStack() as runs:
+        yield lambda: runs.enter_context(closing(OtherRun("other")))

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.frames import cloud
-from support.wait import PATIENCE
+from support.pair import OtherRun
+from support.programs import Programs
+from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.api import session as publishing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.pair import OtherRun
-    from support.programs import Programs
-
-    from splatview.api.frames import Frame, Frames
+from splatview.api.frames import Frame, Frames
 
 
 def image(number: int) -> torch.Tensor:
     return torch.full((9, 16, 3), number % 251, dtype=torch.uint8)
 
 
-def publish(number: int, wait_until: Callable[..., Any]) -> None:
+def publish(number: int) -> None:
     """Publish a numbered picture, and wait until readers can have it."""
     splatview.publish(image(number), "it", number=number)
     publisher = publishing.begun()
@@ -45,11 +41,11 @@ def holds_its_number(frame: Frame) -> bool:
     return int(pixels.min()) == int(pixels.max()) == frame.meta["number"] % 251
 
 
-def test_frames_have_what_was_published(wait_until: Callable[..., Any]) -> None:
+def test_frames_have_what_was_published() -> None:
     with of() as frames:
         last = 0
         for number in range(1, 6):
-            publish(number, wait_until)
+            publish(number)
             frame = next(frames)
             assert (frame.kind, frame.meta) == ("image", {"number": number, "layout": "HWC"})
             assert torch.equal(frame.tensor, image(number))
@@ -59,27 +55,27 @@ def test_frames_have_what_was_published(wait_until: Callable[..., Any]) -> None:
         assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
 
 
-def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none(wait_until: Callable[..., Any]) -> None:
+def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none() -> None:
     with of() as frames:
         with pytest.raises(TimeoutError):
             frames.latest(timeout=0)
-        publish(1, wait_until)
+        publish(1)
         for _ in range(2):
             frame = frames.latest()
             assert (frame.version, frame.skipped) == (1, 0) and holds_its_number(frame)
-        publish(2, wait_until)
-        publish(3, wait_until)
+        publish(2)
+        publish(3)
         assert (frames.latest(timeout=0).version, frames.skipped) == (3, 1)
-        publish(4, wait_until)
+        publish(4)
         assert next(frames).version == 4
 
 
-def test_a_frame_that_is_held_stays_as_it_is(wait_until: Callable[..., Any]) -> None:
-    publish(1, wait_until)
+def test_a_frame_that_is_held_stays_as_it_is() -> None:
+    publish(1)
     with of() as slow, of() as quick:
         held = next(slow)
         for number in range(2, 12):
-            publish(number, wait_until)
+            publish(number)
             assert holds_its_number(next(quick))
         assert held.version == 1 and holds_its_number(held)
         assert (next(slow).skipped, quick.skipped) == (9, 0)
@@ -94,8 +90,8 @@ WRITES: dict[str, Callable[[Frame], object]] = {
 }
 
 
-def test_a_write_into_a_frame_stays_with_its_reader(wait_until: Callable[..., Any]) -> None:
-    publish(7, wait_until)
+def test_a_write_into_a_frame_stays_with_its_reader() -> None:
+    publish(7)
     with of() as frames, of() as others:
         before = next(others)
         for how, write in WRITES.items():
@@ -156,8 +152,8 @@ def test_of_two_runs_the_newest_is_read_unless_one_is_named(other_run: Callable[
             assert next(named).meta["number"] == 100
 
 
-def test_readers_are_given_back(wait_until: Callable[..., Any]) -> None:
-    publish(1, wait_until)
+def test_readers_are_given_back() -> None:
+    publish(1)
     stream = publishing.begun().streams["it"]  # type: ignore[union-attr]
     frames = of()
     assert holds_its_number(next(frames))

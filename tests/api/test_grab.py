@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from support.frames import cloud
+from support.pair import OtherRun
 from support.programs import children, in_child
 from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.api.session import session
 from splatview_viewer.__main__ import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.pair import OtherRun
 
 PLACE = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
 
@@ -56,9 +53,6 @@ def shot(tmp_path: Path, *args: object) -> torch.Tensor:
 def drawing() -> list[int]:
     """The processes that draw for this one."""
     return [pid for pid, command in children(os.getpid()).items() if command.rstrip().endswith(" grab")]
-
-
-# ---- what is drawn
 
 
 @pytest.mark.programs
@@ -153,9 +147,6 @@ def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
         with pytest.raises(error, match=f"(?s){message}"):
             grab(**arguments)
     assert torch.equal(grab("render"), picture(4)), "its own before all others'"
-
-
-# ---- the program that draws
 
 
 @pytest.mark.programs

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import splatview
 from splatview_ipc.control.errors import NoViewerError
 from splatview_ipc.control.registry import Announcement
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 URL = "http://127.0.0.1:7007/"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +20,7 @@ import splatview
 from splatview.adapters import recognise
 from splatview.api import session as publishing
 from splatview_ipc.kinds import check_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 N = 5
 

@@ -5,26 +5,23 @@ from __future__ import annotations
 import os
 import pickle
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.memory_cases import PLACE, Reader, newest, rows
 from support.memory_on_cpu import GIB, Allocator
-from support.wait import PATIENCE
+from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.adapters.series import Samples
 from splatview.api import memory
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -51,8 +48,7 @@ def reader(subscriber: Subscriber) -> Reader:
     return Reader(subscriber)
 
 
-def test_without_cuda_it_shows_the_hosts_memory(reader: Reader, wait_until: Callable[..., Any],
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cuda_it_shows_the_hosts_memory(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # whatever other tests began in this process
     for _ in range(5):
         splatview.publish_memory(hz=50)
@@ -66,8 +62,7 @@ def test_without_cuda_it_shows_the_hosts_memory(reader: Reader, wait_until: Call
     assert reader.meta["snapshots"] == 0
 
 
-def test_it_shows_a_gpu_and_the_peaks_between_two_looks(allocator: Allocator, reader: Reader,
-                                                         wait_until: Callable[..., Any]) -> None:
+def test_it_shows_a_gpu_and_the_peaks_between_two_looks(allocator: Allocator, reader: Reader) -> None:
     allocator.current = 1
     splatview.publish_memory(hz=100, step=12)
     wait_until(lambda: newest("step") == 12)
@@ -81,8 +76,7 @@ def test_it_shows_a_gpu_and_the_peaks_between_two_looks(allocator: Allocator, re
     np.testing.assert_array_equal(reader.samples, rows()[: len(reader.samples)])
 
 
-def test_cuda_that_begins_later_is_noticed(allocator: Allocator, reader: Reader,
-                                           wait_until: Callable[..., Any]) -> None:
+def test_cuda_that_begins_later_is_noticed(allocator: Allocator, reader: Reader) -> None:
     allocator.begun = False
     splatview.publish_memory(hz=100)
     wait_until(lambda: len(rows()) > 2)
@@ -93,9 +87,6 @@ def test_cuda_that_begins_later_is_noticed(allocator: Allocator, reader: Reader,
     allocator.allocate(GIB, gpu=1)
     wait_until(lambda: newest("reserved") == GIB)  # no call came: the one on which something is allocated
     wait_until(lambda: reader.look().meta.get("device") == "cuda:1")
-
-
-# ---- recording, and the end
 
 
 def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
@@ -113,11 +104,7 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     assert len(allocator.recorded) == 2
 
 
-# ---- full snapshots
-
-
-def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path,
-                                           wait_until: Callable[..., Any]) -> None:
+def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path) -> None:
     for step in range(3):
         splatview.publish_memory(hz=50, step=step)
     wait_until(lambda: len(reader.look().samples))
@@ -137,7 +124,6 @@ def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader,
 
 def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, reader: Reader, cache: Path,
                                                       caplog: pytest.LogCaptureFixture,
-                                                      wait_until: Callable[..., Any],
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "OOM_REST_S", PATIENCE)
     splatview.publish_memory(hz=1)

@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from support.reading import copied
+from support.reading import logged_rows
 
 import splatview
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
+from splatview_ipc.subscriber.subscriber import Subscriber
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
-
-    Logged = Callable[[str, int], dict[str, np.ndarray]]
+Logged = Callable[[str, int], dict[str, np.ndarray]]
 
 STEP, TIME, VALUE, LOW, HIGH, COUNT, BROKEN = range(len(SCALAR_COLUMNS))
 
 
-def series(subscriber: Subscriber) -> dict[str, np.ndarray]:
-    """The rows of each series in the newest frame."""
-    subscriber.poll()
-    stream = next((s for s in subscriber.streams if s.kind == "scalars"), None)
-    if stream is None:
-        return {}
-    stream.open()
-    if (found := copied(stream)) is None:
-        return {}
-    tensors = found[2]
-    names = tensors["names"].tobytes().decode().split("\0")[:-1]
-    return dict(zip(names, np.split(tensors["rows"], tensors["ends"][:-1]), strict=True))
-
-
 @pytest.fixture
-def logged(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Logged:
+def logged(subscriber: Subscriber) -> Logged:
     """`logged(name, samples)`: all series, once there are so many samples of one."""
-    def wait(name: str, samples: int) -> dict[str, np.ndarray]:
-        def there() -> dict[str, np.ndarray] | None:
-            found = series(subscriber)
-            return found if name in found and found[name][:, COUNT].sum() == samples else None
-
-        return wait_until(there, what=f"{samples} samples of {name}")
-
-    return wait
+    return lambda name, samples: logged_rows(subscriber, name, samples)
 
 
 def test_what_was_logged_is_seen(logged: Logged) -> None:

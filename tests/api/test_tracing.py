@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +16,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
 import splatview
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 X, ONE = torch.ones(4, 4) / 8, torch.ones(())
 CALLS: list[tuple[Callable[[Any], Any], torch.Tensor]] = [

@@ -6,23 +6,22 @@ import ctypes
 import os
 import signal
 import threading
-from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from ctypes import POINTER, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import ImageGrab
 from support.programs import children
+from support.wait import wait_until
 
 from splatview import Window
 from splatview_ipc.control.registry import viewers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
+Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
 
 W, H = 320, 200
 SIZE = 120, 90
@@ -51,18 +50,6 @@ def red_ball(picture: np.ndarray) -> bool:
     h, w = picture.shape[:2]
     middle, corner = picture[h // 2, w // 2].astype(int), picture[2, 2].astype(int)
     return bool(middle[0] > 150 and middle[1:].max() < 90 and corner[2] > 200 and corner[:2].max() < 40)
-
-
-# ---- what a user sees of windows, and does to them
-
-
-CLIENT_MESSAGE = 33
-
-
-class ClientMessage(Structure):
-    _fields_ = (("type", c_int), ("serial", c_ulong), ("send_event", c_int), ("display", c_void_p),
-                ("window", c_ulong), ("message_type", c_ulong), ("format", c_int), ("data", c_long * 5),
-                ("room", c_long * 12))
 
 
 @ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
@@ -99,7 +86,7 @@ class Desktop:
         with self._window(title) as (display, window):
             assert window is not None, f"no window {title!r}"
             kind, delete = (self._x.XInternAtom(display, name, 0) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
-            event = ClientMessage(CLIENT_MESSAGE, 0, 1, display.value, window.value, kind, 32, (c_long * 5)(delete))
+            event = (c_long * 24)(33, 0, 1, display.value, window.value, kind, 32, delete)  # an XClientMessageEvent
             self._x.XSendEvent(display, window, 0, c_long(0), byref(event))
 
     def resize(self, title: str, width: int, height: int) -> None:
@@ -132,19 +119,17 @@ def desktop(display: str) -> Desktop:
 @pytest.fixture
 def windows(display: str) -> Iterator[Callable[..., Window]]:
     """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
-    made: list[Window] = []
+    with ExitStack() as made:
+        def make(title: str, size: tuple[int, int] = SIZE) -> Window:
+            window = Window(*size, title)
+            made.callback(window.destroy)
+            return window
 
-    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
-        made.append(Window(*size, title))
-        return made[-1]
-
-    yield make
-    for window in made:
-        window.destroy()
+        yield make
 
 
 @pytest.fixture
-def seen(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
+def seen(desktop: Desktop) -> Seen:
     """`seen(title, fits)`: wait until a window shows a picture that fits."""
     def look(title: str, fits: Callable[[np.ndarray], Any]) -> Any:
         picture = desktop.picture(title)
@@ -173,12 +158,8 @@ def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thr
     return thread
 
 
-# ---- on a display
-
-
 @pytest.mark.display
-def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
-                                                  wait_until: Callable[..., Any]) -> None:
+def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop) -> None:
     y, x = np.mgrid[0:H, 0:W]
     pixels = np.stack([x % 256, y, (x + y) % 256], -1).astype(np.uint8)
     window = windows("shown", (W, H))
@@ -217,7 +198,6 @@ def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Se
 
 @pytest.mark.display
 def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
-                                                  wait_until: Callable[..., Any],
                                                   caplog: pytest.LogCaptureFixture) -> None:
     window, picture = windows("life"), image(0.5)
     window.set_image(picture)
@@ -247,12 +227,8 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     assert desktop.picture("life") is None
 
 
-# ---- without one
-
-
 @pytest.mark.programs
-def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any],
-                                           capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     window = Window(64, 64)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from support.programs import Output, children
-from support.wait import PATIENCE
+from support.programs import Output, Programs, children
+from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.camera.capture import PLAYED
@@ -20,12 +21,6 @@ from splatview.camera.command import launch
 from splatview.camera.pattern import number_of, square
 from splatview.camera.sources import CaptureSettings
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.programs import Programs
 
 FIND = """
 import numpy as np
@@ -117,7 +112,7 @@ def test_the_run_is_named_after_its_source(launched: Callable[..., Launched], so
     assert launched(source=source, capture=[tell]).said.endswith(f"camera: {name}\n")
 
 
-def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
+def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> None:
     """The programs themselves: boxes that a function found lie where the square was in the very picture that they
     belong to, and on the picture of the viewer."""
     (tmp_path / "find.py").write_text(FIND)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from splatview.camera.capture import PLAYED, Reading
 from splatview.camera.sources import CameraError, CaptureSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 DAMAGED = -1.0
 """The time of a picture that cannot be decoded."""

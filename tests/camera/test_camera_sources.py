@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,17 +16,12 @@ from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
 from support.wait import PATIENCE, turns
 
 import splatview
+from splatview.api.frames import Frame
 from splatview.camera.capture import main
 from splatview.camera.pattern import number_of
 from splatview.camera.sources import CameraError, CaptureSettings, check, source_for
 from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview.api.frames import Frame
 
 CLOSE_TO = 6.0
 """Mean difference of levels that compression may make; swapped colours make 50."""
@@ -73,7 +69,7 @@ def test_a_source_is_opened_again_in_half_its_size(address: str) -> None:
 
 def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     times = [0.0, 0.1, 0.2, 0.5, 1.2, 1.3]
-    source = source_for(CaptureSettings(source=str(video(tmp_path / "a.mp4", 6, 30, times))))
+    source = source_for(CaptureSettings(source=str(video(tmp_path / "a.mp4", times))))
     source.open()
     assert source.recorded
     read = []
@@ -103,7 +99,7 @@ def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: py
 
 
 def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
-    with StreamServer(mjpeg(100, pictures=60, then_wait=True)) as server:
+    with StreamServer(mjpeg(100, pictures=60)) as server:
         source = source_for(CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1))
         for _ in turns("the source opens within a second"):
             try:
@@ -118,9 +114,6 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
         source.close()
 
 
-# -- the program that captures -----------------------------------------------------------------------------------------
-
-
 def test_trouble_is_published_over_the_last_picture(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("splatview.camera.capture.RETRY_S", 0.01)
@@ -133,7 +126,7 @@ def test_trouble_is_published_over_the_last_picture(
         try:
             with splatview.frames("camera", timeout=PATIENCE) as frames:
                 first(False)
-                server.close()
+                server.server_close()
                 first(True)
                 with StreamServer(mjpeg(100), server.port):
                     first(False)

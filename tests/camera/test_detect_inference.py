@@ -6,22 +6,18 @@ Detectors here publish the next picture themselves, so that everything happens i
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from support.wait import PATIENCE
 
 import splatview
-from splatview.camera.detectors import InferenceSettings, open_detector
+from splatview.camera.detectors import Detector, InferenceSettings, open_detector
 from splatview.camera.inference import Inference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from splatview.camera.detectors import Detector
 
 FUNCTIONS = r"""
 calls = 0

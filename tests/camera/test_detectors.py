@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,17 +15,12 @@ import torch
 from support.detect_models import bright, fixed, yolo
 
 import splatview
-from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
+from splatview.camera.detectors import Detector, DetectorError, InferenceSettings, open_detector
 from splatview.camera.detectors.letterbox import Letterbox
 from splatview.camera.detectors.onnx import OnnxDetector
 from splatview.camera.detectors.yolo import Layout, layout_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from splatview.camera.detectors import Detector
-    Make = Callable[[], Detector]
+Make = Callable[[], Detector]
 
 PICTURE = np.zeros((480, 720, 3), np.uint8)
 """7.5 times the input of 96 x 64."""
@@ -290,3 +287,19 @@ def test_what_functions_may_not_be_or_return(returning: Callable[[str], Detector
     for what in ("nowhere:find", "detect_returning:nothing", "detect_returning:np", "detect_returning:", "http://x"):
         with pytest.raises(DetectorError):
             open_detector(InferenceSettings(detect=what))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("provider", ["cuda", ""])
+def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime knows no GPU: pip install onnxruntime-gpu")
+    detector = opened(bright(tmp_path / "bright.onnx", 128, 96), provider=provider)
+    assert detector.by == "bright on CUDA"
+    for x in range(0, 112, 16):
+        image = np.zeros((96, 128, 3), np.uint8)
+        image[40:56, x:x + 16] = 255
+        found = detector.detect(image)
+        np.testing.assert_allclose(found["boxes"], [[x, 40, x + 16, 56]], atol=1e-3)
+        np.testing.assert_allclose(found["scores"], [0.9], atol=1e-3)

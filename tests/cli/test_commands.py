@@ -8,7 +8,7 @@ import pickle
 import shlex
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from support import messages
 from support.frames import cloud
 from support.memory_data import event, snapshot
 from support.scene_files import ply_columns, truth, write_ply
+from support.wait import wait_until
 
 import splatview
 from splatview.cli import doctor
@@ -25,7 +26,6 @@ from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from support.programs import Programs
@@ -43,8 +43,7 @@ def test_arguments_that_cannot_be_used_are_told_as_before() -> None:
     assert messages.said() == json.loads(messages.MESSAGES.read_text())
 
 
-def test_one_bad_file_among_good_ones_does_not_end_the_viewer(tmp_path: Path, programs: Programs,
-                                                              wait_until: Callable[..., Any]) -> None:
+def test_one_bad_file_among_good_ones_does_not_end_the_viewer(tmp_path: Path, programs: Programs) -> None:
     Image.new("RGB", (8, 8), (200, 200, 200)).save(tmp_path / "good.png")
     (tmp_path / "junk.ply").write_text("hello")
     viewer = programs.splatview("serve", "junk.ply", "good.png", "--offscreen", "--out", "shown.png", "--size",
@@ -66,7 +65,7 @@ def test_a_run_that_is_not_there_is_told_with_those_that_are(capsys: pytest.Capt
 # ---- status
 
 
-def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str], wait_until: Callable[..., Any]) -> None:
+def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str]) -> None:
     splatview.publish(torch.zeros(4, 6, 3), "render", step=1)
     splatview.publish(cloud(5))
     with Subscriber(client="a test") as viewer:

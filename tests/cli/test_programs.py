@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from PIL import Image
-from support.wait import PATIENCE
+from support.wait import PATIENCE, wait_until
 from support.web_clients import Page
 
 import splatview
@@ -20,7 +20,6 @@ from splatview.cli.main import main
 from splatview_ipc.control.registry import Announcement, ViewerInfo, viewers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from support.programs import Program, Programs
@@ -43,8 +42,7 @@ def upload(viewer: ViewerInfo) -> Page:
 
 
 def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(programs: Programs, tmp_path: Path,
-                                                                   runtime_dir: Path,
-                                                                   wait_until: Callable[..., Any]) -> None:
+                                                                   runtime_dir: Path) -> None:
     """What the killed one has left goes with the next."""
     kept = tmp_path / "kept"
     kept.mkdir()

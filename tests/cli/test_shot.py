@@ -144,7 +144,7 @@ def test_gaussians_before_images_and_streams_by_name(tmp_path: Path, capsys: pyt
 
 def test_a_stream_without_a_version_is_no_picture() -> None:
     """It is announced before: `log` leaves both to a thread of its own."""
-    with closing(OtherRun()) as run, closing(Grabber()) as grabber:
+    with closing(OtherRun("other")) as run, closing(Grabber()) as grabber:
         run.stream("scalars", "scalars").describe(SCALARS)
         with pytest.raises(LateError, match="brought no frame"):
             grabber.draw(RenderRequest(0.1, stream="scalars"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+import moderngl
 import numpy as np
 import PIL.Image
 import pytest
@@ -16,11 +17,6 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.screens import offscreen as targets
 from splatview_viewer.web import encoders, sender
 from splatview_viewer.web.encoders import NvJpegEncoder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import moderngl
 
 pytestmark = pytest.mark.cuda
 
@@ -85,9 +81,6 @@ def test_a_registered_texture_is_read_where_none_can_be_shared(rig: Rig, monkeyp
         assert (target.tensor() == wanted).all(), level
     target.release()
     assert rig.ctx.error == "GL_NO_ERROR"
-
-
-# ---- nvJPEG
 
 
 @pytest.fixture

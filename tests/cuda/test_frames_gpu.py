@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.programs import Programs
 from support.wait import PATIENCE, wait_until
 
 import splatview
-
-if TYPE_CHECKING:
-    from support.programs import Programs
-
-    from splatview.api.frames import Frame, Frames
+from splatview.api.frames import Frame, Frames
 
 pytestmark = pytest.mark.cuda
 

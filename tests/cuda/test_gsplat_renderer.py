@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import moderngl
 import numpy as np
 import pytest
 import torch
 from support.odd_cases import SCENES, everywhere
+from support.programs import Programs
 from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CLASSIC,
@@ -24,20 +27,13 @@ from support.renderer_cases import (
 )
 
 from splatview_ipc.gl.sources import read_source
+from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import COLOR_MAX, Pixels, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import moderngl
-    from support.programs import Programs
-
-    from splatview_viewer.geometry.cameras import Camera
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin()

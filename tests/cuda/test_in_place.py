@@ -1,24 +1,21 @@
-"""Tensors shared where they lie, between two programs: live, never of two generations, given back; and when something
-ends, fails, or is different: the picture stays, and the reason is named."""
+"""Tensors shared where they lie, between two programs: live, never of two generations, given back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from support.programs import Programs
 from support.reading import next_frame, stream_of, values
 from support.trainers import ALLOCATORS, Trainer
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE, turns, wait_until
 
 from splatview_ipc.control.frame import DeviceTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.cuda
 
@@ -150,11 +147,7 @@ def test_no_two_generations_are_ever_mixed(trainer: Trainer, subscriber: Subscri
     assert trainer.do("until(lambda: memory() == alone); answer = open_files()") <= files + 4
 
 
-# ---- ends, refusals and other ways
-
-
-def test_a_killed_trainer_leaves_its_last_scene(
-        programs: Programs, allocator: str, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_a_killed_trainer_leaves_its_last_scene(programs: Programs, allocator: str, subscriber: Subscriber) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
     trainer.do("scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()")
     stream = stream_of(subscriber)
@@ -230,3 +223,44 @@ def test_a_training_is_followed_by_torchs_handles(programs: Programs, subscriber
         assert stream.sharing == "torch-ipc", stream.fallback
         assert got["means"].shape == (count, 3)
         assert all((t == value).all() for t in got.values())
+
+
+ON_THE_SECOND = """
+assert torch.cuda.device_count() == 1
+base = (torch.arange(270 * 481 * 4, device="cuda") % 240).view(270, 481, 4).to(torch.uint8)
+picture, scene = base.clone(), make(1000, 0)
+def publish(step):
+    splatview.publish(picture.copy_(base + step), "image", step=step)
+    fill(scene, step)
+    splatview.publish(scene, step=step)
+publish(0)
+answer = str(torch.cuda.get_device_properties(0).uuid).replace("-", "")
+"""
+
+
+@pytest.mark.skipif("__import__('torch').cuda.device_count() < 2", reason="needs two GPUs")
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_frames_of_the_second_gpu_arrive_right_in_every_way(programs: Programs, allocator: str) -> None:
+    """Also where trainer and viewer number the GPUs differently: the UUID says which is meant."""
+    here = os.environ.get("CUDA_VISIBLE_DEVICES") or "0,1"
+    trainer = Trainer(programs, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=here.split(",")[1])
+    uuid, step = trainer.do(ON_THE_SECOND), 0
+    picture = (np.arange(270 * 481 * 4) % 240).reshape(270, 481, 4)
+    for way in ("device-ring", "in-place", "host"):
+        with Subscriber(transports=(way,)) as subscriber:
+            streams = [stream_of(subscriber, name) for name in ("image", "gaussians")]
+            for stream in streams:
+                next_frame(subscriber, stream).close()
+            for _ in range(5):
+                step += 1
+                trainer.do(f"publish({step})")
+                for stream in streams:
+                    with next_frame(subscriber, stream, fits=lambda f, now=step: f.meta["step"] == now) as frame:
+                        assert (stream.gpu, stream.sharing) == (uuid, way)
+                        for name, got in values(frame).items():
+                            assert np.all(got == (picture + step if name == "image" else step)), (way, name)
+                        for t in frame.tensors.values():
+                            assert isinstance(t, DeviceTensor) == (way != "host")
+                            if isinstance(t, DeviceTensor):
+                                assert t.torch().device == torch.device("cuda", 1)
+                        assert frame.intact()

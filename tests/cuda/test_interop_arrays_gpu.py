@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
+from support.programs import Programs
 from support.reading import next_frame, stream_of, values
 from support.trainers import Trainer
 
 from splatview.adapters.images import picture_at
 from splatview_ipc.cuda import driver
-
-if TYPE_CHECKING:
-
-    from support.programs import Programs
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.cuda
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.annotate_cases import texts
 from support.frames import host_array, poses
-from support.reading import next_frame, stream_of, values
+from support.programs import Programs
+from support.reading import logged_rows, next_frame, stream_of, values
 from support.trainers import Trainer
+from support.wait import wait_until
 
 import splatview
 from splatview.api import session as publishing
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -53,7 +51,7 @@ def test_a_cuda_image(subscriber: Subscriber) -> None:
         assert frame.intact()
 
 
-def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_live_images_follow_changes_made_in_place(subscriber: Subscriber) -> None:
     image = torch.zeros(40, 50, device="cuda")
     splatview.publish(image, live=True)
     stream = stream_of(subscriber, "image")
@@ -68,9 +66,6 @@ def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_u
             return bool((values(frame)["image"] == 0.5).all())
 
     wait_until(seen)
-
-
-# ---- annotate
 
 
 def detections(n: int, seed: int = 0) -> dict[str, Any]:
@@ -106,41 +101,19 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
     assert stream.device == "cuda:0"
 
 
-# ---- numbers, and what holds for every call
-
-
-def rows_of(viewer: Subscriber, samples: int, wait_until: Callable[..., Any]) -> np.ndarray:
-    """The rows of the only series, once so many samples are seen."""
-    found: list[np.ndarray] = []
-
-    def there() -> bool:
-        viewer.poll()
-        for stream in viewer.streams:
-            stream.open()
-            frame = stream.read()
-            if frame is not None:
-                with frame:
-                    if "rows" in frame.tensors:
-                        found[:] = [np.array(host_array(frame.tensors["rows"]))]
-        return bool(found) and found[0][:, 5].sum() == samples
-
-    wait_until(there)
-    return found[0]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
-def test_each_number_is_plotted_as_it_was(dtype: torch.dtype, wait_until: Callable[..., Any]) -> None:
+def test_each_number_is_plotted_as_it_was(dtype: torch.dtype) -> None:
     loss = torch.zeros((), dtype=dtype, device="cuda")
     for step in range(100):
         loss.fill_(step)
         splatview.log(step, loss=loss)
         loss.fill_(-1)  # what comes later on the stream does not reach it
     with Subscriber() as viewer:
-        rows = rows_of(viewer, 100, wait_until)
+        rows = logged_rows(viewer, "loss", 100)["loss"]
     assert rows[:, 2].tolist() == list(range(100))
 
 
-def test_no_call_waits_for_the_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
     """Once kernels are loaded and memory is pinned, at the first calls."""
     found, points = detections(5, 1), torch.rand(5, 17, 2, device="cuda")
     image, loss = torch.zeros(64, 64, 3, device="cuda"), torch.ones((), device="cuda")
@@ -167,7 +140,7 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber, wait_until: Callable[
     wait_until(returned_first)
 
 
-def test_while_a_graph_is_captured_nothing_is_queued(wait_until: Callable[..., Any]) -> None:
+def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     x, boxes = torch.zeros((), device="cuda"), torch.ones(2, 4, device="cuda")
     splatview.log(0, it=x)
     splatview.annotate("camera", boxes=boxes)
@@ -186,11 +159,8 @@ def test_while_a_graph_is_captured_nothing_is_queued(wait_until: Callable[..., A
     splatview.annotate("camera", boxes=boxes)
     assert publisher.streams["camera overlay"].version == before + 1
     with Subscriber() as viewer:
-        rows = rows_of(viewer, 2, wait_until)
+        rows = logged_rows(viewer, "it", 2)["it"]
     assert rows[:, 0].tolist() == [0, 2] and rows[1, 2] == 3
-
-
-# ---- cameras
 
 
 def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.memory_cases import PLACE, Reader, newest, rows
+from support.programs import Program, Programs
+from support.wait import wait_until
 
 import splatview
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.kinds.snapshot.loading import load_snapshot
 from splatview_viewer.kinds.snapshot.model import ACTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from support.programs import Program, Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -41,7 +39,7 @@ def reader() -> Iterator[Reader]:
         yield Reader(subscriber)
 
 
-def test_the_numbers_are_the_allocators(reader: Reader, wait_until: Callable[..., Any]) -> None:
+def test_the_numbers_are_the_allocators(reader: Reader) -> None:
     splatview.publish_memory(hz=100)
     kept = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
     wait_until(lambda: newest("allocated") == torch.cuda.memory_allocated())
@@ -82,7 +80,7 @@ else:
 """
 
 
-def started(programs: Programs, what: str, reader: Reader, wait_until: Callable[..., Any]) -> Program:
+def started(programs: Programs, what: str, reader: Reader) -> Program:
     """The program, when its GPU is seen."""
     trainer = programs.code(PROGRAM, what)
     assert trainer.line() == "allocated", trainer.end()[1]
@@ -92,18 +90,18 @@ def started(programs: Programs, what: str, reader: Reader, wait_until: Callable[
     return trainer
 
 
-def snapshot_of(reader: Reader, wait_until: Callable[..., Any]) -> tuple[Path, Any]:
+def snapshot_of(reader: Reader) -> tuple[Path, Any]:
     wait_until(lambda: reader.look().meta["snapshots"] == 1)
     path = memory_snapshots.find(reader.meta["snapshot"])
     assert path is not None
     return path, load_snapshot(path)
 
 
-def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader, wait_until: Callable[..., Any]) -> None:
-    started(programs, "go on", reader, wait_until)
+def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader) -> None:
+    started(programs, "go on", reader)
     wait_until(lambda: reader.look().samples[-1, PLACE["step"]] >= 5)
     reader.stream.request_snapshot()
-    _, snapshot = snapshot_of(reader, wait_until)
+    _, snapshot = snapshot_of(reader)
     assert {"step 3", "step 4"} <= {a.name for a in snapshot.annotations}
     trace = snapshot.traces[0]
     number = int(np.flatnonzero(trace.allocations.size == 5_000_000)[0])
@@ -112,10 +110,10 @@ def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader, w
     assert "my_own_function" in [frame.name for frame in snapshot.stack(int(trace.allocations.stack[number]))]
 
 
-def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Callable[..., Any]) -> None:
-    trainer = started(programs, "fail", reader, wait_until)
+def test_memory_that_runs_out(programs: Programs, reader: Reader) -> None:
+    trainer = started(programs, "fail", reader)
     assert trainer.line() == "caught"  # the exception is the trainer's as ever
-    path, snapshot = snapshot_of(reader, wait_until)
+    path, snapshot = snapshot_of(reader)
     assert reader.samples[-1, PLACE["ooms"]] >= 1
     assert path.name.endswith("-1-oom.pickle")
     events = snapshot.traces[0].events

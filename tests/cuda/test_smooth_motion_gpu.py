@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -20,9 +20,6 @@ from splatview_viewer.render.gsplat import moving as gsplat_moving
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.cuda
 W, H = 640, 480

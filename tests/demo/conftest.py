@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import runpy
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from support.programs import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="session")

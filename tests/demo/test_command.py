@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -19,15 +21,7 @@ from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
 from splatview_viewer.app.commands import parse
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-
 pytestmark = pytest.mark.programs
-
-
-# ---- the trainer
 
 
 @pytest.fixture
@@ -69,8 +63,6 @@ def test_data_that_cannot_be_used_is_an_event(train: Callable[..., tuple[int, li
     code, events = train(data=str(tmp_path))
     assert code == 2 and events[-1]["event"] == "error" and "no such data set" in events[-1]["text"]
 
-
-# ---- the command
 
 EVENT = ("import json, os, sys\ndef event(name, **values):\n"
          "    os.write(1, json.dumps({'event': name, **values}).encode() + b'\\n')\n")

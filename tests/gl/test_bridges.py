@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import moderngl
 import numpy as np
 import pytest
 import torch
@@ -15,17 +17,10 @@ from support.frames import remote
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Piece
 from splatview_ipc.cuda.memory import Allocation
-from splatview_ipc.gl.base import Form
+from splatview_ipc.gl.base import Bridge, Form
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import moderngl
-
-    from splatview_ipc.gl.base import Bridge
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 FORMS = [("HW", 1), ("HWC", 1), ("HWC", 2), ("HWC", 3), ("HWC", 4), ("CHW", 1), ("CHW", 2), ("CHW", 3), ("CHW", 4)]
@@ -280,9 +275,6 @@ def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
     assert (auto.name, auto.reasons) == ("host", {})
     auto.close()
     memory.close()
-
-
-# -- pictures in memory, read through buffer textures ------------------------------------------------------------------
 
 
 class Plain(GlMemory):

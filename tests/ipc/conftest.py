@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.pair import Pair
-
-from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -20,10 +15,3 @@ def pair(runtime_dir: Path) -> Iterator[Pair]:
     made = Pair()
     yield made
     made.close()
-
-
-@pytest.fixture
-def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
-    """A viewer of all runs, polled by the test."""
-    with Subscriber() as made:
-        yield made

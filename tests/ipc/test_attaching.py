@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 import torch
 from support.impostor import Liar
+from support.pair import Pair
+from support.programs import Programs
 from support.reading import newest, stream_of
 from support.trainers import Trainer
 from support.wait import wait_until
@@ -20,18 +23,9 @@ from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import wait_for
 from splatview_ipc.subscriber.subscriber import Subscriber
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.pair import Pair
-    from support.programs import Programs
-
 
 def image(value: int, size: int = 4) -> torch.Tensor:
     return torch.full((size, size), value, dtype=torch.uint8)
-
-
-# -- one process: messages, offers, releases ---------------------------------------------------------------------------
 
 
 def test_value_arrives_with_its_metadata(pair: Pair) -> None:
@@ -99,8 +93,6 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
 NEXT = limits.PROTOCOL + 1
 """The protocol of a later release."""
 
@@ -130,8 +122,6 @@ def test_run_of_another_protocol_is_not_attached_to(pair: Pair, said: dict[str, 
     assert words in str(pair.viewer.runs[0].refused)
     assert len(pair.publisher.helper.fds()) == 2, "it is not even spoken to"
 
-
-# -- several processes -------------------------------------------------------------------------------------------------
 
 PUBLISH = "splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), 'render', step={step})"
 

@@ -1,24 +1,19 @@
-"""However a training ends, its end comes at once and nothing of it is left; and no child that it forks, for its data as
-a rule, harms its run or keeps it alive."""
+"""However a training ends, nothing of it is left; and no child that it forks harms its run or keeps it alive."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from support.programs import Program, Programs
 from support.reading import copied, newest, stream_of
 from support.wait import wait_until
 
 from splatview_ipc.control.run_folder import create_run, list_runs
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Program, Programs
 
 TRAININGS = """
 import gc, json, os, signal, sys, threading, warnings

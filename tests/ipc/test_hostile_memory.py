@@ -1,9 +1,9 @@
-"""Headers and control words in shared memory that make no sense, or change while they are read: a reader never follows
-them out of their slot, never gives up, and counts them."""
+"""Shared memory that makes no sense, or changes while it is read: a reader never follows it out of its slot."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.meters import open_files
 from support.transports import Handed, reader_of
+from support.wait import wait_until
 
 import splatview
 from splatview.api import session as publishing
@@ -34,10 +35,6 @@ from splatview_ipc.shm.slot_layout import (
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 from splatview_ipc.transports.zero_copy_reader import check_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 META: messages.MetaDict = {"layout": "HWC"}
 NUMBERS = st.one_of(st.sampled_from([0, 1, 2, 3, 15, 16, 17, 2**16, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]),
@@ -110,7 +107,7 @@ def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) 
     segment.close()
 
 
-def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callable[..., Any]) -> None:
+def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
     """Control blocks and frames are mapped read-only: a slip in a viewer cannot reach them."""
     splatview.publish(torch.zeros(4, 4))
     run = publishing.begun()
@@ -128,7 +125,7 @@ def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callabl
 
 # ---- handles, shapes, strides and offsets that a run forges
 
-GPU, OTHER = "0123456789abcdef" * 2, "f" * 32
+GPU = "0123456789abcdef" * 2
 SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
 BIG = [0, 1, 2, 3, 2**31, 2**32, 2**39, limits.MAX_EXTENT]
 
@@ -157,21 +154,3 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
         except SharingError:
             refused = True
         assert refused != fits
-
-
-
-
-@pytest.mark.parametrize("case", ["outside", "another gpu", "twice", "names", "strides", "no memory"])
-def test_what_does_not_fit_together_is_refused_before_anything_is_opened(case: str) -> None:
-    memory = messages.IpcMemory(bytes(64), 4096, GPU)
-    tensor = messages.TensorRef("t", "float32", (4,), (1,), 0, 0)
-    ref = {
-        "outside": in_place(messages.TensorRef("t", "float32", (1024,), (2,), 0, 0), memories=(memory,)),
-        "another gpu": in_place(tensor, memories=(messages.IpcMemory(bytes(64), 4096, OTHER),)),
-        "twice": in_place(tensor, memories=(memory, memory)),
-        "names": in_place(tensor, tensor, memories=(memory,)),
-        "strides": in_place(messages.TensorRef("t", "float32", (4,), (), 0, 0), memories=(memory,)),
-        "no memory": in_place(messages.TensorRef("t", "float32", (4,), (1,), 1, 0), memories=(memory,)),
-    }[case]
-    with pytest.raises(SharingError):
-        check_tensors(ref)

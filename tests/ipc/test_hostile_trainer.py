@@ -1,10 +1,11 @@
-"""A hostile run, seen by a viewer: what it sends is refused before anything is opened, counted, and bounded; other runs
-are seen as ever."""
+"""A hostile run, seen by a viewer: what it sends is refused, counted and bounded; other runs are seen as ever."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,14 +16,9 @@ from support.pair import Pair
 
 from splatview_ipc.control import messages
 from splatview_ipc.shm.segment import Segment
+from splatview_ipc.subscriber.remote_run import RemoteRun
+from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 
 @pytest.fixture
@@ -119,9 +115,6 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impos
         pair.pump(20)
     assert stream.fault and not stream.opened
     assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, "nothing is fetched"
-
-
-# -- memory that comes late, or not at all -----------------------------------------------------------------------------
 
 
 def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(impostor: Impostor, pair: Pair) -> None:

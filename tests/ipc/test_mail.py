@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.meters import open_files
+from support.programs import Programs
 from support.reading import newest
 
 from splatview_ipc.control import descriptors, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, Connection, Server, close_all, connect
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from support.programs import Programs
-
 
 FULL = """
 import os, resource, sys, torch, splatview
@@ -64,9 +59,6 @@ def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_s
             assert trainer.line() == "5"
             assert newest(late, "image", after=5)[0] == 6
     assert trainer.poll() is None
-
-
-# ---- descriptors handed to a viewer: in order, whole, once
 
 
 @pytest.fixture

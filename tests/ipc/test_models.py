@@ -9,8 +9,9 @@ the reader are made in any order.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -18,9 +19,6 @@ import torch
 from splatview_ipc.shm import slot_reader, slot_writer
 from splatview_ipc.shm.slot_layout import DONE, SEQ, VERSION
 from splatview_ipc.transports import cpu_ring, gpu_slots, zero_copy_reader, zero_copy_writer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CELLS = 2
 """Stores in which a frame's data come, and its header."""

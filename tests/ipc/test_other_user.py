@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 import torch
 from support.other_users import OTHER, needs_root
 
@@ -16,11 +17,6 @@ from splatview_ipc.control.registry import Announcement
 from splatview_viewer.core.host import Memo, memo_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, store
 from splatview_viewer.recording.recording import StreamFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def test_the_folders_are_the_owners_alone(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

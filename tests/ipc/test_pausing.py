@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +15,7 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.cli.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 @pytest.fixture
@@ -27,31 +25,22 @@ def run(subscriber: Subscriber) -> Any:
     return welcomed(subscriber)
 
 
-class Loop:
-    """A training loop in a thread: counts the steps that it has taken."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.ending = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self.ending:
-            if splatview.wait_while_paused():
-                self.steps += 1
-
-    def close(self) -> None:
-        self.ending = True
-        self._thread.join(PATIENCE)
-        splatview.close()
-
-
 @pytest.fixture
-def loop(run: Any) -> Iterator[Loop]:
-    started = Loop()
-    yield started
-    started.close()
+def loop(run: Any) -> Iterator[Any]:
+    """A training loop in a thread, which counts the `steps` that it has taken."""
+    made = SimpleNamespace(steps=0, ending=False)
+
+    def train() -> None:
+        while not made.ending:
+            if splatview.wait_while_paused():
+                made.steps += 1
+
+    thread = threading.Thread(target=train, daemon=True)
+    thread.start()
+    yield made
+    made.ending = True
+    thread.join(PATIENCE)
+    splatview.close()
 
 
 def waits(subscriber: Subscriber, run: Any) -> bool:
@@ -59,7 +48,7 @@ def waits(subscriber: Subscriber, run: Any) -> bool:
     return run.paused and run.waits == 2
 
 
-def test_a_step_lets_exactly_one_call_through(subscriber: Subscriber, run: Any, loop: Loop) -> None:
+def test_a_step_lets_exactly_one_call_through(subscriber: Subscriber, run: Any, loop: Any) -> None:
     wait_until(lambda: loop.steps > 3)
     run.set_paused(True)
     wait_until(lambda: waits(subscriber, run))

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.programs import Programs
 from support.wait import wait_until
 
 import splatview
 from splatview.api.shard import group_of_this_process
 from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
+from splatview_ipc.control.messages import StreamInfo
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.shards import TOGETHER, Shards, join
-
-if TYPE_CHECKING:
-    from support.programs import Programs
-
-    from splatview_ipc.control.messages import StreamInfo
-    from splatview_ipc.subscriber.subscriber import Subscriber
-
 
 LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
              "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SPLATVIEW_GROUP")
@@ -63,8 +59,6 @@ def test_viewers_are_told(subscriber: Subscriber) -> None:
     wait_until(lambda: told()["scene"].shard is None and told()["scene"].group == "")
 
 
-# -- which processes belong together -----------------------------------------------------------------------------------
-
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none", "RANK": "0"}
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
 
@@ -97,9 +91,6 @@ def test_otherwise_the_parent_and_the_script_decide(programs: Programs) -> None:
     one, two = ([*text.split()] for text in (programs.code(STARTS).end()[0], programs.code(STARTS).end()[0]))
     assert one[0] == one[1] != one[2]
     assert len({*one, *two}) == 4
-
-
-# ---- frames of several ranks as one, without programs
 
 
 def frame(n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False,
@@ -139,51 +130,38 @@ def test_what_does_not_fit_together_is_said(other: dict[str, Any], words: str) -
             join(parts, [0, 3], 1)
 
 
-# -- when there is a new one -------------------------------------------------------------------------------------------
-
-
-def source(rank: int, world: int = 2, group: str = "a" * 16, name: str = "scene", run: str = "train") -> Any:
-    """What there is of a rank's stream as far as versions go."""
-    info = SimpleNamespace(shard=(rank, world), group=group, name=name, shape=(3, 14))
-    one = SimpleNamespace(alive=True, name=run, id=f"{run}-{rank}-{group}", pid=rank + 1, streams={})
-    made = SimpleNamespace(run=one, info=info, version=1, opened=True, fault=None, holds=1, name=name, kind="gaussians",
-                           fallback="", shape=info.shape, gpu="", live=False)
+def source(rank: int) -> Any:
+    """What there is of the stream of one of two ranks as far as versions go."""
+    info = SimpleNamespace(shard=(rank, 2), group="a" * 16, name="scene", shape=(3, 14))
+    run = SimpleNamespace(alive=True, name="train", id=f"train-{rank}", pid=rank + 1, streams={})
+    made = SimpleNamespace(run=run, info=info, version=1, opened=True, fault=None, holds=1, name="scene",
+                           kind="gaussians", fallback="", shape=info.shape, gpu="", live=False)
     made.open = made.release = lambda: None
     made.read = lambda after: frame(3, rank) if made.version > after and made.opened else None
     return made
 
 
-class Viewer:
-    """Puts the streams of ranks together, in turns at times of its own."""
-
-    def __init__(self, *ranks: Any) -> None:
-        self.shards, self.ranks, self.now = Shards(), list(ranks), 100.0
-        (self.whole,) = self.shards.update(self.ranks, self.now)
-
-    def version_after(self, seconds: float = 0.0) -> int:
-        self.whole.version  # noqa: B018  (it looks)
-        self.now += seconds
-        self.shards.turn(self.now)
-        return self.whole.version
-
-    def found(self, *ranks: Any) -> None:
-        self.ranks += ranks
-        self.shards.update(self.ranks, self.now)
-
-
 def test_a_step_of_all_is_one_version() -> None:
-    ranks = [source(0), source(1)]
-    viewer = Viewer(*ranks)
-    assert viewer.version_after() == 1
+    shards, ranks, now = Shards(), [source(0), source(1)], 100.0
+    (whole,) = shards.update(ranks, now)
+
+    def version_after(seconds: float = 0.0) -> int:
+        nonlocal now
+        whole.version  # noqa: B018  (it looks)
+        now += seconds
+        shards.turn(now)
+        return whole.version
+
+    assert version_after() == 1
     ranks[0].version = 2
-    assert viewer.version_after() == 1  # the other comes in a moment
+    assert version_after() == 1  # the other comes in a moment
     ranks[1].version = 2
-    assert viewer.version_after() == 2
+    assert version_after() == 2
     ranks[0].version = 5
-    assert viewer.version_after() == 2
-    assert viewer.version_after(TOGETHER) == 5  # it does not come
+    assert version_after() == 2
+    assert version_after(TOGETHER) == 5  # it does not come
     for step in (6, 7, 8):
         ranks[0].version = step
-        assert viewer.version_after(TOGETHER) == step
+        assert version_after(TOGETHER) == step
     ranks[1].version = 3  # it is far behind
-    assert viewer.version_after(TOGETHER) == 9
+    assert version_after(TOGETHER) == 9

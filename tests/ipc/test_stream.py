@@ -1,25 +1,19 @@
-"""A stream: one write path for publishing and late viewers, transports that fail, memory that is short, live streams.
-
-A run and its viewer are turned by hand, with a clock of their own: nothing here waits.
-"""
+"""A stream and its viewer, turned by hand: one write path, transports that fail, short memory, live streams."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
+from support.pair import Pair
 from support.transports import reader_of
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm import segment
 from splatview_ipc.subscriber import remote_stream
 from splatview_ipc.transports import TRANSPORTS, Transport
-
-if TYPE_CHECKING:
-    from support.pair import Pair
-
-    from splatview_ipc.publisher.stream import Stream
 
 RING = TRANSPORTS["ring"]
 

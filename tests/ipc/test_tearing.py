@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.frames import host_array
+from support.programs import Programs
 from support.reading import stream_of
 from support.wait import turns
 
-if TYPE_CHECKING:
-    from support.programs import Programs
-
-    from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 WRITER = """
 import torch, splatview

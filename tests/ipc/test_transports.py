@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,6 @@ from splatview_ipc.control.messages import RingRef, SegmentRef
 from splatview_ipc.shm.slot_layout import ring_size
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COPYING = ("ring", "device-ring", "host")
 """Transports whose frames are slots of a ring."""

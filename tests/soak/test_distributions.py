@@ -1,5 +1,4 @@
-"""The distributions: built, checked as an index does, and used. They take one name, `splatview`: a script keeps its own
-`ipc.py`."""
+"""The distributions: built, checked as an index does, and used."""
 
 from __future__ import annotations
 
@@ -8,21 +7,15 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
-from support.programs import ROOT
+from support.programs import ROOT, Programs
 
 import splatview
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from support.programs import Programs
-
-OWN = ("ipc", "viewer_app", "tests", "benchmarks")
 SCRIPT = """
 import os, subprocess, sys, torch
 import ipc, viewer_app, tests, benchmarks
@@ -78,22 +71,6 @@ def test_distributions_pass_the_index_checks(dist: Mapping[str, Path]) -> None:
     assert _run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=files[0].parent).count("PASSED") == 2
 
 
-def _project(folder: Path) -> Path:
-    folder.mkdir()
-    for name in OWN[:1]:
-        (folder / f"{name}.py").write_text(f"MINE = {name!r}\n")
-    for name in OWN[1:]:
-        (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text(f"MINE = {name!r}\n")
-    (folder / "train.py").write_text(SCRIPT)
-    return folder
-
-
-def _shown(folder: Path) -> Any:
-    with Image.open(folder / "out.png") as picture:
-        return picture.convert("RGB").getpixel((picture.width // 2, picture.height // 2))
-
-
 @pytest.mark.parametrize("how", ["wheel", "editable"])
 def test_script_keeps_its_own_modules(dist: Mapping[str, Path], how: str, tmp_path: Path,
                                       programs: Programs) -> None:
@@ -104,22 +81,18 @@ def test_script_keeps_its_own_modules(dist: Mapping[str, Path], how: str, tmp_pa
         env["PYTHONPATH"] = str(root)
         with zipfile.ZipFile(dist[how]) as archive:
             archive.extractall(root)
-    programs.folder = _project(tmp_path / "project")
+    programs.folder = tmp_path / "project"
+    programs.folder.mkdir()
+    (programs.folder / "train.py").write_text(SCRIPT)
+    for name in ("ipc.py", "viewer_app/__init__.py", "tests/__init__.py", "benchmarks/__init__.py"):
+        path = programs.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"MINE = {name.removesuffix('.py').removesuffix('/__init__')!r}\n")
     program = programs.python("train.py", root / "splatview", **env)
     _, said = program.communicate()
     assert program.returncode == 0, said
-    assert _shown(programs.folder) == (200, 200, 200)
-
-
-def _sources() -> set[str]:
-    """Return the files that an installation has to hold, relative to its root."""
-    held = set()
-    for folder, installed in (("splatview", "splatview"), ("ipc/splatview_ipc", "splatview_ipc"),
-                              ("viewer_app/splatview_viewer", "splatview_viewer")):
-        for path in (ROOT / folder).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                held.add(f"{installed}/{path.relative_to(ROOT / folder)}")
-    return held
+    with Image.open(programs.folder / "out.png") as picture:
+        assert picture.convert("RGB").getpixel((picture.width // 2, picture.height // 2)) == (200, 200, 200)
 
 
 @pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
@@ -128,5 +101,9 @@ def test_wheel_holds_every_file_below_splatview(dist: Mapping[str, Path], name: 
     with zipfile.ZipFile(dist[name]) as archive:
         names = [n for n in archive.namelist() if ".dist-info/" not in n]
     assert len(names) == len(set(names))
-    assert set(names) == _sources()
+    assert set(names) == {
+        f"{installed}/{path.relative_to(ROOT / folder)}"
+        for folder, installed in (("splatview", "splatview"), ("ipc/splatview_ipc", "splatview_ipc"),
+                                  ("viewer_app/splatview_viewer", "splatview_viewer"))
+        for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert "splatview/py.typed" in names

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.programs import ROOT
+from support.programs import ROOT, Programs
 from support.reading import newest
+from support.wait import wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.programs import Programs
 
 IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers", "camera_detector": "torchvision"}
 """Examples with other people's trainers and models, and what those need."""
@@ -49,8 +44,7 @@ def test_an_example_ends_after_its_steps(path: Path, programs: Programs) -> None
 
 
 @pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem in STREAMS], ids=lambda path: path.stem)
-def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Programs, tmp_path: Path,
-                                                   wait_until: Callable[..., Any]) -> None:
+def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Programs, tmp_path: Path) -> None:
     needed(path)
     process = programs.python(path, "--steps", "1000000", *MORE.get(path.stem, ()))
     with Subscriber() as viewer:
@@ -63,8 +57,6 @@ def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Program
         colors = Image.open(out).convert("RGB").getcolors(1 << 24)
         assert colors is not None and len(colors) > 50  # a picture; one of NaN has a single colour
 
-
-# ---- gsplat's simple_trainer.py
 
 PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"
 TRAINER = """

@@ -1,22 +1,16 @@
-"""Very many publishes: a million without a viewer, thousands of new tensors beside one. A trainer takes up no more at
-the end than at the beginning."""
+"""A trainer takes up no more after a million publishes, or thousands of new tensors beside a viewer."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from support.meters import MB, footprint, settled
+from support.meters import MB, Footprint, footprint, settled
+from support.programs import Program, Programs
 from support.trainers import Trainer
-from support.wait import wait_until
-
-if TYPE_CHECKING:
-    from support.meters import Footprint
-    from support.programs import Program, Programs
 
 SLACK_BYTES = 4 * MB
-"""By how much anonymous memory may differ between two looks. A million publishes that left 8 bytes each would be twice
-as much."""
+"""A million publishes that left 8 bytes each would be twice as much."""
 
 ALONE = """
 import numpy as np
@@ -99,4 +93,4 @@ def test_ten_thousand_new_tensors_of_new_shapes(programs: Programs) -> None:
     base = footprint(reader.pid)
     blocks(trainer, segment_bytes=8 * MB)
     seen(reader, trainer.do("answer = steps"))
-    settled(base, wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB)
+    settled(base, reader.pid, rss=8 * MB, segment_bytes=8 * MB)

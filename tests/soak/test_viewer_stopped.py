@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING
 
+from support.programs import Program, Programs
 from support.trainers import Trainer
-
-if TYPE_CHECKING:
-    from support.programs import Program, Programs
 
 PUBLISHES = """
 def publish(name, shape, step):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.meters import MB, footprint
+from support.programs import Programs
 from support.wait import wait_until
 from support.web_clients import Page, address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from support.programs import Programs
 
 PAGES = 6
 SIZE = 3840, 2160
@@ -27,54 +24,44 @@ MARGIN = 96 * MB
 """What pages cost beside pictures: views and panels."""
 
 
-class Viewer:
-    """`splatview serve --web` of a picture that does not compress well, and its pages."""
-
-    def __init__(self, programs: Programs, folder: Path, pages: ExitStack) -> None:
-        noise = np.random.default_rng(0).integers(0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8)
-        Image.fromarray(noise).save(folder / "noise.png")
-        self.process = programs.splatview("serve", "--host", "127.0.0.1", "--port", "0", str(folder / "noise.png"))
-        self.port, self.token = address(self.process, [])
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-        self._pages = pages
-
-    def page(self, id: str, *, acks: bool = True, visible: bool = True) -> Page:
-        page = self._pages.enter_context(Page(self.port, acks=acks)).connect(token=self.token)
-        page.greet(*SIZE, id=id, visible=visible)
-        return page
-
-    @property
-    def memory(self) -> int:
-        """Bytes of its own."""
-        return footprint(self.process.pid).rss
-
-
 @pytest.fixture
-def viewer(programs: Programs, tmp_path: Path) -> Iterator[Viewer]:
-    """A viewer that has loaded whatever its first page of this size needs."""
+def viewer(programs: Programs, tmp_path: Path) -> Iterator[tuple[Callable[..., Page], Callable[[], int]]]:
+    """`page(id)`: a page of a viewer that shows a picture which does not compress well, and has loaded whatever the
+    first page of this size needs; and the bytes that it takes."""
+    noise = np.random.default_rng(0).integers(0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    process = programs.splatview("serve", "--host", "127.0.0.1", "--port", "0", str(tmp_path / "noise.png"))
+    port, token = address(process, [])
+    threading.Thread(target=process.stderr.read, daemon=True).start()
     with ExitStack() as pages:
-        made = Viewer(programs, tmp_path, pages)
-        made.page("first").picture()
-        yield made
+        def page(id: str, *, acks: bool = True, visible: bool = True) -> Page:
+            made = pages.enter_context(Page(port, acks=acks)).connect(token=token)
+            made.greet(*SIZE, id=id, visible=visible)
+            return made
+
+        page("first").picture()
+        yield page, lambda: footprint(process.pid).rss
 
 
 @pytest.mark.parametrize("acks", [False, True], ids=["pages that acknowledge nothing", "pages that show pictures"])
-def test_large_pages_take_a_few_pictures_each(viewer: Viewer, acks: bool) -> None:
-    base = most = viewer.memory
-    pages = [viewer.page(f"page{n}", acks=acks) for n in range(PAGES)]
+def test_large_pages_take_a_few_pictures_each(viewer: Any, acks: bool) -> None:
+    page, memory = viewer
+    base = most = memory()
+    pages = [page(f"page{n}", acks=acks) for n in range(PAGES)]
 
     def all_have_pictures() -> bool:
         nonlocal most
-        most = max(most, viewer.memory)
+        most = max(most, memory())
         return all(page.waiting >= 2 for page in pages)
 
     wait_until(all_have_pictures)
     assert most - base < PAGES * PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN
 
 
-def test_hidden_pages_cost_no_pictures(viewer: Viewer) -> None:
-    base = viewer.memory
+def test_hidden_pages_cost_no_pictures(viewer: Any) -> None:
+    page, memory = viewer
+    base = memory()
     for n in range(PAGES):
-        viewer.page(f"hidden{n}", visible=False)
-    viewer.page("last").picture()  # pages are taken in as they arrive: the others were before
-    assert viewer.memory < base + (PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN)
+        page(f"hidden{n}", visible=False)
+    page("last").picture()  # pages are taken in as they arrive: the others were before
+    assert memory() < base + (PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN)

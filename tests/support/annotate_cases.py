@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
 
 from splatview.adapters.overlay import adapted
 from splatview_ipc.control.frame import Frame
 from splatview_ipc.kinds import check_frame
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.view import ShownView
+from splatview_viewer.kinds.image.overlay import Result
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.frames import remote
-
-if TYPE_CHECKING:
-
-    import numpy as np
-    import torch
-
-    from splatview_viewer.core.view import ShownView
-    from splatview_viewer.kinds.image.overlay import Result
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
 def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

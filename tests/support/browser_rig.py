@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
+import moderngl
 import numpy as np
 import PIL.Image
 
+from splatview_viewer.core.events import Event
 from splatview_viewer.core.screen import Caption, read_pixels
 from splatview_viewer.screens.offscreen import create_context
 from splatview_viewer.web.browser import BrowserScreen
@@ -17,14 +20,6 @@ from splatview_viewer.web.messages import Hello
 from splatview_viewer.web.server import WebServer
 from support.wait import clock, turns, wait_until
 from support.web_clients import Image, Page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
-    import moderngl
-
-    from splatview_viewer.core.events import Event
 
 CAPTION = Caption()
 RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)

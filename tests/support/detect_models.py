@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "uint8": TensorProto.UINT8,
-         "int64": TensorProto.INT64}
-
-
-def fixed(path: Path, outputs: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None, *,
-          shape: Sequence[int | str] = (1, 3, 64, 96), dtype: str = "float32") -> str:
+def fixed(path: Path, outputs: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> str:
     """A network that gives the same numbers for every picture. Its path."""
     nodes = [helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value))
              for name, value in outputs.items()]
     values = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
               for name, value in outputs.items()]
-    return save(path, nodes, shape, values, metadata, dtype=dtype)
+    return save(path, nodes, (1, 3, 64, 96), values, metadata or {}, {})
 
 
-def save(path: Path, nodes: list[Any], shape: Sequence[int | str], outputs: list[Any],
-         metadata: Mapping[str, str] | None = None, *, constants: Mapping[str, np.ndarray] | None = None,
-         dtype: str = "float32") -> str:
+def save(path: Path, nodes: list[Any], shape: Sequence[int], outputs: list[Any], metadata: Mapping[str, str],
+         constants: Mapping[str, np.ndarray]) -> str:
     """A network whose input is called "images". Its path."""
-    given = helper.make_tensor_value_info("images", TYPES[dtype], shape)
+    given = helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)
     graph = helper.make_graph(nodes, "test", [given], outputs,
-                              [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()])
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    helper.set_model_props(model, dict(metadata or {}))
+    helper.set_model_props(model, dict(metadata))
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
     return str(path)
 
 
-def bright(path: Path, across: int = 96, down: int = 64, metadata: Mapping[str, str] | None = None) -> str:
+def bright(path: Path, across: int, down: int) -> str:
     """A YOLO of one class that finds the one bright thing in a dark picture, with score 0.9: its box is from the first
     to the last column and row with a value over 0.75 in all channels. Gives (1, 5, 2): the second box is empty."""
     constants = {"half": np.array(0.75, np.float32), "two": np.array(2, np.float32),
@@ -68,8 +61,7 @@ def bright(path: Path, across: int = 96, down: int = 64, metadata: Mapping[str, 
               node("Concat", ["column", "nothing"], ["table"], axis=1),
               node("Reshape", ["table", "batch"], ["output0"])]
     output = helper.make_tensor_value_info("output0", TensorProto.FLOAT, (1, 5, 2))
-    names = {"names": "{0: 'light'}", "task": "detect"} if metadata is None else metadata
-    return save(path, nodes, (1, 3, down, across), [output], names, constants=constants)
+    return save(path, nodes, (1, 3, down, across), [output], {"names": "{0: 'light'}", "task": "detect"}, constants)
 
 
 def yolo(boxes: np.ndarray, scores: np.ndarray, count: int, *, rest: np.ndarray | None = None) -> np.ndarray:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from splatview_ipc.control.frame import Frame, RemoteTensor
+from splatview_ipc.control.frame import DeviceTensor, Frame, RemoteTensor
 from splatview_viewer.geometry.cameras import look_at
 from splatview_viewer.scene.frames import scene_of
-
-if TYPE_CHECKING:
-    from splatview_ipc.control.frame import DeviceTensor
-    from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.scene import GaussianScene
 
 
 def remote(tensor: torch.Tensor) -> RemoteTensor:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
-import PIL.Image
 
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.user import User
 from splatview_viewer.web.browser import Browsers
+from support.browser_rig import decoded
 from support.wait import turns
 from support.web_clients import Image, Page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Self
-
-    from splatview_viewer.shell.user import User
 
 
 class House:
@@ -67,10 +62,10 @@ class House:
         def rests() -> bool:
             newest = self.newest(page)
             return (newest is not None and newest.lossless and not user.dirty
-                    and np.array_equal(pixels(newest), read_pixels(user.screen.framebuffer)[..., :3]))
+                    and np.array_equal(decoded(newest), read_pixels(user.screen.framebuffer)[..., :3]))
 
         self.until(rests)
-        return pixels(self._newest[page])
+        return decoded(self._newest[page]).astype(int)
 
     def close(self) -> None:
         for page in self.users:
@@ -84,8 +79,3 @@ class House:
         error = self.app.screen.ctx.error
         self.close()
         assert error == "GL_NO_ERROR"
-
-
-def pixels(picture: Image) -> np.ndarray:
-    """(H, W, 3) int."""
-    return np.asarray(PIL.Image.open(io.BytesIO(picture.data)).convert("RGB")).astype(int)

@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from splatview_ipc.control import descriptors, limits, mail, messages
+from splatview_ipc.control.messages import StreamInfo
 from splatview_ipc.control.run_folder import SOCKET_NAME, create_run
-from splatview_ipc.control.sockets import EndedError, Server
+from splatview_ipc.control.sockets import Connection, EndedError, Server
 from splatview_ipc.shm.control_block import ControlBlock
 from support.pair import inproc
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from splatview_ipc.control.messages import StreamInfo
-    from splatview_ipc.control.sockets import Connection
 
 
 def info(index: int = 0, **changes: Any) -> StreamInfo:

@@ -15,13 +15,11 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support.wait import turns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _POOLS = ("encode_", "paint_")

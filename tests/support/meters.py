@@ -1,20 +1,15 @@
-"""What a process takes up and how long it waits, read from outside: for tests that nothing grows and nobody waits.
-
-Everything comes from /proc, so that a process is measured as it is, without code of ours in it.
-"""
+"""What a process takes up, from /proc."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections import defaultdict
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from support.wait import wait_until
 
-MEMFD = "/memfd:splatview-"
 MB = 1 << 20
 
 
@@ -27,7 +22,7 @@ class Footprint:
     descriptors: int
     threads: int
     segments: int
-    """Shared-memory segments of ours that are open or mapped."""
+    """Shared-memory segments of ours that are mapped."""
     segment_bytes: int
     """Bytes of those."""
 
@@ -43,42 +38,22 @@ def footprint(pid: int | None = None) -> Footprint:
     """Of a living process, this one by default. Raises OSError when it is gone."""
     root = Path(f"/proc/{os.getpid() if pid is None else pid}")
     status = dict(line.split(":", 1) for line in (root / "status").read_text().splitlines())
-    segments: dict[int, int] = {}
-    count = 0
-    for entry in os.scandir(root / "fd"):
-        try:
-            target, info = os.readlink(entry.path), os.stat(entry.path)
-        except OSError:  # the listing's own, or closed meanwhile
-            continue
-        count += 1
-        if target.startswith(MEMFD):
-            segments[info.st_ino] = info.st_size
-    mapped: dict[int, int] = {}
+    segments: dict[str, int] = defaultdict(int)
     for line in (root / "maps").read_text().splitlines():
-        parts = line.split(maxsplit=5)
-        if len(parts) == 6 and parts[5].startswith(MEMFD):
-            begin, end = (int(p, 16) for p in parts[0].split("-"))
-            mapped[int(parts[4])] = mapped.get(int(parts[4]), 0) + end - begin
-    for inode, size in mapped.items():
-        segments.setdefault(inode, size)
-    return Footprint(rss=int(status["RssAnon"].split()[0]) * 1024, descriptors=count, threads=int(status["Threads"]),
-                     segments=len(segments), segment_bytes=sum(segments.values()))
+        if "/memfd:splatview-" in line:
+            place, _, _, _, inode, _ = line.split(maxsplit=5)
+            begin, end = (int(p, 16) for p in place.split("-"))
+            segments[inode] += end - begin
+    return Footprint(rss=int(status["RssAnon"].split()[0]) * 1024, descriptors=len(os.listdir(root / "fd")),
+                     threads=int(status["Threads"]), segments=len(segments), segment_bytes=sum(segments.values()))
 
 
-def settled(base: Footprint, wait_until: Callable[..., Any], pid: int | None = None, **slack: int) -> Footprint:
-    """Wait until a process takes up no more than `base` (`Footprint.over`); what it takes up then."""
-    now = footprint(pid)
-
-    def back() -> bool:
-        nonlocal now
-        now = footprint(pid)
-        return not now.over(base, **slack)
-
+def settled(base: Footprint, pid: int | None = None, **slack: int) -> None:
+    """Wait until a process takes up no more than `base` (`Footprint.over`)."""
     try:
-        wait_until(back, what="the process is back at what it took up before")
+        wait_until(lambda: not footprint(pid).over(base, **slack))
     except AssertionError:
-        raise AssertionError(f"still more than before (before, now): {now.over(base, **slack)}") from None
-    return now
+        raise AssertionError(f"still more than before (before, now): {footprint(pid).over(base, **slack)}") from None
 
 
 def open_files() -> frozenset[tuple[int, int, int]]:

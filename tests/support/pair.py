@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
 
 from splatview.adapters import recognise
 from splatview_ipc.control.sockets import wait_for
 from splatview_ipc.publisher.publisher import Publisher
+from splatview_ipc.subscriber.remote_run import RemoteRun
+from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_ipc.subscriber.subscriber import Subscriber
 from support.reading import copied
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import torch
-
-    from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 TURN_S = 0.05
 """Time that passes in one turn of a pair."""
@@ -116,8 +113,5 @@ class Pair:
 
 class OtherRun(Publisher):
     """A second run of this process beside that of `splatview.publish`: readers take it for another program's."""
-
-    def __init__(self, name: str = "other") -> None:
-        super().__init__(name)
 
     show = show

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+
+from splatview_ipc.control.frame import Frame
 from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
+from splatview_ipc.subscriber.remote_run import RemoteRun
+from splatview_ipc.subscriber.remote_stream import RemoteStream
+from splatview_ipc.subscriber.subscriber import Subscriber
 from support.frames import host_array
 from support.wait import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    from splatview_ipc.control.frame import Frame
-    from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 def stream_of(subscriber: Subscriber, name: str = "gaussians", pid: int | None = None) -> RemoteStream:
@@ -85,6 +83,21 @@ def copied(stream: RemoteStream, after: int = 0) -> Any:
     with frame:
         found = frame.version, frame.meta, {name: host_array(t).copy() for name, t in frame.tensors.items()}
         return found if frame.intact() else None
+
+
+def logged_rows(subscriber: Subscriber, name: str, samples: int) -> dict[str, np.ndarray]:
+    """The rows of all scalars, once there are so many samples of one."""
+    stream = stream_of(subscriber, "scalars")
+
+    def there() -> dict[str, np.ndarray] | None:
+        subscriber.poll()
+        if (found := copied(stream)) is None:
+            return None
+        names = found[2]["names"].tobytes().decode().split("\0")[:-1]
+        rows = dict(zip(names, np.split(found[2]["rows"], found[2]["ends"][:-1]), strict=True))
+        return rows if name in rows and rows[name][:, SCALAR_COLUMNS.index("count")].sum() == samples else None
+
+    return wait_until(there, f"{samples} samples of {name}")
 
 
 def welcomed(subscriber: Subscriber) -> RemoteRun:

@@ -9,20 +9,17 @@ import socket
 import socketserver
 import threading
 import time
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from splatview.camera.pattern import draw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 av = pytest.importorskip("av")  # the extra `camera`
 W, H = 320, 240
@@ -35,12 +32,12 @@ def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
     return image
 
 
-def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | None = None) -> Path:
+def video(path: Path, times: list[float] | None = None) -> Path:
     """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly."""
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=rate, options={"crf": "8", "preset": "ultrafast"})
+        stream = container.add_stream("libx264", rate=30, options={"crf": "8", "preset": "ultrafast"})
         stream.width, stream.height, stream.pix_fmt = W, H, "yuv420p"
-        for i in range(pictures):
+        for i in range(12 if times is None else len(times)):
             frame = av.VideoFrame.from_ndarray(pattern(i), format="rgb24")
             if times is not None:
                 frame.pts, frame.time_base = round(times[i] * 90000), Fraction(1, 90000)
@@ -49,48 +46,36 @@ def video(path: Path, pictures: int = 12, rate: int = 30, times: list[float] | N
     return path
 
 
-class StreamServer:
+class StreamServer(socketserver.ThreadingTCPServer):
     """A server on a port of its own; `serve` says what one connection gets."""
 
+    allow_reuse_address = daemon_threads = True
+
     def __init__(self, serve: Callable[[socket.socket], None], port: int = 0):
-        self._open: set[socket.socket] = set()
-        outer = self
-
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                outer._open.add(self.request)
-                with contextlib.suppress(OSError):  # who listens goes away at any time
-                    serve(self.request)
-                outer._open.discard(self.request)
-
-        class Server(socketserver.ThreadingTCPServer):
-            allow_reuse_address = True
-            daemon_threads = True
-
-        self._server = Server(("127.0.0.1", port), Handler)
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler)
+        self.port: int = self.server_address[1]
+        self._serve, self._open = serve, set[socket.socket]()
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """As when a camera loses its network: nobody listens, and what is open breaks."""
-        self._server.shutdown()
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        with contextlib.suppress(OSError):  # who listens goes away at any time
+            self._serve(request)
+        self._open.discard(request)
+
+    def server_close(self) -> None:
+        """As when a camera loses its network: nobody listens, and what is open breaks. Idempotent."""
+        self.shutdown()
         self._thread.join()
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self._server.server_close()
-
-    def __enter__(self) -> StreamServer:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        super().server_close()
 
 
-def mjpeg(rate: float = 30.0, pictures: int | None = None, then_wait: bool = False) -> Callable[[socket.socket], None]:
-    """Serve numbered pictures as JPEG; after so many, end, or say nothing any more."""
-
+def mjpeg(rate: float, pictures: int | None = None) -> Callable[[socket.socket], None]:
+    """Serve numbered pictures as JPEG; after so many, say nothing any more."""
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
             while request.readline().strip():
@@ -103,7 +88,6 @@ def mjpeg(rate: float = 30.0, pictures: int | None = None, then_wait: bool = Fal
             connection.sendall(b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
                                % (len(data), data))
             time.sleep(1 / rate)
-        if then_wait:
-            connection.recv(1)
+        connection.recv(1)
 
     return serve

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from splatview_viewer.core.events import Wheel
+import moderngl
+
+from splatview_viewer.core.events import Event, Wheel
 from splatview_viewer.core.kind import Kind
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Info, View, frame_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import moderngl
-
-    from splatview_viewer.core.events import Event
-    from splatview_viewer.core.view import Value
+from splatview_viewer.core.view import Info, Value, View, frame_of
 
 
 @dataclass

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import select
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from support.programs import Programs
 from support.wait import PATIENCE
-
-if TYPE_CHECKING:
-    from support.programs import Programs
 
 ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from splatview_ipc.control import descriptors
+from splatview_ipc.control.frame import Frame
 from splatview_ipc.control.messages import tokens
 from splatview_ipc.control.sockets import close_all
-from splatview_ipc.transports import TRANSPORTS
+from splatview_ipc.cuda import retiring
+from splatview_ipc.transports import TRANSPORTS, Reader, Writer
 from splatview_ipc.transports.memory import MemoryTransport
-from support.wait import all_retired, turns
-
-if TYPE_CHECKING:
-    from splatview_ipc.control.frame import Frame
-    from splatview_ipc.transports import Reader, Writer
+from support.wait import turns, wait_until
 
 META = {"color": "sh", "activated": False, "step": 3}
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}
@@ -54,12 +52,8 @@ class TransportPair:
             self._memory = Allocation(4 << 20, 0)
         self.writer: Writer = (MemoryTransport() if name == "memory" else  # type: ignore[assignment]
                                TRANSPORTS[name].writer(self.scene(1000, 0), False))
-        self.reader = self.make_reader()
-
-    def make_reader(self) -> Reader:
-        if self.name == "memory":
-            return self.writer  # type: ignore[return-value]
-        return reader_of(self.name, self.writer.ref)
+        self.reader: Reader = (self.writer if name == "memory" else  # type: ignore[assignment]
+                               reader_of(name, self.writer.ref))
 
     def scene(self, n: int, value: float) -> dict[str, torch.Tensor]:
         """A scene all of whose numbers are one; in place, always in the same memory."""
@@ -98,4 +92,4 @@ class TransportPair:
         if self._memory is not None:
             self._memory.close()
         if self.name not in ("memory", "ring"):
-            assert all_retired()
+            wait_until(retiring.turn, "GPU memory is given back")

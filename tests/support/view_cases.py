@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 
 from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
@@ -16,6 +18,7 @@ from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 from support import stub_kind
 from support.frames import (
@@ -31,13 +34,6 @@ from support.frames import (
 )
 from support.memory_data import small_snapshot
 from support.wait import PATIENCE, turns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)

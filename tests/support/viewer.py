@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
 
 from splatview_viewer.app.loop import App
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from support import widgets
 from support.wait import clock, turns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 V = TypeVar("V")
 SIZE = 900, 520

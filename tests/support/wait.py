@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 PATIENCE = 30.0
 """Seconds. A test that waits longer waits for an event that never comes."""
@@ -24,13 +22,6 @@ def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
         if result:
             return result
     raise AssertionError
-
-
-def all_retired() -> bool:
-    """Wait until all GPU memory that the GPU still used has been given back."""
-    from splatview_ipc.cuda import retiring
-
-    return wait_until(retiring.turn, "GPU memory is given back")
 
 
 def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:

@@ -7,12 +7,10 @@ import argparse
 import json
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from splatview_ipc.control.frame import Frame
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from splatview_ipc.control.frame import Frame
 
 
 def right(frame: Frame) -> bool | None:

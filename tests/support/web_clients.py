@@ -8,29 +8,23 @@ import os
 import queue
 import re
 import socket
+import subprocess
 import threading
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from benchmarks.browser.websocket import Closed, WebSocket
-from splatview_viewer.core.events import FileDrop
+from splatview_viewer.core.events import Event, FileDrop
 from splatview_viewer.web import messages as m
+from splatview_viewer.web.server import Connection, WebServer
 from support.wait import PATIENCE, clock, wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-    from typing import Self
-
-    from aiohttp import web
-
-    from splatview_viewer.core.events import Event
-    from splatview_viewer.web.server import Connection, WebServer
 
 T = TypeVar("T")
 HELLO = m.Hello(id="page", width=320, height=240)

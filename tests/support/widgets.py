@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from imgui_bundle import imgui
 
 from splatview_viewer.core.screen import Rect
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KINDS = ("button", "small_button", "invisible_button", "selectable", "menu_item", "checkbox", "combo", "slider_float",
          "slider_int", "table_header", "drag_float", "drag_float3", "input_int", "input_text_with_hint",

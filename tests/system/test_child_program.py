@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
+from support.programs import Programs
+from support.wait import wait_until
 
 from splatview_ipc.system.child_program import ChildProgram
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.programs import Programs
 
 _CHILD = """
 import os, signal, sys
@@ -105,7 +101,7 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("way", ["killed", "dropped"])
 def test_a_program_ends_with_the_process_or_the_object_that_started_it(
-        way: str, env: dict[str, str], programs: Programs, wait_until: Callable[..., Any]) -> None:
+        way: str, env: dict[str, str], programs: Programs) -> None:
     """Killed, although a thread that is gone started it and a forked child lives on; or no longer kept. What a forked
     child does with it changes nothing."""
     process = programs.code(_PARENT, **env)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from support import stub_kind
@@ -16,6 +19,7 @@ from support.frames import frame_of
 from support.programs import ROOT
 from support.reference import ReferenceRenderer
 from support.scene_files import truth, write_splat
+from support.viewer import Viewer
 
 from splatview_ipc.control.frame import Frame
 from splatview_ipc.transports import TRANSPORTS, Transport
@@ -32,13 +36,6 @@ from splatview_viewer.kinds.gaussians import view as gaussians
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render import choose
 from splatview_viewer.screens.offscreen import OffscreenScreen
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import pytest
-    from support.viewer import Viewer
 
 KIND = replace(stub_kind.KIND, holds=lambda value: isinstance(value, Frame))
 BARS = Format("bars", (".bars",), "bars as text", lambda start: start.head.startswith(b"bars "), lambda path, progress:

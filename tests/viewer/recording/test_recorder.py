@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.frames import NAMES, scene
+from support.wait import wait_until
 
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.recording.packed import pack, packed_bytes, read_packed, unpack, write_packed
@@ -28,7 +29,7 @@ from splatview_viewer.render.activation import activate
 from splatview_viewer.workspace.sources import check_files, entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -102,7 +103,7 @@ def player() -> Iterator[Player]:
     made.close()
 
 
-def test_the_snapshot_that_is_asked_for_comes(player: Player, wait_until: Callable[..., Any]) -> None:
+def test_the_snapshot_that_is_asked_for_comes(player: Player) -> None:
     view = Screenless()
     for place in (5, 6, 7, 19, 0, 3):
         player.seek(place)
@@ -123,7 +124,7 @@ def test_the_snapshot_that_is_asked_for_comes(player: Player, wait_until: Callab
     assert (player.at, player.has_news()) == (None, False)
 
 
-def test_it_plays_all_of_them_and_comes_back_to_live(player: Player, wait_until: Callable[..., Any]) -> None:
+def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
     view, now = Screenless(), 0.0
     del player.recording.snapshots[20:]
 

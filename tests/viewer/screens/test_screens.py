@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE, turns, wait_until
 
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.app.loop import App, AppOptions, step
@@ -19,7 +19,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen, devices
 from splatview_viewer.web.browser import BrowserScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from splatview_viewer.core.screen import Screen
@@ -62,8 +62,7 @@ def test_pixels_have_the_top_row_first(screen: Screen) -> None:
     np.testing.assert_array_equal(pixels, expected)
 
 
-def test_resize_is_told_and_followed(screen: Screen, wait_until: Callable[..., object],
-                                     request: pytest.FixtureRequest) -> None:
+def test_resize_is_told_and_followed(screen: Screen, request: pytest.FixtureRequest) -> None:
     screen.framebuffer.clear(1.0, 0.0, 0.0, 1.0)
     screen.present(Caption())
     screen.poll(0)
@@ -84,7 +83,7 @@ def test_wake_ends_a_sleep(screen: Screen) -> None:
     waker.join()
 
 
-def test_the_clipboard(screen: Screen, wait_until: Callable[..., object]) -> None:
+def test_the_clipboard(screen: Screen) -> None:
     text = "{\"position\": [0, -1, -4]}  \u00e4\u4e16"
     screen.desktop.copy(text)
     wait_until(lambda: (screen.poll(0.01), screen.desktop.pasted())[1] == text)
