@@ -22,7 +22,7 @@ PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_LINES = 700
 MOST_PARAMETERS = 8
-MOST_TEST_LINES = 25_900
+MOST_TEST_LINES = 25_000
 MOST_ROOM_LINES = {
     "app": 1722, "compare": 655, "core": 1290, "formats": 2141, "geometry": 1391, "gpu": 512, "kinds": 124,
     "kinds/cameras": 334, "kinds/gaussians": 4257, "kinds/image": 1251, "kinds/memory": 521, "kinds/scalars": 606,
