@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from imgui_bundle import imgui
 
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
@@ -14,9 +15,8 @@ from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrase
 from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.controls import FITTED, Orbit, OrbitPlace, PanZoom, Place
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
-from splatview_viewer.render.cameras import drawing
 from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture
-from splatview_viewer.render.cameras.drawing import Look, camera_at
+from splatview_viewer.render.cameras.drawing import Look, camera_at, named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -262,15 +262,16 @@ class CamerasView(View[CamerasContent, CamerasState]):
         self.data.drawing.draw(framebuffer, rect, self._look(rect), look)
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        cameras, photos = self._cameras, self.data.photos
-        if self.opened is not None:
-            trouble = photos.trouble(self.opened)
-            waiting = not trouble and photos.whole(self.opened) is None
-            drawing.title(cameras.called(self.opened), trouble or ("The photograph is on its way" if waiting else ""),
-                          rect, scale)
-            return False
-        if self.hovered is not None:
-            drawing.named(cameras, self.hovered, self._look(rect), self._depth, rect)
+        from splatview_viewer.ui.widgets import tag
+
+        photos, number, gap = self.data.photos, self.opened, 12 * scale
+        if number is not None:
+            tag(self._cameras.called(number), rect.x + gap, rect.y + gap, rect)
+            if photos.whole(number) is None:
+                words = photos.trouble(number) or "The photograph is on its way"
+                tag(words, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect)
+        elif self.hovered is not None:
+            named(self._cameras, self.hovered, self._look(rect), self._depth, rect)
         return False
 
     # -- words ---------------------------------------------------------------------------------------------------

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
-from imgui_bundle import imgui
 
 from splatview_viewer.geometry.cameras import MODELS, bounds, project
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
-
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
@@ -119,8 +117,6 @@ class FrustumDrawing:
             atlas.repeat_x = atlas.repeat_y = False
         per_row = ATLAS // self._side
         for number, photo in came:
-            if number >= len(self._flags) or photo.shape[:2] != (self._side, self._side):
-                continue
             place = number % per_row * self._side, number // per_row * self._side, self._side, self._side
             self._atlas.write(np.ascontiguousarray(photo).tobytes(), place, alignment=1)
             self._flags[number, 0] = 1.0
@@ -197,22 +193,12 @@ class FrustumDrawing:
         self._cameras = None
 
 
-def title(name: str, trouble: str, rect: Rect, scale: float) -> None:
-    """Write the open photograph's name and trouble."""
-    gap = 12 * scale
-    tag(name, rect.x + gap, rect.y + gap, rect)
-    if trouble:
-        tag(trouble, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect)
-
-
 def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: Rect) -> None:
     """Write the name of the camera under the pointer, below it."""
-    scale = theme.scale()
     points = project(camera, cameras.outline(number, depth))
     if np.isfinite(points).all():
         (x, _), (_, y) = points.min(0), points.max(0)
-        if 0 <= x < rect.width and 0 <= y < rect.height:
-            tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect)
+        tag(cameras.called(number), rect.x + x, rect.y + y + 6 * theme.scale(), rect)
 
 
 def camera_at(cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float) -> int | None:
