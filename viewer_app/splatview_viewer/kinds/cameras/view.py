@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
 
-_LINES = 0.87, 0.88, 0.90, 0.8
 _STILL = 4.0
 """Points that the pointer may move during a click."""
 
@@ -242,8 +241,6 @@ class CamerasView(View[CamerasContent, CamerasState]):
     # -- pictures ------------------------------------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        from splatview_viewer.ui import theme
-
         self._drawn = self.data.changes
         framebuffer.use()
         framebuffer.clear(*self.state.background, 1.0, viewport=rect.viewport(framebuffer.height))
@@ -255,10 +252,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
                 place = Rect(round(x), round(y), max(round(width * zoom), 1), max(round(height * zoom), 1))
                 self._photo.draw(framebuffer, place, clip=rect)
             return
-        accent, alive, hovered, current = theme.MARK, theme.NOW, self.hovered, self.data.current
-        look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
-                    1.5 * self.host.scale, -1 if hovered is None else hovered, -1 if current is None else current,
-                    opacity=1.0)
+        look = Look(self._depth, 1.5 * self.host.scale, self.hovered, self.data.current, opacity=1.0)
         self.data.drawing.draw(framebuffer, rect, self._look(rect), look)
 
     def ui(self, rect: Rect, scale: float) -> bool:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from splatview_viewer.render.cameras.content import CamerasContent
     from splatview_viewer.render.pair_compositor import How
 
-LINES = 0.87, 0.88, 0.90, 0.8
-"""The colour of frustums. It lies on pictures, so it is the same in light and dark."""
 BAR = 40.0
 """Points that the bar is high while one looks through a camera."""
 HOWS = {"render": "Render", "photo": "Photo", "wipe": "Wipe", "side": "Side by side", "error": "Error"}
@@ -250,11 +248,8 @@ class Frustums(Tool):
         if self.through.there:
             self.through.draw(framebuffer, rect, content)
         elif self.state.shown:
-            mark, now = theme.MARK, theme.NOW
             marked = self.hovered if self.hovered is not None else self.through.index
-            look = Look(LINES, (mark.x, mark.y, mark.z, 1.0), (now.x, now.y, now.z, 1.0), self.depth,
-                        1.5 * self.view.host.scale, -1 if marked is None else marked,
-                        -1 if content.current is None else content.current, self.state.pictures)
+            look = Look(self.depth, 1.5 * self.view.host.scale, marked, content.current, self.state.pictures)
             content.drawing.draw(framebuffer, rect, camera, look)
 
     def over(self, rect: Rect, scale: float) -> bool:

@@ -28,23 +28,23 @@ _AT_A_TIME = 24
 """Small photographs that are brought to the GPU for one picture."""
 _ROW = 5
 
-Color = tuple[float, float, float, float]
+_LINES = 0.87, 0.88, 0.90, 0.8
+"""The colour of frustums. It lies on pictures, so it is the same in light and dark."""
+_MARKED, _CURRENT = ((color.x, color.y, color.z, 1.0) for color in (theme.MARK, theme.NOW))
 
 
 @dataclass(frozen=True)
 class Look:
     """Style of frustums."""
 
-    color: Color
-    marked_color: Color
-    current_color: Color
     depth: float
     """Length: distance of the photographs from the camera, world units."""
     width: float = 1.5
     """Width of lines, pixels."""
-    marked: int = -1
+    marked: int | None = None
     """A camera that stands out."""
-    current: int = -1
+    current: int | None = None
+    """The one that is trained with."""
     pictures: bool = True
     opacity: float = 0.9
     """Opacity of the photographs."""
@@ -142,8 +142,9 @@ class FrustumDrawing:
             "u_size": (camera.width, camera.height), "u_model": MODELS.index(camera.model),
             "u_near": max(camera.near, 0.02 * look.depth), "u_depth": look.depth, "u_fade": self._fade,
             "u_opacity": look.opacity, "u_width": look.width,
-            "u_color": look.color, "u_marked_color": look.marked_color, "u_current_color": look.current_color,
-            "u_marked": look.marked, "u_current": look.current,
+            "u_color": _LINES, "u_marked_color": _MARKED, "u_current_color": _CURRENT,
+            "u_marked": -1 if look.marked is None else look.marked,
+            "u_current": -1 if look.current is None else look.current,
         }
         framebuffer.use()
         framebuffer.viewport = rect.viewport(framebuffer.height)
