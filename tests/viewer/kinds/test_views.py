@@ -149,19 +149,6 @@ def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen
 # -- views beside each other ---------------------------------------------------------------------------------
 
 
-def test_one_update_is_seen_in_all(pair: list[ShownView], kind: str, screen: OffscreenScreen) -> None:
-    a, b = pair
-    for k, giver in enumerate((a, b, a)):
-        assert giver.update(value(kind, k))
-        np.testing.assert_array_equal(shown(a, screen), shown(b, screen))
-        assert shown(a, screen).std() > 5
-        assert a.info.details == b.info.details != [] and not (a.empty or b.empty)
-    late = a.beside()
-    late.follow(a, alike=True)  # a scene that it saw first has another camera
-    np.testing.assert_array_equal(shown(late, screen), shown(a, screen))
-    late.close()
-
-
 @pytest.mark.parametrize("other", [1, 3])
 def test_each_draws_what_it_would_alone(pair: list[ShownView], kind: str, screen: OffscreenScreen, other: int) -> None:
     looks = LOOKS[0], LOOKS[other]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import time
@@ -51,7 +52,6 @@ class Recorder:
         self._tapes: list[Tape] = []
         self.jobs = Jobs("splatview recorder", wake)
         """At most two of each tape."""
-        self._streams: dict[Any, Any] = {}
 
     def begin(self, run: str, name: str) -> Tape:
         """Record a stream from now on. Faults of the folder are logged: then it is recorded in memory."""
@@ -78,18 +78,9 @@ class Recorder:
             mb = self.options.memory_mb if tape.recording.folder is None else self.options.disk_mb
             tape.allow(mb * 1_000_000 // len(self._tapes))
 
-    def gpu_stream(self, device: Any) -> Any:
-        """A torch stream for reading on a GPU, after everything else there."""
-        if device not in self._streams:
-            import torch
-
-            self._streams[device] = torch.cuda.Stream(device, priority=0)
-        return self._streams[device]
-
     def close(self) -> None:
         """Wait for the last job. Idempotent. The tapes have to be closed before."""
         self.jobs.close(_PATIENCE)
-        self._streams.clear()
 
 
 @dataclass
@@ -203,7 +194,7 @@ class Tape:
         scene, cuda, file, path = None, None, recording.next_file, recording.path
         if frame.on_gpu:
             scene, ready = scene_of(frame, in_place=True)
-            cuda = self._recorder.gpu_stream(scene.gpu)
+            cuda = _stream(scene.gpu)
             assert ready is not None
             ready(cuda.cuda_stream)
             self._recorder.governor.gives(_work(frame), "cuda")
@@ -286,6 +277,14 @@ class Tape:
             if self._written is not None:
                 self._written.wait(_PATIENCE)
             self.recording.folder.close()
+
+
+@functools.cache
+def _stream(device: Any) -> Any:
+    """A torch stream for reading on a GPU, after everything else there."""
+    import torch
+
+    return torch.cuda.Stream(device, priority=0)
 
 
 def _work(frame: Frame) -> tuple[object, ...]:

@@ -41,12 +41,6 @@ EVERY = 100
 """Versions between two snapshots, at first, if nothing else is asked for."""
 MOST_SNAPSHOTS = 2000
 """Of one recording, in memory as well."""
-CACHE_BYTES = 256 << 20
-"""Memory for scenes that are ready to be shown."""
-AHEAD = 4
-"""Snapshots that are made ready before they are asked for, on the way that one goes."""
-UNPACKED = 3
-"""Size of a scene that is ready, in that of its snapshot."""
 PLAY_PERIOD = 0.1
 """Seconds between two snapshots while it plays."""
 _FORMAT = 1
@@ -268,16 +262,13 @@ class Player:
         """The snapshot to be shown; None: what comes live."""
         self.playing = False
         self._jobs = Jobs("splatview history", wake)
-        self._ready: dict[Snapshot, GaussianScene | str] = {}
-        """Scenes, or the reasons why there are none; the one that was used last is the last."""
-        self._newest: tuple[Snapshot, GaussianScene | str] | None = None
-        """The one that was waited for and became ready last."""
-        self._making: tuple[Snapshot, Job[GaussianScene], bool] | None = None
-        """The one that is being made ready; True if it was waited for when that began."""
+        self._ready: tuple[Snapshot, GaussianScene | str] | None = None
+        """The scene that became ready last, or the reason why there is none."""
+        self._making: tuple[Snapshot, Job[GaussianScene]] | None = None
+        """The one that is being made ready."""
         self._fed: Snapshot | None = None
         """The snapshot that the view was given last."""
         self._next_at = 0.0
-        self._direction = 1
         self._make()
 
     @property
@@ -290,13 +281,7 @@ class Player:
         snapshots = self.recording.snapshots
         if not snapshots:
             return
-        chosen = snapshots[min(max(place, 0), len(snapshots) - 1)]
-        if chosen is self.position:
-            return
-        self._direction = 1 if self.position is not None and chosen.number > self.position.number else -1
-        self.position = chosen
-        if chosen in self._ready:
-            self._newest = chosen, self._ready[chosen]
+        self.position = snapshots[min(max(place, 0), len(snapshots) - 1)]
         self._make()
 
     def move(self, by: int) -> None:
@@ -342,53 +327,34 @@ class Player:
             else:
                 self.move(1)
 
-    # -- snapshots that are ready --------------------------------------------------------------------------------
-
     def _make(self) -> None:
-        """Take in the one that is ready, and begin with the next: the one that is shown, or one that may be soon."""
+        """Take in the snapshot that is ready, and begin with the one that is to be shown."""
         if self._making is not None:
-            snapshot, job, waited_for = self._making
+            snapshot, job = self._making
             if not job.done:
                 return
-            self._making = None
-            made = self._ready[snapshot] = job.fault or job.result()
-            if waited_for or snapshot is self.position:
-                self._newest = snapshot, made
-        if (at := self.at) is None or self.position is None:
-            return
-        snapshots, d = self.recording.snapshots, self._direction
-        near = [at + d * i for i in (*range(1, AHEAD + 1), -1)]
-        wanted = [self.position, *(snapshots[place] for place in near if 0 <= place < len(snapshots))]
-        keep, room = list[Snapshot](), CACHE_BYTES
-        for snapshot in dict.fromkeys([*wanted, *reversed(self._ready)]):
-            room -= UNPACKED * snapshot.bytes
-            if room >= 0 or snapshot is self.position:
-                keep.append(snapshot)
-        self._ready = {snapshot: self._ready[snapshot] for snapshot in reversed(keep) if snapshot in self._ready}
-        for snapshot in keep:
-            if snapshot not in self._ready:
-                job = self._jobs.submit(lambda _, one=snapshot: self.recording.scene(one))
-                self._making = snapshot, job, snapshot is self.position
-                return
+            self._ready, self._making = (snapshot, job.fault or job.result()), None
+        wanted = self.position
+        if wanted is not None and (self._ready is None or self._ready[0] is not wanted):
+            self._making = wanted, self._jobs.submit(lambda _: self.recording.scene(wanted))
 
     def close(self) -> None:
         """Give back all that is ready. Idempotent."""
         self._jobs.close()
-        self._newest = self._making = None
-        self._ready.clear()
+        self._ready = self._making = None
 
     # -- as a source ---------------------------------------------------------------------------------------------
 
     def has_news(self) -> bool:
         """Return whether `feed` would bring something new, while a snapshot is shown."""
         self._make()
-        return self.position is not None and self._newest is not None and self._newest[0] is not self._fed
+        return self.position is not None and self._ready is not None and self._ready[0] is not self._fed
 
     def feed(self, view: ShownView) -> bool:
         """Give the view the snapshot that is ready. Raises ViewerError for one that cannot be read."""
-        if self._newest is None or self.position is None:
+        if self._ready is None or self.position is None:
             return False
-        snapshot, made = self._newest
+        snapshot, made = self._ready
         if not isinstance(made, str):
             if taken := view.update(made):
                 self._fed = snapshot

@@ -185,13 +185,10 @@ def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool], device: torc
     current stream, if that is a GPU.
 
     What a scene does not show, since a higher degree of spherical harmonics is not in use, it does not show here. The
-    whole is antialiased if all are, as `smooth` says (renderers do not tell); a note says so if only some are. Raises
-    ValueError for no scenes at all.
+    whole is antialiased if all are, as `smooth` says (renderers do not tell); a note says so if only some are.
     """
     import torch
 
-    if not scenes:
-        raise ValueError("together: there is nothing to put together; at least one scene is needed")
     degree = max(min(s.sh_degree, s.stored_sh_degree) for s in scenes)
     with torch.no_grad():
         parts = []

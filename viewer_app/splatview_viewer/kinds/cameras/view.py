@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from imgui_bundle import imgui
 
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
@@ -14,9 +15,8 @@ from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrase
 from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.controls import FITTED, Orbit, OrbitPlace, PanZoom, Place
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
-from splatview_viewer.render.cameras import drawing
 from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture
-from splatview_viewer.render.cameras.drawing import Look, camera_at
+from splatview_viewer.render.cameras.drawing import Look, camera_at, named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
 
-_LINES = 0.87, 0.88, 0.90, 0.8
 _STILL = 4.0
 """Points that the pointer may move during a click."""
 
@@ -242,8 +241,6 @@ class CamerasView(View[CamerasContent, CamerasState]):
     # -- pictures ------------------------------------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        from splatview_viewer.ui import theme
-
         self._drawn = self.data.changes
         framebuffer.use()
         framebuffer.clear(*self.state.background, 1.0, viewport=rect.viewport(framebuffer.height))
@@ -255,22 +252,20 @@ class CamerasView(View[CamerasContent, CamerasState]):
                 place = Rect(round(x), round(y), max(round(width * zoom), 1), max(round(height * zoom), 1))
                 self._photo.draw(framebuffer, place, clip=rect)
             return
-        accent, alive, hovered, current = theme.MARK, theme.NOW, self.hovered, self.data.current
-        look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
-                    1.5 * self.host.scale, -1 if hovered is None else hovered, -1 if current is None else current,
-                    opacity=1.0)
+        look = Look(self._depth, 1.5 * self.host.scale, self.hovered, self.data.current, opacity=1.0)
         self.data.drawing.draw(framebuffer, rect, self._look(rect), look)
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        cameras, photos = self._cameras, self.data.photos
-        if self.opened is not None:
-            trouble = photos.trouble(self.opened)
-            waiting = not trouble and photos.whole(self.opened) is None
-            drawing.title(cameras.called(self.opened), trouble or ("The photograph is on its way" if waiting else ""),
-                          rect, scale)
-            return False
-        if self.hovered is not None:
-            drawing.named(cameras, self.hovered, self._look(rect), self._depth, rect)
+        from splatview_viewer.ui.widgets import tag
+
+        photos, number, gap = self.data.photos, self.opened, 12 * scale
+        if number is not None:
+            tag(self._cameras.called(number), rect.x + gap, rect.y + gap, rect)
+            if photos.whole(number) is None:
+                words = photos.trouble(number) or "The photograph is on its way"
+                tag(words, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect)
+        elif self.hovered is not None:
+            named(self._cameras, self.hovered, self._look(rect), self._depth, rect)
         return False
 
     # -- words ---------------------------------------------------------------------------------------------------

@@ -7,20 +7,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.cameras import project
 from splatview_viewer.geometry.controls import SECONDS
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render.cameras.content import PhotoTexture
-from splatview_viewer.render.cameras.drawing import Look, camera_at
+from splatview_viewer.render.cameras.drawing import Look, camera_at, named
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import moderngl
+    import numpy as np
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.cameras import Camera
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from splatview_viewer.render.cameras.content import CamerasContent
     from splatview_viewer.render.pair_compositor import How
 
-LINES = 0.87, 0.88, 0.90, 0.8
-"""The colour of frustums. It lies on pictures, so it is the same in light and dark."""
 BAR = 40.0
 """Points that the bar is high while one looks through a camera."""
 HOWS = {"render": "Render", "photo": "Photo", "wipe": "Wipe", "side": "Side by side", "error": "Error"}
@@ -251,11 +248,8 @@ class Frustums(Tool):
         if self.through.there:
             self.through.draw(framebuffer, rect, content)
         elif self.state.shown:
-            mark, now = theme.MARK, theme.NOW
             marked = self.hovered if self.hovered is not None else self.through.index
-            look = Look(LINES, (mark.x, mark.y, mark.z, 1.0), (now.x, now.y, now.z, 1.0), self.depth,
-                        1.5 * self.view.host.scale, -1 if marked is None else marked,
-                        -1 if content.current is None else content.current, self.state.pictures)
+            look = Look(self.depth, 1.5 * self.view.host.scale, marked, content.current, self.state.pictures)
             content.drawing.draw(framebuffer, rect, camera, look)
 
     def over(self, rect: Rect, scale: float) -> bool:
@@ -265,10 +259,7 @@ class Frustums(Tool):
         if self.through.there:
             self.through.over(rect, scale, content)
         elif self.through.index is None and self.hovered is not None and self.hovered < len(cameras):
-            points = project(camera, cameras.outline(self.hovered, self.depth))
-            if np.isfinite(points).all():
-                (x, _), (_, y) = points.min(0), points.max(0)
-                tag(cameras.called(self.hovered), rect.x + x, rect.y + y + 6 * scale, rect)
+            named(cameras, self.hovered, camera, self.depth, rect)
         return False
 
     def bar_height(self) -> float:

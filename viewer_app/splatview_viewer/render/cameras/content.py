@@ -128,8 +128,6 @@ class PhotoStore:
         """`wake`: has the loop turn soon, from any thread."""
         self.side = 0
         """Pixels along the side of small photographs that are wanted; 0: none are."""
-        self.changes = 0
-        """Counts what came."""
         self._cameras = NO_CAMERAS
         self._whole: OrderedDict[int, np.ndarray] = OrderedDict()
         self._troubles: dict[int, str] = {}
@@ -156,7 +154,6 @@ class PhotoStore:
         for held in (self._reading, self._whole, self._troubles, self._asked_at, self._small):
             held.clear()
         self._wanted, self._next_small = -1, 0
-        self.changes += 1
 
     # -- what is wanted ----------------------------------------------------------------------------------------
 
@@ -208,7 +205,7 @@ class PhotoStore:
         """Take over photographs that the publisher brought. False if the frame was overwritten meanwhile."""
         photos, cameras = frame.tensors["photos"].array, self._cameras  # type: ignore[union-attr]
         first, side = frame.meta["camera"], frame.meta["side"]
-        if frame.meta["photos"] != cameras.photos or (side and side != self.side):
+        if frame.meta["photos"] != cameras.photos:
             return True
         taken = np.array(photos)
         if not frame.intact():
@@ -223,17 +220,13 @@ class PhotoStore:
             if taken.shape[1:3] == (side, side):
                 self._small |= {n: taken[n - first] for n in range(self._next_small, end)}
             self._next_small = end
-        self.changes += 1
         return True
 
     def tick(self, now: float) -> bool:
         """Take in what was read, and have more read. True when something came."""
-        before, cameras = self.changes, self._cameras
-        for (number, side), job in [found for found in self._reading.items() if found[1].done]:
+        cameras, done = self._cameras, [found for found in self._reading.items() if found[1].done]
+        for (number, side), job in done:
             del self._reading[number, side]
-            if side and side != self.side:
-                continue
-            self.changes += 1
             if job.error is not None:
                 if not side:
                     self._troubles[number] = f"{Path(cameras.path(number)).name}: {job.error}"
@@ -248,10 +241,9 @@ class PhotoStore:
             if cameras.path(self._next_small):
                 self._read(self._next_small, self.side)
             self._next_small += 1
-        return self.changes != before
+        return bool(done)
 
     def _keep(self, number: int, photo: np.ndarray) -> None:
-        self.changes += 1
         if photo.size == 0:
             self._troubles[number] = _NO_PHOTO
             return

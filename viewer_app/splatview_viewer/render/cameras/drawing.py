@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
-from imgui_bundle import imgui
 
 from splatview_viewer.geometry.cameras import MODELS, bounds, project
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
-
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
@@ -30,23 +28,23 @@ _AT_A_TIME = 24
 """Small photographs that are brought to the GPU for one picture."""
 _ROW = 5
 
-Color = tuple[float, float, float, float]
+_LINES = 0.87, 0.88, 0.90, 0.8
+"""The colour of frustums. It lies on pictures, so it is the same in light and dark."""
+_MARKED, _CURRENT = ((color.x, color.y, color.z, 1.0) for color in (theme.MARK, theme.NOW))
 
 
 @dataclass(frozen=True)
 class Look:
     """Style of frustums."""
 
-    color: Color
-    marked_color: Color
-    current_color: Color
     depth: float
     """Length: distance of the photographs from the camera, world units."""
     width: float = 1.5
     """Width of lines, pixels."""
-    marked: int = -1
+    marked: int | None = None
     """A camera that stands out."""
-    current: int = -1
+    current: int | None = None
+    """The one that is trained with."""
     pictures: bool = True
     opacity: float = 0.9
     """Opacity of the photographs."""
@@ -119,8 +117,6 @@ class FrustumDrawing:
             atlas.repeat_x = atlas.repeat_y = False
         per_row = ATLAS // self._side
         for number, photo in came:
-            if number >= len(self._flags) or photo.shape[:2] != (self._side, self._side):
-                continue
             place = number % per_row * self._side, number // per_row * self._side, self._side, self._side
             self._atlas.write(np.ascontiguousarray(photo).tobytes(), place, alignment=1)
             self._flags[number, 0] = 1.0
@@ -146,8 +142,9 @@ class FrustumDrawing:
             "u_size": (camera.width, camera.height), "u_model": MODELS.index(camera.model),
             "u_near": max(camera.near, 0.02 * look.depth), "u_depth": look.depth, "u_fade": self._fade,
             "u_opacity": look.opacity, "u_width": look.width,
-            "u_color": look.color, "u_marked_color": look.marked_color, "u_current_color": look.current_color,
-            "u_marked": look.marked, "u_current": look.current,
+            "u_color": _LINES, "u_marked_color": _MARKED, "u_current_color": _CURRENT,
+            "u_marked": -1 if look.marked is None else look.marked,
+            "u_current": -1 if look.current is None else look.current,
         }
         framebuffer.use()
         framebuffer.viewport = rect.viewport(framebuffer.height)
@@ -197,22 +194,12 @@ class FrustumDrawing:
         self._cameras = None
 
 
-def title(name: str, trouble: str, rect: Rect, scale: float) -> None:
-    """Write the open photograph's name and trouble."""
-    gap = 12 * scale
-    tag(name, rect.x + gap, rect.y + gap, rect)
-    if trouble:
-        tag(trouble, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect)
-
-
 def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: Rect) -> None:
     """Write the name of the camera under the pointer, below it."""
-    scale = theme.scale()
     points = project(camera, cameras.outline(number, depth))
     if np.isfinite(points).all():
         (x, _), (_, y) = points.min(0), points.max(0)
-        if 0 <= x < rect.width and 0 <= y < rect.height:
-            tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect)
+        tag(cameras.called(number), rect.x + x, rect.y + y + 6 * theme.scale(), rect)
 
 
 def camera_at(cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float) -> int | None:
