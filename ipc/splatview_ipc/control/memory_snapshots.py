@@ -7,10 +7,13 @@ import os
 import re
 import stat
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import RuntimeFolderError
-from splatview_ipc.system.files import make_private, write_output
+from splatview_ipc.system.files import cache_folder, make_private, write_output
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_KEPT = 8
 _STALE_S = 3600.0
@@ -20,9 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{1,6}-(asked|oom)\.pi
 
 def folder() -> Path:
     """Return $XDG_CACHE_HOME/splatview/snapshots/taken, or the same below ~/.cache. It is not made."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    return root / "splatview" / "snapshots" / "taken"
+    return cache_folder() / "snapshots" / "taken"
 
 
 def write_private(name: str, content: bytes) -> Path:

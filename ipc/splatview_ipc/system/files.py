@@ -56,6 +56,13 @@ def check_picture(path: str | os.PathLike[str], transparent: bool = False) -> No
         raise OutputError(path, f"the name of a {'transparent ' * transparent}picture ends in {', '.join(legal)}")
 
 
+def cache_folder() -> Path:
+    """Return $XDG_CACHE_HOME/splatview, or the same below ~/.cache. It is not made. Raises RuntimeError where the user
+    has no home."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "splatview"
+
+
 def make_private(path: Path) -> None:
     """Make a folder and missing ones above it, for their owner alone (0700): `Path.mkdir` opens those above as far as
     the umask allows. Raises OSError."""

@@ -19,14 +19,15 @@ import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system import child_program
-from splatview_ipc.system.files import make_private
+from splatview_ipc.system.files import cache_folder, make_private
 from splatview_viewer.core.errors import RendererError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import moderngl
 
 log = logging.getLogger("splatview")
@@ -69,19 +70,14 @@ def obstacle() -> str:
     return ""
 
 
-def cache() -> Path:
-    """The viewer's folder in $XDG_CACHE_HOME, or ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "splatview"
-
-
-def cache_folder() -> Path:
+def build_folder() -> Path:
     """Folder of the viewer's own build: one folder for each combination that cannot share kernels."""
     import torch
     from gsplat import __version__ as version
 
     major, minor = torch.cuda.get_device_capability()
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return cache() / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+    return cache_folder() / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
 
 
 class Kernels:
@@ -138,7 +134,7 @@ class Kernels:
                 log.info("the kernels that gsplat was installed with do not load: %s", e)
         else:
             return
-        folder = cache_folder()
+        folder = build_folder()
         try:
             make_private(folder)
         except OSError as e:

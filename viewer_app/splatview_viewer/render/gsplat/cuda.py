@@ -22,9 +22,8 @@ import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
 
 from splatview_ipc.cuda.driver import stream_object
-from splatview_ipc.system.files import make_private, write_output
+from splatview_ipc.system.files import cache_folder, make_private, write_output
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.gsplat.build import cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +54,7 @@ class Kernels:
         major, minor = torch.cuda.get_device_capability(device)
         target = f"sm_{major}{minor}"
         digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
-        cached = cache() / "kernels" / f"{digest[:32]}.cubin"
+        cached = cache_folder() / "kernels" / f"{digest[:32]}.cubin"
         self._device = device
         self._functions: dict[str, Any] = {}
         with torch.cuda.device(device):

@@ -16,14 +16,13 @@ import os
 import stat
 import struct
 from hashlib import blake2b
-from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from splatview_ipc.system.files import make_private, output_file
+from splatview_ipc.system.files import cache_folder, make_private, output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.sandbox import Done, arrays_of, decoded, write_columns
 from splatview_viewer.kinds.snapshot.model import (
@@ -42,6 +41,9 @@ from splatview_viewer.kinds.snapshot.model import (
     Texts,
     Trace,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAGIC = b"splatview.mem.4\n"
 TAIL = struct.Struct("<Q16s")
@@ -160,10 +162,8 @@ def _check_within(a: np.ndarray, low: int, top: int, what: str) -> None:
 
 def folder() -> Path | None:
     """Return the folder for columns, made if needed; None if it cannot be used: it must be the user's own."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-        path = root / "splatview" / "snapshots" / "columns-v1"
+        path = cache_folder() / "snapshots" / "columns-v1"
         make_private(path)
         s = path.lstat()
     except (OSError, RuntimeError):
