@@ -60,12 +60,12 @@ class StreamServer(socketserver.ThreadingTCPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)
-        with contextlib.suppress(OSError):  # who listens goes away at any time
+        with contextlib.suppress(OSError):  # the client goes away at any time
             self._serve(request)
         self._open.discard(request)
 
     def server_close(self) -> None:
-        """As when a camera loses its network: nobody listens, and what is open breaks. Idempotent."""
+        """Refuse connections and break those that are open, as a camera does that loses its network. Idempotent."""
         self.shutdown()
         self._thread.join()
         for connection in list(self._open):

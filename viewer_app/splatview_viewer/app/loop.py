@@ -43,7 +43,7 @@ FEATURES: tuple[Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], Non
 """Makers of what adds its parts to the panel for several entries."""
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
-_GUESTS_NAP = 0.002
+_REMOTE_NAP = 0.002
 """The same glances while all screens are remote: sending takes longer."""
 _ACTIVE_PERIOD = 1 / 60
 """Seconds between turns while something else happens, and where nothing is seen: in a window that is hidden."""
@@ -157,7 +157,7 @@ class App:
             if self.catalogue.slots and now < self._active_until:
                 period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
             self._full_at = min([now + period, *(max(user.may_draw(now), now) for user in self.users if user.waiting)])
-        nap = _NAP if self.options.watched else _GUESTS_NAP
+        nap = _NAP if self.options.watched else _REMOTE_NAP
         self.due = min(self._full_at, now + nap) if looking else self._full_at
         return self.due
 

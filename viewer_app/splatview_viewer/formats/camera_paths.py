@@ -182,6 +182,7 @@ class PngFolder:
             raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
         with _named(out):
             self.out = take_free_name(out, Path.mkdir) if numbered else out
+            self._made = numbered or not self.out.exists()
             make_output_folder(self.out)
             taken = next(self.out.glob("[0-9]*.png"), None)
         if taken is not None:
@@ -196,9 +197,10 @@ class PngFolder:
         """Nothing: every picture is whole."""
 
     def abort(self) -> None:
-        """Pictures that are there stay: they are whole. A folder without any goes."""
-        with contextlib.suppress(OSError):
-            self.out.rmdir()
+        """Pictures that are there stay: they are whole. A folder without any, made for them, goes."""
+        if self._made:
+            with contextlib.suppress(OSError):
+                self.out.rmdir()
 
 
 class Mp4:
