@@ -125,7 +125,7 @@ def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
 
 # ---- handles, shapes, strides and offsets that a run forges
 
-GPU = "0123456789abcdef" * 2
+GPU, OTHER = "0123456789abcdef" * 2, "f" * 32
 SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
 BIG = [0, 1, 2, 3, 2**31, 2**32, 2**39, limits.MAX_EXTENT]
 
@@ -154,3 +154,19 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
         except SharingError:
             refused = True
         assert refused != fits
+
+
+@pytest.mark.parametrize("case", ["outside", "another gpu", "twice", "names", "strides", "no memory"])
+def test_what_does_not_fit_together_is_refused_before_anything_is_opened(case: str) -> None:
+    memory = messages.IpcMemory(bytes(64), 4096, GPU)
+    tensor = messages.TensorRef("t", "float32", (4,), (1,), 0, 0)
+    ref = {
+        "outside": in_place(messages.TensorRef("t", "float32", (1024,), (2,), 0, 0), memories=(memory,)),
+        "another gpu": in_place(tensor, memories=(messages.IpcMemory(bytes(64), 4096, OTHER),)),
+        "twice": in_place(tensor, memories=(memory, memory)),
+        "names": in_place(tensor, tensor, memories=(memory,)),
+        "strides": in_place(messages.TensorRef("t", "float32", (4,), (), 0, 0), memories=(memory,)),
+        "no memory": in_place(messages.TensorRef("t", "float32", (4,), (1,), 1, 0), memories=(memory,)),
+    }[case]
+    with pytest.raises(SharingError):
+        check_tensors(ref)
