@@ -8,7 +8,7 @@ import pickle
 import shlex
 import socket
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from PIL import Image
 from support import messages
 from support.frames import cloud
 from support.memory_data import event, snapshot
+from support.programs import Programs
 from support.scene_files import ply_columns, truth, write_ply
 from support.wait import wait_until
 
@@ -24,11 +25,6 @@ from splatview.cli import doctor
 from splatview.cli.main import main
 from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

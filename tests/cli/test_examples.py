@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import runpy
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from PIL import Image
 from support.programs import ROOT
 
 from splatview_viewer.__main__ import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(("name", "streams"), [

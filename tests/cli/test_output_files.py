@@ -6,9 +6,10 @@ import os
 import re
 import resource
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +25,6 @@ from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.recording.packed import pack, write_packed
 from splatview_viewer.recording.recording import StreamFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
     "fifo": (os.mkfifo, "not a regular file"), "folder": (Path.mkdir, "not a regular file"),

@@ -7,22 +7,18 @@ import json
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from support.programs import Program, Programs
 from support.wait import PATIENCE, wait_until
 from support.web_clients import Page
 
 import splatview
 from splatview.cli.main import main
 from splatview_ipc.control.registry import Announcement, ViewerInfo, viewers
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Program, Programs
 
 pytestmark = pytest.mark.programs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +21,6 @@ from splatview_ipc.control.render_requests import RenderRequest
 from splatview_viewer.__main__ import main
 from splatview_viewer.app.grab import Grabber
 from splatview_viewer.core.errors import LateError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def shot(*args: object) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +23,7 @@ from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
 from splatview_viewer.render.gl.renderer import GlRenderer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")
 W, H = 64, 48

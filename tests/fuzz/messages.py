@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -25,9 +26,6 @@ from splatview_ipc.control.render_requests import (
 from splatview_ipc.control.run_folder import Description
 from splatview_ipc.kinds import check_frame
 from splatview_ipc.transports.zero_copy_reader import check_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GPU = "0123456789abcdef" * 2
 SEGMENT = messages.SegmentRef("ring-0123456789abcdef01234567", 1 << 20)

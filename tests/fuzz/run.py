@@ -15,17 +15,13 @@ import resource
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support.scene_files import little_memory
 
-from fuzz.targets import TARGETS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from fuzz.targets import Target
+from fuzz.targets import TARGETS, Target
 
 CPU_SECONDS = 30
 """For one input. Linear readers take a fifth of it, quadratic ones more."""

@@ -13,10 +13,11 @@ import os
 import pickle
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,10 +39,7 @@ from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    Crafted = Callable[[bytes], dict[str, bytes]]
+Crafted = Callable[[bytes], dict[str, bytes]]
 
 
 @dataclass

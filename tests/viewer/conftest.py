@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from support.browser_rig import Rig
-    from support.viewer import Viewer
+from support.browser_rig import Rig
+from support.viewer import Viewer
 
 
 @pytest.fixture

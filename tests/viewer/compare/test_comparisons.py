@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from PIL import Image
 from support.frames import cloud
 from support.scene_files import ply_columns, truth, write_ply
 from support.view_cases import see
+from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.app.loop import step
@@ -17,12 +20,6 @@ from splatview_viewer.compare.comparisons import MergedSource
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.scene.turning import STAYS, Placement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.viewer import Viewer
 
 pytestmark = pytest.mark.usefixtures("sharp")
 SIZE = 500, 320

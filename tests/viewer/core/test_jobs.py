@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Job, Jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Rig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,9 +22,6 @@ from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
 # harmonics summed over up to 15 coefficients. SPZ before version 3 leaves w out, which is imprecise near 0.

@@ -8,8 +8,10 @@ import json
 import os
 import pickle
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +27,6 @@ from splatview_viewer.formats.spz import SPLAT
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.recording.packed import read_packed
 from splatview_viewer.recording.recording import INDEX, read_index
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 T = w.truth(20, degree=1)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +17,10 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.cameras.view import CamerasState, CamerasView
+from splatview_viewer.kinds.gaussians.frustums import Frustums
 from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import Look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_viewer.kinds.gaussians.frustums import Frustums
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 COUNT = 8
 PHOTOS = photographs(COUNT)

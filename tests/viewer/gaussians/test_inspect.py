@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,16 +30,11 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import project
+from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import Box
 from splatview_viewer.scene.scene import QUANTITIES
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from splatview_viewer.kinds.gaussians.tool import Tool
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
 MIDDLE = RECT.width / 2, RECT.height / 2

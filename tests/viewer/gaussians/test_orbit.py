@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +14,6 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, CameraModel, intrinsics, look_at, project
 from splatview_viewer.geometry.controls import Flight, Orbit, turned
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RECT = Rect(100, 20, 400, 300)
 CORNER = np.array([RECT.x, RECT.y])

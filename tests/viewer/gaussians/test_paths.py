@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +21,8 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.camera_paths import FILE_LIMIT, Film, parse_path, read_path, write_path
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 640, 400
 RECT = Rect(0, 0, W, H)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +24,6 @@ from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
 from splatview_viewer.render.cameras import content as photos_module
 from splatview_viewer.render.cameras.content import PhotoStore
 from splatview_viewer.screens.offscreen import OffscreenScreen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def cameras(count: int = 8, photos: int = 0, paths: list[str] | None = None) -> CameraSet:

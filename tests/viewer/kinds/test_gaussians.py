@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,8 @@ from support.view_cases import RECT, H, W, scene_view, shown
 
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.shards import join
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
 FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)

@@ -3,8 +3,9 @@ happens when one is overwritten. The tensors' memory is a stand-in on the host; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +17,11 @@ from support.wait import clock
 from splatview_ipc.control.frame import DeviceTensor, Frame
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Wheel
+from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.scene.scene import GaussianScene
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
 class Memory:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,7 @@ from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
 from splatview_viewer.geometry.controls import Place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 DTYPES = torch.uint8, torch.float16, torch.bfloat16, torch.float32
 FORMS = [(layout, c) for layout in ("HW", "HWC", "CHW", "BGR") for c in (1, 3, 4)

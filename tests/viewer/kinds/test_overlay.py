@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,22 +14,16 @@ from PIL import Image
 from support.annotate_cases import overlay_frame, result_of, seen
 from support.frames import image_frame
 from support.view_cases import image_view, see
+from support.viewer import Viewer
 
 import splatview
+from splatview_ipc.control.frame import Frame
 from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from support.viewer import Viewer
-
-    from splatview_ipc.control.frame import Frame
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 200, 120
 GREY = 90

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +11,9 @@ from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 from support.view_cases import scene_view, shown
 
-from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.base import Pixels, RenderOptions
 from splatview_viewer.scene import Selection, color_maps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_viewer.render.base import Pixels
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 200, 150
 CAMERA = looking_at_origin(W, H)

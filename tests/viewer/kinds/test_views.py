@@ -4,8 +4,9 @@ several of the same data beside each other; on a real OpenGL context."""
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,7 @@ from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, ShownView
 from splatview_viewer.kinds import shown as shown_kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
 ALL = [*shown_kinds(), "stub"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +29,6 @@ from splatview_viewer.recording.recording import (
 )
 from splatview_viewer.render.activation import activate
 from splatview_viewer.workspace.sources import check_files, entries_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(("degree", "activated"), [(0, True), (1, False), (3, False), (3, True)])

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.recording.recorder import Tape
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.workspace.sources import FileSource, entries_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.viewer import Viewer
-
-    from splatview_viewer.recording.recorder import Tape
 
 MEANS = torch.nn.functional.normalize(torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0)))
 

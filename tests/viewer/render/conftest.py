@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+import moderngl
 import pytest
 from support.renderer_cases import MAKERS, MARKED
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import moderngl
-
-    from splatview_viewer.render.base import Renderer
+from splatview_viewer.render.base import Renderer
 
 
 @pytest.fixture(params=MARKED)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import moderngl
 import numpy as np
 import pytest
 from support.odd_cases import SCENES, everywhere
@@ -13,16 +15,9 @@ from support.renderer_cases import MAKERS, Chance, camera, draw, looking_at_orig
 
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
-from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
+from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, Renderer, RenderOptions
 from splatview_viewer.render.gl import tiles as gl_tiles
 from splatview_viewer.render.gl.tiles import Chunks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import moderngl
-
-    from splatview_viewer.render.base import Renderer
 
 VIEW = looking_at_origin(80, 60)
 

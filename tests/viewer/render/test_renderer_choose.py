@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
+import moderngl
 import numpy as np
 import pytest
 from support.reference import ReferenceRenderer
@@ -18,11 +20,6 @@ from splatview_viewer.render.gsplat import build as gsplat_kernels
 from splatview_viewer.render.gsplat import renderer as gsplat
 from splatview_viewer.render.gsplat.build import Kernels
 from splatview_viewer.screens.offscreen import OffscreenScreen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import moderngl
 
 
 class Promised(Kernels):

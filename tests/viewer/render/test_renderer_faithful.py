@@ -10,8 +10,9 @@ are drawn too. Only scenes of nearly opaque Gaussians show it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import moderngl
 import numpy as np
 import pytest
 from support.renderer_cases import (
@@ -23,12 +24,6 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.render.base import RenderOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import moderngl
-
 
 GATES = {"gl-quads": {"playbot": (75, 68, 68), "random": (65, 62, 60)},
          "gl-tiles": {"playbot": (85, 79, 79), "random": (77, 75, 75)}, "reference": {"playbot": (85, 79, 79)}}

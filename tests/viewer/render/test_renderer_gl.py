@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import moderngl
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
-
-if TYPE_CHECKING:
-    import moderngl
 
 OPTIONS = RenderOptions()
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from support.programs import Programs
 from support.wait import PATIENCE
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.gsplat.build import build
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
 
 pytestmark = pytest.mark.programs
 LIBRARY = "gsplat_cuda.so"

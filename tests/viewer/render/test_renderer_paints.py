@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+import moderngl
 import numpy as np
 import pytest
 from support.reference import ReferenceRenderer
@@ -21,15 +23,8 @@ from support.renderer_cases import (
     scene,
 )
 
-from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.base import Renderer, RenderOptions
 from splatview_viewer.scene import Selection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import moderngl
-
-    from splatview_viewer.render.base import Renderer
 
 MIXED = Chance(n=600, log_scale=(-2.6, 0.8))
 

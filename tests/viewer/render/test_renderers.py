@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import moderngl
 import numpy as np
 import pytest
 import torch
@@ -24,14 +24,9 @@ from support.renderer_cases import (
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
-from splatview_viewer.render.base import EPS_2D, RenderOptions
+from splatview_viewer.render.base import EPS_2D, Renderer, RenderOptions
 from splatview_viewer.scene import Box, Selection
 from splatview_viewer.scene.scene import FIELDS
-
-if TYPE_CHECKING:
-    import moderngl
-
-    from splatview_viewer.render.base import Renderer
 
 
 @pytest.mark.parametrize(("model", "mode"), [("pinhole", "classic"), ("ortho", "antialiased"), ("fisheye", "classic")])

@@ -4,27 +4,21 @@ picture that is drawn from there."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import moderngl
 import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
 from support.renderer_cases import psnr, scene
 
-from splatview_viewer.geometry.cameras import MODELS, Camera, focal_length, intrinsics, look_at
+from splatview_viewer.geometry.cameras import MODELS, Camera, CameraModel, focal_length, intrinsics, look_at
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.moving import grid_of, warp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import moderngl
-
-    from splatview_viewer.geometry.cameras import CameraModel
-    from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.scene import GaussianScene
 
 W, H = 240, 160
 DISTANCE = 6.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +11,9 @@ import torch
 from support.reference import ReferenceRenderer
 from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, pick, random_scene, scene
 
+from splatview_viewer.geometry.cameras import CameraModel
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.scene import Selection
-
-if TYPE_CHECKING:
-    from splatview_viewer.geometry.cameras import CameraModel
 
 
 @pytest.mark.parametrize(("model", "options"), [

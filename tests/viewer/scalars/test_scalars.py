@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.frames import cloud, frame_of, host_array, scalars_frame
+from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.core.errors import ViewerError
@@ -19,11 +21,6 @@ from splatview_viewer.kinds.scalars.plots import Axis, color_of, columns, smooth
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.shell.stream_list import Strips, strips_of
 from splatview_viewer.ui import theme
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.viewer import Viewer
 
 
 def made(value: Any, step: Any = None, count: Any = 1.0) -> Curve:

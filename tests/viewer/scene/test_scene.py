@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support import scene_files as w
 from support.frames import scene as recorded
+from support.programs import Programs
 from support.reference import ReferenceRenderer
 from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, pick, random_scene, scene
 from support.wait import PATIENCE
@@ -22,11 +24,6 @@ from splatview_viewer.render.picking import values_later
 from splatview_viewer.scene import HIDDEN, MARKED, Box, Selection, Sphere, flags, largest_scale, sh_energy
 from splatview_viewer.scene.scene import FIELDS, QUANTITIES, SH_C0, GaussianScene, count_later, merged
 from splatview_viewer.scene.turning import Placement, placed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
 
 
 @pytest.fixture(name="device", params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +16,10 @@ from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.events import Close, Key, Resize, Text
-from splatview_viewer.core.screen import Caption, read_pixels
+from splatview_viewer.core.screen import Caption, Screen, read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen, devices
+from splatview_viewer.screens.window import WindowScreen
 from splatview_viewer.web.browser import BrowserScreen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_viewer.core.screen import Screen
-    from splatview_viewer.screens.window import WindowScreen
 
 SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display), "browser"]
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
+from support.viewer import Viewer
 
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.shell.layout import HEADER, grid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.viewer import Viewer
 
 SIZE = 900, 520
 COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}

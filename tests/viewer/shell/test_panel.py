@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from signal import SIGTERM
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,6 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.scene_files import ply_columns, truth, write_ply
+from support.viewer import Viewer
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text
 from splatview_viewer.shell.overlay import KEYS
 from splatview_viewer.shell.panel import REACH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.viewer import Viewer
 
 SIZE = 560, 420
 CTRL: Mods = frozenset({"ctrl"})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,7 @@ from support.house import House
 
 import splatview
 from splatview_viewer.core import events as ev
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_viewer.shell.user import User
+from splatview_viewer.shell.user import User
 
 
 def shown(user: User) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from support.memory_data import two_devices
@@ -11,11 +12,7 @@ from support.memory_data import two_devices
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.kinds.snapshot import loading
 from splatview_viewer.kinds.snapshot.loading import from_pickled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+from splatview_viewer.kinds.snapshot.model import Snapshot
 
 
 @pytest.fixture(autouse=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from support.memory_data import HIGH, MB, Recorder, training
 
 from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, describe, segments_at, summary
-from splatview_viewer.kinds.snapshot.analysis.flame import flame
+from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph, flame
 from splatview_viewer.kinds.snapshot.analysis.frames import (
     BACKWARD,
     LIBRARY,
@@ -32,12 +31,8 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     leaks,
     post_mortem,
 )
-from splatview_viewer.kinds.snapshot.model import Frame, live_bytes, live_mask
+from splatview_viewer.kinds.snapshot.model import Frame, Snapshot, live_bytes, live_mask
 from splatview_viewer.kinds.snapshot.state import COLORS
-
-if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
-    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 
 @pytest.mark.parametrize("by", ["stack", "category"])

@@ -8,24 +8,19 @@ import io
 import pickle
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.memory_data import block, event, segment, snapshot
+from support.programs import Programs
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.app.commands import Memory
 from splatview_viewer.app.memory_command import answer
+from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.query import Database
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
-
-    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 PEAK = ("SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n, "
         "sum(size)::BIGINT AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id) "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import pickle
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from support.memory_data import block, event, segment, snapshot
@@ -15,9 +16,6 @@ from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import sandbox
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot, read_pickle
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REFUSED = "refused: the pickle asks for"
 

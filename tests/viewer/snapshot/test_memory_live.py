@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.frames import memory_frame, memory_samples
 from support.memory_on_cpu import GIB, Allocator
+from support.programs import Programs
 from support.trainers import Trainer
 from support.viewer import Viewer
 from support.wait import PATIENCE
@@ -24,14 +26,7 @@ from splatview_viewer.kinds.memory.live import History
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.stream_list import Strips, strips_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from support.programs import Programs
-
-    from splatview_viewer.workspace.catalogue import Slot
-
+from splatview_viewer.workspace.catalogue import Slot
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 RECT = Rect(0, 0, 400, 240)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +18,6 @@ from splatview_viewer.formats.common import Start
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot, store
 from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot, live_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def small() -> dict[str, Any]:

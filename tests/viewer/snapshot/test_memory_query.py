@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.memory_data import HIGH, TORCH, several
 from support.wait import PATIENCE
 
-from splatview_viewer.kinds.snapshot.model import live_bytes
+from splatview_viewer.kinds.snapshot.model import Snapshot, live_bytes
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, TABLES, Database, QueryError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 @pytest.fixture(scope="module")
 def db() -> Iterator[Database]:

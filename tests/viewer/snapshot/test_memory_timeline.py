@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from support.memory_data import Recorder, event, snapshot
 
 from splatview_viewer.kinds.snapshot.loading import from_pickled
+from splatview_viewer.kinds.snapshot.model import Trace
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, inks_of, peaks
-
-if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Trace
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +19,10 @@ from splatview_viewer.core.events import Key, PointerMove
 from splatview_viewer.kinds.snapshot.analysis.details import describe
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.tables import compare, group, leaks, post_mortem
-from splatview_viewer.kinds.snapshot.model import live_bytes, live_mask
+from splatview_viewer.kinds.snapshot.model import Snapshot, live_bytes, live_mask
 from splatview_viewer.kinds.snapshot.panes.sql import run
 from splatview_viewer.kinds.snapshot.state import TABS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from splatview_viewer.kinds.snapshot.model import Snapshot
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

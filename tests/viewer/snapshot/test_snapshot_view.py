@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,11 +25,7 @@ from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

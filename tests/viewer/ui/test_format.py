@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
 from splatview_viewer.ui import format
-from splatview_viewer.ui.format import ago_ticks, byte_ticks, count_ticks, log_ticks
-
-if TYPE_CHECKING:
-    from splatview_viewer.ui.format import Tick
+from splatview_viewer.ui.format import Tick, ago_ticks, byte_ticks, count_ticks, log_ticks
 
 
 @pytest.mark.parametrize(("found", "want"), [

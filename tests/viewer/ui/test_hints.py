@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.frames import cloud
-from support.viewer import PICTURE
+from support.viewer import PICTURE, Viewer
 
 import splatview
 from splatview_viewer.core.events import Key, PointerLeave, PointerMove
-
-if TYPE_CHECKING:
-    from support.viewer import Viewer
 
 RGB = torch.arange(40 * 60 * 3).reshape(40, 60, 3) % 256 / 255
 SCENE = {**cloud(), "quats": torch.tensor([1.0, 0, 0, 0]) + 0.15 * cloud()["quats"],

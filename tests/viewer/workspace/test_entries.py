@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
 import torch
 from support.frames import cloud
+from support.programs import Programs
+from support.viewer import Viewer
 from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview_ipc.control.registry import viewers
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
-
-if TYPE_CHECKING:
-
-    from support.programs import Programs
-    from support.viewer import Viewer
-
-    from splatview_viewer.core.settings import Entry
+from splatview_viewer.core.settings import Entry
 
 
 def publish_grey(value: int, name: str = "render", step: int = 0) -> None:

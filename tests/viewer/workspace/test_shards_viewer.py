@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from support.frames import cloud
+from support.viewer import Viewer
 
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.loop import step
 from splatview_viewer.recording.recording import RecordOptions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from support.viewer import Viewer
-
-    Start: TypeAlias = "Callable[..., Training]"
+Start: TypeAlias = "Callable[..., Training]"
 
 
 class Training:
