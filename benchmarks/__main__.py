@@ -16,8 +16,24 @@ from pathlib import Path
 
 from benchmarks.harness import Skipped, machine, table
 
-NAMES = ("imports", "publish", "renderer", "opening", "gpu_publish", "gpu_texture", "gpu_frame",
-         "gpu_training", "gpu_latency", "interface", "gpu_grab", "web", "web_latency", "frames", "camera", "memory")
+NAMES = (
+    "imports",
+    "publish",
+    "renderer",
+    "opening",
+    "gpu_publish",
+    "gpu_texture",
+    "gpu_frame",
+    "gpu_training",
+    "gpu_latency",
+    "interface",
+    "gpu_grab",
+    "web",
+    "web_latency",
+    "frames",
+    "camera",
+    "memory",
+)
 """Those that need a GPU or a display say so where there is none, and are passed over."""
 
 
@@ -27,11 +43,20 @@ def main() -> int:
 
         return memory_trace(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)}; all by default")
-    parser.add_argument("--save", action="store_true", help="append the tables to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"which: {', '.join(NAMES)}; all by default",
+    )
+    parser.add_argument(
+        "--save", action="store_true", help="append the tables to benchmarks/RESULTS.md"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
-        parser.error(f"{unknown.pop()!r} is not a benchmark; legal are {', '.join(NAMES)}")
+        parser.error(
+            f"{unknown.pop()!r} is not a benchmark; legal are {', '.join(NAMES)}"
+        )
     failed = False
     with tempfile.TemporaryDirectory(prefix="sv-bench-") as folder:
         os.environ["SPLATVIEW_RUNTIME_DIR"] = folder  # not among the user's own runs
@@ -55,8 +80,10 @@ def main() -> int:
 def save(name: str, description: str, text: str) -> None:
     results = Path(__file__).parent / "RESULTS.md"
     with results.open("a", encoding="utf-8") as f:
-        f.write(f"\n## {name}, {date.today().isoformat()}\n\n{description.splitlines()[0]}\n\n{machine()}  \n"
-                f"`python -m benchmarks {name}`\n\n{text}\n")
+        f.write(
+            f"\n## {name}, {date.today().isoformat()}\n\n{description.splitlines()[0]}\n\n{machine()}  \n"
+            f"`python -m benchmarks {name}`\n\n{text}\n"
+        )
 
 
 if __name__ == "__main__":

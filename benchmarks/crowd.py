@@ -103,7 +103,9 @@ def main() -> None:
         if every and now >= due:
             due = now + every
             ends = sorted([*ends, (now + random.uniform(0.3, 1.7), _born())])
-        wait = min(([due] if every else [now + 60.0]) + [end for end, _ in ends[:1]]) - now
+        wait = (
+            min(([due] if every else [now + 60.0]) + [end for end, _ in ends[:1]]) - now
+        )
         if not select.select([0], [], [], max(0.0, wait))[0]:
             continue
         line = os.read(0, 4096)  # one request: each waits for its answer

@@ -59,7 +59,11 @@ def run() -> list[dict[str, str]]:
     rows = tried("CPU frames", lambda: [_hand_over("cpu", "new", RATES[0]), _idle()])
     if not torch.cuda.is_available():
         return rows
-    for sort, rate in (*(("new", rate) for rate in RATES), ("in-place", RATES[0])):  # which is not whole for long
+    for sort, rate in (
+        *(("new", rate) for rate in RATES),
+        ("in-place", RATES[0]),
+    ):  # which is not whole for long
+
         def measure(sort: str = sort, rate: float = rate) -> list[dict[str, str]]:
             return [_hand_over("cuda", sort, rate)]
 
@@ -74,9 +78,13 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
     folder = tempfile.TemporaryDirectory()
     path = f"{folder.name}/said"
     said = np.memmap(path, np.int64, "w+", shape=(4096, 3))
-    program = subprocess.Popen([sys.executable, "-c", _PUBLISHER, device, str(rate), sort, path])
+    program = subprocess.Popen(
+        [sys.executable, "-c", _PUBLISHER, device, str(rate), sort, path]
+    )
     try:
-        with splatview.frames("frame", timeout=60, in_place=sort == "in-place" or None) as frames:
+        with splatview.frames(
+            "frame", timeout=60, in_place=sort == "in-place" or None
+        ) as frames:
             for frame in frames:
                 tensor = frame.tensor
                 now = time.perf_counter_ns()
@@ -84,12 +92,20 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
                 seen = time.perf_counter_ns()
                 at, number, bare = said[frame.version % 4096].tolist()
                 if number != frame.version:
-                    raise RuntimeError(f"version {frame.version} is said to be {number}")
+                    raise RuntimeError(
+                        f"version {frame.version} is said to be {number}"
+                    )
                 filled = number % 251
-                if not bool((pixels == filled).all()) or not bool((tensor == filled).all()):
-                    raise RuntimeError(f"version {frame.version} does not hold what was published")
+                if not bool((pixels == filled).all()) or not bool(
+                    (tensor == filled).all()
+                ):
+                    raise RuntimeError(
+                        f"version {frame.version} does not hold what was published"
+                    )
                 if not frame.intact():
-                    raise RuntimeError(f"version {frame.version} was overwritten while it was held")
+                    raise RuntimeError(
+                        f"version {frame.version} was overwritten while it was held"
+                    )
                 handed.append((now - at) / 1e3)
                 read.append((seen - at) / 1e3)
                 if len(handed) == ROUNDS + WARM:
@@ -103,12 +119,16 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
     bare /= 1e3
     handed, read = sorted(handed[WARM:]), sorted(read[WARM:])
     p50 = statistics.median(handed)
-    return {"what": f"a 1080p RGBA8 frame, {device}, {way}, {rate:.0f} Hz", "p50 us": f"{p50:.0f}",
-            "p99 us": f"{handed[int(0.99 * ROUNDS)]:.0f}",
-            "two pixels on the host, p50 us": f"{statistics.median(read):.0f}",
-            "bare copy, us": f"{bare:.0f}", "ratio": f"{p50 / bare:.2f}",
-            "limit": "p50 150 us" if device == "cuda" else "ratio 1.5",
-            "checked": f"every pixel of {ROUNDS + WARM} frames; {skipped} skipped"}
+    return {
+        "what": f"a 1080p RGBA8 frame, {device}, {way}, {rate:.0f} Hz",
+        "p50 us": f"{p50:.0f}",
+        "p99 us": f"{handed[int(0.99 * ROUNDS)]:.0f}",
+        "two pixels on the host, p50 us": f"{statistics.median(read):.0f}",
+        "bare copy, us": f"{bare:.0f}",
+        "ratio": f"{p50 / bare:.2f}",
+        "limit": "p50 150 us" if device == "cuda" else "ratio 1.5",
+        "checked": f"every pixel of {ROUNDS + WARM} frames; {skipped} skipped",
+    }
 
 
 def _idle() -> dict[str, str]:
@@ -123,4 +143,7 @@ def _idle() -> dict[str, str]:
             next(frames)
         share = (time.process_time() - used) / (time.perf_counter() - begun)
     splatview.close()
-    return {"what": f"a reader that waits {IDLE:.0f} s in vain", "share of a processor": f"{100 * share:.2f} %"}
+    return {
+        "what": f"a reader that waits {IDLE:.0f} s in vain",
+        "share of a processor": f"{100 * share:.2f} %",
+    }

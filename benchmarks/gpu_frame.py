@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
+from benchmarks.gpu.scenes import (
+    ORBIT,
+    SIZE,
+    Activated,
+    activated,
+    ball,
+    intrinsics,
+    viewmat,
+)
 from benchmarks.harness import require_gpu, tried
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
@@ -45,7 +53,10 @@ def run() -> list[dict[str, str]]:
     try:
         rows = []
         for n, target in COUNTS.items():
-            rows += tried(f"{n:,} Gaussians", lambda n=n, target=target: [_measure(screen, n, target)])
+            rows += tried(
+                f"{n:,} Gaussians",
+                lambda n=n, target=target: [_measure(screen, n, target)],
+            )
             torch.cuda.empty_cache()
         return rows
     finally:
@@ -61,7 +72,9 @@ class _Mouse:
 
     def _at(self) -> tuple[float, float]:
         t = 4 * math.pi * self._i / CAMERAS
-        return self._rect.width / 2 + 300 * math.sin(t), self._rect.height / 2 + 40 * math.sin(1.5 * t)
+        return self._rect.width / 2 + 300 * math.sin(
+            t
+        ), self._rect.height / 2 + 40 * math.sin(1.5 * t)
 
     def move(self) -> int:
         """How many moves there were before this one."""
@@ -75,13 +88,24 @@ def _cameras(orbit: Orbit, rect: Rect) -> list[torch.Tensor]:
     mouse, views = _Mouse(orbit, rect), []
     for _ in range(CAMERAS):
         mouse.move()
-        views.append(torch.tensor(orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda")[None])
+        views.append(
+            torch.tensor(
+                orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda"
+            )[None]
+        )
     return views
 
 
 def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     raw = ball(n)
-    scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
+    scene = GaussianScene(
+        raw["means"],
+        raw["quats"],
+        raw["scales"],
+        raw["opacities"],
+        raw["sh0"][:, 0],
+        raw["shN"],
+    )
     rect = Rect(0, 0, *SIZE)
     governor.ALONE = math.inf
     view: Any = make_view("gaussians", screen.ctx)
@@ -124,10 +148,18 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
         view.close()
     mid = {name: statistics.median(t) for name, t in times.items()}
     row = {name: statistics.median(t) for name, t in rows.items()}
-    return {"Gaussians": f"{n:,}", "frame finished, ms": f"{mid['ours']:.3f}", "alone": f"{mid['alone']:.3f}",
-            "ratio": f"{mid['ours'] / mid['alone']:.3f}", "in a row, ms": f"{row['ours']:.3f}",
-            "alone ": f"{row['alone']:.3f}", "ratio ": f"{row['ours'] / row['alone']:.3f}", "target": f"{target}",
-            "dB against it": f"{db:.1f}", "way": way}
+    return {
+        "Gaussians": f"{n:,}",
+        "frame finished, ms": f"{mid['ours']:.3f}",
+        "alone": f"{mid['alone']:.3f}",
+        "ratio": f"{mid['ours'] / mid['alone']:.3f}",
+        "in a row, ms": f"{row['ours']:.3f}",
+        "alone ": f"{row['alone']:.3f}",
+        "ratio ": f"{row['ours'] / row['alone']:.3f}",
+        "target": f"{target}",
+        "dB against it": f"{db:.1f}",
+        "way": way,
+    }
 
 
 def _timed(draw: Callable[[], object], finish: Callable[[], None], count: int) -> float:
@@ -148,16 +180,25 @@ def _alone(arguments: Activated, view: torch.Tensor, K: torch.Tensor) -> torch.T
     return rasterization(*arguments, view, K, *SIZE, sh_degree=3, packed=False)[0][0]
 
 
-def _check(screen: OffscreenScreen, view: Any, rect: Rect, alone: Callable[[torch.Tensor], torch.Tensor],
-           ours: Callable[[], None]) -> float:
+def _check(
+    screen: OffscreenScreen,
+    view: Any,
+    rect: Rect,
+    alone: Callable[[torch.Tensor], torch.Tensor],
+    ours: Callable[[], None],
+) -> float:
     """Decibels between the viewer's framebuffer and gsplat's picture of the same camera."""
     for _ in range(3):
         ours()
     view.draw(screen.framebuffer, rect)
     shown = screen.pixels()[..., :3].astype(np.float32)
-    camera = torch.tensor(view.view.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda")[None]
+    camera = torch.tensor(
+        view.view.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda"
+    )[None]
     expected = alone(camera).clamp(0, 1).cpu().numpy() * 255
     psnr = float(20 * np.log10(255 / np.sqrt(np.mean((shown - expected) ** 2))))
     if psnr < GATE:
-        raise RuntimeError(f"{psnr:.1f} dB between the viewer's picture and gsplat's, below {GATE}")
+        raise RuntimeError(
+            f"{psnr:.1f} dB between the viewer's picture and gsplat's, below {GATE}"
+        )
     return psnr

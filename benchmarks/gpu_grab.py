@@ -53,7 +53,10 @@ def run() -> list[dict[str, str]]:
 
 
 def _camera(k: int) -> dict[str, Any]:
-    return {"viewmat": viewmat(0.02 * k, 0.25).tolist(), "K": intrinsics(*SIZE).tolist()}
+    return {
+        "viewmat": viewmat(0.02 * k, 0.25).tolist(),
+        "K": intrinsics(*SIZE).tolist(),
+    }
 
 
 def _scene(count: int) -> dict[str, str]:
@@ -65,29 +68,47 @@ def _scene(count: int) -> dict[str, str]:
         try:
             db = _psnr(drawn, alone.picture(0))
             if db < GATE:
-                raise RuntimeError(f"{db:.1f} dB between grab's picture and the renderer's, below {GATE}")
-            turns = {"grab": lambda k: _grabbed(k), "renderer": lambda k: alone.draw(k, anew=True),
-                     "drawing": lambda k: alone.draw(k, anew=False)}
+                raise RuntimeError(
+                    f"{db:.1f} dB between grab's picture and the renderer's, below {GATE}"
+                )
+            turns = {
+                "grab": lambda k: _grabbed(k),
+                "renderer": lambda k: alone.draw(k, anew=True),
+                "drawing": lambda k: alone.draw(k, anew=False),
+            }
             ms = _in_turns(turns)
-            row = {name: _in_turns({name: turn})[name][0] for name, turn in turns.items()}
+            row = {
+                name: _in_turns({name: turn})[name][0] for name, turn in turns.items()
+            }
         finally:
             alone.close()
         ms["other"] = _other(count)
     finally:
         splatview.close()
-    return {"Gaussians": f"{count:,}", "grab ms p50": f"{ms['grab'][0]:.3f}", "p95": f"{ms['grab'][1]:.3f}",
-            "renderer alone": f"{ms['renderer'][0]:.3f}", "grab over it": f"{ms['grab'][0] - ms['renderer'][0]:+.3f}",
-            "in a row": f"{row['grab']:.3f}", "renderer in a row": f"{row['renderer']:.3f}",
-            "over it in a row": f"{row['grab'] - row['renderer']:+.3f}",
-            "target": f"+{REACH}", "scene alone": f"{ms['other'][0]:.3f}", "drawing alone": f"{ms['drawing'][0]:.3f}",
-            "over it": f"{ms['other'][0] - ms['drawing'][0]:+.3f}", "dB": f"{db:.1f}"}
+    return {
+        "Gaussians": f"{count:,}",
+        "grab ms p50": f"{ms['grab'][0]:.3f}",
+        "p95": f"{ms['grab'][1]:.3f}",
+        "renderer alone": f"{ms['renderer'][0]:.3f}",
+        "grab over it": f"{ms['grab'][0] - ms['renderer'][0]:+.3f}",
+        "in a row": f"{row['grab']:.3f}",
+        "renderer in a row": f"{row['renderer']:.3f}",
+        "over it in a row": f"{row['grab'] - row['renderer']:+.3f}",
+        "target": f"+{REACH}",
+        "scene alone": f"{ms['other'][0]:.3f}",
+        "drawing alone": f"{ms['drawing'][0]:.3f}",
+        "over it": f"{ms['other'][0] - ms['drawing'][0]:+.3f}",
+        "dB": f"{db:.1f}",
+    }
 
 
 def _grabbed(k: int, name: str = "gaussians") -> torch.Tensor:
     return splatview.grab(name, camera=_camera(k), size=SIZE, timeout=120)
 
 
-def _in_turns(turns: dict[str, Callable[[int], object]]) -> dict[str, tuple[float, float]]:
+def _in_turns(
+    turns: dict[str, Callable[[int], object]],
+) -> dict[str, tuple[float, float]]:
     """Milliseconds, median and 95th percentile, until the GPU has finished."""
     times: dict[str, list[float]] = {name: [] for name in turns}
     for k in range(-5, ROUNDS):
@@ -98,13 +119,20 @@ def _in_turns(turns: dict[str, Callable[[int], object]]) -> dict[str, tuple[floa
             torch.cuda.synchronize()
             if k >= 0:
                 times[name].append((time.perf_counter() - begin) * 1e3)
-    return {name: (statistics.median(t), statistics.quantiles(t, n=20)[-1]) for name, t in times.items()}
+    return {
+        name: (statistics.median(t), statistics.quantiles(t, n=20)[-1])
+        for name, t in times.items()
+    }
 
 
 def _other(count: int) -> tuple[float, float]:
     """Of a scene of another process that does not change."""
-    process = subprocess.Popen([sys.executable, "-c", _TRAINER, str(count)], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _TRAINER, str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout is not None
         process.stdout.readline()
@@ -125,8 +153,14 @@ class _Alone:
         from splatview_viewer.render.gsplat.renderer import GsplatRenderer
         from splatview_viewer.scene.scene import GaussianScene
 
-        self._scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0],
-                                    raw["shN"])
+        self._scene = GaussianScene(
+            raw["means"],
+            raw["quats"],
+            raw["scales"],
+            raw["opacities"],
+            raw["sh0"][:, 0],
+            raw["shN"],
+        )
         self._renderer = GsplatRenderer()
         self._renderer.load(self._scene)
 
@@ -136,7 +170,9 @@ class _Alone:
 
         if anew:
             self._renderer.load(self._scene)
-        return self._renderer.render(camera_from_json(json.dumps(_camera(k)), *SIZE), RenderOptions(depth=False))
+        return self._renderer.render(
+            camera_from_json(json.dumps(_camera(k)), *SIZE), RenderOptions(depth=False)
+        )
 
     def picture(self, k: int) -> torch.Tensor:
         return self.draw(k, anew=True).over((0.0, 0.0, 0.0))
@@ -152,7 +188,9 @@ def _psnr(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def _image() -> dict[str, str]:
     """Its renderer is OpenGL, which draws it and hands it over."""
-    images = torch.randint(0, 256, (4, SIZE[1], SIZE[0], 3), dtype=torch.uint8, device="cuda")
+    images = torch.randint(
+        0, 256, (4, SIZE[1], SIZE[0], 3), dtype=torch.uint8, device="cuda"
+    )
 
     def one(k: int) -> torch.Tensor:
         splatview.publish(images[k % 4].clone(), "render")
@@ -165,4 +203,8 @@ def _image() -> dict[str, str]:
         p50, p95 = _in_turns({"grab": one})["grab"]
     finally:
         splatview.close()
-    return {"what": "an image of this size, published anew each time", "grab ms p50": f"{p50:.3f}", "p95": f"{p95:.3f}"}
+    return {
+        "what": "an image of this size, published anew each time",
+        "grab ms p50": f"{p50:.3f}",
+        "p95": f"{p95:.3f}",
+    }

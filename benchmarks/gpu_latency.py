@@ -39,8 +39,12 @@ RED, BLUE = (0.9, 0.05, 0.05), (0.05, 0.05, 0.9)
 def run() -> list[dict[str, str]]:
     require_gpu()
     scene = ball(GAUSSIANS)
-    pictures = [torch.tensor([*(round(255 * v) for v in rgb), 255], dtype=torch.uint8, device="cuda")
-                for rgb in (RED, BLUE)]
+    pictures = [
+        torch.tensor(
+            [*(round(255 * v) for v in rgb), 255], dtype=torch.uint8, device="cuda"
+        )
+        for rgb in (RED, BLUE)
+    ]
     blank = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device="cuda")
 
     def scene_change(i: int) -> None:
@@ -51,8 +55,10 @@ def run() -> list[dict[str, str]]:
         splatview.publish(blank + pictures[i % 2], "frame")
 
     rows = []
-    for what, change, target in (("scene of 1M Gaussians", scene_change, "p99 5 ms"),
-                                 ("1080p RGBA8 picture", image_change, "")):
+    for what, change, target in (
+        ("scene of 1M Gaussians", scene_change, "p99 5 ms"),
+        ("1080p RGBA8 picture", image_change, ""),
+    ):
         try:
             rows += tried(what, lambda a=(what, change, target): [_measure(*a)])
         finally:
@@ -86,16 +92,29 @@ def _measure(what: str, change: Callable[[int], None], target: str) -> dict[str,
     median, p99 = mid_and_p99(delays, 1e6)
     sizes = ", ".join(size for size, _ in report["sizes"][:2])
     slowest = sorted(range(len(delays)), key=delays.__getitem__)[-SLOWEST:]
-    return {"what": what, "median ms": f"{median:.2f}", "p99 ms": f"{p99:.2f}", "worst ms": f"{max(delays) / 1e6:.2f}",
-            "target": target, "of which": _medians(parts),
-            f"of the slowest {SLOWEST}": _medians([parts[i] for i in slowest]), "changes": str(len(delays)),
-            "drawn in": sizes or "1920x1080", "way": " > ".join(state["path"])}
+    return {
+        "what": what,
+        "median ms": f"{median:.2f}",
+        "p99 ms": f"{p99:.2f}",
+        "worst ms": f"{max(delays) / 1e6:.2f}",
+        "target": target,
+        "of which": _medians(parts),
+        f"of the slowest {SLOWEST}": _medians([parts[i] for i in slowest]),
+        "changes": str(len(delays)),
+        "drawn in": sizes or "1920x1080",
+        "way": " > ".join(state["path"]),
+    }
 
 
 def _parts(begin: int, seen: dict[str, Any]) -> dict[str, float]:
     """Milliseconds of each part of a change that began then, in their order."""
     moments, parts, before = seen["moments"], {}, begin
-    for name, moment in (("seen", "seen"), ("taken", "taken"), ("launched", "launched"), ("CUDA", "cuda")):
+    for name, moment in (
+        ("seen", "seen"),
+        ("taken", "taken"),
+        ("launched", "launched"),
+        ("CUDA", "cuda"),
+    ):
         if moment not in moments:  # an image is shown without
             continue
         at = max(moments[moment], before)
@@ -104,8 +123,10 @@ def _parts(begin: int, seen: dict[str, Any]) -> dict[str, float]:
 
 
 def _medians(parts: list[dict[str, float]]) -> str:
-    return ", ".join(f"{name} {statistics.median(p[name] for p in parts if name in p):.2f}"
-                     for name in dict.fromkeys(name for p in parts for name in p))
+    return ", ".join(
+        f"{name} {statistics.median(p[name] for p in parts if name in p):.2f}"
+        for name in dict.fromkeys(name for p in parts for name in p)
+    )
 
 
 def _wait(viewer: Viewer, i: int, begin: int) -> dict[str, Any]:
@@ -119,4 +140,6 @@ def _wait(viewer: Viewer, i: int, begin: int) -> dict[str, Any]:
         r, _, b = message["seen"]
         if (r > b) == (i % 2 == 0) and message["ns"] > begin:
             return message
-    raise RuntimeError(f"change {i} was not seen within 3 s; the pixel is {viewer.pixel()}")
+    raise RuntimeError(
+        f"change {i} was not seen within 3 s; the pixel is {viewer.pixel()}"
+    )

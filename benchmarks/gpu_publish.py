@@ -44,7 +44,11 @@ Rgb = tuple[float, float, float]
 def run() -> list[dict[str, str]]:
     require_gpu()
     rows = []
-    for what, measure in {"publish of a scene": _scene, "publish of an image": _image, "memory": _memory}.items():
+    for what, measure in {
+        "publish of a scene": _scene,
+        "publish of an image": _image,
+        "memory": _memory,
+    }.items():
         try:
             rows += tried(what, measure)
         finally:
@@ -75,11 +79,22 @@ def _scene() -> list[dict[str, str]]:
         path = " > ".join(viewer.ready(step)["path"])
         _go_on(step)
         ours, bare, marked = _in_turns(change, publish, record)
-        rows.append(_row(f"6-tensor scene of {SCENE:,}, storages unchanged, back to back", ours, bare,
-                         "median 15 us", path))
+        rows.append(
+            _row(
+                f"6-tensor scene of {SCENE:,}, storages unchanged, back to back",
+                ours,
+                bare,
+                "median 15 us",
+                path,
+            )
+        )
         rows += _marked_rows(marked, bare, path)
         ours, bare, marked = _in_turns(change, publish, record, 0.002, COLD_CALLS)
-        rows.append(_row("... the thread asleep for 2 ms before each call", ours, bare, "", path))
+        rows.append(
+            _row(
+                "... the thread asleep for 2 ms before each call", ours, bare, "", path
+            )
+        )
         rows += _marked_rows(marked, bare, path)
         _shows(viewer, lambda rgb: (paint(scene, rgb), publish()), "the scene")
     splatview.close()
@@ -108,7 +123,11 @@ def _image() -> list[dict[str, str]]:
 
     def show(rgb: Rgb) -> None:
         colour = [round(255 * v) for v in rgb]
-        made["image"] = torch.tensor([*colour, 255], dtype=torch.uint8, device="cuda").expand(1080, 1920, 4).clone()
+        made["image"] = (
+            torch.tensor([*colour, 255], dtype=torch.uint8, device="cuda")
+            .expand(1080, 1920, 4)
+            .clone()
+        )
         publish()
 
     rows = []
@@ -116,9 +135,17 @@ def _image() -> list[dict[str, str]]:
         path = " > ".join(viewer.ready(step)["path"])
         _go_on(step)
         ours, bare, _ = _in_turns(change, publish, copy)
-        rows.append(_row("new 1080p RGBA8 tensor, back to back", ours, bare, "median 12 us", path))
+        rows.append(
+            _row(
+                "new 1080p RGBA8 tensor, back to back", ours, bare, "median 12 us", path
+            )
+        )
         ours, bare, _ = _in_turns(change, publish, copy, 0.002, COLD_CALLS)
-        rows.append(_row("... the thread asleep for 2 ms before each call", ours, bare, "", path))
+        rows.append(
+            _row(
+                "... the thread asleep for 2 ms before each call", ours, bare, "", path
+            )
+        )
         _shows(viewer, show, "the image")
     return rows
 
@@ -133,7 +160,10 @@ def _go_on(step: Callable[[], object], seconds: float = 1.0) -> None:
 def _event_record() -> Callable[[], Any]:
     from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (it has no stubs)
 
-    flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING | driver.CUevent_flags.CU_EVENT_INTERPROCESS
+    flags = (
+        driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        | driver.CUevent_flags.CU_EVENT_INTERPROCESS
+    )
     error, event = driver.cuEventCreate(flags)
     assert int(error) == 0
     stream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
@@ -145,8 +175,13 @@ def _event_record() -> Callable[[], Any]:
     return alone
 
 
-def _in_turns(change: Callable[[], None], ours: Callable[[], None], bare: Callable[[], Any],
-              pause: float = 0.0, calls: int = CALLS) -> tuple[list[int], list[int], list[int]]:
+def _in_turns(
+    change: Callable[[], None],
+    ours: Callable[[], None],
+    bare: Callable[[], Any],
+    pause: float = 0.0,
+    calls: int = CALLS,
+) -> tuple[list[int], list[int], list[int]]:
     """Nanoseconds of the calling thread for each call of both, after a change each, and `pause` seconds of sleep; and
     for those calls of `ours` that marked a version."""
     clock = time.perf_counter_ns
@@ -177,14 +212,34 @@ def _shared() -> int:
 
 
 def _marked_rows(marked: list[int], bare: list[int], path: str) -> list[dict[str, str]]:
-    return [_row(f"... ... of these the {len(marked):,} that were marked", marked, bare, "", path)] if marked else []
+    return (
+        [
+            _row(
+                f"... ... of these the {len(marked):,} that were marked",
+                marked,
+                bare,
+                "",
+                path,
+            )
+        ]
+        if marked
+        else []
+    )
 
 
-def _row(what: str, ours: list[int], bare: list[int], target: str, path: str) -> dict[str, str]:
+def _row(
+    what: str, ours: list[int], bare: list[int], target: str, path: str
+) -> dict[str, str]:
     median, p99 = mid_and_p99(ours)
     bare_median, bare_p99 = mid_and_p99(bare)
-    return {"what": what, "median": f"{median:.1f} us", "p99": f"{p99:.1f} us",
-            "limit alone, median / p99": f"{bare_median:.1f} / {bare_p99:.1f} us", "target": target, "way": path}
+    return {
+        "what": what,
+        "median": f"{median:.1f} us",
+        "p99": f"{p99:.1f} us",
+        "limit alone, median / p99": f"{bare_median:.1f} / {bare_p99:.1f} us",
+        "target": target,
+        "way": path,
+    }
 
 
 def _shows(viewer: Viewer, show: Callable[[Rgb], Any], what: str) -> None:
@@ -225,10 +280,18 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
     with Viewer() as viewer:
         path = " > ".join(viewer.ready(step)["path"])
         helpers = [t for t in threading.enumerate() if t.name.startswith("splatview")]
-        assert helpers, f"publish started no helper thread; there are {[t.name for t in threading.enumerate()]}"
+        assert helpers, (
+            f"publish started no helper thread; there are {[t.name for t in threading.enumerate()]}"
+        )
         for _ in range(50):
             step()
-        cpu, begin, steps, late, before = _thread_cpu_ns(helpers), clock(), 0, 0, _shared()
+        cpu, begin, steps, late, before = (
+            _thread_cpu_ns(helpers),
+            clock(),
+            0,
+            0,
+            _shared(),
+        )
         while clock() - begin < 12e9:
             training.step()
             call, spent = ((publish, ours), (record, bare), (nothing, empty))[steps % 3]
@@ -245,14 +308,26 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
             late += keep_busy(begin + int(steps * PACE * 1e9))
         rate = steps / (clock() - begin) * 1e9
         helper = (_thread_cpu_ns(helpers) - cpu) / steps
-    mean, bare_mean, no_time = (sum(spent) / len(spent) for spent in (ours, bare, empty))
-    return [_row(f"6-tensor scene of {TRAINED:,} in a training of {rate:.0f} steps/s", ours, bare,
-                 "median 15 us", path),
-            *_marked_rows(marked, bare, path),
-            {"what": f"trainer's time per step there, 100 steps/s ({late} of {steps} steps were late)",
-             "median": f"{mean / 1e3:.1f} us in publish - {no_time / 1e3:.1f} in an empty call + {helper / 1e3:.1f} "
-                       f"of the helper thread (means) = {(mean - no_time + helper) * 1e-9 / PACE:.3%}",
-             "limit alone, median / p99": f"{bare_mean / 1e3:.1f} us (mean)", "target": "0.3 %"}]
+    mean, bare_mean, no_time = (
+        sum(spent) / len(spent) for spent in (ours, bare, empty)
+    )
+    return [
+        _row(
+            f"6-tensor scene of {TRAINED:,} in a training of {rate:.0f} steps/s",
+            ours,
+            bare,
+            "median 15 us",
+            path,
+        ),
+        *_marked_rows(marked, bare, path),
+        {
+            "what": f"trainer's time per step there, 100 steps/s ({late} of {steps} steps were late)",
+            "median": f"{mean / 1e3:.1f} us in publish - {no_time / 1e3:.1f} in an empty call + {helper / 1e3:.1f} "
+            f"of the helper thread (means) = {(mean - no_time + helper) * 1e-9 / PACE:.3%}",
+            "limit alone, median / p99": f"{bare_mean / 1e3:.1f} us (mean)",
+            "target": "0.3 %",
+        },
+    ]
 
 
 def _thread_cpu_ns(threads: list[threading.Thread]) -> int:
@@ -290,9 +365,18 @@ def _memory() -> list[dict[str, str]]:
         viewer.ready(lambda: (splatview.publish(scene), time.sleep(0.01)))
         _settle()
         after, then = torch.cuda.memory_allocated(), _by_driver()
-        said = f"{then - of_driver:+.0f} MiB by the driver" if of_driver and then else "not told by the driver"
-        rows.append({"what": f"GPU memory added by exporting a scene of {LARGE:,}",
-                     "median": f"{(after - before) / MIB:+.1f} MiB in torch, {said}", "target": "0"})
+        said = (
+            f"{then - of_driver:+.0f} MiB by the driver"
+            if of_driver and then
+            else "not told by the driver"
+        )
+        rows.append(
+            {
+                "what": f"GPU memory added by exporting a scene of {LARGE:,}",
+                "median": f"{(after - before) / MIB:+.1f} MiB in torch, {said}",
+                "target": "0",
+            }
+        )
         rows.append(_growth(viewer, scene))
     return rows
 
@@ -302,15 +386,22 @@ def _growth(viewer: Viewer, large: dict[str, torch.Tensor]) -> dict[str, str]:
     scene = {name: t[:SCENE].clone() for name, t in large.items()}
     large.clear()
     splatview.publish(scene)
-    until("the small scene", lambda: f"{SCENE:,} Gaussians" in viewer.ask("state")["details"], 20,
-          lambda: (splatview.publish(scene), time.sleep(0.01)))
+    until(
+        "the small scene",
+        lambda: f"{SCENE:,} Gaussians" in viewer.ask("state")["details"],
+        20,
+        lambda: (splatview.publish(scene), time.sleep(0.01)),
+    )
     _settle()
     begin, driver_begin = torch.cuda.memory_allocated(), _by_driver()
     most = 0
     for i in range(PUBLISHES):
         if i % (PUBLISHES // DENSIFICATIONS) == 0:
             n = SCENE + (1000 if i // (PUBLISHES // DENSIFICATIONS) % 2 == 0 else 0)
-            grown = {name: torch.cat([t, t[: max(n - len(t), 0)]])[:n].clone() for name, t in scene.items()}
+            grown = {
+                name: torch.cat([t, t[: max(n - len(t), 0)]])[:n].clone()
+                for name, t in scene.items()
+            }
             scene = grown
             del grown
         scene["means"].add_(0.0)
@@ -319,23 +410,53 @@ def _growth(viewer: Viewer, large: dict[str, torch.Tensor]) -> dict[str, str]:
         time.sleep(0.0005)
     paint(scene, (0.0, 1.0, 0.0))
     splatview.publish(scene)
-    until("the last scene, green", lambda: viewer.pixel()[1] > 180 > 2 * viewer.pixel()[0], 10)
-    until("what was replaced to be let go", lambda: torch.cuda.memory_allocated() - begin < MIB, 6)
+    until(
+        "the last scene, green",
+        lambda: viewer.pixel()[1] > 180 > 2 * viewer.pixel()[0],
+        10,
+    )
+    until(
+        "what was replaced to be let go",
+        lambda: torch.cuda.memory_allocated() - begin < MIB,
+        6,
+    )
     _settle()
     end, driver_end = torch.cuda.memory_allocated(), _by_driver()
-    said = (f"{driver_end - driver_begin:+.0f} MiB by the driver (torch's cache included)"
-            if driver_begin and driver_end else "not told by the driver")
-    return {"what": f"... grown after {PUBLISHES:,} publishes and {DENSIFICATIONS} densifications of {SCENE:,}",
-            "median": f"{(end - begin) / MIB:+.1f} MiB in torch, {said}; most in between "
-                      f"{(most - begin) / MIB:+.0f} MiB", "target": "constant"}
+    said = (
+        f"{driver_end - driver_begin:+.0f} MiB by the driver (torch's cache included)"
+        if driver_begin and driver_end
+        else "not told by the driver"
+    )
+    return {
+        "what": f"... grown after {PUBLISHES:,} publishes and {DENSIFICATIONS} densifications of {SCENE:,}",
+        "median": f"{(end - begin) / MIB:+.1f} MiB in torch, {said}; most in between "
+        f"{(most - begin) / MIB:+.0f} MiB",
+        "target": "constant",
+    }
 
 
 def _by_driver() -> float | None:
     """MiB of this process as nvidia-smi tells them; None where it does not (containers often hide processes)."""
-    listed = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-                            check=True, capture_output=True, text=True, timeout=30).stdout
+    listed = subprocess.run(
+        [
+            "nvidia-smi",
+            "--query-compute-apps=pid,used_memory",
+            "--format=csv,noheader,nounits",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    ).stdout
     rows = [line.split(", ") for line in listed.splitlines()]
-    return next((float(used) for pid, used in rows if pid == str(os.getpid()) and used.isdigit()), None)
+    return next(
+        (
+            float(used)
+            for pid, used in rows
+            if pid == str(os.getpid()) and used.isdigit()
+        ),
+        None,
+    )
 
 
 def _settle() -> None:

@@ -41,16 +41,28 @@ FORM = Form(SIZE, SIZE, 4, "uint8", "HWC")
 def run() -> Rows:
     require_gpu()
     ctx = create_context()
-    frames = [torch.randint(0, 256, (SIZE, SIZE, 4), dtype=torch.uint8, device="cuda") for _ in range(DISTINCT)]
+    frames = [
+        torch.randint(0, 256, (SIZE, SIZE, 4), dtype=torch.uint8, device="cuda")
+        for _ in range(DISTINCT)
+    ]
     floor: dict[str, float] = {}
     rows = tried("map, copy, unmap", lambda: _mapped(ctx, frames, floor))
-    rows += tried("SharedTexture, explicit", lambda: _shared_texture(ctx, frames, True, floor))
+    rows += tried(
+        "SharedTexture, explicit", lambda: _shared_texture(ctx, frames, True, floor)
+    )
     rows += tried("SharedTexture", lambda: _shared_texture(ctx, frames, False, floor))
     for name in BRIDGES:
-        if name != "direct":  # which needs another process's memory, and copies nothing: see gpu_image
-            rows += tried(f"bridge {name}", lambda name=name: _bridge(ctx, frames, name, floor))
+        if (
+            name != "direct"
+        ):  # which needs another process's memory, and copies nothing: see gpu_image
+            rows += tried(
+                f"bridge {name}", lambda name=name: _bridge(ctx, frames, name, floor)
+            )
     for way in WAYS:
-        rows += tried(f"TextureTensor, {way}", lambda way=way: _texture_tensor(ctx, frames, way, floor))
+        rows += tried(
+            f"TextureTensor, {way}",
+            lambda way=way: _texture_tensor(ctx, frames, way, floor),
+        )
     ctx.release()
     return rows
 
@@ -71,12 +83,24 @@ def _rate(ctx: moderngl.Context, frame: Frame) -> float:
     return best
 
 
-def _row(what: str, way: str, rate: float, floor: dict[str, float], verified: str, target: bool = False
-         ) -> dict[str, str]:
+def _row(
+    what: str,
+    way: str,
+    rate: float,
+    floor: dict[str, float],
+    verified: str,
+    target: bool = False,
+) -> dict[str, str]:
     mapped = floor.get("to" if what.startswith("tensor") else "from")
-    return {"what": what, "way": way, "frames/s": f"{rate:,.0f}", "us per frame": f"{1e6 / rate:.1f}",
-            "over map/unmap": f"{rate / mapped:.1f}" if mapped else "",
-            "target": f"{PRINTED:,}" if target else "", "verified": verified}
+    return {
+        "what": what,
+        "way": way,
+        "frames/s": f"{rate:,.0f}",
+        "us per frame": f"{1e6 / rate:.1f}",
+        "over map/unmap": f"{rate / mapped:.1f}" if mapped else "",
+        "target": f"{PRINTED:,}" if target else "",
+        "verified": verified,
+    }
 
 
 def _same(got: np.ndarray, frame: torch.Tensor) -> None:
@@ -93,10 +117,21 @@ def _drawn(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
     return np.rint(read_source(ctx, source) * 255).astype(np.uint8)
 
 
-def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor: dict[str, float]) -> Rows:
+def _bridge(
+    ctx: moderngl.Context,
+    frames: list[torch.Tensor],
+    name: str,
+    floor: dict[str, float],
+) -> Rows:
     reason = probe(ctx, name)
     if reason:
-        return [{"what": "tensor to OpenGL", "way": f"bridge {name}", "verified": f"not here: {reason}"}]
+        return [
+            {
+                "what": "tensor to OpenGL",
+                "way": f"bridge {name}",
+                "verified": f"not here: {reason}",
+            }
+        ]
     bridge = BRIDGES[name](ctx)
     try:
         for frame in frames:
@@ -106,14 +141,24 @@ def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor:
             _same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
     finally:
         bridge.close()
-    return [_row("tensor to what a shader reads", f"bridge {name}", rate, floor, f"{DISTINCT + 3} frames drawn",
-                 name == "import")]
+    return [
+        _row(
+            "tensor to what a shader reads",
+            f"bridge {name}",
+            rate,
+            floor,
+            f"{DISTINCT + 3} frames drawn",
+            name == "import",
+        )
+    ]
 
 
 # -- a texture and its tensor --------------------------------------------------------------------------------
 
 
-def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str, floor: dict[str, float]) -> Rows:
+def _texture_tensor(
+    ctx: moderngl.Context, frames: list[torch.Tensor], way: str, floor: dict[str, float]
+) -> Rows:
     """`splatview.gl.TextureTensor`, over a texture of the program's own."""
     label = f"TextureTensor, {way}"
     texture = ctx.texture((SIZE, SIZE), 4)
@@ -131,16 +176,27 @@ def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str,
     finally:
         link.close()
         texture.release()
-    return [_row("tensor to texture", label, writing, floor, f"{DISTINCT + 1} frames drawn"),
-            _row("texture to tensor", label, reading, floor, f"{DISTINCT + 1} frames")]
+    return [
+        _row(
+            "tensor to texture", label, writing, floor, f"{DISTINCT + 1} frames drawn"
+        ),
+        _row("texture to tensor", label, reading, floor, f"{DISTINCT + 1} frames"),
+    ]
 
 
-def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], explicit: bool,
-                    floor: dict[str, float]) -> Rows:
+def _shared_texture(
+    ctx: moderngl.Context,
+    frames: list[torch.Tensor],
+    explicit: bool,
+    floor: dict[str, float],
+) -> Rows:
     """A texture of ours that both sides know; with `explicit` OpenGL has it only when it draws, else at any time."""
     with SharedTexture(ctx, (SIZE, SIZE), explicit=explicit) as link:
-        label = f"SharedTexture, {link.way}, " + ("given to OpenGL when it draws" if explicit else
-                                                   "given to OpenGL after every copy")
+        label = f"SharedTexture, {link.way}, " + (
+            "given to OpenGL when it draws"
+            if explicit
+            else "given to OpenGL after every copy"
+        )
         source = TextureSource(link.texture, FORM)
         painted = ctx.framebuffer([link.texture])
         last = frames[(FRAMES - 1) % DISTINCT]
@@ -157,7 +213,9 @@ def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], explicit:
             link.write(frames[i % DISTINCT])
             link.read()
 
-        for i in range(FRAMES):  # the same copies as those that are timed, some of which are drawn
+        for i in range(
+            FRAMES
+        ):  # the same copies as those that are timed, some of which are drawn
             link.write(frames[i % DISTINCT])
             if i % 31 == 0 or i > FRAMES - DISTINCT:
                 check(frames[i % DISTINCT])
@@ -166,7 +224,12 @@ def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], explicit:
         for level in (0, 51, 255):  # what OpenGL draws into it
             with link.gl():
                 painted.clear(level / 255, 1.0, 0.0, 1.0)
-            _same(link.read().cpu().numpy(), torch.tensor([level, 255, 0, 255]).to(torch.uint8).expand(SIZE, SIZE, 4))
+            _same(
+                link.read().cpu().numpy(),
+                torch.tensor([level, 255, 0, 255])
+                .to(torch.uint8)
+                .expand(SIZE, SIZE, 4),
+            )
         link.write(last)
         reading = _rate(ctx, lambda _: link.read())
         check(last)
@@ -174,14 +237,22 @@ def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], explicit:
         check(last)
         painted.release()
     rows = [("tensor to texture", writing), ("texture to tensor", reading)]
-    out = [_row(what, label, rate, floor, f"{looked} frames drawn", explicit) for what, rate in rows]
-    return [*out, _row("both, one after the other", label, turns, {}, f"{looked} frames drawn")]
+    out = [
+        _row(what, label, rate, floor, f"{looked} frames drawn", explicit)
+        for what, rate in rows
+    ]
+    return [
+        *out,
+        _row("both, one after the other", label, turns, {}, f"{looked} frames drawn"),
+    ]
 
 
 # -- the bare driver API -------------------------------------------------------------------------------------
 
 
-def _mapped(ctx: moderngl.Context, frames: list[torch.Tensor], floor: dict[str, float]) -> Rows:
+def _mapped(
+    ctx: moderngl.Context, frames: list[torch.Tensor], floor: dict[str, float]
+) -> Rows:
     from cuda.bindings import driver as cu  # pyright: ignore[reportAttributeAccessIssue]  (it has no stubs)
 
     def ok(result: tuple[Any, ...]) -> Any:
@@ -200,11 +271,19 @@ def _mapped(ctx: moderngl.Context, frames: list[torch.Tensor], floor: dict[str, 
         array = ok(cu.cuGraphicsSubResourceGetMappedArray(resource, 0, 0))
         c = cu.CUDA_MEMCPY2D()
         if to_texture:
-            c.srcMemoryType, c.srcDevice, c.srcPitch = kinds.CU_MEMORYTYPE_DEVICE, tensor.data_ptr(), SIZE * 4
+            c.srcMemoryType, c.srcDevice, c.srcPitch = (
+                kinds.CU_MEMORYTYPE_DEVICE,
+                tensor.data_ptr(),
+                SIZE * 4,
+            )
             c.dstMemoryType, c.dstArray = kinds.CU_MEMORYTYPE_ARRAY, array
         else:
             c.srcMemoryType, c.srcArray = kinds.CU_MEMORYTYPE_ARRAY, array
-            c.dstMemoryType, c.dstDevice, c.dstPitch = kinds.CU_MEMORYTYPE_DEVICE, tensor.data_ptr(), SIZE * 4
+            c.dstMemoryType, c.dstDevice, c.dstPitch = (
+                kinds.CU_MEMORYTYPE_DEVICE,
+                tensor.data_ptr(),
+                SIZE * 4,
+            )
         c.WidthInBytes, c.Height = SIZE * 4, SIZE
         ok(cu.cuMemcpy2DAsync(c, stream))
         ok(cu.cuGraphicsUnmapResources(1, resource, stream))
@@ -221,5 +300,19 @@ def _mapped(ctx: moderngl.Context, frames: list[torch.Tensor], floor: dict[str, 
     finally:
         ok(cu.cuGraphicsUnregisterResource(resource))
         texture.release()
-    return [_row("tensor to texture", "bare map, copy, unmap", floor["to"], floor, f"{DISTINCT} frames"),
-            _row("texture to tensor", "bare map, copy, unmap", floor["from"], floor, f"{DISTINCT} frames")]
+    return [
+        _row(
+            "tensor to texture",
+            "bare map, copy, unmap",
+            floor["to"],
+            floor,
+            f"{DISTINCT} frames",
+        ),
+        _row(
+            "texture to tensor",
+            "bare map, copy, unmap",
+            floor["from"],
+            floor,
+            f"{DISTINCT} frames",
+        ),
+    ]

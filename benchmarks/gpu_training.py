@@ -41,9 +41,17 @@ MODES = (
     Mode("none, published at every step", "1.00", viewer=False),
     Mode("scene refreshed 10 times/s, camera still", "0.98", publish_hz=10),
     Mode("published at every step, camera still", "0.98"),
-    Mode("camera moving all the time, default budget", "0.90 at 50 images/s or more", hands="drag"),
-    Mode("camera moving, --gpu-budget 1 --max-fps 60, full resolution", "0.87 at 60 images/s",
-         ("--gpu-budget", "1", "--max-fps", "60"), "drag"),
+    Mode(
+        "camera moving all the time, default budget",
+        "0.90 at 50 images/s or more",
+        hands="drag",
+    ),
+    Mode(
+        "camera moving, --gpu-budget 1 --max-fps 60, full resolution",
+        "0.87 at 60 images/s",
+        ("--gpu-budget", "1", "--max-fps", "60"),
+        "drag",
+    ),
     Mode("1 s of dragging, 1 s of rest", "0.94", hands="burst"),
 )
 
@@ -57,7 +65,9 @@ def run() -> list[dict[str, str]]:
     try:
         splatview.publish(training.scene, step=training.steps)
         for mode in MODES:
-            rows += tried(mode.what, lambda mode=mode: [_in_turn(training, mode, without)])
+            rows += tried(
+                mode.what, lambda mode=mode: [_in_turn(training, mode, without)]
+            )
     finally:
         splatview.close()
     rates = [p.rate for p in without]
@@ -71,7 +81,11 @@ def _in_turn(training: Training, mode: Mode, without: list[Pace]) -> dict[str, s
         if mode.viewer:
             pace, report, state = _with_viewer(training, mode)
         else:
-            pace, report, state = train(training, WITH, _publisher(training, mode.publish_hz)), None, None
+            pace, report, state = (
+                train(training, WITH, _publisher(training, mode.publish_hz)),
+                None,
+                None,
+            )
     finally:
         without.append(train(training, WITHOUT))
     return _row(mode.what, mode.target, _ratio(pace, without), pace, report, state)
@@ -91,7 +105,9 @@ def _publisher(training: Training, hz: float) -> Callable[[int], None]:
     return publish
 
 
-def _with_viewer(training: Training, mode: Mode) -> tuple[Pace, dict[str, Any], dict[str, Any]]:
+def _with_viewer(
+    training: Training, mode: Mode
+) -> tuple[Pace, dict[str, Any], dict[str, Any]]:
     publish = _publisher(training, mode.publish_hz)
 
     def step() -> None:
@@ -101,7 +117,12 @@ def _with_viewer(training: Training, mode: Mode) -> tuple[Pace, dict[str, Any], 
     with Viewer(*mode.options) as viewer:
         viewer.ready(step)
         viewer.ask("closer", distance=ORBIT)
-        until("the viewer to come closer", lambda: abs(viewer.ask("state")["distance"] - ORBIT) < 0.01, 10, step)
+        until(
+            "the viewer to come closer",
+            lambda: abs(viewer.ask("state")["distance"] - ORBIT) < 0.01,
+            10,
+            step,
+        )
         viewer.ask("hands", how=mode.hands)
         train(training, 1.2, publish)  # until speeds have settled
         viewer.ask("begin")
@@ -130,17 +151,32 @@ def _ratio(pace: Pace, without: list[Pace]) -> float:
     return pace.rate / ((without[-2].rate + without[-1].rate) / 2)
 
 
-def _row(what: str, target: str, ratio: float, pace: Pace, report: dict[str, Any] | None = None,
-         state: dict[str, Any] | None = None) -> dict[str, str]:
-    row = {"what": what, "training speed": f"{ratio:.3f} ({pace.rate:.1f} steps/s)", "target": target,
-           "step p50 / worst ms": f"{pace.median_ms:.2f} / {pace.worst_ms:.2f}",
-           "worst / median (under 2)": f"{pace.worst_ms / pace.median_ms:.2f}"}
+def _row(
+    what: str,
+    target: str,
+    ratio: float,
+    pace: Pace,
+    report: dict[str, Any] | None = None,
+    state: dict[str, Any] | None = None,
+) -> dict[str, str]:
+    row = {
+        "what": what,
+        "training speed": f"{ratio:.3f} ({pace.rate:.1f} steps/s)",
+        "target": target,
+        "step p50 / worst ms": f"{pace.median_ms:.2f} / {pace.worst_ms:.2f}",
+        "worst / median (under 2)": f"{pace.worst_ms / pace.median_ms:.2f}",
+    }
     if report is not None and state is not None:
         sizes = ", ".join(f"{size} ({count})" for size, count in report["sizes"])
-        row |= {"images/s": f"{report['renders_s']:.1f} ({report['moved_s']:.1f} from a new place)",
-                "their size": sizes, "longest gap ms": f"{report['gap_ms']:.0f}",
-                "GPU share by itself": f"{report['gpu_share']:.0%}" if report["gpu_share"] is not None else "no limit",
-                "way": " > ".join(state["path"])}
+        row |= {
+            "images/s": f"{report['renders_s']:.1f} ({report['moved_s']:.1f} from a new place)",
+            "their size": sizes,
+            "longest gap ms": f"{report['gap_ms']:.0f}",
+            "GPU share by itself": f"{report['gpu_share']:.0%}"
+            if report["gpu_share"] is not None
+            else "no limit",
+            "way": " > ".join(state["path"]),
+        }
     return row
 
 
@@ -153,7 +189,14 @@ def _peer() -> list[dict[str, str]]:
         mode, ratio, _, stall, rate, *_ = line.split()
         f = line.split()
         rate_of_images, gap = (f[i].replace("nan", "") for i in (8, 9))
-        rows.append({"what": f"nerfview: {mode}", "training speed": f"{ratio} ({rate} steps/s)",
-                     "step p50 / worst ms": f"/ {stall}", "images/s": rate_of_images,
-                     "their size": f[12] if len(f) > 12 else "", "longest gap ms": gap})
+        rows.append(
+            {
+                "what": f"nerfview: {mode}",
+                "training speed": f"{ratio} ({rate} steps/s)",
+                "step p50 / worst ms": f"/ {stall}",
+                "images/s": rate_of_images,
+                "their size": f[12] if len(f) > 12 else "",
+                "longest gap ms": gap,
+            }
+        )
     return rows

@@ -48,14 +48,29 @@ def tried(what: str, measure: Callable[[], Rows]) -> Rows:
         raise
     except Exception as e:
         traceback.print_exc()
-        rows = [{"what": what, "failed": f"{type(e).__name__}: {e}"[:300].replace("\n", " ").replace("|", "/")}]
+        rows = [
+            {
+                "what": what,
+                "failed": f"{type(e).__name__}: {e}"[:300]
+                .replace("\n", " ")
+                .replace("|", "/"),
+            }
+        ]
     for row in rows:
-        print("  " + "; ".join(f"{k}: {v}" for k, v in row.items() if v), file=sys.stderr, flush=True)
+        print(
+            "  " + "; ".join(f"{k}: {v}" for k, v in row.items() if v),
+            file=sys.stderr,
+            flush=True,
+        )
     return rows
 
 
-def until(what: str, condition: Callable[[], bool], timeout: float = 120.0,
-          meanwhile: Callable[[], object] | None = None) -> None:
+def until(
+    what: str,
+    condition: Callable[[], bool],
+    timeout: float = 120.0,
+    meanwhile: Callable[[], object] | None = None,
+) -> None:
     """Wait for something, doing `meanwhile` again and again. Raises RuntimeError that names it after `timeout` s."""
     end = time.monotonic() + timeout
     while not condition():
@@ -82,7 +97,9 @@ def table(rows: list[dict[str, str]]) -> str:
     """Rows as a Markdown table."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows]
+    lines += [
+        "| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows
+    ]
     return "\n".join(lines)
 
 
@@ -90,11 +107,21 @@ def machine() -> str:
     """Processor, cores, system and versions, on one line."""
     import torch
 
-    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                  if line.startswith("model name")), platform.machine())
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
-    return (f"{model}, {os.cpu_count()} cores{gpu}, Linux {platform.release()}, Python {platform.python_version()}, "
-            f"torch {torch.__version__}")
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    gpu = (
+        f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
+    )
+    return (
+        f"{model}, {os.cpu_count()} cores{gpu}, Linux {platform.release()}, Python {platform.python_version()}, "
+        f"torch {torch.__version__}"
+    )
 
 
 class Program:
@@ -103,17 +130,31 @@ class Program:
     What it prints besides answers goes to standard error, and is kept in `said`.
     """
 
-    def __init__(self, module: str, *arguments: str, python: str = sys.executable,
-                 env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        python: str = sys.executable,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.module = module
         self.said: list[str] = []
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._process = subprocess.Popen([python, "-m", module, *arguments], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1, cwd=ROOT,
-                                         env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})})
+        self._process = subprocess.Popen(
+            [python, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+        )
         self.pid = self._process.pid
-        self._listeners = [threading.Thread(target=self._listen, args=(pipe,), daemon=True)
-                           for pipe in (self._process.stdout, self._process.stderr)]
+        self._listeners = [
+            threading.Thread(target=self._listen, args=(pipe,), daemon=True)
+            for pipe in (self._process.stdout, self._process.stderr)
+        ]
         for listener in self._listeners:
             listener.start()
 
@@ -124,7 +165,12 @@ class Program:
                     self.take(json.loads(line))
                 else:
                     self.said.append(line.rstrip())
-                    print(f"  [{self.module.rpartition('.')[2]}] {line}", end="", file=sys.stderr, flush=True)
+                    print(
+                        f"  [{self.module.rpartition('.')[2]}] {line}",
+                        end="",
+                        file=sys.stderr,
+                        flush=True,
+                    )
         if pipe is self._process.stdout:
             self._answers.put({"error": "the program ended"})
 
@@ -137,12 +183,18 @@ class Program:
         try:
             answer = self._answers.get(timeout=timeout)
         except queue.Empty:
-            raise RuntimeError(f"{self.module} said nothing within {timeout:g} s") from None
+            raise RuntimeError(
+                f"{self.module} said nothing within {timeout:g} s"
+            ) from None
         if "error" in answer:
-            raise RuntimeError(f"{self.module}: {answer['error']}; {' / '.join(self.said[-3:])}")
+            raise RuntimeError(
+                f"{self.module}: {answer['error']}; {' / '.join(self.said[-3:])}"
+            )
         return answer
 
-    def ask(self, do: str, *, timeout: float = 120.0, **arguments: Any) -> dict[str, Any]:
+    def ask(
+        self, do: str, *, timeout: float = 120.0, **arguments: Any
+    ) -> dict[str, Any]:
         """Have it do something and wait for its answer."""
         assert self._process.stdin is not None
         try:
@@ -186,6 +238,11 @@ def obey(what: object) -> None:
     for line in sys.stdin:
         command = json.loads(line)
         try:
-            say(**(getattr(what, "do_" + command.pop("do"))(**command) or {"done": True}))
+            say(
+                **(
+                    getattr(what, "do_" + command.pop("do"))(**command)
+                    or {"done": True}
+                )
+            )
         except Exception as e:
             say(error=f"{type(e).__name__}: {e}")

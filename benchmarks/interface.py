@@ -38,10 +38,14 @@ def scene_file(folder: Path, count: int, seed: int = 0) -> Path:
     means = rng.normal(size=(count, 3)).astype(np.float32)
     size = 0.006 * (1e6 / count) ** (1 / 3)
     scene = GaussianScene.of_arrays(
-        means, rng.normal(size=(count, 4)).astype(np.float32),
+        means,
+        rng.normal(size=(count, 4)).astype(np.float32),
         np.exp(rng.normal(np.log(size), 0.4, (count, 3))).astype(np.float32),
-        rng.uniform(0.1, 0.95, count).astype(np.float32), rng.normal(size=(count, 3)).astype(np.float32) * 0.5,
-        rng.normal(size=(count, 15, 3)).astype(np.float32) * 0.05, activated=True)
+        rng.uniform(0.1, 0.95, count).astype(np.float32),
+        rng.normal(size=(count, 3)).astype(np.float32) * 0.5,
+        rng.normal(size=(count, 15, 3)).astype(np.float32) * 0.05,
+        activated=True,
+    )
     return write_ply(scene, folder / f"scene-{seed}.ply")[0]
 
 
@@ -49,7 +53,11 @@ def opened(files: tuple[Path, ...], size: tuple[int, int]) -> App:
     """A viewer that shows the first of these, all of them read."""
     app = App(OffscreenScreen(*size), AppOptions(files=files, gpu_budget=1.0))
     end = time.monotonic() + 300
-    while app.state.shown is None or any(e.progress is not None for e in app.state.entries) or app.user.dirty:
+    while (
+        app.state.shown is None
+        or any(e.progress is not None for e in app.state.entries)
+        or app.user.dirty
+    ):
         step(app)
         if time.monotonic() > end:
             raise RuntimeError("the scenes were not read within 300 s")
@@ -73,7 +81,9 @@ def _measure(app: App) -> dict[str, str]:
     def whole() -> None:
         nonlocal moves
         moves += 1
-        user.take(PointerMove(rect.x + 100 + moves % 200, rect.y + 200), time.monotonic())
+        user.take(
+            PointerMove(rect.x + 100 + moves % 200, rect.y + 200), time.monotonic()
+        )
         user.draw(time.monotonic())
         ctx.finish()
 
@@ -91,12 +101,18 @@ def _measure(app: App) -> dict[str, str]:
     both = {name: statistics.median(t) for name, t in times.items()}
     software = is_software(ctx)
     whole()
-    assert (read_pixels(app.screen.framebuffer)[:, : rect.x, :3].std(axis=(0, 1)) > 1).all(), "no panel was drawn"
+    assert (
+        read_pixels(app.screen.framebuffer)[:, : rect.x, :3].std(axis=(0, 1)) > 1
+    ).all(), "no panel was drawn"
     cost = both["with"] - both["without"]
-    return {"frame, ms": f"{both['with']:.2f}", "without interface": f"{both['without']:.2f}",
-            "interface, ms": f"{cost:.2f}", "target": f"{SOFTWARE_MS if software else GPU_MS}",
-            "95% of frames within, ms": f"{np.percentile(times['with'], 95):.2f}",
-            "screen": str(ctx.info["GL_RENDERER"]).split(" (")[0]}
+    return {
+        "frame, ms": f"{both['with']:.2f}",
+        "without interface": f"{both['without']:.2f}",
+        "interface, ms": f"{cost:.2f}",
+        "target": f"{SOFTWARE_MS if software else GPU_MS}",
+        "95% of frames within, ms": f"{np.percentile(times['with'], 95):.2f}",
+        "screen": str(ctx.info["GL_RENDERER"]).split(" (")[0],
+    }
 
 
 def _timed(draw: Callable[[], None]) -> float:

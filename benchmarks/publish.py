@@ -53,7 +53,9 @@ def run() -> list[dict[str, str]]:
 
 def _beside_a_viewer() -> list[dict[str, str]]:
     rows = [*_without_viewer()]
-    viewer = subprocess.Popen([sys.executable, "-c", _VIEWER], stdout=subprocess.PIPE, text=True)
+    viewer = subprocess.Popen(
+        [sys.executable, "-c", _VIEWER], stdout=subprocess.PIPE, text=True
+    )
     try:
         frame = torch.zeros(FRAME, dtype=torch.uint8)
         splatview.publish(frame, "frame")
@@ -77,18 +79,36 @@ def _beside_a_viewer() -> list[dict[str, str]]:
 
 def _without_viewer() -> list[dict[str, str]]:
     n = 100_000
-    scene = torch.nn.ParameterDict({
-        "means": torch.zeros(n, 3), "quats": torch.zeros(n, 4), "scales": torch.zeros(n, 3),
-        "opacities": torch.zeros(n), "sh0": torch.zeros(n, 1, 3), "shN": torch.zeros(n, 15, 3)})
+    scene = torch.nn.ParameterDict(
+        {
+            "means": torch.zeros(n, 3),
+            "quats": torch.zeros(n, 4),
+            "scales": torch.zeros(n, 3),
+            "opacities": torch.zeros(n),
+            "sh0": torch.zeros(n, 1, 3),
+            "shN": torch.zeros(n, 15, 3),
+        }
+    )
     image = torch.zeros(FRAME, dtype=torch.uint8)
     rows = []
     for what, limit, call in (
         ("an image", 5, lambda: splatview.publish(image, "frame")),
-        ("a Gaussian scene, step=", 5, lambda: splatview.publish(scene, "scene", step=7)),
+        (
+            "a Gaussian scene, step=",
+            5,
+            lambda: splatview.publish(scene, "scene", step=7),
+        ),
     ):
         call()
         us = _per_call(call)
-        rows.append({"publish of": what, "viewer": "none", "median us": f"{us:.2f}", "limit": f"{limit} us"})
+        rows.append(
+            {
+                "publish of": what,
+                "viewer": "none",
+                "median us": f"{us:.2f}",
+                "limit": f"{limit} us",
+            }
+        )
     publisher = publishing.begun()
     assert publisher is not None and publisher.control.counters()["copies"] == 0
     return rows
@@ -122,12 +142,20 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
         targets[i % 4].copy_(frame)
         copied.append(time.perf_counter() - begin)
         time.sleep(1 / 200)  # a ring takes at most 240 frames a second
-    assert publisher.control.counters()["copies"] >= copies + 0.95 * ROUNDS, "frames were not copied"
+    assert publisher.control.counters()["copies"] >= copies + 0.95 * ROUNDS, (
+        "frames were not copied"
+    )
     ours, bare = statistics.median(published) * 1e6, statistics.median(copied) * 1e6
     p99 = sorted(published)[int(ROUNDS * 0.99)] / sorted(copied)[int(ROUNDS * 0.99)]
-    return {"publish of": "a 1080p RGBA8 frame", "viewer": viewer, "median us": f"{ours:.0f}",
-            "bare copy, us": f"{bare:.0f}", "ratio": f"{ours / bare:.2f}", "ratio of p99": f"{p99:.2f}",
-            "limit": "ratio 1.3"}
+    return {
+        "publish of": "a 1080p RGBA8 frame",
+        "viewer": viewer,
+        "median us": f"{ours:.0f}",
+        "bare copy, us": f"{bare:.0f}",
+        "ratio": f"{ours / bare:.2f}",
+        "ratio of p99": f"{p99:.2f}",
+        "limit": "ratio 1.3",
+    }
 
 
 def _attached(gigabytes: float) -> dict[str, str]:
@@ -144,18 +172,28 @@ def _attached(gigabytes: float) -> dict[str, str]:
         found = [_attach(frame, target) for _ in range(ATTACHES)]
     finally:
         splatview.close()
-    ratios = sorted(max(calls) / statistics.median(copies) for calls, copies, _, _ in found)
-    calls, copies, _, _ = min(found, key=lambda one: max(one[0]) / statistics.median(one[1]))
+    ratios = sorted(
+        max(calls) / statistics.median(copies) for calls, copies, _, _ in found
+    )
+    calls, copies, _, _ = min(
+        found, key=lambda one: max(one[0]) / statistics.median(one[1])
+    )
     peak = max(peak for _, _, peak, _ in found)
-    return {"publish of": f"a {gigabytes} GB frame",
-            "viewer": f"{ATTACHES} attach, {sum(count for _, _, _, count in found)} frames are right",
-            "bare copy, us": f"{statistics.median(copies) * 1e6:.0f}", "worst call, us": f"{max(calls) * 1e6:.0f}",
-            "worst copy, us": f"{max(copies) * 1e6:.0f}", "ratio": " ".join(f"{ratio:.2f}" for ratio in ratios),
-            "shared memory": f"{peak / frame.nbytes:.2f} frames",
-            "limit": "worst call 1.5 copies, 3.1 frames"}
+    return {
+        "publish of": f"a {gigabytes} GB frame",
+        "viewer": f"{ATTACHES} attach, {sum(count for _, _, _, count in found)} frames are right",
+        "bare copy, us": f"{statistics.median(copies) * 1e6:.0f}",
+        "worst call, us": f"{max(calls) * 1e6:.0f}",
+        "worst copy, us": f"{max(copies) * 1e6:.0f}",
+        "ratio": " ".join(f"{ratio:.2f}" for ratio in ratios),
+        "shared memory": f"{peak / frame.nbytes:.2f} frames",
+        "limit": "worst call 1.5 copies, 3.1 frames",
+    }
 
 
-def _attach(frame: torch.Tensor, target: torch.Tensor) -> tuple[list[float], list[float], int, int]:
+def _attach(
+    frame: torch.Tensor, target: torch.Tensor
+) -> tuple[list[float], list[float], int, int]:
     """Publish while a viewer attaches, until it has read frames for a while: seconds of each call and of each bare copy
     since it opened the stream, the most shared memory, how many frames it read. Each is numbered in its first byte, and
     the viewer reports a checksum of all its bytes."""
@@ -185,10 +223,16 @@ def _attach(frame: torch.Tensor, target: torch.Tensor) -> tuple[list[float], lis
     finally:
         viewer.kill()
         viewer.wait()
-    read = [tuple(map(int, line.split())) for line in reports.splitlines(keepends=True) if line.endswith(b"\n")]
+    read = [
+        tuple(map(int, line.split()))
+        for line in reports.splitlines(keepends=True)
+        if line.endswith(b"\n")
+    ]
     for number, checksum in {read[0], read[-1]}:
         first.fill_(number % 256)
-        assert zlib.crc32(numbers.data) == checksum, f"frame {number} did not arrive as it was published"
+        assert zlib.crc32(numbers.data) == checksum, (
+            f"frame {number} did not arrive as it was published"
+        )
     while stream.readers:
         time.sleep(0.01)
     return calls, copies, peak, len(read)

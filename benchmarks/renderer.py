@@ -23,7 +23,11 @@ from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.screens.offscreen import create_context
 
-DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+DATA = Path(
+    os.environ.get(
+        "SPLATVIEW_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"
+    )
+)
 SCENES = {"biker": "biker.compressed.ply", "playbot": "playbot"}
 SIZES = ((640, 480), (1280, 720))
 FRAMES = 21
@@ -38,41 +42,66 @@ def run() -> list[dict[str, str]]:
     ctx = create_context()
     renderers = []
     for software in COMPOSITORS.values():
-        with mock.patch.object(gl_renderer, "is_software", lambda ctx, software=software: software):
+        with mock.patch.object(
+            gl_renderer, "is_software", lambda ctx, software=software: software
+        ):
             renderers.append(GlRenderer(ctx))
     cameras = json.loads((DATA / "gsplat_reference" / "cameras.json").read_text())
     for scene, file in SCENES.items():
         c = cameras[f"{scene}_0"]
-        camera = Camera(np.array(c["viewmat"]), np.array(c["K"]), c["width"], c["height"])
+        camera = Camera(
+            np.array(c["viewmat"]), np.array(c["K"]), c["width"], c["height"]
+        )
         gaussians = open_file(DATA / file)
         psnr = []
         for renderer in renderers:
             renderer.load(gaussians)
             psnr.append(check(renderer, f"{scene}_0", camera, RenderOptions(c["mode"])))
         for width, height in SIZES:
-            measured = measure(renderers, camera.resized(width, height), RenderOptions(c["mode"], depth=False))
-            for kind, renderer, db, ms in zip(COMPOSITORS, renderers, psnr, measured, strict=True):
-                rows.append({"scene": scene, "Gaussians": f"{len(gaussians):,}", "size": f"{width}x{height}",
-                             "compositor": kind,
-                             "load ms": f"{renderer.timings['activate'] + renderer.timings['load']:.0f}",
-                             **{f"{name} ms": f"{t:.1f}" for name, t in ms.items()},
-                             "dB against gsplat": f"{db:.1f}", "OpenGL": ctx.info["GL_RENDERER"]})
+            measured = measure(
+                renderers,
+                camera.resized(width, height),
+                RenderOptions(c["mode"], depth=False),
+            )
+            for kind, renderer, db, ms in zip(
+                COMPOSITORS, renderers, psnr, measured, strict=True
+            ):
+                rows.append(
+                    {
+                        "scene": scene,
+                        "Gaussians": f"{len(gaussians):,}",
+                        "size": f"{width}x{height}",
+                        "compositor": kind,
+                        "load ms": f"{renderer.timings['activate'] + renderer.timings['load']:.0f}",
+                        **{f"{name} ms": f"{t:.1f}" for name, t in ms.items()},
+                        "dB against gsplat": f"{db:.1f}",
+                        "OpenGL": ctx.info["GL_RENDERER"],
+                    }
+                )
     for renderer in renderers:
         renderer.close()
     return rows
 
 
-def check(renderer: GlRenderer, name: str, camera: Camera, options: RenderOptions) -> float:
+def check(
+    renderer: GlRenderer, name: str, camera: Camera, options: RenderOptions
+) -> float:
     """Decibels against gsplat's picture; raises RuntimeError when it is another picture."""
     with np.load(DATA / "gsplat_reference" / "renders.npz") as renders:
         expected = renders[name][..., :3].astype(np.float64)
-    psnr = -10 * np.log10(np.mean((renderer.render(camera, options).pixels().color - expected) ** 2))
+    psnr = -10 * np.log10(
+        np.mean((renderer.render(camera, options).pixels().color - expected) ** 2)
+    )
     if psnr < GATE:
-        raise RuntimeError(f"{name}: {psnr:.1f} dB against gsplat, below {GATE}: its times would mean nothing")
+        raise RuntimeError(
+            f"{name}: {psnr:.1f} dB against gsplat, below {GATE}: its times would mean nothing"
+        )
     return float(psnr)
 
 
-def measure(renderers: list[GlRenderer], camera: Camera, options: RenderOptions) -> list[dict[str, float]]:
+def measure(
+    renderers: list[GlRenderer], camera: Camera, options: RenderOptions
+) -> list[dict[str, float]]:
     """For each renderer milliseconds per frame, and of processor time: medians over `FRAMES` views.
 
     They take turns, so that whatever else the machine does meets them alike.
@@ -94,5 +123,10 @@ def moved(camera: Camera, frame: float) -> Camera:
     """`camera` turned about its own vertical axis, a little more each frame."""
     angle = 2e-3 * frame
     turn = np.eye(4)
-    turn[[0, 0, 2, 2], [0, 2, 0, 2]] = np.cos(angle), np.sin(angle), -np.sin(angle), np.cos(angle)
+    turn[[0, 0, 2, 2], [0, 2, 0, 2]] = (
+        np.cos(angle),
+        np.sin(angle),
+        -np.sin(angle),
+        np.cos(angle),
+    )
     return replace(camera, viewmat=turn @ camera.viewmat)

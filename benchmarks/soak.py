@@ -29,7 +29,14 @@ from splatview.api import session as publishing
 
 SURE = 4.0
 """Standard errors from zero at which a slope is no chance."""
-LITTLE = {"MB": 4.0, "shared MB": 4.0, "descriptors": 8.0, "threads": 2.5, "call us": math.inf, "late ms": math.inf}
+LITTLE = {
+    "MB": 4.0,
+    "shared MB": 4.0,
+    "descriptors": 8.0,
+    "threads": 2.5,
+    "call us": math.inf,
+    "late ms": math.inf,
+}
 """By how much each quantity may rise over the whole time without being called a leak: as many viewers as are alive just
 then have descriptors in the trainer. Times are only told."""
 
@@ -50,12 +57,20 @@ class Line:
         """Least squares. Raises ValueError for fewer than three points, or points of one time alone."""
         n = len(times)
         if n < 3 or len(values) != n or max(times) <= min(times):
-            raise ValueError(f"{n} times and {len(values)} values; a line takes three points of different times")
+            raise ValueError(
+                f"{n} times and {len(values)} values; a line takes three points of different times"
+            )
         t, v = statistics.fmean(times), statistics.fmean(values)
         spread = sum((x - t) ** 2 for x in times)
-        slope = sum((x - t) * (y - v) for x, y in zip(times, values, strict=True)) / spread
-        left = sum((y - v - slope * (x - t)) ** 2 for x, y in zip(times, values, strict=True))
-        return cls(slope, math.sqrt(left / (n - 2) / spread), slope * (max(times) - min(times)))
+        slope = (
+            sum((x - t) * (y - v) for x, y in zip(times, values, strict=True)) / spread
+        )
+        left = sum(
+            (y - v - slope * (x - t)) ** 2 for x, y in zip(times, values, strict=True)
+        )
+        return cls(
+            slope, math.sqrt(left / (n - 2) / spread), slope * (max(times) - min(times))
+        )
 
     def leaks(self, little: float) -> bool:
         """Whether it rises by more than chance and by more than `little` in all."""
@@ -71,22 +86,34 @@ class Line:
         or a start that takes its time: nothing can be said. Where any rise is little, none is asked about."""
         if self.leaks(little):
             return "LEAK"
-        return "too short to tell" if self.surely_rises and math.isfinite(little) else "steady"
+        return (
+            "too short to tell"
+            if self.surely_rises and math.isfinite(little)
+            else "steady"
+        )
 
 
 def taken_up(pid: int) -> dict[str, float]:
     """What a process takes up now. Raises OSError when it is gone."""
     root = Path(f"/proc/{pid}")
-    status = dict(line.split(":", 1) for line in (root / "status").read_text().splitlines())
-    return {"MB": int(status["RssAnon"].split()[0]) / 1024, "shared MB": int(status["RssShmem"].split()[0]) / 1024,
-            "descriptors": float(len(os.listdir(root / "fd"))), "threads": float(status["Threads"])}
+    status = dict(
+        line.split(":", 1) for line in (root / "status").read_text().splitlines()
+    )
+    return {
+        "MB": int(status["RssAnon"].split()[0]) / 1024,
+        "shared MB": int(status["RssShmem"].split()[0]) / 1024,
+        "descriptors": float(len(os.listdir(root / "fd"))),
+        "threads": float(status["Threads"]),
+    }
 
 
-def rows(series: dict[str, list[tuple[float, float]]]) -> tuple[list[dict[str, str]], bool]:
+def rows(
+    series: dict[str, list[tuple[float, float]]],
+) -> tuple[list[dict[str, str]], bool]:
     """A line of the table for each quantity, "trainer: MB" for example, and whether one of them leaks."""
     found, leaking = [], False
     for name, points in series.items():
-        points = points[len(points) // 5:]
+        points = points[len(points) // 5 :]
         times, values = [t for t, _ in points], [v for _, v in points]
         try:
             line = Line.through(times, values)
@@ -96,9 +123,17 @@ def rows(series: dict[str, list[tuple[float, float]]]) -> tuple[list[dict[str, s
             continue
         little = LITTLE[name.partition(": ")[2]]
         leaking |= line.leaks(little)
-        found.append({"what": name, "first": f"{values[0]:.2f}", "last": f"{values[-1]:.2f}",
-                      "middle": f"{statistics.median(values):.2f}", "slope per hour": f"{line.slope * 3600:+.3f}",
-                      "standard error": f"{line.error * 3600:.3f}", "verdict": line.verdict(little)})
+        found.append(
+            {
+                "what": name,
+                "first": f"{values[0]:.2f}",
+                "last": f"{values[-1]:.2f}",
+                "middle": f"{statistics.median(values):.2f}",
+                "slope per hour": f"{line.slope * 3600:+.3f}",
+                "standard error": f"{line.error * 3600:.3f}",
+                "verdict": line.verdict(little),
+            }
+        )
     return found, leaking
 
 
@@ -107,9 +142,17 @@ class Trainer:
 
     def __init__(self) -> None:
         g = torch.Generator().manual_seed(0)
-        self._whole = {name: torch.randn(4000, *shape, generator=g) for name, shape in
-                       {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3),
-                        "shN": (3, 3)}.items()}
+        self._whole = {
+            name: torch.randn(4000, *shape, generator=g)
+            for name, shape in {
+                "means": (3,),
+                "quats": (4,),
+                "scales": (3,),
+                "opacities": (),
+                "sh0": (1, 3),
+                "shN": (3, 3),
+            }.items()
+        }
         self.step = 0
         self.times: list[float] = []
 
@@ -117,17 +160,25 @@ class Trainer:
         i = self.step = self.step + 1
         image = torch.full((90, 160, 3), i % 251, dtype=torch.uint8)
         n = 0 if i % 500 == 0 else 1000 + i * 37 % 3000
-        scene = {name: t[:n] for name, t in self._whole.items()} if i % 10 == 0 else None
+        scene = (
+            {name: t[:n] for name, t in self._whole.items()} if i % 10 == 0 else None
+        )
         begin = time.perf_counter()
         splatview.publish(image, "render", step=i)
         self.times.append((time.perf_counter() - begin) * 1e6)
         if scene is not None:
             splatview.publish(scene, "scene", step=i)
             splatview.log(i, loss=1.0 / i, count=n)
-            splatview.annotate("render", boxes=torch.tensor([[1.0, 2.0, 30.0, 40.0]]), labels=[str(i % 7)])
+            splatview.annotate(
+                "render",
+                boxes=torch.tensor([[1.0, 2.0, 30.0, 40.0]]),
+                labels=[str(i % 7)],
+            )
 
 
-def soak(seconds: float, churn: float, pace: float) -> tuple[dict[str, list[tuple[float, float]]], str]:
+def soak(
+    seconds: float, churn: float, pace: float
+) -> tuple[dict[str, list[tuple[float, float]]], str]:
     """Measure: (seconds, value) by quantity, and how much there was of everything."""
     series: dict[str, list[tuple[float, float]]] = {}
     trainer, begin = Trainer(), time.monotonic()
@@ -140,32 +191,64 @@ def soak(seconds: float, churn: float, pace: float) -> tuple[dict[str, list[tupl
                 trainer.publish()
                 if now >= look:
                     look = now + min(1.0, seconds / 30)
-                    killed = crowd.churn(churn)  # takes in how late the viewer is as well
-                    for who, process in (("trainer", os.getpid()), ("viewer", crowd.steady)):
+                    killed = crowd.churn(
+                        churn
+                    )  # takes in how late the viewer is as well
+                    for who, process in (
+                        ("trainer", os.getpid()),
+                        ("viewer", crowd.steady),
+                    ):
                         for name, value in taken_up(process).items():
-                            series.setdefault(f"{who}: {name}", []).append((now - begin, value))
+                            series.setdefault(f"{who}: {name}", []).append(
+                                (now - begin, value)
+                            )
                     told = {"call us": statistics.median(trainer.times)}
                     trainer.times.clear()
                     if crowd.late:
                         told["late ms"] = statistics.median(ms for ms, _ in crowd.late)
                         crowd.late.clear()
                     for name, value in told.items():
-                        series.setdefault(f"publish: {name}", []).append((now - begin, value))
+                        series.setdefault(f"publish: {name}", []).append(
+                            (now - begin, value)
+                        )
                 time.sleep(pace)
             killed = crowd.churn(0.0)
             publisher = publishing.begun()
             assert publisher is not None
-            counters = ", ".join(f"{name} {value:,}" for name, value in publisher.control.counters().items())
+            counters = ", ".join(
+                f"{name} {value:,}"
+                for name, value in publisher.control.counters().items()
+            )
         finally:
             splatview.close()
-    return series, f"{trainer.step:,} steps in {seconds:,.0f} s, {killed:,} viewers killed; {counters}"
+    return (
+        series,
+        f"{trainer.step:,} steps in {seconds:,.0f} s, {killed:,} viewers killed; {counters}",
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=3600.0, help="how long; 3600 by default, at least 5")
-    parser.add_argument("--churn", type=float, default=1.0, help="seconds between two viewers that are killed; 0: none")
-    parser.add_argument("--pace", type=float, default=0.002, help="seconds that a step takes beside publishing")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=3600.0,
+        help="how long; 3600 by default, at least 5",
+    )
+    parser.add_argument(
+        "--churn",
+        type=float,
+        default=1.0,
+        help="seconds between two viewers that are killed; 0: none",
+    )
+    parser.add_argument(
+        "--pace",
+        type=float,
+        default=0.002,
+        help="seconds that a step takes beside publishing",
+    )
     options = parser.parse_args(arguments)
     if options.seconds < 5 or options.churn < 0 or options.pace < 0:
         parser.error("--seconds is at least 5, --churn and --pace are at least 0")

@@ -35,11 +35,20 @@ class Mode:
     target: str = ""
 
 
-ON_CPU = (Mode("published 60 times/s", 60, target="25 pictures/s"), Mode("published 30 times/s", 30))
-ON_GPU = (Mode("published 240 times/s, --max-fps 60", 240, ("--max-fps", "60"),
-               "60 pictures/s, main + web under 10 %"),
-          Mode("published 240 times/s, --max-fps 1000", 240, ("--max-fps", "1000")),
-          Mode("published 30 times/s", 30))
+ON_CPU = (
+    Mode("published 60 times/s", 60, target="25 pictures/s"),
+    Mode("published 30 times/s", 30),
+)
+ON_GPU = (
+    Mode(
+        "published 240 times/s, --max-fps 60",
+        240,
+        ("--max-fps", "60"),
+        "60 pictures/s, main + web under 10 %",
+    ),
+    Mode("published 240 times/s, --max-fps 1000", 240, ("--max-fps", "1000")),
+    Mode("published 30 times/s", 30),
+)
 
 
 def run() -> list[dict[str, str]]:
@@ -57,7 +66,10 @@ def run() -> list[dict[str, str]]:
 def base_picture(folder: Path, size: tuple[int, int]) -> str:
     """Make a file of (H, W, 3) uint8: a photograph with a sensor's noise, a fifth larger than the pictures."""
     with Image.open(ROOT / "splatview/demo/photos/00.webp") as photo:
-        picture = np.asarray(photo.convert("RGB").resize((size[0] * 6 // 5, size[1] * 6 // 5)), np.float32)
+        picture = np.asarray(
+            photo.convert("RGB").resize((size[0] * 6 // 5, size[1] * 6 // 5)),
+            np.float32,
+        )
     noisy = picture + np.random.default_rng(0).normal(0, 4, picture.shape)
     file = folder / f"base{size[1]}.npy"
     np.save(file, noisy.clip(0, 255).astype(np.uint8))
@@ -66,9 +78,12 @@ def base_picture(folder: Path, size: tuple[int, int]) -> str:
 
 def page_of(viewer: Program, size: tuple[int, int]) -> str:
     """The argument of benchmarks.browser.page: the address that the viewer prints, and a size."""
+
     def found() -> re.Match[str] | None:
         printed = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
-        return next((m for line in list(viewer.said) if (m := printed.search(line))), None)
+        return next(
+            (m for line in list(viewer.said) if (m := printed.search(line))), None
+        )
 
     until("the viewer's address", lambda: found() is not None, 60)
     match = found()
@@ -77,34 +92,60 @@ def page_of(viewer: Program, size: tuple[int, int]) -> str:
 
 
 def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
-    with (Program("benchmarks.browser.publisher", device) as publisher,
-          Program("benchmarks.browser.serve", "--web", *mode.options) as viewer):
+    with (
+        Program("benchmarks.browser.publisher", device) as publisher,
+        Program("benchmarks.browser.serve", "--web", *mode.options) as viewer,
+    ):
         publisher.ask("pictures", base=base, size=SIZE, hz=mode.hz, timeout=60)
         with Program("benchmarks.browser.page", page_of(viewer, SIZE)) as page:
             until("a first picture", lambda: page.ask("state")["pictures"] > 0, 60)
             page.ask("key", name="h")  # the panel away: the picture fills the page
-            until("a picture with its number", lambda: page.ask("state")["number"] >= 0, 30)
+            until(
+                "a picture with its number",
+                lambda: page.ask("state")["number"] >= 0,
+                30,
+            )
             time.sleep(WARM)
-            with suppress(RuntimeError):  # it begins with small pictures; where they stay small the line says so
-                until("pictures in full size", lambda: page.ask("whole")["whole"], SETTLE)
+            with suppress(
+                RuntimeError
+            ):  # it begins with small pictures; where they stay small the line says so
+                until(
+                    "pictures in full size", lambda: page.ask("whole")["whole"], SETTLE
+                )
             threads = viewer.ask("threads")["threads"]
             page.ask("begin")
             before = _cpu(viewer.pid, threads)
             time.sleep(SECONDS)
             after, report = _cpu(viewer.pid, threads), page.ask("report")
             told = publisher.ask("report")
-            check = page.ask("check", base=base, times=told["times"], until=told["times"][-1][1], timeout=60)
-    cpu, pictures = {part: ms - before[part] for part, ms in after.items()}, report["pictures"]
+            check = page.ask(
+                "check",
+                base=base,
+                times=told["times"],
+                until=told["times"][-1][1],
+                timeout=60,
+            )
+    cpu, pictures = (
+        {part: ms - before[part] for part, ms in after.items()},
+        report["pictures"],
+    )
     python = (cpu["main"] + cpu["web"]) / report["seconds"] / 10
-    return {"what": f"1080p, {mode.what}", "pictures/s": f"{report['per_s']:.1f}",
-            "longest gap ms": f"{report['gap_ms']:.0f}", "KB": f"{report['bytes'] / 1e3:.0f}",
-            "quality": f"{check['quality']}, {check['colour']}",
-            "size": ", ".join(f"{size} ({count})" for size, count in report["sizes"]),
-            "published to received ms": f"{check['age_ms']:.1f}",
-            "checked": f"{check['checked']}, {check['likeness']:.1f} dB", "target": mode.target,
-            "CPU ms per picture": f"{cpu['all'] / pictures:.2f} + {told['publish_ms']:.2f} to publish",
-            "of which": ", ".join(f"{part} {ms / pictures:.2f}" for part, ms in cpu.items() if part != "all"),
-            "main + web, % of a core": f"{python:.1f}"}
+    return {
+        "what": f"1080p, {mode.what}",
+        "pictures/s": f"{report['per_s']:.1f}",
+        "longest gap ms": f"{report['gap_ms']:.0f}",
+        "KB": f"{report['bytes'] / 1e3:.0f}",
+        "quality": f"{check['quality']}, {check['colour']}",
+        "size": ", ".join(f"{size} ({count})" for size, count in report["sizes"]),
+        "published to received ms": f"{check['age_ms']:.1f}",
+        "checked": f"{check['checked']}, {check['likeness']:.1f} dB",
+        "target": mode.target,
+        "CPU ms per picture": f"{cpu['all'] / pictures:.2f} + {told['publish_ms']:.2f} to publish",
+        "of which": ", ".join(
+            f"{part} {ms / pictures:.2f}" for part, ms in cpu.items() if part != "all"
+        ),
+        "main + web, % of a core": f"{python:.1f}",
+    }
 
 
 def _cpu(pid: int, threads: dict[str, int]) -> dict[str, float]:
@@ -115,11 +156,24 @@ def _cpu(pid: int, threads: dict[str, int]) -> dict[str, float]:
     of the OpenGL driver (Mesa draws in threads of its own), of CUDA.
     """
     names = {tid: name for name, tid in threads.items()}
-    spent = {"all": time.clock_gettime_ns((~pid << 3) | 2) * 1e-6, "main": 0.0, "web": 0.0, "encode": 0.0, "other": 0.0}
+    spent = {
+        "all": time.clock_gettime_ns((~pid << 3) | 2) * 1e-6,
+        "main": 0.0,
+        "web": 0.0,
+        "encode": 0.0,
+        "other": 0.0,
+    }
     for task in Path(f"/proc/{pid}/task").iterdir():
         tid, name = int(task.name), names.get(int(task.name), "")
         with suppress(OSError):  # it has just ended
             taken = int((task / "schedstat").read_text().split()[0]) * 1e-6
-            spent["main" if tid == pid else "web" if name == "web" else
-                  "encode" if name.startswith("encode") else "other"] += taken
+            spent[
+                "main"
+                if tid == pid
+                else "web"
+                if name == "web"
+                else "encode"
+                if name.startswith("encode")
+                else "other"
+            ] += taken
     return spent

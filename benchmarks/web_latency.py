@@ -27,9 +27,15 @@ class Case:
     target: str = "p50 50 ms"
 
 
-ON_CPU = (Case("image", (1920, 1080)), Case("image", (1280, 720)),
-          Case("10,000 Gaussians on the CPU", (1280, 720), 10_000, ""))
-ON_GPU = (Case("image", (1920, 1080)), Case("1,000,000 Gaussians", (1920, 1080), 1_000_000))
+ON_CPU = (
+    Case("image", (1920, 1080)),
+    Case("image", (1280, 720)),
+    Case("10,000 Gaussians on the CPU", (1280, 720), 10_000, ""),
+)
+ON_GPU = (
+    Case("image", (1920, 1080)),
+    Case("1,000,000 Gaussians", (1920, 1080), 1_000_000),
+)
 
 
 def run() -> list[dict[str, str]]:
@@ -39,17 +45,26 @@ def run() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory() as folder:
         for case in ON_GPU if device == "cuda" else ON_CPU:
-            rows += tried(case.what, lambda case=case: [_measure(device, Path(folder), case)])
+            rows += tried(
+                case.what, lambda case=case: [_measure(device, Path(folder), case)]
+            )
     return rows
 
 
 def _measure(device: str, folder: Path, case: Case) -> dict[str, str]:
-    with (Program("benchmarks.browser.publisher", device) as publisher,
-          Program("benchmarks.browser.serve", "--web") as viewer):
+    with (
+        Program("benchmarks.browser.publisher", device) as publisher,
+        Program("benchmarks.browser.serve", "--web") as viewer,
+    ):
         if case.gaussians:
             publisher.ask("scene", gaussians=case.gaussians, timeout=60)
         else:
-            publisher.ask("still", base=base_picture(folder, case.size), size=case.size, timeout=60)
+            publisher.ask(
+                "still",
+                base=base_picture(folder, case.size),
+                size=case.size,
+                timeout=60,
+            )
         with Program("benchmarks.browser.page", page_of(viewer, case.size)) as page:
             return _dragged(page, case)
 
@@ -60,25 +75,46 @@ def _dragged(page: Program, case: Case) -> dict[str, str]:
     if case.gaussians:
         time.sleep(2)
     else:
-        until("the mark in the middle", lambda: _centred(page.ask("state")["mark"], case.size), 30)
+        until(
+            "the mark in the middle",
+            lambda: _centred(page.ask("state")["mark"], case.size),
+            30,
+        )
     page.ask("drag", seconds=SECONDS, hz=HZ, timeout=SECONDS + 20)
     measured = page.ask("latency")
     latencies = measured["latencies"]
     if case.gaussians:
         changed = page.ask("changed", timeout=60)
         if changed["changed"] < 0.9 * changed["pairs"] or changed["pairs"] < 3:
-            raise RuntimeError(f"of {changed['pairs']} pictures {changed['changed']} look otherwise")
+            raise RuntimeError(
+                f"of {changed['pairs']} pictures {changed['changed']} look otherwise"
+            )
         checked = f"{changed['changed']} of {changed['pairs']} look otherwise than the one before"
     else:
         moved = page.ask("moved", timeout=60)
         if moved["off"] > 3:
-            raise RuntimeError(f"a picture's mark lies {moved['off']:.1f} px from where its event has put it")
-        checked = f"mark at most {moved['off']:.1f} px off in {moved['checked']} pictures"
-    return {"what": case.what, "size": f"{case.size[0]}x{case.size[1]}", "p50 ms": f"{percentile(latencies, 0.5):.1f}",
-            "p95 ms": f"{percentile(latencies, 0.95):.1f}", "worst ms": f"{max(latencies):.1f}", "target": case.target,
-            "moves": f"{len(latencies)}", "pictures/s while dragged": f"{measured['per_s']:.1f}",
-            "sent in": ", ".join(size for size, _ in measured["sizes"]), "checked": checked}
+            raise RuntimeError(
+                f"a picture's mark lies {moved['off']:.1f} px from where its event has put it"
+            )
+        checked = (
+            f"mark at most {moved['off']:.1f} px off in {moved['checked']} pictures"
+        )
+    return {
+        "what": case.what,
+        "size": f"{case.size[0]}x{case.size[1]}",
+        "p50 ms": f"{percentile(latencies, 0.5):.1f}",
+        "p95 ms": f"{percentile(latencies, 0.95):.1f}",
+        "worst ms": f"{max(latencies):.1f}",
+        "target": case.target,
+        "moves": f"{len(latencies)}",
+        "pictures/s while dragged": f"{measured['per_s']:.1f}",
+        "sent in": ", ".join(size for size, _ in measured["sizes"]),
+        "checked": checked,
+    }
 
 
 def _centred(mark: list[float] | None, size: tuple[int, int]) -> bool:
-    return mark is not None and math.hypot(mark[0] - size[0] / 2, mark[1] - size[1] / 2) < 2
+    return (
+        mark is not None
+        and math.hypot(mark[0] - size[0] / 2, mark[1] - size[1] / 2) < 2
+    )

@@ -12,7 +12,10 @@ import argparse
 
 import numpy as np
 import torch
-from torchvision.models.detection import SSDLite320_MobileNet_V3_Large_Weights, ssdlite320_mobilenet_v3_large  # pyright: ignore[reportMissingImports]
+from torchvision.models.detection import (
+    SSDLite320_MobileNet_V3_Large_Weights,
+    ssdlite320_mobilenet_v3_large,
+)  # pyright: ignore[reportMissingImports]
 
 import splatview
 
@@ -23,15 +26,24 @@ THRESHOLD = 0.4
 class Detector:
     def __init__(self, weights=TRAINED, threshold=THRESHOLD):
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.model = ssdlite320_mobilenet_v3_large(weights=weights, weights_backbone=None).eval().to(self.device)
+        self.model = (
+            ssdlite320_mobilenet_v3_large(weights=weights, weights_backbone=None)
+            .eval()
+            .to(self.device)
+        )
         self.threshold = threshold
 
     @torch.inference_mode()
     def __call__(self, image):
         picture = torch.from_numpy(image).to(self.device).permute(2, 0, 1) / 255
-        found = self.model([picture])[0]  # boxes in pixels of the picture, whatever its size
+        found = self.model([picture])[
+            0
+        ]  # boxes in pixels of the picture, whatever its size
         sure = found["scores"] >= self.threshold
-        labels = [TRAINED.meta["categories"][number] for number in found["labels"][sure].tolist()]
+        labels = [
+            TRAINED.meta["categories"][number]
+            for number in found["labels"][sure].tolist()
+        ]
         return found["boxes"][sure], labels, found["scores"][sure]
 
 

@@ -19,24 +19,36 @@ device = choose_device("auto")
 torch.manual_seed(0)
 
 # The picture to learn: rings of colour.
-y, x = torch.meshgrid(torch.linspace(-1, 1, 120), torch.linspace(-4 / 3, 4 / 3, 160), indexing="ij")
+y, x = torch.meshgrid(
+    torch.linspace(-1, 1, 120), torch.linspace(-4 / 3, 4 / 3, 160), indexing="ij"
+)
 radius, angle = torch.hypot(x, y), torch.atan2(y, x)
-rings = torch.stack([0.5 + 0.5 * torch.sin(9 * radius + k + angle * torch.tensor(3.0)) for k in (0, 2, 4)], -1)
+rings = torch.stack(
+    [
+        0.5 + 0.5 * torch.sin(9 * radius + k + angle * torch.tensor(3.0))
+        for k in (0, 2, 4)
+    ],
+    -1,
+)
 target = (rings * (radius < 0.95)[..., None]).to(device)  # (120, 160, 3)
 K = torch.tensor([[150.0, 0, 80], [0, 150.0, 60], [0, 0, 1]], device=device)
 viewmat = torch.eye(4, device=device)
-viewmat[2, 3] = 2.5  # the camera stands 2.5 in front of the world's origin and looks at it
+viewmat[2, 3] = (
+    2.5  # the camera stands 2.5 in front of the world's origin and looks at it
+)
 view = View(viewmat, K, 160, 120)
 
 n = 1500
-gaussians = torch.nn.ParameterDict({
-    "means": torch.randn(n, 3) * 0.5,
-    "scales": torch.full((n, 3), -3.5),  # log
-    "quats": torch.randn(n, 4),  # w x y z
-    "opacities": torch.zeros(n),  # logit
-    "sh0": torch.randn(n, 1, 3) * 0.1,
-    "shN": torch.zeros(n, 3, 3),
-}).to(device)
+gaussians = torch.nn.ParameterDict(
+    {
+        "means": torch.randn(n, 3) * 0.5,
+        "scales": torch.full((n, 3), -3.5),  # log
+        "quats": torch.randn(n, 4),  # w x y z
+        "opacities": torch.zeros(n),  # logit
+        "sh0": torch.randn(n, 1, 3) * 0.1,
+        "shN": torch.zeros(n, 3, 3),
+    }
+).to(device)
 optimizer = torch.optim.Adam(gaussians.values(), lr=0.01)
 
 for step in range(steps):

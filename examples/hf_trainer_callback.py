@@ -21,13 +21,22 @@ class Painter(nn.Module):
     def __init__(self):
         super().__init__()
         self.waves = nn.Parameter(6 * torch.randn(2, 64), requires_grad=False)
-        self.net = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid())
+        self.net = nn.Sequential(
+            nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid()
+        )
         side = torch.linspace(-1, 1, 128)
-        self.places = nn.Parameter(torch.cartesian_prod(side, side), requires_grad=False)
+        self.places = nn.Parameter(
+            torch.cartesian_prod(side, side), requires_grad=False
+        )
 
     def forward(self, xy, labels=None):
-        colors = self.net(torch.cat([torch.sin(xy @ self.waves), torch.cos(xy @ self.waves)], -1))
-        return {"colors": colors, "loss": None if labels is None else (colors - labels).square().mean()}
+        colors = self.net(
+            torch.cat([torch.sin(xy @ self.waves), torch.cos(xy @ self.waves)], -1)
+        )
+        return {
+            "colors": colors,
+            "loss": None if labels is None else (colors - labels).square().mean(),
+        }
 
     def look(self):
         return {"learned": self(self.places)["colors"].reshape(128, 128, 3)}
@@ -41,10 +50,25 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     xy = torch.rand(20_000, 2) * 2 - 1
     radius, angle = xy.norm(dim=1), torch.atan2(xy[:, 1], xy[:, 0])
-    rings = torch.stack([0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1)
+    rings = torch.stack(
+        [0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1
+    )
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(folder, max_steps=steps, per_device_train_batch_size=2000, learning_rate=2e-3,
-                                      lr_scheduler_type="constant", logging_steps=10, save_strategy="no",
-                                      report_to="none", disable_tqdm=True, dataloader_pin_memory=False)
-        Trainer(Painter(), arguments, train_dataset=StackDataset(xy=xy, labels=rings),  # type: ignore[arg-type]
-                callbacks=[SplatviewCallback()]).train()
+        arguments = TrainingArguments(
+            folder,
+            max_steps=steps,
+            per_device_train_batch_size=2000,
+            learning_rate=2e-3,
+            lr_scheduler_type="constant",
+            logging_steps=10,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        )
+        Trainer(
+            Painter(),
+            arguments,
+            train_dataset=StackDataset(xy=xy, labels=rings),  # type: ignore[arg-type]
+            callbacks=[SplatviewCallback()],
+        ).train()

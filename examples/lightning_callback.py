@@ -21,12 +21,18 @@ class Painter(lightning.LightningModule):
     def __init__(self):
         super().__init__()
         self.waves = nn.Parameter(6 * torch.randn(2, 64), requires_grad=False)
-        self.net = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid())
+        self.net = nn.Sequential(
+            nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid()
+        )
         side = torch.linspace(-1, 1, 128)
-        self.places = nn.Parameter(torch.cartesian_prod(side, side), requires_grad=False)
+        self.places = nn.Parameter(
+            torch.cartesian_prod(side, side), requires_grad=False
+        )
 
     def forward(self, xy):
-        return self.net(torch.cat([torch.sin(xy @ self.waves), torch.cos(xy @ self.waves)], -1))
+        return self.net(
+            torch.cat([torch.sin(xy @ self.waves), torch.cos(xy @ self.waves)], -1)
+        )
 
     def training_step(self, batch, batch_idx):
         xy, colors = batch
@@ -48,8 +54,17 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     xy = torch.rand(20_000, 2) * 2 - 1
     radius, angle = xy.norm(dim=1), torch.atan2(xy[:, 1], xy[:, 0])
-    rings = torch.stack([0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1)
+    rings = torch.stack(
+        [0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1
+    )
     loader = DataLoader(TensorDataset(xy, rings), batch_size=2000, shuffle=True)
-    trainer = lightning.Trainer(max_steps=steps, max_epochs=-1, callbacks=[SplatviewCallback()], logger=False,
-                                enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = lightning.Trainer(
+        max_steps=steps,
+        max_epochs=-1,
+        callbacks=[SplatviewCallback()],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     trainer.fit(Painter(), loader)

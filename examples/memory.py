@@ -18,9 +18,13 @@ steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
 side = 192
-y, x = torch.meshgrid(torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij")
+y, x = torch.meshgrid(
+    torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij"
+)
 r, a = (x * x + y * y).sqrt(), torch.atan2(y, x)
-wanted = torch.stack([0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1).to(device)
+wanted = torch.stack(
+    [0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1
+).to(device)
 places = torch.stack([x, y], -1).reshape(-1, 2).to(device)
 waves = 6 * torch.randn(2, 64, device=device)
 
@@ -29,12 +33,18 @@ def features(xy):  # (N, 2) -> (N, 128)
     return torch.cat([torch.sin(xy @ waves), torch.cos(xy @ waves)], -1)
 
 
-net = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3)).to(device)
+net = nn.Sequential(
+    nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3)
+).to(device)
 optimizer = torch.optim.Adam(net.parameters(), 2e-3)
 
 for step in range(steps):
-    splatview.publish_memory(step=step)  # the first call begins; every call marks a step
-    some = torch.randint(len(places), (1000 if step % 20 < 10 else 8000,), device=device)
+    splatview.publish_memory(
+        step=step
+    )  # the first call begins; every call marks a step
+    some = torch.randint(
+        len(places), (1000 if step % 20 < 10 else 8000,), device=device
+    )
     loss = (net(features(places[some])) - wanted.reshape(-1, 3)[some]).square().mean()
     optimizer.zero_grad()
     loss.backward()

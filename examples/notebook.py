@@ -14,12 +14,16 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=2000, help="pictures to compute")
 steps = parser.parse_known_args()[0].steps  # a notebook's own arguments are let pass
 
-y, x = torch.meshgrid(torch.linspace(-3, 3, 256), torch.linspace(-3, 3, 256), indexing="ij")
+y, x = torch.meshgrid(
+    torch.linspace(-3, 3, 256), torch.linspace(-3, 3, 256), indexing="ij"
+)
 
 
 def waves(step: int) -> torch.Tensor:
     """(256, 256, 3), float32 in [0, 1]: those of two sources."""
-    left, right = (torch.sin(8 * torch.hypot(x - side, y) - step / 5) for side in (-1, 1))
+    left, right = (
+        torch.sin(8 * torch.hypot(x - side, y) - step / 5) for side in (-1, 1)
+    )
     return 0.5 + 0.25 * torch.stack([left + right, 2 * left, 2 * right], -1)
 
 

@@ -18,9 +18,13 @@ steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
 side = 128
-y, x = torch.meshgrid(torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij")
+y, x = torch.meshgrid(
+    torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij"
+)
 r, a = (x * x + y * y).sqrt(), torch.atan2(y, x)
-wanted = torch.stack([0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1).to(device)
+wanted = torch.stack(
+    [0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1
+).to(device)
 places = torch.stack([x, y], -1).reshape(-1, 2).to(device)
 waves = 6 * torch.randn(2, 64, device=device)
 
@@ -43,8 +47,15 @@ for step in range(steps):
     optimizer.step()
     schedule.step()
     # As they are: what lies on the GPU is copied when the GPU comes there, and nothing waits.
-    splatview.log(step, loss=loss, rate=schedule.get_last_lr()[0],
-                  **{"error/mean": off.detach().abs().mean(), "error/worst": off.detach().abs().max()})
+    splatview.log(
+        step,
+        loss=loss,
+        rate=schedule.get_last_lr()[0],
+        **{
+            "error/mean": off.detach().abs().mean(),
+            "error/worst": off.detach().abs().max(),
+        },
+    )
     if step % 50 == 0:
         with torch.no_grad():
             learned = net(features(places)).reshape(side, side, 3).clamp(0, 1)

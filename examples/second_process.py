@@ -15,12 +15,16 @@ import splatview
 
 def first_process() -> None:
     """Rings that run outwards, 60 times a second, as long as the process that started it lives."""
-    y, x = torch.meshgrid(torch.linspace(-3, 3, 360), torch.linspace(-4, 4, 480), indexing="ij")
+    y, x = torch.meshgrid(
+        torch.linspace(-3, 3, 360), torch.linspace(-4, 4, 480), indexing="ij"
+    )
     distance = (x * x + y * y).sqrt()
     parent, step = multiprocessing.parent_process(), 0
     while parent is not None and parent.is_alive():
         rings = 0.5 + 0.5 * torch.sin(8 * distance - 0.1 * step)
-        splatview.publish(torch.stack([rings, 0.7 * rings, rings**4], -1), "rings", step=step)
+        splatview.publish(
+            torch.stack([rings, 0.7 * rings, rings**4], -1), "rings", step=step
+        )
         time.sleep(1 / 60)
         step += 1
 
@@ -30,11 +34,17 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=10_000, help="pictures to look at")
     steps = parser.parse_args().steps
 
-    first = multiprocessing.get_context("spawn").Process(target=first_process, daemon=True)
+    first = multiprocessing.get_context("spawn").Process(
+        target=first_process, daemon=True
+    )
     first.start()
     with splatview.frames("rings", run=str(first.pid), timeout=60) as frames:
         for _, frame in zip(range(steps), frames, strict=False):
-            grey = frame.tensor.mean(-1)  # (360, 480), of a copy that belongs to this process
+            grey = frame.tensor.mean(
+                -1
+            )  # (360, 480), of a copy that belongs to this process
             dy, dx = torch.gradient(grey)
-            splatview.publish((12 * (dx * dx + dy * dy).sqrt()).clamp(0, 1), "edges", of=frame.version)
+            splatview.publish(
+                (12 * (dx * dx + dy * dy).sqrt()).clamp(0, 1), "edges", of=frame.version
+            )
     print(f"{frames.skipped} pictures were passed over")

@@ -23,17 +23,26 @@ def train(rank: int, world: int, steps: int) -> None:
     z, around = 1 - i / 1500, math.pi * (1 + math.sqrt(5)) * i
     radius = (1 - z * z).sqrt()
     sphere = torch.stack([radius * around.cos(), z, radius * around.sin()], -1)
-    splats = {"means": torch.randn(len(i), 3), "quats": torch.randn(len(i), 4), "scales": torch.full((len(i), 3), -3.2),
-              "opacities": torch.full((len(i),), 2.0), "sh0": torch.zeros(len(i), 1, 3),
-              "shN": torch.zeros(len(i), 0, 3)}
+    splats = {
+        "means": torch.randn(len(i), 3),
+        "quats": torch.randn(len(i), 4),
+        "scales": torch.full((len(i), 3), -3.2),
+        "opacities": torch.full((len(i),), 2.0),
+        "sh0": torch.zeros(len(i), 1, 3),
+        "shN": torch.zeros(len(i), 0, 3),
+    }
     learned = [splats[name].requires_grad_() for name in ("means", "sh0")]
     optimizer = torch.optim.Adam(learned, lr=0.01)
     for step in range(steps):
-        loss = (splats["means"] - sphere).square().mean() + (splats["sh0"][:, 0] - sphere.sin()).square().mean()
+        loss = (splats["means"] - sphere).square().mean() + (
+            splats["sh0"][:, 0] - sphere.sin()
+        ).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        distributed.all_reduce(mean := loss.detach() / world)  # the trainer's own word with the others
+        distributed.all_reduce(
+            mean := loss.detach() / world
+        )  # the trainer's own word with the others
         splatview.publish(splats, shard=(rank, world), step=step)
         if rank == 0:
             splatview.log(step, loss=mean)
@@ -43,16 +52,28 @@ def train(rank: int, world: int, steps: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=10_000, help="training steps")
-    parser.add_argument("--ranks", type=int, default=3, help="processes, where torchrun does not start them")
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        default=3,
+        help="processes, where torchrun does not start them",
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     if "RANK" in os.environ:
         train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), options.steps)
     else:
         with socket.create_server(("127.0.0.1", 0)) as free:
-            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-        others = [multiprocessing.get_context("spawn").Process(target=train, args=(rank, options.ranks, options.steps),
-                                                               daemon=True) for rank in range(1, options.ranks)]
+            os.environ |= {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(free.getsockname()[1]),
+            }
+        others = [
+            multiprocessing.get_context("spawn").Process(
+                target=train, args=(rank, options.ranks, options.steps), daemon=True
+            )
+            for rank in range(1, options.ranks)
+        ]
         for other in others:
             other.start()
         train(0, options.ranks, options.steps)

@@ -21,7 +21,9 @@ device = choose_device("auto")
 n = 1200
 t = torch.linspace(0, 2 * math.pi, n + 1)[:-1]
 radius = 1 + 0.4 * torch.cos(3 * t)
-knot = torch.stack([radius * torch.cos(2 * t), 0.4 * torch.sin(3 * t), radius * torch.sin(2 * t)], 1)
+knot = torch.stack(
+    [radius * torch.cos(2 * t), 0.4 * torch.sin(3 * t), radius * torch.sin(2 * t)], 1
+)
 rgb = 0.5 + 0.5 * torch.stack([torch.cos(t), torch.cos(t + 2.1), torch.cos(t + 4.2)], 1)
 gaussians = {
     "means": knot,
@@ -33,7 +35,9 @@ gaussians = {
 }
 gaussians = {name: value.to(device) for name, value in gaussians.items()}
 K = torch.tensor([[260.0, 0, 160], [0, 260.0, 120], [0, 0, 1]])
-tilt = math.atan2(2.0, 3.5)  # the camera is 4 away from the world's origin and looks down at it
+tilt = math.atan2(
+    2.0, 3.5
+)  # the camera is 4 away from the world's origin and looks down at it
 c, s = math.cos(tilt), math.sin(tilt)
 viewmat = torch.tensor([[1.0, 0, 0, 0], [0, c, -s, 0], [0, s, c, 4], [0, 0, 0, 1]])
 camera = View(viewmat, K, 320, 240).to(device)
@@ -48,4 +52,8 @@ for step in range(steps):
     depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
     splatview.publish(gaussians, "gaussians", sh_degree=0, step=step)
     splatview.publish(drawn.image.clamp(0, 1), "image", step=step)
-    splatview.publish(torch.where(drawn.alpha > 0.5, 1 - (depth - 2) / 4, 0).clamp(0, 1), "depth", step=step)
+    splatview.publish(
+        torch.where(drawn.alpha > 0.5, 1 - (depth - 2) / 4, 0).clamp(0, 1),
+        "depth",
+        step=step,
+    )

@@ -23,12 +23,17 @@ def cameras() -> tuple[torch.Tensor, torch.Tensor]:
     """(N, 4, 4) world to camera in OpenCV axes, in a ring around the ball, and (3, 3) intrinsics."""
     views = torch.eye(4).repeat(COUNT, 1, 1)
     for i in range(COUNT):
-        turn, height = 2 * math.pi * i / COUNT, 0.8 * math.sin(3 * 2 * math.pi * i / COUNT)
+        turn, height = (
+            2 * math.pi * i / COUNT,
+            0.8 * math.sin(3 * 2 * math.pi * i / COUNT),
+        )
         position = torch.tensor([3.5 * math.sin(turn), height, 3.5 * math.cos(turn)])
         forward = -position / position.norm()
         right = torch.linalg.cross(forward, torch.tensor([0.0, -1.0, 0.0]))
         right = right / right.norm()
-        views[i, :3, :3] = torch.stack([right, torch.linalg.cross(forward, right), forward])
+        views[i, :3, :3] = torch.stack(
+            [right, torch.linalg.cross(forward, right), forward]
+        )
         views[i, :3, 3] = -views[i, :3, :3] @ position
     return views, torch.tensor([[300.0, 0, WIDTH / 2], [0, 300, HEIGHT / 2], [0, 0, 1]])
 
@@ -41,8 +46,12 @@ def color_of(normals: torch.Tensor) -> torch.Tensor:
 
 def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
     """(H, W, 3) what a camera sees of the ball, on black."""
-    y, x = torch.meshgrid(torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij")
-    rays = torch.stack([(x - K[0, 2]) / K[0, 0], (y - K[1, 2]) / K[1, 1], torch.ones_like(x)], -1)
+    y, x = torch.meshgrid(
+        torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij"
+    )
+    rays = torch.stack(
+        [(x - K[0, 2]) / K[0, 0], (y - K[1, 2]) / K[1, 1], torch.ones_like(x)], -1
+    )
     rays = torch.nn.functional.normalize(rays, dim=-1) @ view[:3, :3]
     position = -view[:3, :3].T @ view[:3, 3]
     middle = (rays * position).sum(-1)
@@ -53,11 +62,16 @@ def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
 
 def main(steps: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    normals = torch.nn.functional.normalize(torch.randn(20_000, 3, generator=generator), dim=1)
+    normals = torch.nn.functional.normalize(
+        torch.randn(20_000, 3, generator=generator), dim=1
+    )
     splats = {
-        "means": 0.985 * normals, "quats": torch.tensor([1.0, 0, 0, 0]).repeat(len(normals), 1),
-        "scales": torch.full((len(normals), 3), math.log(0.015)), "opacities": torch.full((len(normals),), 4.0),
-        "sh0": torch.zeros(len(normals), 1, 3), "shN": torch.zeros(len(normals), 0, 3),
+        "means": 0.985 * normals,
+        "quats": torch.tensor([1.0, 0, 0, 0]).repeat(len(normals), 1),
+        "scales": torch.full((len(normals), 3), math.log(0.015)),
+        "opacities": torch.full((len(normals),), 4.0),
+        "sh0": torch.zeros(len(normals), 1, 3),
+        "shN": torch.zeros(len(normals), 0, 3),
     }
     views, K = cameras()
     photos = torch.stack([photograph(view, K) for view in views])
@@ -67,8 +81,13 @@ def main(steps: int) -> None:
         camera = step // 20 % COUNT
         splatview.publish_cameras(current=camera)
         position = -views[camera, :3, :3].T @ views[camera, :3, 3]
-        seen = (normals @ position > 1)[:, None]  # what lies on this camera's side of the ball
-        splats["sh0"] = splats["sh0"] + 0.02 * torch.where(seen, wanted - splats["sh0"][:, 0], 0.0)[:, None]
+        seen = (normals @ position > 1)[
+            :, None
+        ]  # what lies on this camera's side of the ball
+        splats["sh0"] = (
+            splats["sh0"]
+            + 0.02 * torch.where(seen, wanted - splats["sh0"][:, 0], 0.0)[:, None]
+        )
         splatview.publish(splats, "ball", step=step)
         splatview.wait_while_paused()
         time.sleep(0.02)

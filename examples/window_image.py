@@ -11,7 +11,12 @@ import torch
 from splatview import Window
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--steps", type=int, default=1_000_000, help="end after so many changes of the image")
+parser.add_argument(
+    "--steps",
+    type=int,
+    default=1_000_000,
+    help="end after so many changes of the image",
+)
 steps = parser.parse_args().steps
 
 H = 500

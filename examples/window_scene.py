@@ -11,7 +11,12 @@ import torch
 from splatview import Window
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--steps", type=int, default=1_000_000, help="end after so many changes of the scene")
+parser.add_argument(
+    "--steps",
+    type=int,
+    default=1_000_000,
+    help="end after so many changes of the scene",
+)
 steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -19,9 +24,13 @@ P = 3000
 torch.manual_seed(0)
 t = torch.linspace(0, 4 * torch.pi, P)
 radius = 2 + torch.cos(1.5 * t)
-knot = torch.stack([radius * torch.cos(t), radius * torch.sin(t), torch.sin(1.5 * t)], -1)
+knot = torch.stack(
+    [radius * torch.cos(t), radius * torch.sin(t), torch.sin(1.5 * t)], -1
+)
 means3d = (knot + 0.08 * torch.randn(P, 3)).to(device)
-shs = torch.zeros(P, 4, 3, device=device)  # degree 1; the first are the colour, over Y00 = 0.282 and less one half
+shs = torch.zeros(
+    P, 4, 3, device=device
+)  # degree 1; the first are the colour, over Y00 = 0.282 and less one half
 shs[:, 0, 1] = torch.sin(t).to(device)
 shs[:, 0, 2] = torch.cos(t).to(device)
 opacity = torch.full((P, 1), 0.9, device=device)
@@ -32,7 +41,9 @@ background = torch.tensor([0.05, 0.05, 0.1])
 window = Window(500, 500, "A knot")
 window.start()
 
-window.set_gaussian_splatting_scene(background, means3d, shs, opacity, scales, rotations)
+window.set_gaussian_splatting_scene(
+    background, means3d, shs, opacity, scales, rotations
+)
 
 try:
     while window.is_running() and steps > 0:

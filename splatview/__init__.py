@@ -44,8 +44,22 @@ _HOME = {
 }
 """The module of each name; "" for what is a module itself."""
 
-__all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "log", "paused", "publish",
-           "publish_cameras", "publish_memory", "show", "wait_while_paused"]
+__all__ = [
+    "Window",
+    "__version__",
+    "annotate",
+    "close",
+    "frames",
+    "gl",
+    "grab",
+    "log",
+    "paused",
+    "publish",
+    "publish_cameras",
+    "publish_memory",
+    "show",
+    "wait_while_paused",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -54,7 +68,9 @@ def __getattr__(name: str) -> Any:
 
         return VERSION
     if name not in _HOME:
-        raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(_HOME)}")
+        raise AttributeError(
+            f"module 'splatview' has no attribute {name!r}; it has {', '.join(_HOME)}"
+        )
     from importlib import import_module
 
     home = import_module(f"splatview.{_HOME[name] or name}")

@@ -31,7 +31,9 @@ __all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
 
 @public(answers=True)
-def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False) -> TensorTexture:
+def texture(
+    tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False
+) -> TensorTexture:
     """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date."""
     return TensorTexture(tensor, ctx, explicit=explicit)
 
@@ -39,24 +41,46 @@ def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = Fal
 class TensorTexture(AbstractContextManager["TensorTexture"]):
     """A texture that follows a tensor."""
 
-    def __init__(self, tensor: torch.Tensor, ctx: moderngl.Context, way: str | None = None, *,
-                 explicit: bool = False) -> None:
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        ctx: moderngl.Context,
+        way: str | None = None,
+        *,
+        explicit: bool = False,
+    ) -> None:
         """`tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32, on any GPU or the CPU.
 
         A `SharedTexture`, `explicit` as there, where that works and no `way` of `TextureTensor` is named; else a
         `TextureTensor`. Raises ValueError for another tensor.
         """
-        shape, codes = tuple(tensor.shape), {name: code for code, name in DTYPES.items()}
-        if len(shape) not in (2, 3) or 0 in shape or shape[2:] > (4,) or dtype_name(tensor) not in codes:
-            raise ValueError(f"a {dtype_name(tensor)} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
-                             f"of {', '.join(codes)}")
+        shape, codes = (
+            tuple(tensor.shape),
+            {name: code for code, name in DTYPES.items()},
+        )
+        if (
+            len(shape) not in (2, 3)
+            or 0 in shape
+            or shape[2:] > (4,)
+            or dtype_name(tensor) not in codes
+        ):
+            raise ValueError(
+                f"a {dtype_name(tensor)} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
+                f"of {', '.join(codes)}"
+            )
         self.tensor = tensor
-        size, components, dtype = (shape[1], shape[0]), (*shape, 1)[2], codes[dtype_name(tensor)]
+        size, components, dtype = (
+            (shape[1], shape[0]),
+            (*shape, 1)[2],
+            codes[dtype_name(tensor)],
+        )
         link: SharedTexture | TextureTensor | None = None
         if way is None and forced_bridge() != "host" and components != 3:
             with suppress(SharingError):
                 link = SharedTexture(ctx, size, components, dtype, explicit=explicit)
-        self._link = link or TextureTensor(ctx.texture(size, components, alignment=1, dtype=dtype), way)
+        self._link = link or TextureTensor(
+            ctx.texture(size, components, alignment=1, dtype=dtype), way
+        )
         self.way = self._link.way
         """vulkan, register or host."""
         self.texture: moderngl.Texture = self._link.texture  # type: ignore[assignment]
@@ -64,11 +88,17 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
 
     def update(self) -> None:
         """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
-        self._link.write(self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1))
+        self._link.write(
+            self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1)
+        )
 
     def gl(self) -> AbstractContextManager[moderngl.Texture]:
         """A block in which OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
-        return self._link.gl() if isinstance(self._link, SharedTexture) else nullcontext(self.texture)
+        return (
+            self._link.gl()
+            if isinstance(self._link, SharedTexture)
+            else nullcontext(self.texture)
+        )
 
     def close(self) -> None:
         """Give back everything, the texture too. Idempotent."""

@@ -60,7 +60,9 @@ def nothing_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A runtime folder for each test, so that no test sees another's runs, or the user's."""
-    folder = Path("/tmp") / f"sv-test-{os.getpid()}-{next(_numbers)}"  # short: sockets are made in it
+    folder = (
+        Path("/tmp") / f"sv-test-{os.getpid()}-{next(_numbers)}"
+    )  # short: sockets are made in it
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
     for name in ("SPLATVIEW_DISABLE", "SPLATVIEW_STRICT", "SPLATVIEW_NAME"):
         monkeypatch.delenv(name, raising=False)
@@ -128,9 +130,22 @@ def display() -> Iterator[str]:
     if shutil.which("Xvfb") is None:
         pytest.skip("no display and no Xvfb: apt-get install xvfb")
     read, write = os.pipe()
-    server = subprocess.Popen(["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1000x24", "-nolisten", "tcp",
-                               "-noreset"],  # without it, the server starts over when its last window closes
-                              pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [
+            "Xvfb",
+            "-displayfd",
+            str(write),
+            "-screen",
+            "0",
+            "1600x1000x24",
+            "-nolisten",
+            "tcp",
+            "-noreset",
+        ],  # without it, the server starts over when its last window closes
+        pass_fds=[write],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     os.close(write)
     with os.fdopen(read) as answer:
         number = answer.readline().strip()  # Xvfb picks a free number and prints it
@@ -158,13 +173,21 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 def pytest_configure() -> None:
     leaks.install()
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts background programs this way
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # programs of the tests inherit it
+    if (
+        signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    ):  # a shell starts background programs this way
+        signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # programs of the tests inherit it
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # so does nohup
-        signal.signal(signal.SIGHUP, lambda *_: None)  # the default in programs of the tests
+        signal.signal(
+            signal.SIGHUP, lambda *_: None
+        )  # the default in programs of the tests
 
 
-_STARTS_PROGRAMS = re.compile(r"\b(programs|lasting|display|chromium|open_page)\b: |mark\.programs|mark\.display")
+_STARTS_PROGRAMS = re.compile(
+    r"\b(programs|lasting|display|chromium|open_page)\b: |mark\.programs|mark\.display"
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -177,7 +200,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            alone = "/soak/" not in file and _STARTS_PROGRAMS.search((config.rootpath / file).read_text())
+            alone = "/soak/" not in file and _STARTS_PROGRAMS.search(
+                (config.rootpath / file).read_text()
+            )
             return "programs" if alone else file
 
     return Scheduling(config, log)
@@ -198,9 +223,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say in one line what was left out."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
-    reasons = Counter(place[2].removeprefix("Skipped: ") for place in skipped if isinstance(place, tuple))
+    reasons = Counter(
+        place[2].removeprefix("Skipped: ")
+        for place in skipped
+        if isinstance(place, tuple)
+    )
     left_out = [f"{count} ({reason})" for reason, count in reasons.most_common()]
     if "not soak" in str(config.getoption("markexpr")):
-        left_out.append("tests/soak, tests/fuzz and long journeys in a browser (make soak)")
+        left_out.append(
+            "tests/soak, tests/fuzz and long journeys in a browser (make soak)"
+        )
     if left_out:
         terminalreporter.write_line("left out: " + ", ".join(left_out))

@@ -17,17 +17,46 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("ipc", "splatview", "viewer_app")
 """Each folder at the top that holds a package. import-linter knows what they may import (pyproject.toml)."""
-HEAVY = ("torch", "numpy", "zmq", "msgspec", "moderngl", "glfw", "imgui_bundle", "gsplat", "gsply", "PIL", "tyro")
+HEAVY = (
+    "torch",
+    "numpy",
+    "zmq",
+    "msgspec",
+    "moderngl",
+    "glfw",
+    "imgui_bundle",
+    "gsplat",
+    "gsply",
+    "PIL",
+    "tyro",
+)
 PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_LINES = 700
 MOST_PARAMETERS = 8
 MOST_TEST_LINES = 24_900
 MOST_ROOM_LINES = {
-    "app": 1722, "compare": 655, "core": 1290, "formats": 2143, "geometry": 1391, "gpu": 512, "kinds": 124,
-    "kinds/cameras": 329, "kinds/gaussians": 4248, "kinds/image": 1251, "kinds/memory": 521, "kinds/scalars": 606,
-    "kinds/snapshot": 5976, "recording": 921, "render": 3907, "scene": 907, "screens": 554, "shell": 1505,
-    "ui": 1039, "web": 1672, "workspace": 1481,
+    "app": 1722,
+    "compare": 655,
+    "core": 1290,
+    "formats": 2143,
+    "geometry": 1391,
+    "gpu": 512,
+    "kinds": 124,
+    "kinds/cameras": 329,
+    "kinds/gaussians": 4248,
+    "kinds/image": 1251,
+    "kinds/memory": 521,
+    "kinds/scalars": 606,
+    "kinds/snapshot": 5976,
+    "recording": 921,
+    "render": 3907,
+    "scene": 907,
+    "screens": 554,
+    "shell": 1505,
+    "ui": 1039,
+    "web": 1672,
+    "workspace": 1481,
 }
 """Lines of Python in each room of the viewer. A number may only fall."""
 ROOM_SLACK = 100
@@ -43,7 +72,9 @@ class Source:
     lines: int
     imports: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     """Module and names of each absolute import; no names for `import module`."""
-    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=list)
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = field(
+        default_factory=list
+    )
     calls: list[ast.Call] = field(default_factory=list)
     attributes: set[tuple[str, str]] = field(default_factory=set)
     """(object, attribute) of each access; the object is "" where it is no plain name."""
@@ -61,20 +92,28 @@ def parsed(path: Path) -> Source:
         if isinstance(node, ast.Import):
             source.imports += [(a.name, ()) for a in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            source.imports.append((node.module or "", tuple(a.name for a in node.names)))
+            source.imports.append(
+                (node.module or "", tuple(a.name for a in node.names))
+            )
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             source.functions.append(node)
         elif isinstance(node, ast.Call):
             source.calls.append(node)
         elif isinstance(node, ast.Attribute):
-            source.attributes.add((node.value.id if isinstance(node.value, ast.Name) else "", node.attr))
+            source.attributes.add(
+                (node.value.id if isinstance(node.value, ast.Name) else "", node.attr)
+            )
     return source
 
 
 def sources(*folders: str) -> list[Source]:
     gc.disable()  # syntax trees are millions of objects, which each collection would visit
     try:
-        return [parsed(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+        return [
+            parsed(path)
+            for folder in folders
+            for path in sorted((ROOT / folder).rglob("*.py"))
+        ]
     finally:
         gc.enable()
 
@@ -85,11 +124,17 @@ def sources(*folders: str) -> list[Source]:
 def test_only_kinds_compare_names_of_kinds() -> None:
     """What other rooms must know of a kind, its `KIND` declares."""
     viewer = ROOT / "viewer_app" / "splatview_viewer"
-    names = "|".join(path.name for path in (ROOT / "ipc" / "splatview_ipc" / "kinds").glob("*.py"))
+    names = "|".join(
+        path.name for path in (ROOT / "ipc" / "splatview_ipc" / "kinds").glob("*.py")
+    )
     compared = re.compile(rf'\.kind (==|!=) "({names.replace(".py", "")})"')
-    found = [f"{path.relative_to(viewer)}: {line.strip()}" for path in viewer.rglob("*.py")
-             if path.relative_to(viewer).parts[0] != "kinds" for line in path.read_text().splitlines()
-             if compared.search(line)]
+    found = [
+        f"{path.relative_to(viewer)}: {line.strip()}"
+        for path in viewer.rglob("*.py")
+        if path.relative_to(viewer).parts[0] != "kinds"
+        for line in path.read_text().splitlines()
+        if compared.search(line)
+    ]
     assert not found
 
 
@@ -98,24 +143,44 @@ def test_only_kinds_compare_names_of_kinds() -> None:
 def test_importing_loads_nothing_heavy(module: str) -> None:
     """Exactly what `import splatview` loads beyond a bare interpreter."""
     program = f"import sys; before = set(sys.modules); import {module}; print(*(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     loaded = set(done.stdout.split())
     assert loaded - {"__future__"} == {module}
 
 
 @pytest.mark.programs
 def test_the_command_line_loads_nothing_heavy() -> None:
-    program = ("import sys; from splatview.cli.main import main; main(['--help']); "
-               f"print('LOADED', *[m for m in {HEAVY} if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        "import sys; from splatview.cli.main import main; main(['--help']); "
+        f"print('LOADED', *[m for m in {HEAVY} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "LOADED"
 
 
 def test_the_public_surface() -> None:
     import splatview
 
-    assert splatview.__all__ == ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "log", "paused",
-                                 "publish", "publish_cameras", "publish_memory", "show", "wait_while_paused"]
+    assert splatview.__all__ == [
+        "Window",
+        "__version__",
+        "annotate",
+        "close",
+        "frames",
+        "gl",
+        "grab",
+        "log",
+        "paused",
+        "publish",
+        "publish_cameras",
+        "publish_memory",
+        "show",
+        "wait_while_paused",
+    ]
     for name in splatview.__all__:
         assert getattr(splatview, name) is not None
     assert set(dir(splatview)) >= set(splatview.__all__)
@@ -125,11 +190,19 @@ def test_the_public_surface() -> None:
 
 def test_files_and_signatures_stay_small() -> None:
     for source in sources(*FOLDERS, "tests", "benchmarks", "examples"):
-        assert source.lines <= MOST_LINES, f"{source.name} has {source.lines} lines: is it still about one thing?"
+        assert source.lines <= MOST_LINES, (
+            f"{source.name} has {source.lines} lines: is it still about one thing?"
+        )
         for node in source.functions:
-            count = len(node.args.args) + len(node.args.kwonlyargs) + len(node.args.posonlyargs)
+            count = (
+                len(node.args.args)
+                + len(node.args.kwonlyargs)
+                + len(node.args.posonlyargs)
+            )
             count -= any(a.arg in ("self", "cls") for a in node.args.args[:1])
-            assert count <= MOST_PARAMETERS, f"{source.name}: {node.name} has {count} parameters: make a dataclass"
+            assert count <= MOST_PARAMETERS, (
+                f"{source.name}: {node.name} has {count} parameters: make a dataclass"
+            )
 
 
 def test_rooms_of_the_viewer_only_shrink() -> None:
@@ -139,9 +212,19 @@ def test_rooms_of_the_viewer_only_shrink() -> None:
     for source in sources("viewer_app"):
         place = source.path.relative_to(viewer).parts
         if len(place) > 1:
-            lines["/".join(place[:2] if place[0] == "kinds" and len(place) > 2 else place[:1])] += source.lines
-    wrong = {room: n for room, n in lines.items() if not n <= MOST_ROOM_LINES.get(room, 0) <= n + ROOM_SLACK}
-    assert not wrong and lines.keys() == MOST_ROOM_LINES.keys(), f"other numbers than MOST_ROOM_LINES: {wrong}"
+            lines[
+                "/".join(
+                    place[:2] if place[0] == "kinds" and len(place) > 2 else place[:1]
+                )
+            ] += source.lines
+    wrong = {
+        room: n
+        for room, n in lines.items()
+        if not n <= MOST_ROOM_LINES.get(room, 0) <= n + ROOM_SLACK
+    }
+    assert not wrong and lines.keys() == MOST_ROOM_LINES.keys(), (
+        f"other numbers than MOST_ROOM_LINES: {wrong}"
+    )
 
 
 def test_nothing_is_unpickled() -> None:
@@ -149,33 +232,67 @@ def test_nothing_is_unpickled() -> None:
     for source in sources(*FOLDERS):
         for call in source.calls:
             called = ast.unparse(call.func)
-            assert called not in ("pickle.load", "pickle.loads", "marshal.loads", "eval", "exec"), source.name
+            assert called not in (
+                "pickle.load",
+                "pickle.loads",
+                "marshal.loads",
+                "eval",
+                "exec",
+            ), source.name
             if called == "torch.load":
-                safe = [k for k in call.keywords if k.arg == "weights_only" and ast.unparse(k.value) == "True"]
-                assert safe, f"{source.name} loads with torch.load without weights_only=True"
+                safe = [
+                    k
+                    for k in call.keywords
+                    if k.arg == "weights_only" and ast.unparse(k.value) == "True"
+                ]
+                assert safe, (
+                    f"{source.name} loads with torch.load without weights_only=True"
+                )
 
 
 def test_promises_of_security_name_tests_that_exist() -> None:
-    section = (ROOT / "SECURITY.md").read_text().partition("\n## Promises and tests\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
-            if line.startswith("|") and not line.startswith(("|---", "| promise"))]
+    section = (
+        (ROOT / "SECURITY.md")
+        .read_text()
+        .partition("\n## Promises and tests\n")[2]
+        .partition("\n## ")[0]
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|") and not line.startswith(("|---", "| promise"))
+    ]
     assert rows
     pattern = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
     for promise, tests in rows:
         named = pattern.findall(tests)
-        assert named and not pattern.sub("", tests).strip(", "), f"{promise}: not a list of tests: {tests}"
+        assert named and not pattern.sub("", tests).strip(", "), (
+            f"{promise}: not a list of tests: {tests}"
+        )
         for path, name in named:
             assert (ROOT / path).is_file(), f"{promise}: no file {path}"
-            assert name in {node.name for node in parsed(ROOT / path).functions}, f"{promise}: {path} has no {name}"
+            assert name in {node.name for node in parsed(ROOT / path).functions}, (
+                f"{promise}: {path} has no {name}"
+            )
 
 
 def test_the_documentation_names_files_that_exist() -> None:
     """Every path in backquotes; below the sharing's package where it begins with no folder at the top."""
-    pages = [path.read_text() for path in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))]
+    pages = [
+        path.read_text()
+        for path in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))
+    ]
     named = set(re.findall(r"`(\w[\w.-]*/[\w./-]*|[\w-]+\.py)`", "".join(pages)))
     assert named
-    roots = ROOT, ROOT / "ipc" / "splatview_ipc", ROOT / "viewer_app" / "splatview_viewer", ROOT / "splatview" / "api"
-    missing = sorted(path for path in named if not any((root / path).exists() for root in roots))
+    roots = (
+        ROOT,
+        ROOT / "ipc" / "splatview_ipc",
+        ROOT / "viewer_app" / "splatview_viewer",
+        ROOT / "splatview" / "api",
+    )
+    missing = sorted(
+        path for path in named if not any((root / path).exists() for root in roots)
+    )
     assert not missing, f"documents name what is not there: {missing}"
 
 
@@ -188,39 +305,78 @@ def _outside_support() -> list[Source]:
 
 def test_tests_neither_sleep_nor_read_a_clock() -> None:
     """`support.wait` has the only clock: a test waits for a state, not for a time."""
-    forbidden = {"sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"}
-    found = {f"{source.name}: time.{attribute}" for source in _outside_support()
-             for owner, attribute in source.attributes if owner == "time" and attribute in forbidden}
-    found |= {f"{source.name}: from time import {name}" for source in _outside_support()
-              for module, names in source.imports if module == "time" for name in names if name in forbidden}
+    forbidden = {
+        "sleep",
+        "monotonic",
+        "monotonic_ns",
+        "perf_counter",
+        "perf_counter_ns",
+        "process_time",
+    }
+    found = {
+        f"{source.name}: time.{attribute}"
+        for source in _outside_support()
+        for owner, attribute in source.attributes
+        if owner == "time" and attribute in forbidden
+    }
+    found |= {
+        f"{source.name}: from time import {name}"
+        for source in _outside_support()
+        for module, names in source.imports
+        if module == "time"
+        for name in names
+        if name in forbidden
+    }
     assert not found, "use support.wait:\n" + "\n".join(sorted(found))
 
 
 def test_parameter_lists_are_short() -> None:
     for source in _outside_support():
         for call in source.calls:
-            if ast.unparse(call.func) == "pytest.mark.parametrize" and isinstance(call.args[1], (ast.List, ast.Tuple)):
+            if ast.unparse(call.func) == "pytest.mark.parametrize" and isinstance(
+                call.args[1], (ast.List, ast.Tuple)
+            ):
                 count = len(call.args[1].elts)
-                assert count <= MOST_CASES, f"{source.name}:{call.lineno} has {count} values, at most {MOST_CASES}"
+                assert count <= MOST_CASES, (
+                    f"{source.name}:{call.lineno} has {count} values, at most {MOST_CASES}"
+                )
 
 
 def test_tests_use_no_new_private_names() -> None:
     """Names that begin with an underscore, of objects other than `self`, and of modules of the product."""
     used = set()
     for source in _outside_support():
-        own = {attribute for owner, attribute in source.attributes if owner in ("self", "cls")}
+        own = {
+            attribute
+            for owner, attribute in source.attributes
+            if owner in ("self", "cls")
+        }
         own |= {node.name for node in source.functions}
-        used |= {attribute for owner, attribute in source.attributes if owner not in ("self", "cls")} - own
+        used |= {
+            attribute
+            for owner, attribute in source.attributes
+            if owner not in ("self", "cls")
+        } - own
         for module, names in source.imports:
-            if module.partition(".")[0] in ("splatview", "splatview_ipc", "splatview_viewer"):
+            if module.partition(".")[0] in (
+                "splatview",
+                "splatview_ipc",
+                "splatview_viewer",
+            ):
                 used |= {part for name in names for part in (*module.split("."), name)}
     used = {name for name in used if name.startswith("_") and not name.endswith("__")}
     listed = set(PRIVATE_NAMES.read_text().split())
-    assert not used - listed, f"private names of the product: {sorted(used - listed)}; test what is public"
-    assert not listed - used, f"no test uses these any more: remove them from {PRIVATE_NAMES.name}: {listed - used}"
+    assert not used - listed, (
+        f"private names of the product: {sorted(used - listed)}; test what is public"
+    )
+    assert not listed - used, (
+        f"no test uses these any more: remove them from {PRIVATE_NAMES.name}: {listed - used}"
+    )
 
 
 def test_the_suite_stays_within_its_size() -> None:
     lines = sum(source.lines for source in sources("tests"))
     longest = sorted(sources("tests"), key=lambda source: -source.lines)[:5]
-    assert lines <= MOST_TEST_LINES, f"{lines} lines; the longest: {[(s.name, s.lines) for s in longest]}"
+    assert lines <= MOST_TEST_LINES, (
+        f"{lines} lines; the longest: {[(s.name, s.lines) for s in longest]}"
+    )

@@ -40,7 +40,11 @@ LIFT = 0.3
 FOV = 40.0
 """Vertical, degrees."""
 LIGHT = (1.5, 3.4, 1.9)
-LIGHT_RGB, SKY_RGB, BOUNCE_RGB = (1.15, 1.07, 0.95), (0.30, 0.33, 0.40), (0.16, 0.13, 0.11)
+LIGHT_RGB, SKY_RGB, BOUNCE_RGB = (
+    (1.15, 1.07, 0.95),
+    (0.30, 0.33, 0.40),
+    (0.16, 0.13, 0.11),
+)
 RINGS = ((17.0, 10), (35.0, 12), (60.0, 8))
 """(elevation in degrees, number of cameras) of the training views."""
 HELD_OUT = ((26.0, 20.0), (26.0, 200.0), (44.0, 110.0), (44.0, 290.0), (52.0, 65.0))
@@ -61,8 +65,13 @@ class _Hits:
     """(n,) int64, -1 where nothing is hit."""
 
 
-def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 10_000, views: int = 35,
-         seed: int = 0) -> None:
+def make(
+    folder: Path = PHOTOS,
+    size: str = "800x600",
+    points: int = 10_000,
+    views: int = 35,
+    seed: int = 0,
+) -> None:
     """Photograph the still life.
 
     Args:
@@ -73,7 +82,11 @@ def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 10_000, vie
         seed: of that choice, and of the points' errors.
     """
     width, height = map(int, size.split("x"))
-    angles = [(e, 360.0 * (i + 0.5 * (ring % 2)) / n) for ring, (e, n) in enumerate(RINGS) for i in range(n)]
+    angles = [
+        (e, 360.0 * (i + 0.5 * (ring % 2)) / n)
+        for ring, (e, n) in enumerate(RINGS)
+        for i in range(n)
+    ]
     for i, angle in enumerate(HELD_OUT):
         angles.insert(8 * i, angle)
     angles = angles[:views]
@@ -82,44 +95,79 @@ def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 10_000, vie
     for i, angle in enumerate(angles):
         view = _camera(*angle, width, height)
         image, hits = _photograph(view)
-        Image.fromarray((image * 255).round().byte().numpy()).save(folder / f"{i:02}.webp", quality=QUALITY, method=6)
-        pose = torch.linalg.inv(view.viewmat.double()) * torch.tensor([1, -1, -1, 1])  # nerfstudio has OpenGL's axes
-        frames.append({"file_path": f"{i:02}.webp", "transform_matrix": pose.numpy().round(6).tolist()})
+        Image.fromarray((image * 255).round().byte().numpy()).save(
+            folder / f"{i:02}.webp", quality=QUALITY, method=6
+        )
+        pose = torch.linalg.inv(view.viewmat.double()) * torch.tensor(
+            [1, -1, -1, 1]
+        )  # nerfstudio has OpenGL's axes
+        frames.append(
+            {
+                "file_path": f"{i:02}.webp",
+                "transform_matrix": pose.numpy().round(6).tolist(),
+            }
+        )
         if i % 8:  # the points know nothing of the held-out views
             kept = hits.subject >= 0
             seen_at.append(hits.position[:, kept].T)
             seen_rgb.append(hits.rgb[:, kept].T)
         print(f"{i + 1}/{len(angles)}", flush=True)
     K = _camera(0, 0, width, height).K
-    shared = {"fl_x": float(K[0, 0]), "fl_y": float(K[1, 1]), "cx": float(K[0, 2]), "cy": float(K[1, 2]),
-              "w": width, "h": height, "ply_file_path": "points.ply"}
-    text = json.dumps({**shared, "frames": frames}).replace('{"file_path"', '\n{"file_path"')  # a line a frame
+    shared = {
+        "fl_x": float(K[0, 0]),
+        "fl_y": float(K[1, 1]),
+        "cx": float(K[0, 2]),
+        "cy": float(K[1, 2]),
+        "w": width,
+        "h": height,
+        "ply_file_path": "points.ply",
+    }
+    text = json.dumps({**shared, "frames": frames}).replace(
+        '{"file_path"', '\n{"file_path"'
+    )  # a line a frame
     (folder / "transforms.json").write_text(text + "\n")
     at, rgb = torch.cat(seen_at), torch.cat(seen_rgb)
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(at), generator=generator)[:points]
-    at = _to_world(at[chosen]) + 0.008 * torch.randn(len(chosen), 3, generator=generator)
+    at = _to_world(at[chosen]) + 0.008 * torch.randn(
+        len(chosen), 3, generator=generator
+    )
     vertices = np.zeros(len(chosen), [("xyz", "<f4", 3), ("rgb", "u1", 3)])
-    vertices["xyz"], vertices["rgb"] = at.numpy(), (rgb[chosen] * 255).round().byte().numpy()
-    header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(chosen)}",
-              *(f"property float {name}" for name in "xyz"),
-              *(f"property uchar {name}" for name in ("red", "green", "blue")), "end_header", ""]
+    vertices["xyz"], vertices["rgb"] = (
+        at.numpy(),
+        (rgb[chosen] * 255).round().byte().numpy(),
+    )
+    header = [
+        "ply",
+        "format binary_little_endian 1.0",
+        f"element vertex {len(chosen)}",
+        *(f"property float {name}" for name in "xyz"),
+        *(f"property uchar {name}" for name in ("red", "green", "blue")),
+        "end_header",
+        "",
+    ]
     (folder / "points.ply").write_bytes("\n".join(header).encode() + vertices.tobytes())
 
 
 def _camera(elevation: float, azimuth: float, width: int, height: int) -> View:
     e, a = math.radians(elevation), math.radians(azimuth)
     target = torch.tensor(TARGET)
-    offset = torch.tensor([math.cos(e) * math.sin(a), -math.sin(e), math.cos(e) * math.cos(a)])
+    offset = torch.tensor(
+        [math.cos(e) * math.sin(a), -math.sin(e), math.cos(e) * math.cos(a)]
+    )
     focal = height / 2 / math.tan(math.radians(FOV) / 2)
-    K = torch.tensor([[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]])
+    K = torch.tensor(
+        [[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]]
+    )
     return View(_look_at(target + DISTANCE * offset, target), K, width, height)
 
 
 def _look_at(position: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """World-to-camera matrix (4, 4) of an upright camera in a world whose y axis points down."""
     forward = functional.normalize(target - position, dim=0)
-    right = functional.normalize(torch.linalg.cross(torch.tensor([0.0, 1.0, 0.0]), forward), dim=0)
+    right = functional.normalize(
+        torch.linalg.cross(torch.tensor([0.0, 1.0, 0.0]), forward), dim=0
+    )
     rotation = torch.stack([right, torch.linalg.cross(forward, right), forward])
     viewmat = torch.eye(4)
     viewmat[:3, :3] = rotation
@@ -133,14 +181,18 @@ def _to_world(p: torch.Tensor) -> torch.Tensor:
 
 def _photograph(view: View) -> tuple[torch.Tensor, _Hits]:
     """The picture (H, W, 3) in [0, 1], and what the middle of each pixel hit, row by row."""
-    columns, rows = torch.meshgrid(torch.arange(view.width), torch.arange(view.height), indexing="xy")
+    columns, rows = torch.meshgrid(
+        torch.arange(view.width), torch.arange(view.height), indexing="xy"
+    )
     at = torch.stack([columns, rows], -1).reshape(-1, 2).float()
     hits = _shade(*_rays(view, at + 0.5))
     image = hits.rgb.T.reshape(view.height, view.width, 3).clone()
     edge = _edges(image, hits.subject.reshape(view.height, view.width))
     step = (torch.arange(SUPERSAMPLE) + 0.5) / SUPERSAMPLE
     offsets = torch.cartesian_prod(step, step)
-    again = _shade(*_rays(view, (at[edge.reshape(-1)][:, None] + offsets).reshape(-1, 2))).rgb
+    again = _shade(
+        *_rays(view, (at[edge.reshape(-1)][:, None] + offsets).reshape(-1, 2))
+    ).rgb
     image[edge] = again.reshape(3, -1, len(offsets)).mean(2).T
     return image, hits
 
@@ -149,7 +201,9 @@ def _edges(image: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
     """(H, W) bool: pixels that differ from a neighbour, the only ones that need more than one ray."""
     found = torch.zeros_like(subject, dtype=torch.bool)
     for first, second in ((np.s_[:-1], np.s_[1:]), (np.s_[:, :-1], np.s_[:, 1:])):
-        differ = ((image[first] - image[second]).abs().amax(-1) > 0.06) | (subject[first] != subject[second])
+        differ = ((image[first] - image[second]).abs().amax(-1) > 0.06) | (
+            subject[first] != subject[second]
+        )
         found[first] |= differ
         found[second] |= differ
     return found
@@ -158,7 +212,9 @@ def _edges(image: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
 def _rays(view: View, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Origins and directions (3, n) in model space of the rays through pixels (n, 2)."""
     K, flip = view.K, column(pixels, TO_WORLD)
-    in_camera = functional.pad((pixels - K[:2, 2]) / K[[0, 1], [0, 1]], (0, 1), value=1.0).T
+    in_camera = functional.pad(
+        (pixels - K[:2, 2]) / K[[0, 1], [0, 1]], (0, 1), value=1.0
+    ).T
     direction = (view.viewmat[:3, :3].T @ in_camera) * flip
     origin = view.position[:, None] * flip + column(pixels, (0.0, LIFT, 0.0))
     return origin.expand_as(direction), _unit(direction)
@@ -180,14 +236,25 @@ def _shade(origin: torch.Tensor, direction: torch.Tensor) -> _Hits:
     shadow = _shadow(p + 0.01 * normal, to_light)
     facing = (normal * to_light).sum(0).clamp_min(0)
     up = normal[1] * 0.5 + 0.5
-    ambient = (column(p, SKY_RGB) * up + column(p, BOUNCE_RGB) * (1 - up)) * _openness(p, normal)
-    gloss = p.new_tensor(GLOSS)[what] * (normal * _unit(to_light - d)).sum(0).clamp_min(0) ** 48 * shadow
-    linear = albedo(p, what) * (ambient + facing * shadow * column(p, LIGHT_RGB)) + 0.6 * gloss
+    ambient = (column(p, SKY_RGB) * up + column(p, BOUNCE_RGB) * (1 - up)) * _openness(
+        p, normal
+    )
+    gloss = (
+        p.new_tensor(GLOSS)[what]
+        * (normal * _unit(to_light - d)).sum(0).clamp_min(0) ** 48
+        * shadow
+    )
+    linear = (
+        albedo(p, what) * (ambient + facing * shadow * column(p, LIGHT_RGB))
+        + 0.6 * gloss
+    )
     rgb[:, lit] = linear.clamp(0, 1) ** (1 / 2.2)
     return _Hits(rgb, position, subject)
 
 
-def _march(origin: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _march(
+    origin: torch.Tensor, direction: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(depth, subject) of the first thing that each ray meets; subject -1 where there is none."""
     depth, subject = _meet_table(origin, direction)
     enter, leave = _meet_ball(origin, direction)
@@ -202,32 +269,46 @@ def _march(origin: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor,
         depth[active[met]], subject[active[met]] = t[met], which[met]
         t = t + nearest * 0.95  # the spheroids' distance is a bound only near them
         going = torch.nonzero(~met & (t < end))[:, 0]
-        active, t, end, start, along = active[going], t[going], end[going], start[:, going], along[:, going]
+        active, t, end, start, along = (
+            active[going],
+            t[going],
+            end[going],
+            start[:, going],
+            along[:, going],
+        )
     return depth, subject
 
 
-def _meet_table(origin: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _meet_table(
+    origin: torch.Tensor, direction: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The table's round top and its edge."""
     dx, dy, dz = direction
     ox, oy, oz = origin
     top = -oy / torch.where(dy.abs() < 1e-6, -1e-6, dy)
     on_top = (torch.hypot(ox + top * dx, oz + top * dz) <= TABLE_RADIUS) & (top > 0)
     a, b = dx * dx + dz * dz, ox * dx + oz * dz
-    c = ox ** 2 + oz ** 2 - TABLE_RADIUS ** 2
+    c = ox**2 + oz**2 - TABLE_RADIUS**2
     side = (-b - (b * b - a * c).clamp_min(0).sqrt()) / a.clamp_min(1e-9)
     height = oy + side * dy
-    on_side = (b * b > a * c) & (height <= 0) & (height >= -TABLE_THICKNESS) & (side > 0)
+    on_side = (
+        (b * b > a * c) & (height <= 0) & (height >= -TABLE_THICKNESS) & (side > 0)
+    )
     depth = torch.where(on_top, top, torch.where(on_side, side, 1e9))
     return depth, torch.where(on_top | on_side, TABLE, -1)
 
 
-def _meet_ball(origin: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _meet_ball(
+    origin: torch.Tensor, direction: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Where rays enter and leave the ball that holds everything on the table."""
     towards = column(direction, OBJECTS_CENTRE) - origin
     middle = (direction * towards).sum(0)
-    squared = OBJECTS_RADIUS ** 2 - (towards * towards).sum(0) + middle * middle
+    squared = OBJECTS_RADIUS**2 - (towards * towards).sum(0) + middle * middle
     half = squared.clamp_min(0).sqrt()
-    return torch.where(squared > 0, middle - half, 1e9), torch.where(squared > 0, middle + half, -1e9)
+    return torch.where(squared > 0, middle - half, 1e9), torch.where(
+        squared > 0, middle + half, -1e9
+    )
 
 
 def _normals(p: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
@@ -237,7 +318,12 @@ def _normals(p: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
     on_it = torch.nonzero(subject != TABLE)[:, 0]
     q, which = p[:, on_it], subject[None, on_it]
     gradient = torch.zeros_like(q)
-    for corner in ((1.0, -1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, 1.0, 1.0)):
+    for corner in (
+        (1.0, -1.0, -1.0),
+        (-1.0, -1.0, 1.0),
+        (-1.0, 1.0, -1.0),
+        (1.0, 1.0, 1.0),
+    ):
         step = column(q, corner)
         gradient += step * distances(q + 0.002 * step).gather(0, which)
     normal[:, on_it] = _unit(gradient)
@@ -249,7 +335,12 @@ def _shadow(p: torch.Tensor, to_light: torch.Tensor) -> torch.Tensor:
     share = torch.ones_like(p[0])
     enter, leave = _meet_ball(p, to_light)
     active = torch.nonzero(leave > enter.clamp_min(0))[:, 0]
-    t, end, start, along = enter[active].clamp_min(0.02), leave[active], p[:, active], to_light[:, active]
+    t, end, start, along = (
+        enter[active].clamp_min(0.02),
+        leave[active],
+        p[:, active],
+        to_light[:, active],
+    )
     for _ in range(48):
         if len(active) == 0:
             break
@@ -258,7 +349,13 @@ def _shadow(p: torch.Tensor, to_light: torch.Tensor) -> torch.Tensor:
         share[active] = still
         t = t + nearest.clamp(0.02, 0.3)
         going = torch.nonzero((still > 0.005) & (t < end))[:, 0]
-        active, t, end, start, along = active[going], t[going], end[going], start[:, going], along[:, going]
+        active, t, end, start, along = (
+            active[going],
+            t[going],
+            end[going],
+            start[:, going],
+            along[:, going],
+        )
     return share * share * (3 - 2 * share)
 
 
@@ -284,13 +381,30 @@ TEAPOT, BOX, RING, BALL, BLUE, GREEN, VIOLET, TABLE = range(8)
 """The subjects, in the order of `distances`; the table comes after them."""
 
 TEAPOT_AT, TEAPOT_SCALE = (-0.08, 0.0, -0.05), 0.42
-BOX_AT, BOX_HALF, BOX_TURN, BOX_ROUNDING = (0.72, 0.27, -0.48), (0.21, 0.27, 0.21), 0.5, 0.02
+BOX_AT, BOX_HALF, BOX_TURN, BOX_ROUNDING = (
+    (0.72, 0.27, -0.48),
+    (0.21, 0.27, 0.21),
+    0.5,
+    0.02,
+)
 RING_AT, RING_RADII = (-0.84, 0.085, 0.28), (0.22, 0.085)
-BALLS = (((-0.66, 0.24, -0.62), 0.24), ((0.62, 0.19, 0.55), 0.19), ((-0.34, 0.13, 0.72), 0.13),
-         ((0.2, 0.09, 0.92), 0.09))
+BALLS = (
+    ((-0.66, 0.24, -0.62), 0.24),
+    ((0.62, 0.19, 0.55), 0.19),
+    ((-0.34, 0.13, 0.72), 0.13),
+    ((0.2, 0.09, 0.92), 0.09),
+)
 """(centre, radius) of the beach ball and the blue, green and violet one."""
-ALBEDO = ((0.9, 0.86, 0.76), (0.9, 0.9, 0.9), (0.95, 0.68, 0.2), (0.95, 0.95, 0.92), (0.12, 0.3, 0.85),
-          (0.2, 0.62, 0.25), (0.55, 0.2, 0.65), (0.5, 0.5, 0.5))
+ALBEDO = (
+    (0.9, 0.86, 0.76),
+    (0.9, 0.9, 0.9),
+    (0.95, 0.68, 0.2),
+    (0.95, 0.95, 0.92),
+    (0.12, 0.3, 0.85),
+    (0.2, 0.62, 0.25),
+    (0.55, 0.2, 0.65),
+    (0.5, 0.5, 0.5),
+)
 GLOSS = (0.5, 0.05, 0.35, 0.15, 0.5, 0.5, 0.5, 0.03)
 
 
@@ -298,9 +412,16 @@ def distances(p: torch.Tensor) -> torch.Tensor:
     """(7, n) the distance from points (3, n) to each thing on the table, in the order of the constants above."""
     x, y, z = p
     found = [_teapot((p - column(p, TEAPOT_AT)) / TEAPOT_SCALE) * TEAPOT_SCALE]
-    bx, by, bz = (q.abs() - (half - BOX_ROUNDING) for q, half in zip(_in_box(p), BOX_HALF, strict=True))
+    bx, by, bz = (
+        q.abs() - (half - BOX_ROUNDING)
+        for q, half in zip(_in_box(p), BOX_HALF, strict=True)
+    )
     inside = torch.maximum(torch.maximum(bx, by), bz).clamp_max(0)
-    found.append(_length(bx.clamp_min(0), by.clamp_min(0), bz.clamp_min(0)) + inside - BOX_ROUNDING)
+    found.append(
+        _length(bx.clamp_min(0), by.clamp_min(0), bz.clamp_min(0))
+        + inside
+        - BOX_ROUNDING
+    )
     found.append(_torus(x - RING_AT[0], y - RING_AT[1], z - RING_AT[2], *RING_RADII))
     found += [_sphere(x, y, z, centre, radius) for centre, radius in BALLS]
     return torch.stack(found)
@@ -314,9 +435,12 @@ def column(like: torch.Tensor, v: Vector) -> torch.Tensor:
 def albedo(p: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
     """(3, n) linear RGB of surface points (3, n) that belong to `subject` (n,)."""
     rgb = p.new_tensor(ALBEDO)[subject].T.contiguous()
-    for which, paint, q in ((TABLE, _table, p), (BOX, _stripes, _in_box(p)),
-                            (BALL, _beach_ball, p - column(p, BALLS[0][0])),
-                            (TEAPOT, _glaze, (p - column(p, TEAPOT_AT)) / TEAPOT_SCALE)):
+    for which, paint, q in (
+        (TABLE, _table, p),
+        (BOX, _stripes, _in_box(p)),
+        (BALL, _beach_ball, p - column(p, BALLS[0][0])),
+        (TEAPOT, _glaze, (p - column(p, TEAPOT_AT)) / TEAPOT_SCALE),
+    ):
         where = subject == which
         rgb[:, where] = paint(q[:, where], rgb[:, where])
     return rgb
@@ -344,11 +468,17 @@ def _stripes(q: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
 def _beach_ball(q: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     """Six segments in three colours about a leaning axis, white caps."""
     axis = torch.nn.functional.normalize(q.new_tensor([0.5, 0.8, 0.33]), dim=0)
-    right = torch.nn.functional.normalize(torch.linalg.cross(axis, q.new_tensor([0.0, 0.0, 1.0])), dim=0)
+    right = torch.nn.functional.normalize(
+        torch.linalg.cross(axis, q.new_tensor([0.0, 0.0, 1.0])), dim=0
+    )
     angle = torch.atan2(torch.linalg.cross(axis, right) @ q, right @ q)
     segment = torch.floor((angle / math.tau % 1.0) * 6).long().clamp(0, 5)
     palette = q.new_tensor([[0.95, 0.45, 0.05], [0.95, 0.95, 0.92], [0.05, 0.5, 0.6]])
-    return torch.where((axis @ q).abs() > 0.93 * BALLS[0][1], palette[1][:, None], palette[segment % 3].T)
+    return torch.where(
+        (axis @ q).abs() > 0.93 * BALLS[0][1],
+        palette[1][:, None],
+        palette[segment % 3].T,
+    )
 
 
 def _glaze(q: torch.Tensor, ground: torch.Tensor) -> torch.Tensor:
@@ -356,7 +486,11 @@ def _glaze(q: torch.Tensor, ground: torch.Tensor) -> torch.Tensor:
     x, y, z = q
     turn = (torch.atan2(z, x) / math.tau * 14) % 1.0
     zigzag = 0.72 + 0.3 * (turn - 0.5).abs()
-    lines = ((y - zigzag).abs() < 0.05) | ((y - 1.08).abs() < 0.025) | ((y - 0.58).abs() < 0.025)
+    lines = (
+        ((y - zigzag).abs() < 0.05)
+        | ((y - 1.08).abs() < 0.025)
+        | ((y - 0.58).abs() < 0.025)
+    )
     blue = ((torch.hypot(x, z) < 1.03) & lines) | (y > 1.72) | ((x > 1.45) & (y > 1.2))
     return torch.where(blue, column(q, (0.05, 0.14, 0.5)), ground)
 
@@ -371,29 +505,39 @@ def _length(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     return (x * x).addcmul_(y, y).addcmul_(z, z).sqrt_()
 
 
-def _sphere(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, centre: Vector, radius: float) -> torch.Tensor:
+def _sphere(
+    x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, centre: Vector, radius: float
+) -> torch.Tensor:
     return _length(x - centre[0], y - centre[1], z - centre[2]) - radius
 
 
-def _torus(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, major: float, minor: float) -> torch.Tensor:
+def _torus(
+    x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, major: float, minor: float
+) -> torch.Tensor:
     ring = (x * x).addcmul_(z, z).sqrt_() - major
     return (ring * ring).addcmul_(y, y).sqrt_() - minor
 
 
-def _spheroid(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, wide: float, high: float) -> torch.Tensor:
+def _spheroid(
+    x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, wide: float, high: float
+) -> torch.Tensor:
     """An ellipsoid with two equal axes; exact to first order at the surface."""
     flat, y2 = (x * x).addcmul_(z, z), y * y
-    k0 = (flat / wide ** 2 + y2 / high ** 2).sqrt_()
-    k1 = (flat / wide ** 4 + y2 / high ** 4).sqrt_().clamp_min_(1e-6)
+    k0 = (flat / wide**2 + y2 / high**2).sqrt_()
+    k1 = (flat / wide**4 + y2 / high**4).sqrt_().clamp_min_(1e-6)
     return k0 * (k0 - 1) / k1
 
 
-def _tapered(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, a: Vector, b: Vector) -> torch.Tensor:
+def _tapered(
+    x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, a: Vector, b: Vector
+) -> torch.Tensor:
     """A capsule in the plane z = 0 between two circles (x, y, radius)."""
     dx, dy = b[0] - a[0], b[1] - a[1]
     px, py = x - a[0], y - a[1]
     h = ((px * dx).add_(py, alpha=dy) / (dx * dx + dy * dy)).clamp_(0, 1)
-    return _length(px.sub_(h, alpha=dx), py.sub_(h, alpha=dy), z) - (a[2] + h * (b[2] - a[2]))
+    return _length(px.sub_(h, alpha=dx), py.sub_(h, alpha=dy), z) - (
+        a[2] + h * (b[2] - a[2])
+    )
 
 
 def _smooth_min(a: torch.Tensor, b: torch.Tensor, k: float) -> torch.Tensor:
@@ -406,9 +550,13 @@ def _teapot(p: torch.Tensor) -> torch.Tensor:
     x, y, z = p
     body = _spheroid(x, y - 0.82, z, 1.0, 0.74)
     foot = _torus(x, y - 0.1, z, 0.5, 0.1)
-    spout = torch.minimum(_tapered(x, y, z, (0.7, 0.55, 0.26), (1.25, 0.95, 0.16)),
-                          _tapered(x, y, z, (1.25, 0.95, 0.16), (1.6, 1.42, 0.1)))
-    handle = _torus(x + 1.0, z, y - 0.88, 0.5, 0.095)  # upright, in the plane of the spout
+    spout = torch.minimum(
+        _tapered(x, y, z, (0.7, 0.55, 0.26), (1.25, 0.95, 0.16)),
+        _tapered(x, y, z, (1.25, 0.95, 0.16), (1.6, 1.42, 0.1)),
+    )
+    handle = _torus(
+        x + 1.0, z, y - 0.88, 0.5, 0.095
+    )  # upright, in the plane of the spout
     lid = _spheroid(x, y - 1.5, z, 0.56, 0.17)
     knob = _sphere(x, y, z, (0.0, 1.78, 0.0), 0.15)
     pot = _smooth_min(_smooth_min(body, spout, 0.16), handle, 0.1)

@@ -27,8 +27,13 @@ def main() -> int:
                 openings += [place] * bool(OPENINGS.search(line))
                 hiding += [place] * bool(HIDING.search(line))
     for what, found, most in (
-            ("docstrings open with Who, What, Whether, Where, That, How or Of", openings, MOST_OPENINGS),
-            ("uses of somebody, nobody, whoever, anybody or guest", hiding, MOST_HIDING)):
+        (
+            "docstrings open with Who, What, Whether, Where, That, How or Of",
+            openings,
+            MOST_OPENINGS,
+        ),
+        ("uses of somebody, nobody, whoever, anybody or guest", hiding, MOST_HIDING),
+    ):
         print(f"{len(found)} {what}; at most {most}")
         if len(found) > most:
             print(*found, sep="\n")

@@ -65,7 +65,9 @@ class Page:
         self._why_closed = ""
         self._coming: tuple[messages.Picture, float]
         self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
-        self._say(messages.Hello(id="benchmark", width=self._size[0], height=self._size[1]))
+        self._say(
+            messages.Hello(id="benchmark", width=self._size[0], height=self._size[1])
+        )
         threading.Thread(target=self._reading, daemon=True).start()
 
     def _say(self, message: messages.ClientMessage) -> None:
@@ -84,17 +86,24 @@ class Page:
         binary, raw = self._socket.receive()
         if not binary:
             if b'"picture"' in raw[:40]:
-                self._coming = msgspec.json.decode(raw, type=messages.Picture), time.monotonic()
+                self._coming = (
+                    msgspec.json.decode(raw, type=messages.Picture),
+                    time.monotonic(),
+                )
             return
         now = time.monotonic()
         picture, came = self._coming
         if self._decoding:
             pictures.decode(raw)
-            self._drawn.append((time.perf_counter() * 1e3, picture.at, picture.size, raw))
+            self._drawn.append(
+                (time.perf_counter() * 1e3, picture.at, picture.size, raw)
+            )
         with Image.open(io.BytesIO(raw)) as image:
             self._seen.append(Seen(now, picture.at, image.size, len(raw), raw))
         took = (time.monotonic() - came) * 1e3
-        self._say(messages.Ack(picture.number, took))  # a picture that the server knows of is counted
+        self._say(
+            messages.Ack(picture.number, took)
+        )  # a picture that the server knows of is counted
 
     def _counted(self) -> list[Seen]:
         if self._why_closed:
@@ -108,7 +117,11 @@ class Page:
             self._say(ev.Key(name, pressed, at=time.perf_counter() * 1e3))
 
     def do_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"pictures": len(self._seen), "number": -1, "mark": None}
+        state: dict[str, Any] = {
+            "pictures": len(self._seen),
+            "number": -1,
+            "mark": None,
+        }
         if self._seen:
             picture = pictures.decode(self._seen[-1].data)
             with contextlib.suppress(ValueError):
@@ -121,7 +134,9 @@ class Page:
         """Whether pictures have come in full size for a second."""
         now = time.monotonic()
         small = [s for s in self._seen if s.time > now - 1 and s.size != self._size]
-        return {"whole": bool(self._seen) and self._seen[-1].time > now - 1 and not small}
+        return {
+            "whole": bool(self._seen) and self._seen[-1].time > now - 1 and not small
+        }
 
     def do_begin(self) -> None:
         self._seen = []
@@ -131,11 +146,18 @@ class Page:
         now, seen = time.monotonic(), self._counted()
         gaps = np.diff([self._begin, *(s.time for s in seen), now])
         sizes = Counter("x".join(map(str, s.size)) for s in seen)
-        return {"pictures": len(seen), "seconds": now - self._begin, "per_s": len(seen) / (now - self._begin),
-                "bytes": statistics.mean(s.bytes for s in seen) if seen else 0, "gap_ms": float(gaps.max()) * 1e3,
-                "sizes": sizes.most_common(3)}
+        return {
+            "pictures": len(seen),
+            "seconds": now - self._begin,
+            "per_s": len(seen) / (now - self._begin),
+            "bytes": statistics.mean(s.bytes for s in seen) if seen else 0,
+            "gap_ms": float(gaps.max()) * 1e3,
+            "sizes": sizes.most_common(3),
+        }
 
-    def do_check(self, base: str, times: list[tuple[int, float]], until: float) -> dict[str, Any]:
+    def do_check(
+        self, base: str, times: list[tuple[int, float]], until: float
+    ) -> dict[str, Any]:
         """`times`: when each number was handed over. Only pictures that came before the moment `until` count."""
         seen = [s for s in self._counted() if s.time <= until]
         if not seen:
@@ -143,27 +165,37 @@ class Page:
         handed = {number: at for number, at in times}
         pool = pictures.moving(np.load(base), self._size, pictures.POOL)
         ages, likeness, numbers, kinds = [], [], [], []
-        for s in seen[::max(len(seen) // _CHECKED, 1)]:
+        for s in seen[:: max(len(seen) // _CHECKED, 1)]:
             picture = pictures.decode(s.data)
             number = pictures.read(picture)
             if number not in handed or handed[number] > s.time:
-                raise RuntimeError(f"a picture shows {number}, which was not published by then")
+                raise RuntimeError(
+                    f"a picture shows {number}, which was not published by then"
+                )
             if numbers and number <= numbers[-1]:
                 raise RuntimeError(f"a picture shows {number} after {numbers[-1]}")
             numbers.append(number)
             meant = pool[number % len(pool)].copy()
             pictures.write(meant, number)
-            alike, other = (pictures.likeness(picture, one) for one in (meant, pool[(number + 1) % len(pool)]))
+            alike, other = (
+                pictures.likeness(picture, one)
+                for one in (meant, pool[(number + 1) % len(pool)])
+            )
             if alike < other + 3:
-                raise RuntimeError(f"a picture is not the one that was published: {alike:.1f} dB, and {other:.1f} dB "
-                                   "like the next one")
+                raise RuntimeError(
+                    f"a picture is not the one that was published: {alike:.1f} dB, and {other:.1f} dB "
+                    "like the next one"
+                )
             likeness.append(alike)
             ages.append((s.time - handed[number]) * 1e3)
             kinds.append(pictures.describe(s.data))
-        return {"checked": len(numbers), "likeness": statistics.median(likeness),
-                "age_ms": statistics.median(ages),
-                "quality": statistics.median_low([k["quality"] for k in kinds]),
-                "colour": statistics.mode(k["colour"] for k in kinds)}
+        return {
+            "checked": len(numbers),
+            "likeness": statistics.median(likeness),
+            "age_ms": statistics.median(ages),
+            "quality": statistics.median_low([k["quality"] for k in kinds]),
+            "colour": statistics.mode(k["colour"] for k in kinds),
+        }
 
     def do_drag(self, seconds: float, hz: float) -> None:
         """Back and forth around the middle; every move is told, and its place kept."""
@@ -182,7 +214,12 @@ class Page:
             due += 1 / hz
             time.sleep(max(due - time.monotonic(), 0))
         time.sleep(0.5)
-        self._say(ev.PointerRelease(*(x0 + self._moves[-1][1], y0 + self._moves[-1][2]), at=time.perf_counter() * 1e3))
+        self._say(
+            ev.PointerRelease(
+                *(x0 + self._moves[-1][1], y0 + self._moves[-1][2]),
+                at=time.perf_counter() * 1e3,
+            )
+        )
         self._decoding = False
 
     def do_latency(self) -> dict[str, Any]:
@@ -191,22 +228,32 @@ class Page:
             while i < len(drawn) and drawn[i][1] < at:
                 i += 1
             if i == len(drawn):
-                raise RuntimeError(f"no picture tells of the move at {at:.1f} ms; the last one tells of {drawn[-1][1]}")
+                raise RuntimeError(
+                    f"no picture tells of the move at {at:.1f} ms; the last one tells of {drawn[-1][1]}"
+                )
             latencies.append(drawn[i][0] - at)
         if len(drawn) < 3:
             raise RuntimeError(f"only {len(drawn)} pictures came while it was dragged")
         span = (drawn[-1][0] - drawn[0][0]) / 1e3
-        return {"latencies": latencies, "pictures": len(drawn), "per_s": (len(drawn) - 1) / span,
-                "sizes": Counter("x".join(map(str, s.size)) for s in self._seen).most_common(2)}
+        return {
+            "latencies": latencies,
+            "pictures": len(drawn),
+            "per_s": (len(drawn) - 1) / span,
+            "sizes": Counter(
+                "x".join(map(str, s.size)) for s in self._seen
+            ).most_common(2),
+        }
 
     def do_moved(self) -> dict[str, Any]:
         """The mark began in the middle of the picture, and the picture follows the pointer."""
         moves = {at: (dx, dy) for at, dx, dy in self._moves}
         told = [d for d in self._drawn if d[1] in moves]
         if len(told) < 3:
-            raise RuntimeError(f"only {len(told)} pictures tell of a move, of {len(self._drawn)}")
+            raise RuntimeError(
+                f"only {len(told)} pictures tell of a move, of {len(self._drawn)}"
+            )
         off = []
-        for _, at, full, data in told[::max(len(told) // _CHECKED, 1)]:
+        for _, at, full, data in told[:: max(len(told) // _CHECKED, 1)]:
             pixels = pictures.decode(data)
             scale = full[0] / pixels.shape[1]
             x, y = (n * scale for n in pictures.find_mark(pixels, 1 / scale))
@@ -216,10 +263,15 @@ class Page:
 
     def do_changed(self) -> dict[str, Any]:
         """For a scene: how many pictures that tell of other moves look otherwise, of how many."""
-        told = [(at, pictures.decode(data)) for _, at, _, data in self._drawn if at > 0][:60]
+        told = [
+            (at, pictures.decode(data)) for _, at, _, data in self._drawn if at > 0
+        ][:60]
         pairs = [(a, b) for (at, a), (bt, b) in itertools.pairwise(told) if at != bt]
-        changed = sum(a.shape != b.shape or float(np.abs(a[::4, ::4].astype(int) - b[::4, ::4]).mean()) > 0.2
-                      for a, b in pairs)
+        changed = sum(
+            a.shape != b.shape
+            or float(np.abs(a[::4, ::4].astype(int) - b[::4, ::4]).mean()) > 0.2
+            for a, b in pairs
+        )
         return {"changed": changed, "pairs": len(pairs)}
 
 

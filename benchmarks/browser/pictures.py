@@ -26,18 +26,26 @@ def moving(base: np.ndarray, size: tuple[int, int], count: int) -> list[np.ndarr
     pictures = []
     for i in range(count):
         angle = 2 * np.pi * i / count
-        y, x = int(room_y * (0.5 + 0.5 * np.sin(angle))), int(room_x * (0.5 + 0.5 * np.cos(angle)))
-        pictures.append(np.ascontiguousarray(base[y:y + height, x:x + width]))
+        y, x = (
+            int(room_y * (0.5 + 0.5 * np.sin(angle))),
+            int(room_x * (0.5 + 0.5 * np.cos(angle))),
+        )
+        pictures.append(np.ascontiguousarray(base[y : y + height, x : x + width]))
     return pictures
 
 
 def write(picture: np.ndarray, number: int) -> None:
     """Draw the number into (H, W, C) uint8: its bits in a row, and below them their opposites."""
-    side, margin = max(BLOCK * picture.shape[1] // 1920, 4), max(_MARGIN * picture.shape[1] // 1920, 2)
+    side, margin = (
+        max(BLOCK * picture.shape[1] // 1920, 4),
+        max(_MARGIN * picture.shape[1] // 1920, 2),
+    )
     bits = np.array([number >> k & 1 for k in range(BITS)], np.uint8) * 255
     row = np.repeat(bits, side)[None, :, None]
-    picture[margin:margin + side, margin:margin + BITS * side, :3] = row
-    picture[margin + side:margin + 2 * side, margin:margin + BITS * side, :3] = 255 - row
+    picture[margin : margin + side, margin : margin + BITS * side, :3] = row
+    picture[margin + side : margin + 2 * side, margin : margin + BITS * side, :3] = (
+        255 - row
+    )
 
 
 def read(picture: np.ndarray) -> int:
@@ -46,9 +54,14 @@ def read(picture: np.ndarray) -> int:
     number = 0
     for k in range(BITS):
         x = round((_MARGIN + (k + 0.5) * BLOCK) * scale)
-        above, below = (float(picture[round((_MARGIN + (0.5 + row) * BLOCK) * scale), x].mean()) for row in (0, 1))
+        above, below = (
+            float(picture[round((_MARGIN + (0.5 + row) * BLOCK) * scale), x].mean())
+            for row in (0, 1)
+        )
         if abs(above - below) < 100:
-            raise ValueError(f"no number in the picture: block {k} has {above:.0f} and {below:.0f}")
+            raise ValueError(
+                f"no number in the picture: block {k} has {above:.0f} and {below:.0f}"
+            )
         number |= int(above > below) << k
     return number
 
@@ -58,7 +71,9 @@ def likeness(seen: np.ndarray, meant: np.ndarray) -> float:
     if seen.shape != meant.shape:
         from PIL import Image
 
-        meant = np.asarray(Image.fromarray(meant).resize(seen.shape[1::-1], Image.Resampling.BOX))
+        meant = np.asarray(
+            Image.fromarray(meant).resize(seen.shape[1::-1], Image.Resampling.BOX)
+        )
     error = float(np.square(seen.astype(np.float32) - meant).mean())
     return 99.0 if error == 0 else 10 * np.log10(255.0**2 / error)
 
@@ -66,7 +81,7 @@ def likeness(seen: np.ndarray, meant: np.ndarray) -> float:
 def mark(picture: np.ndarray) -> None:
     """Draw the mark into the middle of (H, W, 3) uint8."""
     y, x = (n // 2 - _MARK_SIDE // 2 for n in picture.shape[:2])
-    picture[y:y + _MARK_SIDE, x:x + _MARK_SIDE] = _MARK
+    picture[y : y + _MARK_SIDE, x : x + _MARK_SIDE] = _MARK
 
 
 def find_mark(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
@@ -78,9 +93,11 @@ def find_mark(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
         raise ValueError("no mark in the picture")
     x, y = float(np.median(xs)), float(np.median(ys))
     near = (abs(xs - x) < _MARK_SIDE) & (abs(ys - y) < _MARK_SIDE)
-    if near.sum() < (_MARK_SIDE * scale)**2 / 6:
+    if near.sum() < (_MARK_SIDE * scale) ** 2 / 6:
         raise ValueError(f"only {near.sum()} pixels of the mark")
-    return (xs[near].min() + xs[near].max() + 1) / 2, (ys[near].min() + ys[near].max() + 1) / 2
+    return (xs[near].min() + xs[near].max() + 1) / 2, (
+        ys[near].min() + ys[near].max() + 1
+    ) / 2
 
 
 def way(step: int, size: tuple[int, int]) -> tuple[int, int]:
@@ -113,7 +130,9 @@ def describe(data: bytes) -> dict[str, Any]:
 
     at = 2
     while data[at + 1] != 0xDB:
-        at += 2 + int.from_bytes(data[at + 2:at + 4], "big")
-    scale = sum(data[at + 5:at + 69]) * 100 / _STANDARD_SUM
-    return {"quality": round(5000 / scale) if scale > 100 else round((200 - scale) / 2),
-            "colour": ":".join(simplejpeg.decode_jpeg_header(data)[3])}
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    scale = sum(data[at + 5 : at + 69]) * 100 / _STANDARD_SUM
+    return {
+        "quality": round(5000 / scale) if scale > 100 else round((200 - scale) / 2),
+        "colour": ":".join(simplejpeg.decode_jpeg_header(data)[3]),
+    }

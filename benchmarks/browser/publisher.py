@@ -73,8 +73,10 @@ class Publisher:
 
     def do_pictures(self, base: str, size: list[int], hz: float) -> None:
         """Numbers count on from where they were."""
-        pool = [torch.from_numpy(p).to(self._device)
-                for p in pictures.moving(np.load(base), (size[0], size[1]), pictures.POOL)]
+        pool = [
+            torch.from_numpy(p).to(self._device)
+            for p in pictures.moving(np.load(base), (size[0], size[1]), pictures.POOL)
+        ]
         top = torch.empty(pool[0].shape, dtype=torch.uint8)
 
         def publish(number: int) -> None:
@@ -92,11 +94,18 @@ class Publisher:
     def do_still(self, base: str, size: list[int]) -> None:
         picture = pictures.moving(np.load(base), (size[0], size[1]), 1)[0]
         pictures.mark(picture)
-        self._go(lambda _: self._timed(torch.from_numpy(picture).to(self._device), "picture"), 0)
+        self._go(
+            lambda _: self._timed(
+                torch.from_numpy(picture).to(self._device), "picture"
+            ),
+            0,
+        )
 
     def do_scene(self, gaussians: int) -> None:
         scene = ball(gaussians, self._device)
-        self._go(lambda _: self._timed(scene, "scene"), 10.0 if self._device == "cuda" else 0)
+        self._go(
+            lambda _: self._timed(scene, "scene"), 10.0 if self._device == "cuda" else 0
+        )
 
     def do_report(self) -> dict[str, Any]:
         times, self._times = self._times, []

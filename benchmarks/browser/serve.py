@@ -22,7 +22,9 @@ class Threads:
 
 def _obey() -> None:
     harness.obey(Threads())
-    os.kill(os.getpid(), signal.SIGTERM)  # standard input ended: end as a user would end it
+    os.kill(
+        os.getpid(), signal.SIGTERM
+    )  # standard input ended: end as a user would end it
 
 
 def main() -> None:

@@ -27,9 +27,15 @@ class WebSocket:
         self._socket = socket.create_connection((host, port), timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lock = threading.Lock()
-        lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{port}", f"Origin: http://{host}:{port}",
-                 "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
-                 f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}"]
+        lines = [
+            f"GET {path} HTTP/1.1",
+            f"Host: {host}:{port}",
+            f"Origin: http://{host}:{port}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}",
+        ]
         self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         self._buffer = bytearray()
         while b"\r\n\r\n" not in self._buffer:
@@ -41,7 +47,9 @@ class WebSocket:
         head, _, rest = bytes(self._buffer).partition(b"\r\n\r\n")
         if b" 101 " not in head.split(b"\r\n")[0]:
             self._socket.close()
-            raise ConnectionError(f"no WebSocket: {head.splitlines()[0].decode()} {rest[:200]!r}")
+            raise ConnectionError(
+                f"no WebSocket: {head.splitlines()[0].decode()} {rest[:200]!r}"
+            )
         self._buffer = bytearray(rest)
 
     def send(self, payload: bytes, *, binary: bool = False) -> None:
@@ -72,11 +80,16 @@ class WebSocket:
             if opcode == _PING:
                 with self._lock:
                     mask = os.urandom(4)
-                    self._socket.sendall(bytes([0x80 | _PONG, 0x80 | len(payload)]) + mask
-                                         + bytes(b ^ mask[i & 3] for i, b in enumerate(payload)))
+                    self._socket.sendall(
+                        bytes([0x80 | _PONG, 0x80 | len(payload)])
+                        + mask
+                        + bytes(b ^ mask[i & 3] for i, b in enumerate(payload))
+                    )
                 continue
             if opcode == _CLOSE:
-                raise Closed(payload[2:].decode(errors="replace"), int.from_bytes(payload[:2]))
+                raise Closed(
+                    payload[2:].decode(errors="replace"), int.from_bytes(payload[:2])
+                )
             if opcode == _PONG:
                 continue
             kind = opcode or kind

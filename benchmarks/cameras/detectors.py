@@ -36,9 +36,15 @@ class Detector:
         """Where the square is in an (H, W, 3) test picture, and the number that the picture bears, as the label."""
         time.sleep(self.network)
         end = time.thread_time() + self.python
-        while time.thread_time() < end:  # in Python, as lists are sorted and dictionaries filled
+        while (
+            time.thread_time() < end
+        ):  # in Python, as lists are sorted and dictionaries filled
             sum(i * i for i in range(200))
-        return {"boxes": [place(image)], "labels": [str(number_of(image))], "colors": [MAGENTA]}
+        return {
+            "boxes": [place(image)],
+            "labels": [str(number_of(image))],
+            "colors": [MAGENTA],
+        }
 
 
 def place(image: np.ndarray) -> tuple[int, int, int, int]:

@@ -43,7 +43,9 @@ def main(name: str, seconds: float) -> None:
     end = begun + WARM + seconds
     since = time.time_ns() + int(WARM * 1e9)
     while time.monotonic() < end:
-        number = max(number + 1, int((time.monotonic() - begun) * HZ))  # a camera's: who comes late misses some
+        number = max(
+            number + 1, int((time.monotonic() - begun) * HZ)
+        )  # a camera's: who comes late misses some
         time.sleep(max(0.0, begun + number / HZ - time.monotonic()))
         image = draw(number, 1280, 720)
         taken = time.time_ns()
@@ -53,8 +55,12 @@ def main(name: str, seconds: float) -> None:
         shown = image.copy()
         if found is not None:
             x0, y0, x1, y1 = found[1]["boxes"][0]
-            for edge in (np.s_[y0:y1, x0 : x0 + 2], np.s_[y0:y1, x1 - 2 : x1], np.s_[y0 : y0 + 2, x0:x1],
-                         np.s_[y1 - 2 : y1, x0:x1]):
+            for edge in (
+                np.s_[y0:y1, x0 : x0 + 2],
+                np.s_[y0:y1, x1 - 2 : x1],
+                np.s_[y0 : y0 + 2, x0:x1],
+                np.s_[y1 - 2 : y1, x0:x1],
+            ):
                 shown[edge] = detectors.MAGENTA
         now = time.time_ns()
         if now < since:
@@ -62,8 +68,20 @@ def main(name: str, seconds: float) -> None:
         pictures.append((now, number_of(shown)))
         if found is not None and found[0] != drawn:
             drawn = found[0]
-            results.append((now, 0, drawn, int(found[1]["labels"][0]), found[1]["boxes"][0][0]))
-    print(json.dumps({"pictures": pictures, "results": results, "versions": [], "queue": waiting.qsize()}), flush=True)
+            results.append(
+                (now, 0, drawn, int(found[1]["labels"][0]), found[1]["boxes"][0][0])
+            )
+    print(
+        json.dumps(
+            {
+                "pictures": pictures,
+                "results": results,
+                "versions": [],
+                "queue": waiting.qsize(),
+            }
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

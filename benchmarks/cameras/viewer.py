@@ -59,12 +59,21 @@ class LookingScreen(driver.CountingScreen):
             return
         result = layer.result
         if not self._results or self._results[-1][1] != result.version:
-            self._results.append((now, result.version, layer.time_ns, int(result.texts[0]),
-                                  _edge(self._screen.framebuffer)))
+            self._results.append(
+                (
+                    now,
+                    result.version,
+                    layer.time_ns,
+                    int(result.texts[0]),
+                    _edge(self._screen.framebuffer),
+                )
+            )
 
     def _do_result(self) -> dict[str, Any]:
         view: Any = self._view()
-        return {"result": any(layer.result is not None for layer in view.content.layers.all)}
+        return {
+            "result": any(layer.result is not None for layer in view.content.layers.all)
+        }
 
     def _do_look(self) -> None:
         self._pictures.clear()
@@ -74,7 +83,11 @@ class LookingScreen(driver.CountingScreen):
 
     def _do_seen(self) -> dict[str, Any]:
         self._looks = False
-        return {"pictures": self._pictures, "results": self._results, "versions": list(self._numbers.items())}
+        return {
+            "pictures": self._pictures,
+            "results": self._results,
+            "versions": list(self._numbers.items()),
+        }
 
 
 def _rows(framebuffer: moderngl.Framebuffer) -> np.ndarray:
@@ -92,7 +105,9 @@ def _edge(framebuffer: moderngl.Framebuffer) -> int:
 
 
 def _read(framebuffer: moderngl.Framebuffer, y: int, height: int) -> np.ndarray:
-    raw = framebuffer.read(viewport=(0, y, framebuffer.width, height), components=3, alignment=1)
+    raw = framebuffer.read(
+        viewport=(0, y, framebuffer.width, height), components=3, alignment=1
+    )
     return np.frombuffer(raw, np.uint8).reshape(height, framebuffer.width, 3)
 
 

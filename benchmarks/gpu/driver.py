@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import splatview_viewer.app.loop
 from benchmarks.harness import say
 from splatview_viewer.app import commands
-from splatview_viewer.core.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Close,
+    Key,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +131,9 @@ class CountingScreen:
 
         def counted(camera: Any, *args: Any, **options: Any) -> Any:
             camera_now = camera.viewmat.tobytes()
-            self._renders.append((camera.width, camera.height, camera_now != self._moved_to))
+            self._renders.append(
+                (camera.width, camera.height, camera_now != self._moved_to)
+            )
             self._moved_to = camera_now
             picture = render(camera, *args, **options)
             if self._watched is not None:
@@ -151,6 +160,7 @@ class CountingScreen:
 
     def _marking(self, name: str, do: Callable[..., Any]) -> Callable[..., Any]:
         """Notes when it last did something."""
+
         def marked(*args: Any, **options: Any) -> Any:
             done = do(*args, **options)
             if done and self._watched is not None:
@@ -161,7 +171,11 @@ class CountingScreen:
 
     def _middle(self) -> tuple[int, ...]:
         width, height = self.state.size
-        return tuple(self.framebuffer.read(viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1))
+        return tuple(
+            self.framebuffer.read(
+                viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1
+            )
+        )
 
     # -- commands -------------------------------------------------------------------------------------------
 
@@ -176,14 +190,22 @@ class CountingScreen:
         slot = app.user.shown if app is not None else None
         fault = (slot.entry.fault or slot.entry.fault_of_source) if slot else ""
         orbit = getattr(getattr(view, "view", None), "orbit", None)
-        return {"shows": view is not None and not view.empty and not fault and bool(self._shown),
-                "fault": fault,
-                "panel": app is not None and app.user.layout.active.has_panel,
-                "path": [slot.source.path, *view.info.path] if slot is not None and view is not None else [],
-                "details": view.info.details if view is not None else [],
-                "distance": orbit.distance if orbit is not None else 0.0,
-                "notes": [*app.state.notices, *slot.source.notes, *view.info.extras]
-                if app is not None and slot is not None and view is not None else []}
+        return {
+            "shows": view is not None
+            and not view.empty
+            and not fault
+            and bool(self._shown),
+            "fault": fault,
+            "panel": app is not None and app.user.layout.active.has_panel,
+            "path": [slot.source.path, *view.info.path]
+            if slot is not None and view is not None
+            else [],
+            "details": view.info.details if view is not None else [],
+            "distance": orbit.distance if orbit is not None else 0.0,
+            "notes": [*app.state.notices, *slot.source.notes, *view.info.extras]
+            if app is not None and slot is not None and view is not None
+            else [],
+        }
 
     def _do_hands(self, how: str) -> None:
         self._how = how
@@ -213,10 +235,13 @@ class CountingScreen:
         seconds = now - self._begin
         sizes = collections.Counter(f"{w}x{h}" for w, h, _ in self._renders)
         moments = [self._begin, *self._shown, now]
-        return {"renders_s": len(self._renders) / seconds,
-                "moved_s": sum(moved for *_, moved in self._renders) / seconds, "sizes": sizes.most_common(4),
-                "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
-                "gpu_share": self.app.state.timings.gpu_share}
+        return {
+            "renders_s": len(self._renders) / seconds,
+            "moved_s": sum(moved for *_, moved in self._renders) / seconds,
+            "sizes": sizes.most_common(4),
+            "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
+            "gpu_share": self.app.state.timings.gpu_share,
+        }
 
     def _do_pixel(self) -> dict[str, Any]:
         return {"rgb": self._middle()}
@@ -254,13 +279,16 @@ class CountingScreen:
 
 def main(counting: type[CountingScreen] = CountingScreen) -> None:
     """Run the viewer's command line with a screen of this class around its own."""
+
     class WatchedApp(splatview_viewer.app.loop.App):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             CountingScreen.app = self
 
     def counted(make: Any) -> Any:
-        return lambda options, size: counting(screen) if (screen := make(options, size)) is not None else None
+        return lambda options, size: (
+            counting(screen) if (screen := make(options, size)) is not None else None
+        )
 
     commands.SCREENS = tuple(map(counted, commands.SCREENS))
     splatview_viewer.app.loop.App = WatchedApp  # the command takes it from its module

@@ -26,20 +26,29 @@ _CAMERAS = 64
 class Training:
     def __init__(self, n: int = 1_000_000) -> None:
         self.scene = {name: t.requires_grad_() for name, t in ball(n).items()}
-        self._optimizer = torch.optim.Adam(list(self.scene.values()), lr=1e-7, eps=1e-15, fused=True)
+        self._optimizer = torch.optim.Adam(
+            list(self.scene.values()), lr=1e-7, eps=1e-15, fused=True
+        )
         width, height = SIZE
         self._target = torch.rand(height, width, 3, device="cuda")
         rng = np.random.default_rng(0)
-        views = [viewmat(rng.uniform(0, 6.283), rng.uniform(-0.6, 0.9)) for _ in range(_CAMERAS)]
+        views = [
+            viewmat(rng.uniform(0, 6.283), rng.uniform(-0.6, 0.9))
+            for _ in range(_CAMERAS)
+        ]
         self._views = torch.tensor(np.array(views), dtype=torch.float32, device="cuda")
-        self._K = torch.tensor(intrinsics(width, height), dtype=torch.float32, device="cuda")[None]
+        self._K = torch.tensor(
+            intrinsics(width, height), dtype=torch.float32, device="cuda"
+        )[None]
         self.steps = 0
 
     def step(self) -> None:
         from gsplat import rasterization
 
         view = self._views[self.steps * 37 % _CAMERAS][None]
-        picture, _, _ = rasterization(*activated(self.scene), view, self._K, *SIZE, sh_degree=3, packed=False)
+        picture, _, _ = rasterization(
+            *activated(self.scene), view, self._K, *SIZE, sh_degree=3, packed=False
+        )
         loss = (picture[0] - self._target).abs().mean()
         loss.backward()
         loss.item()  # trainers show it in a progress bar
@@ -69,7 +78,11 @@ class Pace:
         return max(self.seconds) * 1e3
 
 
-def train(training: Training, seconds: float, after_step: Callable[[int], object] | None = None) -> Pace:
+def train(
+    training: Training,
+    seconds: float,
+    after_step: Callable[[int], object] | None = None,
+) -> Pace:
     """Train flat out for so long; `after_step(i)` belongs to the step."""
     pace, i = Pace(), 0
     end = time.perf_counter() + seconds

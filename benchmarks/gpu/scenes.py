@@ -34,8 +34,14 @@ def ball(n: int, device: str = "cuda", seed: int = 0) -> dict[str, torch.Tensor]
     radius = torch.rand(n, 1, device=device, generator=g) ** (1 / 3)
     axes = torch.tensor([1.5, 1.5, 0.9], device=device)
     size = math.log(0.006) - math.log(n / 1_000_000) / 3
-    return {"means": direction * radius * axes, "quats": noise(4), "scales": 0.5 * noise(3) + size,
-            "opacities": noise(), "sh0": 0.5 * noise(1, 3), "shN": 0.05 * noise(15, 3)}
+    return {
+        "means": direction * radius * axes,
+        "quats": noise(4),
+        "scales": 0.5 * noise(3) + size,
+        "opacities": noise(),
+        "sh0": 0.5 * noise(1, 3),
+        "shN": 0.05 * noise(15, 3),
+    }
 
 
 def paint(scene: Mapping[str, torch.Tensor], rgb: tuple[float, float, float]) -> None:
@@ -48,8 +54,13 @@ def paint(scene: Mapping[str, torch.Tensor], rgb: tuple[float, float, float]) ->
 
 def viewmat(azimuth: float, elevation: float, distance: float = ORBIT) -> np.ndarray:
     """(4, 4) float64 world to camera, looking at the origin; OpenCV axes, the world's z is up."""
-    position = distance * np.array([math.cos(elevation) * math.cos(azimuth),
-                                    math.cos(elevation) * math.sin(azimuth), math.sin(elevation)])
+    position = distance * np.array(
+        [
+            math.cos(elevation) * math.cos(azimuth),
+            math.cos(elevation) * math.sin(azimuth),
+            math.sin(elevation),
+        ]
+    )
     forward = -position / distance
     right = np.array([forward[1], -forward[0], 0.0])
     right /= np.linalg.norm(right)
@@ -67,5 +78,10 @@ def intrinsics(width: int, height: int) -> np.ndarray:
 
 def activated(scene: Mapping[str, torch.Tensor]) -> Activated:
     """means, quats, scales, opacities, colours (n, 16, 3), as `gsplat.rasterization` takes them."""
-    return (scene["means"], scene["quats"], scene["scales"].exp(), scene["opacities"].sigmoid(),
-            torch.cat([scene["sh0"], scene["shN"]], 1))
+    return (
+        scene["means"],
+        scene["quats"],
+        scene["scales"].exp(),
+        scene["opacities"].sigmoid(),
+        torch.cat([scene["sh0"], scene["shN"]], 1),
+    )

@@ -16,12 +16,25 @@ if TYPE_CHECKING:
 class Viewer(Program):
     """`splatview serve --offscreen` with these options, as a context manager: it is ended on the way out."""
 
-    def __init__(self, *options: str, size: tuple[int, int] = (1920, 1080), env: dict[str, str] | None = None,
-                 program: str = "benchmarks.gpu.driver") -> None:
+    def __init__(
+        self,
+        *options: str,
+        size: tuple[int, int] = (1920, 1080),
+        env: dict[str, str] | None = None,
+        program: str = "benchmarks.gpu.driver",
+    ) -> None:
         """program: `driver`, or a module that knows what it knows and more."""
         self.seen: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         """What `watch` reports: {"seen": RGB, "ns", "moments"} whenever the pixel in the middle changed."""
-        super().__init__(program, "serve", "--offscreen", "--size", f"{size[0]}x{size[1]}", *options, env=env)
+        super().__init__(
+            program,
+            "serve",
+            "--offscreen",
+            "--size",
+            f"{size[0]}x{size[1]}",
+            *options,
+            env=env,
+        )
 
     def take(self, message: dict[str, Any]) -> None:
         if "seen" in message:
@@ -29,7 +42,9 @@ class Viewer(Program):
         else:
             super().take(message)
 
-    def ready(self, meanwhile: Callable[[], object] | None = None, timeout: float = 240.0) -> dict[str, Any]:
+    def ready(
+        self, meanwhile: Callable[[], object] | None = None, timeout: float = 240.0
+    ) -> dict[str, Any]:
         """Wait until it shows something, then hide the panel; `meanwhile` is what the trainer does. Its state."""
         state: dict[str, Any] = {}
 
@@ -42,10 +57,22 @@ class Viewer(Program):
             return bool(state["shows"])
 
         until("the viewer's first picture", shows, timeout, meanwhile)
-        print("  viewer:", ", ".join(state["path"]), *state["notes"], sep="; ", file=sys.stderr, flush=True)
+        print(
+            "  viewer:",
+            ", ".join(state["path"]),
+            *state["notes"],
+            sep="; ",
+            file=sys.stderr,
+            flush=True,
+        )
         if state["panel"]:
             self.ask("key", name="h")  # the panel away: the picture fills the screen
-        until("the panel's end", lambda: not self.ask("state")["panel"], timeout, meanwhile)
+        until(
+            "the panel's end",
+            lambda: not self.ask("state")["panel"],
+            timeout,
+            meanwhile,
+        )
         return state
 
     def pixel(self) -> tuple[int, int, int]:

@@ -22,10 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-SEARCHES = ("forward", "model.py:253", ">80MB", ">1MB <20MB optimizer.py", "stream:default", "0x7f2c12345678",
-            "nothing_at_all")
-SQL = ("select s.text, count(*) n, sum(a.size) bytes from allocations a join stacks s using (stack_id) "
-       "group by all order by bytes desc limit 20")
+SEARCHES = (
+    "forward",
+    "model.py:253",
+    ">80MB",
+    ">1MB <20MB optimizer.py",
+    "stream:default",
+    "0x7f2c12345678",
+    "nothing_at_all",
+)
+SQL = (
+    "select s.text, count(*) n, sum(a.size) bytes from allocations a join stacks s using (stack_id) "
+    "group by all order by bytes desc limit 20"
+)
 
 
 def timed(do: Callable[[], T]) -> tuple[float, T]:
@@ -45,12 +54,21 @@ def main() -> None:
         for one in snapshot.traces:
             live = bands.live if one is trace else Bands(one).live
             if not np.array_equal(live, truth[f"device{one.device}"]):
-                raise RuntimeError(f"device {one.device}: the live bytes are not those of a replay")
+                raise RuntimeError(
+                    f"device {one.device}: the live bytes are not those of a replay"
+                )
     if (bands.live > bands.reserved).any():
         raise RuntimeError("more is live than is reserved")
-    found = {text: timed(lambda text=text: search(snapshot, trace, text)) for text in SEARCHES}
-    out["search"] = {text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()}
-    out["search again"] = max(timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES)
+    found = {
+        text: timed(lambda text=text: search(snapshot, trace, text))
+        for text in SEARCHES
+    }
+    out["search"] = {
+        text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()
+    }
+    out["search again"] = max(
+        timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES
+    )
     peak = int(np.argmax(bands.live))
     out["flame"], _ = timed(lambda: flame(snapshot, trace, live_mask(trace, peak)))
     out["stacks"], _ = timed(lambda: group(snapshot, trace, None, "stack"))

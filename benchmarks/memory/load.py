@@ -13,8 +13,12 @@ from splatview_viewer.kinds.snapshot.loading import load_snapshot
 
 def _cpu() -> float:
     """Processor time of this process and of those that it waited for."""
-    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, (resource.RUSAGE_SELF,
-                                                                                  resource.RUSAGE_CHILDREN)))
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in map(
+            resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+    )
 
 
 def main() -> None:
@@ -23,9 +27,19 @@ def main() -> None:
     seconds = time.perf_counter() - begin
     from benchmarks.memory.processes import rss
 
-    print(json.dumps({"seconds": seconds, "cpu": _cpu() - before, "events": sum(len(t.events) for t in snapshot.traces),
-                      "allocations": sum(len(t.allocations) for t in snapshot.traces),
-                      "left": rss(os.getpid()), "file": snapshot.file_bytes}), flush=True)
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "cpu": _cpu() - before,
+                "events": sum(len(t.events) for t in snapshot.traces),
+                "allocations": sum(len(t.allocations) for t in snapshot.traces),
+                "left": rss(os.getpid()),
+                "file": snapshot.file_bytes,
+            }
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

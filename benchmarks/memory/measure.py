@@ -38,8 +38,11 @@ class Case:
     """What is aimed at: memory while it is loaded; seconds and memory to the first picture."""
 
 
-CASES = (Case("real", 0, "", "0.3 s after the window"), Case("1M", 1_000_000, "8 times the file", "3 s, 1 GB"),
-         Case("10M", 10_000_000, "8 times the file", "35 s"))
+CASES = (
+    Case("real", 0, "", "0.3 s after the window"),
+    Case("1M", 1_000_000, "8 times the file", "3 s, 1 GB"),
+    Case("10M", 10_000_000, "8 times the file", "35 s"),
+)
 
 
 def run(cases: tuple[Case, ...] = CASES) -> list[dict[str, str]]:
@@ -57,7 +60,12 @@ def _case(case: Case, folder: Path) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
 
     def show(what: str, measure: Callable[[], dict[str, str]]) -> None:
-        rows.extend(tried(f"{case.what}: {what}", lambda: [{"trace": case.what, "what": what, **measure()}]))
+        rows.extend(
+            tried(
+                f"{case.what}: {what}",
+                lambda: [{"trace": case.what, "what": what, **measure()}],
+            )
+        )
 
     reference = ask("benchmarks.memory.reference", trace, live)
     limit = reference.answer
@@ -66,19 +74,31 @@ def _case(case: Case, folder: Path) -> list[dict[str, str]]:
     def loaded(target: str) -> dict[str, str]:
         told = ask("benchmarks.memory.load", trace, env=env)
         answer = told.answer
-        return {"seconds": f"{answer['seconds']:.2f}", "CPU": f"{answer['cpu']:.2f} s",
-                "peak GB": f"{told.peak / GB:.2f}", "target": target,
-                "beside it": f"pickle.load alone {limit['seconds']:.2f} s (CPU {limit['cpu']:.2f}), "
-                             f"{limit['peak'] / GB:.2f} GB",
-                "of which": f"{answer['events']:,} events, {answer['allocations']:,} allocations; "
-                            f"file {plain / GB:.3f} GB, afterwards {answer['left'] / GB:.2f} GB are in memory"}
+        return {
+            "seconds": f"{answer['seconds']:.2f}",
+            "CPU": f"{answer['cpu']:.2f} s",
+            "peak GB": f"{told.peak / GB:.2f}",
+            "target": target,
+            "beside it": f"pickle.load alone {limit['seconds']:.2f} s (CPU {limit['cpu']:.2f}), "
+            f"{limit['peak'] / GB:.2f} GB",
+            "of which": f"{answer['events']:,} events, {answer['allocations']:,} allocations; "
+            f"file {plain / GB:.3f} GB, afterwards {answer['left'] / GB:.2f} GB are in memory",
+        }
 
     show("load", lambda: loaded(case.load))
     show("load again, from the cache", lambda: loaded(""))
-    show("first picture, from the command", lambda: _pictures_first(trace, folder / f"new-{case.what}", case.picture))
-    show("first picture again, from the cache", lambda: _pictures_first(trace, Path(env["XDG_CACHE_HOME"]), ""))
-    rows += tried(f"{case.what}: answers", lambda: _answers(case, ask("benchmarks.memory.answers", trace, live,
-                                                                      env=env)))
+    show(
+        "first picture, from the command",
+        lambda: _pictures_first(trace, folder / f"new-{case.what}", case.picture),
+    )
+    show(
+        "first picture again, from the cache",
+        lambda: _pictures_first(trace, Path(env["XDG_CACHE_HOME"]), ""),
+    )
+    rows += tried(
+        f"{case.what}: answers",
+        lambda: _answers(case, ask("benchmarks.memory.answers", trace, live, env=env)),
+    )
     rows += tried(f"{case.what}: pan and zoom", lambda: _moved(case, trace, env))
     show("SnapViewer's converter", lambda: _snapviewer(trace, case.events))
     show("memory_viz's processing, in node", lambda: _memory_viz(trace, case.events))
@@ -104,11 +124,15 @@ def _pictures_first(trace: Path, cache: Path, target: str) -> dict[str, str]:
         watch = Watch(viewer.pid)
         first = _whole(viewer)
         peak, cpu = watch.end(), cpu_seconds(viewer.pid)
-    return {"seconds": f"{first['whole'] - begin:.2f}", "CPU": f"{cpu:.2f} s without loading",
-            "peak GB": f"{peak / GB:.2f}", "target": target,
-            "of which": f"{first['first'] - begin:.2f} until the window is up, {first['whole'] - first['first']:.2f} "
-                        f"after that: {first['loaded'] - first['first']:.2f} to load, a plot after "
-                        f"{first['plot'] - first['first']:.2f}"}
+    return {
+        "seconds": f"{first['whole'] - begin:.2f}",
+        "CPU": f"{cpu:.2f} s without loading",
+        "peak GB": f"{peak / GB:.2f}",
+        "target": target,
+        "of which": f"{first['first'] - begin:.2f} until the window is up, {first['whole'] - first['first']:.2f} "
+        f"after that: {first['loaded'] - first['first']:.2f} to load, a plot after "
+        f"{first['plot'] - first['first']:.2f}",
+    }
 
 
 def _whole(viewer: Viewer) -> dict[str, float]:
@@ -116,7 +140,9 @@ def _whole(viewer: Viewer) -> dict[str, float]:
     end = time.monotonic() + PATIENCE
     while (first := viewer.ask("first", timeout=PATIENCE))["whole"] is None:
         if time.monotonic() > end:
-            raise RuntimeError(f"no whole picture within {PATIENCE:g} s; the viewer: {viewer.ask('state')}")
+            raise RuntimeError(
+                f"no whole picture within {PATIENCE:g} s; the viewer: {viewer.ask('state')}"
+            )
         if fault := viewer.ask("state")["fault"]:
             raise RuntimeError(f"the viewer cannot show it: {fault}")
         time.sleep(0.05)
@@ -124,7 +150,14 @@ def _whole(viewer: Viewer) -> dict[str, float]:
 
 
 def _viewer(trace: Path, env: dict[str, str]) -> Viewer:
-    return Viewer(str(trace), "--max-fps", "240", size=SIZE, env=env, program="benchmarks.memory.user")
+    return Viewer(
+        str(trace),
+        "--max-fps",
+        "240",
+        size=SIZE,
+        env=env,
+        program="benchmarks.memory.user",
+    )
 
 
 def _answers(case: Case, told: Told) -> list[dict[str, str]]:
@@ -132,16 +165,33 @@ def _answers(case: Case, told: Told) -> list[dict[str, str]]:
     layout = a["bands"] + a["addresses"]
     worst, (slowest, hits) = max(a["search"].items(), key=lambda item: item[1][0])
     checked = "every moment's live bytes equal a replay's"
-    rows = [{"what": "layout", "seconds": f"{layout:.3f}", "target": "2 s" if case.events >= 10**7 else "",
-             "of which": f"bands {a['bands']:.3f}, addresses {a['addresses']:.3f}; importing "
-                         f" numba and the kernels {a['warm']:.2f} before that", "checked": checked},
-            {"what": "search", "seconds": f"{slowest:.3f}", "target": "0.5 s",
-             "of which": f"the slowest of {len(a['search'])}, {worst!r}, {hits:,} hits; again {a['search again']:.3f}"},
-            {"what": "tables", "seconds": f"{max(a['flame'], a['stacks'], a['leaks']):.3f}",
-             "of which": f"flame graph at the peak {a['flame']:.3f}, all by stack {a['stacks']:.3f}, leaks "
-                         f"{a['leaks']:.3f}"},
-            {"what": "SQL: all allocations by stack", "seconds": f"{a['sql']:.3f}",
-             "of which": f"opening the database {a['open database']:.3f} before that"}]
+    rows = [
+        {
+            "what": "layout",
+            "seconds": f"{layout:.3f}",
+            "target": "2 s" if case.events >= 10**7 else "",
+            "of which": f"bands {a['bands']:.3f}, addresses {a['addresses']:.3f}; importing "
+            f" numba and the kernels {a['warm']:.2f} before that",
+            "checked": checked,
+        },
+        {
+            "what": "search",
+            "seconds": f"{slowest:.3f}",
+            "target": "0.5 s",
+            "of which": f"the slowest of {len(a['search'])}, {worst!r}, {hits:,} hits; again {a['search again']:.3f}",
+        },
+        {
+            "what": "tables",
+            "seconds": f"{max(a['flame'], a['stacks'], a['leaks']):.3f}",
+            "of which": f"flame graph at the peak {a['flame']:.3f}, all by stack {a['stacks']:.3f}, leaks "
+            f"{a['leaks']:.3f}",
+        },
+        {
+            "what": "SQL: all allocations by stack",
+            "seconds": f"{a['sql']:.3f}",
+            "of which": f"opening the database {a['open database']:.3f} before that",
+        },
+    ]
     return [{"trace": case.what, **row} for row in rows]
 
 
@@ -155,7 +205,11 @@ def _moved(case: Case, trace: Path, env: dict[str, str]) -> list[dict[str, str]]
                 if part == 1.0 and how == "pan":
                     continue  # there is nowhere to go
                 viewer.ask("look", part=part)
-                until("a whole picture", lambda: viewer.ask("painted")["complete"], PATIENCE)
+                until(
+                    "a whole picture",
+                    lambda: viewer.ask("painted")["complete"],
+                    PATIENCE,
+                )
                 viewer.ask("hand", how=how)
                 time.sleep(0.5)
                 viewer.ask("begin")
@@ -165,19 +219,31 @@ def _moved(case: Case, trace: Path, env: dict[str, str]) -> list[dict[str, str]]
                 cpu = cpu_seconds(viewer.pid) - cpu
                 viewer.ask("hand", how="rest")
                 begin = time.monotonic()
-                until("a whole picture", lambda: viewer.ask("painted")["complete"], PATIENCE)
-                rows.append({"trace": case.what, "what": f"{how} at {part:g} of the time",
-                             **_rate(got, cpu, time.monotonic() - begin)})
+                until(
+                    "a whole picture",
+                    lambda: viewer.ask("painted")["complete"],
+                    PATIENCE,
+                )
+                rows.append(
+                    {
+                        "trace": case.what,
+                        "what": f"{how} at {part:g} of the time",
+                        **_rate(got, cpu, time.monotonic() - begin),
+                    }
+                )
     return rows
 
 
 def _rate(got: dict[str, Any], cpu: float, rest: float) -> dict[str, str]:
     """cpu: seconds of processor time; rest: seconds until the picture was whole."""
     timings = ", ".join(f"{name} {ms:.1f}" for name, ms in got["timings"].items())
-    return {"new pictures/s": f"{got['painted'] / got['seconds']:.1f}",
-            "CPU": f"{cpu / max(got['painted'], 1) * 1e3:.1f} ms a picture", "target": "30 pictures/s, 60 on a GPU",
-            "of which": f"frames {got['presented'] / got['seconds']:.1f}/s; whole {rest:.2f} s after the hand rests; "
-                        f"ms at the end: {timings}"}
+    return {
+        "new pictures/s": f"{got['painted'] / got['seconds']:.1f}",
+        "CPU": f"{cpu / max(got['painted'], 1) * 1e3:.1f} ms a picture",
+        "target": "30 pictures/s, 60 on a GPU",
+        "of which": f"frames {got['presented'] / got['seconds']:.1f}/s; whole {rest:.2f} s after the hand rests; "
+        f"ms at the end: {timings}",
+    }
 
 
 def _snapviewer(trace: Path, events: int) -> dict[str, str]:
@@ -192,12 +258,19 @@ def _memory_viz(trace: Path, events: int) -> dict[str, str]:
         return {"of which": f"not measured: {why}"}
     told = peers.process(trace)
     a = told.answer
-    return {**_took(told), "of which": f"unpickling {a['unpickle']:.2f}; {a['bands']:,} bands of {a['points']:,} "
-                                       "points, not drawn"}
+    return {
+        **_took(told),
+        "of which": f"unpickling {a['unpickle']:.2f}; {a['bands']:,} bands of {a['points']:,} "
+        "points, not drawn",
+    }
 
 
 def _took(told: Told) -> dict[str, str]:
-    return {"seconds": f"{told.seconds:.2f}", "CPU": f"{told.cpu:.2f} s", "peak GB": f"{told.peak / GB:.2f}"}
+    return {
+        "seconds": f"{told.seconds:.2f}",
+        "CPU": f"{told.cpu:.2f} s",
+        "peak GB": f"{told.peak / GB:.2f}",
+    }
 
 
 if __name__ == "__main__":

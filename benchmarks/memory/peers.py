@@ -34,16 +34,41 @@ def convert(trace: Path) -> tuple[Told, int]:
 
     python = os.environ.get("SPLATVIEW_PEER_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory() as folder:
-        command = [python, os.environ["SPLATVIEW_SNAPVIEWER"], "-i", str(trace), "-o", str(Path(folder) / "out.zip")]
+        command = [
+            python,
+            os.environ["SPLATVIEW_SNAPVIEWER"],
+            "-i",
+            str(trace),
+            "-o",
+            str(Path(folder) / "out.zip"),
+        ]
         log = Path(folder) / "log"
-        told = program(["/bin/sh", "-c", 'out=$1; shift; exec "$@" > "$out" 2>&1', "sh", str(log), *command])
+        told = program(
+            [
+                "/bin/sh",
+                "-c",
+                'out=$1; shift; exec "$@" > "$out" 2>&1',
+                "sh",
+                str(log),
+                *command,
+            ]
+        )
         counted = re.search(r"len\(allocations\) = (\d+)", log.read_text())
     if counted is None:
-        raise subprocess.SubprocessError("SnapViewer's converter did not say how many allocations it found")
+        raise subprocess.SubprocessError(
+            "SnapViewer's converter did not say how many allocations it found"
+        )
     return told, int(counted[1])
 
 
 def process(trace: Path) -> Told:
     """memory_viz in node: unpickling, and the points of the 15,000 largest allocations; without drawing them."""
-    return program(["node", "--max-old-space-size=12000", str(Path(__file__).with_name("memory_viz.cjs")),
-                    os.environ["SPLATVIEW_MEMORY_VIZ"], str(trace)])
+    return program(
+        [
+            "node",
+            "--max-old-space-size=12000",
+            str(Path(__file__).with_name("memory_viz.cjs")),
+            os.environ["SPLATVIEW_MEMORY_VIZ"],
+            str(trace),
+        ]
+    )

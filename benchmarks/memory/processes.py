@@ -28,7 +28,9 @@ class Watch:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._look, name="memory of a program", daemon=True)
+        self._thread = threading.Thread(
+            target=self._look, name="memory of a program", daemon=True
+        )
         self._thread.start()
 
     def _look(self) -> None:
@@ -56,7 +58,9 @@ def family(pid: int) -> list[int]:
         try:
             threads = os.listdir(f"/proc/{one}/task")
             for thread in threads:
-                found += map(int, Path(f"/proc/{one}/task/{thread}/children").read_text().split())
+                found += map(
+                    int, Path(f"/proc/{one}/task/{thread}/children").read_text().split()
+                )
         except OSError:  # it has ended
             continue
     return found
@@ -75,31 +79,54 @@ class Told:
     """Bytes"""
 
 
-def ask(module: str, *arguments: object, env: dict[str, str] | None = None, timeout: float = 600) -> Told:
+def ask(
+    module: str,
+    *arguments: object,
+    env: dict[str, str] | None = None,
+    timeout: float = 600,
+) -> Told:
     """Run a module of ours that says one line of JSON. RuntimeError when it fails."""
-    return program([sys.executable, "-m", module, *map(str, arguments)], env=env, timeout=timeout)
+    return program(
+        [sys.executable, "-m", module, *map(str, arguments)], env=env, timeout=timeout
+    )
 
 
-def program(command: list[str], *, env: dict[str, str] | None = None, timeout: float = 600) -> Told:
+def program(
+    command: list[str], *, env: dict[str, str] | None = None, timeout: float = 600
+) -> Told:
     """Run a program to its end; `env` is added to the environment."""
     begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     watch = Watch(process.pid)
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"{' '.join(command[1:])[:200]}: not done within {timeout:g} s") from None
+        raise RuntimeError(
+            f"{' '.join(command[1:])[:200]}: not done within {timeout:g} s"
+        ) from None
     finally:
         process.kill()
         process.wait()
         peak = watch.end()
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command[1:])[:200]}: ended with {process.returncode}: {err[-300:]}")
+        raise RuntimeError(
+            f"{' '.join(command[1:])[:200]}: ended with {process.returncode}: {err[-300:]}"
+        )
     last = out.strip().rpartition("\n")[2]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Told(json.loads(last) if last.startswith("{") else {}, time.monotonic() - begin,
-                after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak)
+    return Told(
+        json.loads(last) if last.startswith("{") else {},
+        time.monotonic() - begin,
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        peak,
+    )
 
 
 def cpu_seconds(pid: int) -> float:

@@ -24,9 +24,13 @@ def live_bytes(snapshot: dict[str, Any], device: int) -> np.ndarray:
     RuntimeError where the trace contradicts the segments at its end: it must be whole from its beginning on.
     """
     events = snapshot["device_traces"][device]
-    live = {block["address"]: block["requested_size"] for segment in snapshot["segments"]
-            if segment.get("device", 0) == device for block in segment["blocks"]
-            if block["state"] == "active_allocated"}
+    live = {
+        block["address"]: block["requested_size"]
+        for segment in snapshot["segments"]
+        if segment.get("device", 0) == device
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated"
+    }
     total = sum(live.values())
     moments = array("q", bytes(8 * (len(events) + 1)))
     moments[len(events)] = total
@@ -35,11 +39,15 @@ def live_bytes(snapshot: dict[str, Any], device: int) -> np.ndarray:
         action = event["action"]
         if action == "alloc":
             if live.pop(event["addr"], None) != event["size"]:
-                raise RuntimeError(f"device_traces[{device}][{i}]: {event['addr']:#x} was not allocated like that")
+                raise RuntimeError(
+                    f"device_traces[{device}][{i}]: {event['addr']:#x} was not allocated like that"
+                )
             total -= event["size"]
         elif action == "free_requested":
             if live.setdefault(event["addr"], event["size"]) != event["size"]:
-                raise RuntimeError(f"device_traces[{device}][{i}]: {event['addr']:#x} was freed, yet it is live")
+                raise RuntimeError(
+                    f"device_traces[{device}][{i}]: {event['addr']:#x} was freed, yet it is live"
+                )
             total += event["size"]
         moments[i] = total
     return np.frombuffer(moments, np.int64)
@@ -52,7 +60,10 @@ def main() -> None:
         snapshot = pickle.load(file)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    arrays: dict[str, Any] = {f"device{i}": live_bytes(snapshot, i) for i in range(len(snapshot["device_traces"]))}
+    arrays: dict[str, Any] = {
+        f"device{i}": live_bytes(snapshot, i)
+        for i in range(len(snapshot["device_traces"]))
+    }
     np.savez(sys.argv[2], **arrays)
     print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak}), flush=True)
 

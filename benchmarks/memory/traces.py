@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+DATA = Path(
+    os.environ.get(
+        "SPLATVIEW_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"
+    )
+)
 RECORDED = DATA / "training_memory_snapshot.pickle"
 _ELSEWHERE = 1 << 42
 """Bytes between the addresses of the last round and those of all others."""
@@ -35,8 +39,11 @@ def write_trace(path: str | Path, events: int) -> None:
     one = _closed(last, snapshot["segments"])
     rounds = -(-max(events - len(last), 0) // len(one))
     gc.disable()
-    new = list(itertools.chain.from_iterable(
-        _moved(one, (begin - end - 1) * before) for before in range(rounds, 0, -1)))
+    new = list(
+        itertools.chain.from_iterable(
+            _moved(one, (begin - end - 1) * before) for before in range(rounds, 0, -1)
+        )
+    )
     traces[traces.index(last)] = (new + last)[-events:]
     with Path(path).open("wb") as file:
         pickle.dump(snapshot, file, 4)
@@ -56,11 +63,27 @@ def _closed(trace: list[Event], segments: list[Event]) -> list[Event]:
             continue
         closed.append(event)
     for alloc in live.values():
-        closed += [{**alloc, "action": action, "time_us": trace[-1]["time_us"]}
-                   for action in ("free_requested", "free_completed")]
-    places = [{**trace[0], "addr": s["address"], "size": s["total_size"], "stream": s["stream"]} for s in segments]
-    return [*({**place, "action": "segment_alloc"} for place in places), *closed,
-            *({**place, "action": "segment_free", "time_us": trace[-1]["time_us"]} for place in places)]
+        closed += [
+            {**alloc, "action": action, "time_us": trace[-1]["time_us"]}
+            for action in ("free_requested", "free_completed")
+        ]
+    places = [
+        {
+            **trace[0],
+            "addr": s["address"],
+            "size": s["total_size"],
+            "stream": s["stream"],
+        }
+        for s in segments
+    ]
+    return [
+        *({**place, "action": "segment_alloc"} for place in places),
+        *closed,
+        *(
+            {**place, "action": "segment_free", "time_us": trace[-1]["time_us"]}
+            for place in places
+        ),
+    ]
 
 
 def _moved(events: list[Event], later_us: int) -> Iterator[Event]:
@@ -69,15 +92,26 @@ def _moved(events: list[Event], later_us: int) -> Iterator[Event]:
     for event in events:
         if event["action"] != "free_completed":
             frames = list(event["frames"])
-        yield {**event, "addr": event["addr"] + _ELSEWHERE, "time_us": event["time_us"] + later_us,
-               "compile_context": "".join(("N/", "A")), "frames": frames}
+        yield {
+            **event,
+            "addr": event["addr"] + _ELSEWHERE,
+            "time_us": event["time_us"] + later_us,
+            "compile_context": "".join(("N/", "A")),
+            "frames": frames,
+        }
 
 
 def main(arguments: list[str]) -> int:
     """`python -m benchmarks memory-trace OUT --events N`."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks memory-trace", description=__doc__)
-    parser.add_argument("out", type=Path, metavar="OUT", help="the file, a pickle in protocol 4")
-    parser.add_argument("--events", type=int, default=1_000_000, help="their number (%(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks memory-trace", description=__doc__
+    )
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help="the file, a pickle in protocol 4"
+    )
+    parser.add_argument(
+        "--events", type=int, default=1_000_000, help="their number (%(default)s)"
+    )
     options = parser.parse_args(arguments)
     try:
         write_trace(options.out, options.events)

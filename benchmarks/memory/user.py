@@ -21,11 +21,19 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.__main__ import begin
 
 if __name__ == "__main__":
-    begin(sys.argv[1:])  # what the viewer's program does first of all, before anything else is imported
+    begin(
+        sys.argv[1:]
+    )  # what the viewer's program does first of all, before anything else is imported
 
 from benchmarks.gpu import driver
 from benchmarks.gpu.driver import CountingScreen
-from splatview_viewer.core.events import Expose, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Expose,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 if TYPE_CHECKING:
@@ -49,7 +57,11 @@ class MemoryScreen(CountingScreen):
 
     def _snapshot(self) -> SnapshotView | None:
         view = getattr(self._view(), "view", None)
-        return view if isinstance(view, SnapshotView) and view.data.content is not None else None
+        return (
+            view
+            if isinstance(view, SnapshotView) and view.data.content is not None
+            else None
+        )
 
     def present(self, caption: Caption) -> None:
         super().present(caption)
@@ -80,14 +92,20 @@ class MemoryScreen(CountingScreen):
 
     def _do_painted(self) -> dict[str, Any]:
         view = self._snapshot()
-        return {"seconds": time.monotonic() - self._begin, "painted": self._painted,
-                "presented": len(self._shown), "complete": view is not None and view.complete,
-                "timings": view.info().timings if view is not None else {}}
+        return {
+            "seconds": time.monotonic() - self._begin,
+            "painted": self._painted,
+            "presented": len(self._shown),
+            "complete": view is not None and view.complete,
+            "timings": view.info().timings if view is not None else {},
+        }
 
     def _do_look(self, part: float) -> None:
         view = self._snapshot()
         world = view.world() if view is not None else None
-        assert view is not None and world is not None, "the axis is still being worked out"
+        assert view is not None and world is not None, (
+            "the axis is still being worked out"
+        )
         low, high = world.axis.extent
         middle, half = (low + high) / 2, (high - low) * part / 2
         view.see(x=(middle - half, middle + half) if part < 1 else None)

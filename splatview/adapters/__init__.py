@@ -33,7 +33,9 @@ class NamedTensors:
         return dict(zip(self.names, tensors, strict=True))
 
 
-def recognise(value: Any, kind: str | None, meta: dict[str, Any]) -> ImageLayout | GaussianLayout:
+def recognise(
+    value: Any, kind: str | None, meta: dict[str, Any]
+) -> ImageLayout | GaussianLayout:
     """Return the layout of a value. Of `meta`, "activated" and "layout" decide where the value leaves a doubt.
 
     Raises TypeError or ValueError, naming what is wrong and what is legal.

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 MAX_STEP = 2**53
 
 
-def number(name: str, value: Any, least: float, most: float, convert: Callable[[Any], float] = float) -> float:
+def number(
+    name: str,
+    value: Any,
+    least: float,
+    most: float,
+    convert: Callable[[Any], float] = float,
+) -> float:
     """Return a real number, which tensors and arrays of one element are too."""
     check_tensor(value, name)
     try:
@@ -47,18 +53,28 @@ def stream_name(name: Any) -> None:
         raise TypeError(f"name is a {type(name).__name__}, not a str")
     if not 1 <= len(name) <= MAX_NAME:
         shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
-        raise ValueError(f"name {shown} has {len(name)} characters; legal are 1 to {MAX_NAME}")
+        raise ValueError(
+            f"name {shown} has {len(name)} characters; legal are 1 to {MAX_NAME}"
+        )
     if "/" in name or not name.isprintable():
-        raise ValueError(f"name {name!r} contains '/' or an unprintable character; "
-                         "use letters, digits, '.', '-' and spaces")
+        raise ValueError(
+            f"name {name!r} contains '/' or an unprintable character; "
+            "use letters, digits, '.', '-' and spaces"
+        )
 
 
 def run(run: Any) -> str | None:
     """Return the id, name or process id of a run as text."""
     if run is None:
         return None
-    if isinstance(run, bool) or not isinstance(run, (str, int)) or not 1 <= len(str(run)) <= MAX_NAME:
-        raise ValueError(f"run is {run!r}, not a run's id, name or process id; `splatview status` lists them")
+    if (
+        isinstance(run, bool)
+        or not isinstance(run, (str, int))
+        or not 1 <= len(str(run)) <= MAX_NAME
+    ):
+        raise ValueError(
+            f"run is {run!r}, not a run's id, name or process id; `splatview status` lists them"
+        )
     check_text(str(run), "run")
     return str(run)
 
@@ -67,29 +83,44 @@ def metadata(meta: dict[str, Any]) -> dict[str, Any]:
     """Return metadata with every value of a type that travels."""
     for key, value in meta.items():
         if not (key.isascii() and key.isidentifier() and len(key) <= 40):
-            raise ValueError(f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
-                             "'_', the first no digit")
+            raise ValueError(
+                f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
+                "'_', the first no digit"
+            )
         if type(value) not in (bool, int, float, str):
-            if isinstance(value, (tuple, list)) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
+            if (
+                isinstance(value, (tuple, list))
+                and len(value) <= 16
+                and all(type(v) in (int, float) for v in value)
+            ):
                 value = tuple(map(float, value))
             else:
                 check_tensor(value, key)
-                if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", 0) == 0:
+                if (
+                    callable(item := getattr(value, "item", None))
+                    and getattr(value, "ndim", 0) == 0
+                ):
                     value = item()  # of NumPy scalars and tensors of one element
                 if type(value) not in (bool, int, float, str):
-                    raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up "
-                                    "to 16 floats")
+                    raise TypeError(
+                        f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up "
+                        "to 16 floats"
+                    )
             meta = {**meta, key: value}
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise ValueError(f"{key}={value} does not fit 64 bits")
         if type(value) is str:
             if len(value) > MAX_META_TEXT:
-                raise ValueError(f"{key} is a text of {len(value)} characters; at most {MAX_META_TEXT} travel")
+                raise ValueError(
+                    f"{key} is a text of {len(value)} characters; at most {MAX_META_TEXT} travel"
+                )
             check_text(value, key)
     if "sh_degree" in meta:
         check_meta(meta, SH_DEGREE)
     if len(meta) > 24 or "color" in meta:
-        raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
+        raise ValueError(
+            f"metadata {', '.join(meta)}: at most 24 entries, none named color"
+        )
     return meta
 
 
@@ -108,5 +139,7 @@ def check_text(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as e:
-        raise ValueError(f"{what} is {text[:60]!r}, whose character {e.start} is half of a surrogate pair; legal is "
-                         "what UTF-8 can hold: text.encode('utf-8', 'replace').decode() has '?' there") from None
+        raise ValueError(
+            f"{what} is {text[:60]!r}, whose character {e.start} is half of a surrogate pair; legal is "
+            "what UTF-8 can hold: text.encode('utf-8', 'replace').decode() has '?' there"
+        ) from None

@@ -21,8 +21,27 @@ if TYPE_CHECKING:
     Tensors = dict[str, torch.Tensor]
     Meta = dict[str, Any]
 
-COCO_SKELETON = ((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9),
-                 (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6))
+COCO_SKELETON = (
+    (15, 13),
+    (13, 11),
+    (16, 14),
+    (14, 12),
+    (11, 12),
+    (5, 11),
+    (6, 12),
+    (5, 6),
+    (5, 7),
+    (6, 8),
+    (7, 9),
+    (8, 10),
+    (1, 2),
+    (0, 1),
+    (0, 2),
+    (1, 3),
+    (2, 4),
+    (3, 5),
+    (4, 6),
+)
 """Which of COCO's 17 points of a person are joined."""
 _FORMATS = ("xyxy", "xywh", "cxcywh")
 _ORDERED = ("boxes", "labels", "scores", "classes", "points", "masks")
@@ -53,14 +72,22 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
         except (TypeError, ValueError):
             raise TypeError(f"size is {shown(size)}, not (width, height)") from None
         most = OVERLAY_MOST["side"]
-        size = checks.whole("width of size", width, 1, most), checks.whole("height of size", height, 1, most)
+        size = (
+            checks.whole("width of size", width, 1, most),
+            checks.whole("height of size", height, 1, most),
+        )
         meta["width"], meta["height"] = size
     if get("boxes") is not None:
         found = tensors["boxes"] = _boxes(get("boxes"), get("format"))
         # Boxes on a GPU are not looked at. The sum is not finite if one of them is not.
-        if found.device.type == "cpu" and not isfinite(found.sum(dtype=torch.float64)) and (
-                lost := int((~found.isfinite()).any(1).sum())):
-            meta["trouble"] = f"{lost} of {len(found)} boxes are not finite, and not drawn"
+        if (
+            found.device.type == "cpu"
+            and not isfinite(found.sum(dtype=torch.float64))
+            and (lost := int((~found.isfinite()).any(1).sum()))
+        ):
+            meta["trouble"] = (
+                f"{lost} of {len(found)} boxes are not finite, and not drawn"
+            )
     if get("masks") is not None:
         found, picture = masks(get("masks"), size)
         if "boxes" not in tensors:
@@ -70,8 +97,12 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
             tensors["masks"] = found
     _describe_boxes(tensors, get)
     tensors |= _points(get("points"), get("skeleton"), get("point_classes"))
-    if "points" in tensors and "point_classes" not in tensors and "classes" in tensors and (
-            0 < len(tensors["points"]) == len(tensors["boxes"])):
+    if (
+        "points" in tensors
+        and "point_classes" not in tensors
+        and "classes" in tensors
+        and (0 < len(tensors["points"]) == len(tensors["boxes"]))
+    ):
         tensors["point_classes"] = tensors["classes"].clone()
     tensors |= _lines(get("lines"), get("line_classes"))
     tensors |= _notes(get("notes"))
@@ -83,13 +114,25 @@ def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with the parts of `boxes`, a detector's result, under the names that `order` gives."""
     order, parts = given["order"], given.get("boxes")
     names = order.replace(" ", "").split(",") if isinstance(order, str) else ()
-    if not names or len(set(names)) < len(names) or not {"boxes"} <= set(names) <= set(_ORDERED):
-        raise ValueError(f"order is {shown(order)}; legal are boxes and any of {', '.join(_ORDERED[1:])}, each once, "
-                         'such as "boxes,scores,classes"')
+    if (
+        not names
+        or len(set(names)) < len(names)
+        or not {"boxes"} <= set(names) <= set(_ORDERED)
+    ):
+        raise ValueError(
+            f"order is {shown(order)}; legal are boxes and any of {', '.join(_ORDERED[1:])}, each once, "
+            'such as "boxes,scores,classes"'
+        )
     if not isinstance(parts, (list, tuple)) or len(parts) != len(names):
-        raise ValueError(f"boxes is {shown(parts)}, not a tuple of {len(names)}: {', '.join(names)}, as order says")
-    if twice := [name for name in names if name != "boxes" and given.get(name) is not None]:
-        raise ValueError(f"{twice[0]} twice: as an argument, and within boxes as order says")
+        raise ValueError(
+            f"boxes is {shown(parts)}, not a tuple of {len(names)}: {', '.join(names)}, as order says"
+        )
+    if twice := [
+        name for name in names if name != "boxes" and given.get(name) is not None
+    ]:
+        raise ValueError(
+            f"{twice[0]} twice: as an argument, and within boxes as order says"
+        )
     return {**given, **dict(zip(names, parts, strict=True))}
 
 
@@ -99,12 +142,18 @@ def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
 def _boxes(value: Any, form: str | None) -> torch.Tensor:
     """Return (N, 4) x0 y0 x1 y1."""
     if form is not None and (not isinstance(form, str) or form not in _FORMATS):
-        raise ValueError(f"format is {shown(form)}, not one of {', '.join(map(repr, _FORMATS))}")
+        raise ValueError(
+            f"format is {shown(form)}, not one of {', '.join(map(repr, _FORMATS))}"
+        )
     found = floats(value, "boxes", empty=(0, 4))
     if found.shape == (4,):
         found = found[None]
     if found.ndim != 2 or found.shape[1] != 4:
-        mend = ": the first four columns are boxes[:, :4]" if found.ndim == 2 and found.shape[1] > 4 else ""
+        mend = (
+            ": the first four columns are boxes[:, :4]"
+            if found.ndim == 2 and found.shape[1] > 4
+            else ""
+        )
         raise ValueError(f"boxes have shape {tuple(found.shape)}, not (N, 4){mend}")
     if form in (None, "xyxy"):
         return found
@@ -118,8 +167,14 @@ def _describe_boxes(tensors: Tensors, get: Callable[[str], Any]) -> None:
     """Add classes, scores, labels and colours."""
     names = _class_names(get("names"))
     if "boxes" not in tensors:
-        if wrong := [what for what in ("labels", "scores", "classes", "colors") if get(what) is not None]:
-            raise ValueError(f"{' and '.join(wrong)} without boxes or masks: there is nothing that they belong to")
+        if wrong := [
+            what
+            for what in ("labels", "scores", "classes", "colors")
+            if get(what) is not None
+        ]:
+            raise ValueError(
+                f"{' and '.join(wrong)} without boxes or masks: there is nothing that they belong to"
+            )
         tensors["boxes"] = torch.empty(0, 4)
         return
     numbered = {text: number for number, text in reversed(names.items())}
@@ -128,28 +183,45 @@ def _describe_boxes(tensors: Tensors, get: Callable[[str], Any]) -> None:
     if isinstance(labels, str):
         labels = [labels] * count
     if labels is not None and not (
-            labels.dtype.kind in "UO" and labels.ndim == 1 if isinstance(labels, np.ndarray) else
-            isinstance(labels, (list, tuple)) and (not labels or any(isinstance(text, str) for text in labels))):
+        labels.dtype.kind in "UO" and labels.ndim == 1
+        if isinstance(labels, np.ndarray)
+        else isinstance(labels, (list, tuple))
+        and (not labels or any(isinstance(text, str) for text in labels))
+    ):
         if classes is not None:
-            raise ValueError("labels are class numbers, and classes as well; give texts as labels, or no classes")
+            raise ValueError(
+                "labels are class numbers, and classes as well; give texts as labels, or no classes"
+            )
         labels, classes, what = None, labels, "labels"
     if classes is not None:
         tensors["classes"] = _each(classes, what)
     if labels is not None:
         labels = ["" if t is None else t for t in labels]
         if len(labels) != count:
-            raise ValueError(f"labels are {len(labels)}, not {count}: one for each of the boxes")
+            raise ValueError(
+                f"labels are {len(labels)}, not {count}: one for each of the boxes"
+            )
         tensors["labels"] = texts(labels, "labels")
         if classes is None:
-            tensors["classes"] = torch.tensor([_class_of(text, numbered) for text in labels], dtype=torch.int32)
+            tensors["classes"] = torch.tensor(
+                [_class_of(text, numbered) for text in labels], dtype=torch.int32
+            )
     elif classes is not None and tensors["classes"].device.type == "cpu":
-        said = [names.get(c, str(c)) if c >= 0 else "" for c in tensors["classes"].reshape(-1).tolist()]
+        said = [
+            names.get(c, str(c)) if c >= 0 else ""
+            for c in tensors["classes"].reshape(-1).tolist()
+        ]
         tensors["labels"] = texts(said, "labels")
     elif classes is not None and names:
-        tensors["names"] = texts([names.get(n, "") for n in range(max(names) + 1)], "names")
+        tensors["names"] = texts(
+            [names.get(n, "") for n in range(max(names) + 1)], "names"
+        )
     if get("scores") is not None:
         tensors["scores"] = _flat(floats(get("scores"), "scores"))
-    if get("colors") is not None and (found := _colors(get("colors"), tensors, numbered)) is not None:
+    if (
+        get("colors") is not None
+        and (found := _colors(get("colors"), tensors, numbered)) is not None
+    ):
         tensors["colors"] = found
 
 
@@ -164,10 +236,13 @@ def _class_names(value: Sequence[str] | Mapping[int, str] | None) -> dict[int, s
         names = {index(number): text for number, text in pairs}
         checks.check_text("".join(names.values()), "names")
     except TypeError as e:
-        raise TypeError(f"names is {shown(value)}, not a list of texts or a mapping from class numbers to texts: {e}"
-                        ) from None
+        raise TypeError(
+            f"names is {shown(value)}, not a list of texts or a mapping from class numbers to texts: {e}"
+        ) from None
     if names and not 0 <= min(names) <= max(names) < _MAX_CLASSES:
-        raise ValueError(f"names has the classes {min(names)} to {max(names)}; legal are 0 to {_MAX_CLASSES - 1}")
+        raise ValueError(
+            f"names has the classes {min(names)} to {max(names)}; legal are 0 to {_MAX_CLASSES - 1}"
+        )
     return names
 
 
@@ -187,10 +262,18 @@ def _each(value: Any, what: str) -> torch.Tensor:
 
 def _flat(found: torch.Tensor) -> torch.Tensor:
     """Return one number of each, which detectors also give as (N, 1), and for a single one as a number."""
-    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found.reshape(1) if found.ndim == 0 else found
+    return (
+        found[:, 0]
+        if found.ndim == 2 and found.shape[1] == 1
+        else found.reshape(1)
+        if found.ndim == 0
+        else found
+    )
 
 
-def _colors(value: Any, tensors: Tensors, numbered: Mapping[str, int]) -> torch.Tensor | None:
+def _colors(
+    value: Any, tensors: Tensors, numbered: Mapping[str, int]
+) -> torch.Tensor | None:
     """Return (N, 4) uint8 RGBA, from one colour for all, one for each box, or a mapping from classes or their names;
     None if there are no boxes."""
     count, classes = len(tensors["boxes"]), tensors.get("classes")
@@ -199,17 +282,23 @@ def _colors(value: Any, tensors: Tensors, numbered: Mapping[str, int]) -> torch.
         return (found.expand(count, 4) if found.ndim == 1 else found).contiguous()
     if classes is None:
         if count:
-            raise ValueError("colors is a mapping from classes, and the boxes have none: give labels or classes")
+            raise ValueError(
+                "colors is a mapping from classes, and the boxes have none: give labels or classes"
+            )
         return None
     known: dict[int, torch.Tensor] = {}
     for key, color in value.items():
         number = _class_of(key, numbered) if isinstance(key, str) else key
-        known[checks.whole("a class in colors", number, 0, _MAX_CLASSES - 1)] = _rgba(color)
+        known[checks.whole("a class in colors", number, 0, _MAX_CLASSES - 1)] = _rgba(
+            color
+        )
     last = max(known, default=-1) + 1
     table = torch.zeros(last + 1, 4, dtype=torch.uint8)  # the last: by class
     for number, color in known.items():
         if color.shape != (4,):
-            raise ValueError(f"colors has {tuple(color.shape)} numbers for one class; legal are 3 or 4, or '#rrggbb'")
+            raise ValueError(
+                f"colors has {tuple(color.shape)} numbers for one class; legal are 3 or 4, or '#rrggbb'"
+            )
         table[number] = color
     if classes.device.type != "cpu":
         table = table.pin_memory().to(classes.device, non_blocking=True)
@@ -224,21 +313,39 @@ def _rgba(value: Any) -> torch.Tensor:
                 raise ValueError
             value = tuple(bytes.fromhex(value[1:]))
         except ValueError:
-            raise ValueError(f"colors holds {shown(value)}; legal are '#rrggbb', '#rrggbbaa', or 3 or 4 numbers"
-                             ) from None
-    elif isinstance(value, (list, tuple)) and any(isinstance(color, str) for color in value):
+            raise ValueError(
+                f"colors holds {shown(value)}; legal are '#rrggbb', '#rrggbbaa', or 3 or 4 numbers"
+            ) from None
+    elif isinstance(value, (list, tuple)) and any(
+        isinstance(color, str) for color in value
+    ):
         return torch.stack([_rgba(color) for color in value])
     found = array(value, "colors", empty=(0, 4))
     if found.is_floating_point():
         found = (found * 255).round().clamp(0, 255).nan_to_num(0)
-    elif found.dtype is torch.bool or found.is_complex() or (
-            found.device.type == "cpu" and found.numel() and not 0 <= int(found.min()) <= int(found.max()) <= 255):
-        raise ValueError(f"colors hold {shown(found.tolist())}; legal are integers from 0 to 255 and floating point "
-                         "from 0 to 1")
+    elif (
+        found.dtype is torch.bool
+        or found.is_complex()
+        or (
+            found.device.type == "cpu"
+            and found.numel()
+            and not 0 <= int(found.min()) <= int(found.max()) <= 255
+        )
+    ):
+        raise ValueError(
+            f"colors hold {shown(found.tolist())}; legal are integers from 0 to 255 and floating point "
+            "from 0 to 1"
+        )
     if found.ndim not in (1, 2) or found.shape[-1] not in (3, 4):
-        raise ValueError(f"colors have shape {tuple(found.shape)}; legal are (3|4,) and (N, 3|4)")
+        raise ValueError(
+            f"colors have shape {tuple(found.shape)}; legal are (3|4,) and (N, 3|4)"
+        )
     found = found.to(torch.uint8)
-    return torch.nn.functional.pad(found, (0, 1), value=255) if found.shape[-1] == 3 else found
+    return (
+        torch.nn.functional.pad(found, (0, 1), value=255)
+        if found.shape[-1] == 3
+        else found
+    )
 
 
 # ---- points, lines and notes
@@ -248,26 +355,34 @@ def _points(value: Any, skeleton: Any, classes: Any) -> Tensors:
     """Return "points" (M, K, 3), and their "skeleton" and "point_classes" where they are given."""
     if value is None:
         if skeleton is not None or classes is not None:
-            raise ValueError(f"{'skeleton' if skeleton is not None else 'point_classes'} without points")
+            raise ValueError(
+                f"{'skeleton' if skeleton is not None else 'point_classes'} without points"
+            )
         return {}
     found = floats(value, "points", empty=(0, 0, 3))
     if found.ndim == 2:
         found = found[None]
     if found.ndim != 3 or found.shape[2] not in (2, 3):
-        raise ValueError(f"points have shape {tuple(found.shape)}; legal are (K, 2|3) and (M, K, 2|3): x, y and, if "
-                         "you like, a confidence or visibility, over 0: seen")
+        raise ValueError(
+            f"points have shape {tuple(found.shape)}; legal are (K, 2|3) and (M, K, 2|3): x, y and, if "
+            "you like, a confidence or visibility, over 0: seen"
+        )
     if found.shape[2] == 2:
         found = torch.nn.functional.pad(found, (0, 1), value=1.0)
     out, each = {"points": found}, found.shape[1]
     if skeleton is not None and len(found):
         if isinstance(skeleton, str):
             if skeleton != "coco" or each != 17:
-                raise ValueError(f"skeleton is {shown(skeleton)}, for groups of {each} points; legal are 'coco', for "
-                                 "17, and pairs of point numbers")
+                raise ValueError(
+                    f"skeleton is {shown(skeleton)}, for groups of {each} points; legal are 'coco', for "
+                    "17, and pairs of point numbers"
+                )
             skeleton = COCO_SKELETON
         out["skeleton"] = pairs = numbers(skeleton, "skeleton", 0, empty=(0, 2))
         if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
-            raise ValueError(f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}")
+            raise ValueError(
+                f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}"
+            )
     if classes is not None:
         out["point_classes"] = _each(classes, "point_classes")
     return out
@@ -280,20 +395,32 @@ def _lines(value: Any, classes: Any) -> Tensors:
             raise ValueError("line_classes without lines")
         return {}
     first = value[0] if isinstance(value, (list, tuple)) and len(value) else None
-    if first is None or (isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__")):
-        whole = floats(value, "lines", empty=(0, 0, 2))  # an array, or one line as a list of points
+    if first is None or (
+        isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__")
+    ):
+        whole = floats(
+            value, "lines", empty=(0, 0, 2)
+        )  # an array, or one line as a list of points
         whole = whole[None] if whole.ndim == 2 else whole
         if whole.ndim != 3:
-            raise ValueError(f"lines have shape {tuple(whole.shape)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)")
+            raise ValueError(
+                f"lines have shape {tuple(whole.shape)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)"
+            )
         found = list(whole)
     else:
         found = [floats(line, f"lines[{n}]") for n, line in enumerate(value)]
     for n, line in enumerate(found):
         if line.ndim != 2 or line.shape[1] != 2 or line.device != found[0].device:
-            raise ValueError(f"lines[{n}] has shape {tuple(line.shape)} on {line.device}; legal is (V, 2), all on one "
-                             "device")
-    out = {"lines": torch.cat(found) if found else torch.empty(0, 2),
-           "line_ends": torch.tensor(np.cumsum([len(line) for line in found]), dtype=torch.int32)}
+            raise ValueError(
+                f"lines[{n}] has shape {tuple(line.shape)} on {line.device}; legal is (V, 2), all on one "
+                "device"
+            )
+    out = {
+        "lines": torch.cat(found) if found else torch.empty(0, 2),
+        "line_ends": torch.tensor(
+            np.cumsum([len(line) for line in found]), dtype=torch.int32
+        ),
+    }
     if classes is not None:
         out["line_classes"] = _each(classes, "line_classes")
     return out
@@ -306,7 +433,9 @@ def _notes(value: Any) -> Tensors:
     if isinstance(value, str):
         value = [(0.0, 0.0, value)]
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)")
+        raise TypeError(
+            f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)"
+        )
     places, found = [], []
     for n, note in enumerate(value):
         try:
@@ -315,7 +444,10 @@ def _notes(value: Any) -> Tensors:
         except (TypeError, ValueError):
             raise ValueError(f"notes[{n}] is {shown(note)}, not (x, y, text)") from None
         found.append(text)
-    return {"notes_at": torch.tensor(places, dtype=torch.float32).reshape(-1, 2), "notes": texts(found, "notes")}
+    return {
+        "notes_at": torch.tensor(places, dtype=torch.float32).reshape(-1, 2),
+        "notes": texts(found, "notes"),
+    }
 
 
 def _add_words(meta: Meta, get: Callable[[str], Any]) -> None:
@@ -339,9 +471,15 @@ def on_one_device(tensors: Tensors, otherwise: str = "cpu") -> tuple[Tensors, st
     """Return all on the GPU of some of them, or `otherwise`, and which that is. Waits for no GPU. Raises ValueError."""
     gpus = sorted({str(t.device) for t in tensors.values() if t.is_cuda})
     if len(gpus) > 1:
-        raise ValueError(f"tensors on several GPUs ({', '.join(gpus)}): put all on one, or on the CPU")
+        raise ValueError(
+            f"tensors on several GPUs ({', '.join(gpus)}): put all on one, or on the CPU"
+        )
     device = gpus[0] if gpus else otherwise
     if device != "cpu":
-        tensors = {name: t if t.is_cuda else t.contiguous().pin_memory().to(device, non_blocking=True)
-                   for name, t in tensors.items()}
+        tensors = {
+            name: t
+            if t.is_cuda
+            else t.contiguous().pin_memory().to(device, non_blocking=True)
+            for name, t in tensors.items()
+        }
     return tensors, device

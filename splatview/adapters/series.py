@@ -18,11 +18,21 @@ from splatview_ipc.kinds.series import Series, scalar_rows, scalar_series
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCALARS = NamedTensors("scalars", ("rows", "ends", "names"), shape=(SCALAR_ROWS, len(SCALAR_COLUMNS)), dtype="float64")
-MEMORY = NamedTensors("memory", ("samples",), shape=(MEMORY_ROWS, len(MEMORY_COLUMNS)), dtype="float64")
+SCALARS = NamedTensors(
+    "scalars",
+    ("rows", "ends", "names"),
+    shape=(SCALAR_ROWS, len(SCALAR_COLUMNS)),
+    dtype="float64",
+)
+MEMORY = NamedTensors(
+    "memory", ("samples",), shape=(MEMORY_ROWS, len(MEMORY_COLUMNS)), dtype="float64"
+)
 _FEW = 4
 """So many series have as many rows each as one alone would."""
-_LATEST = [MEMORY_COLUMNS.index(name) for name in ("time", "step", "allocated", "allocations", "retries", "ooms")]
+_LATEST = [
+    MEMORY_COLUMNS.index(name)
+    for name in ("time", "step", "allocated", "allocations", "retries", "ooms")
+]
 _LOW, _COUNT = MEMORY_COLUMNS.index("low"), len(MEMORY_COLUMNS)
 _SLOTS = 1024
 """Numbers that may be on their way."""
@@ -40,7 +50,9 @@ class Table:
     def __bool__(self) -> bool:
         return bool(self._series)
 
-    def add(self, samples: Mapping[str, list[tuple[float, float, float]]], step: float) -> None:
+    def add(
+        self, samples: Mapping[str, list[tuple[float, float, float]]], step: float
+    ) -> None:
         """Add samples (step, time, value), the oldest first, at most SCALAR_SERIES names in all; `step`: the newest."""
         with self._lock:
             new = [name for name in samples if name not in self._series]
@@ -59,7 +71,11 @@ class Table:
         with self._lock:
             rows = [series.rows for series in self._series.values()]
             ends = np.cumsum([len(r) for r in rows]).astype(np.int32)
-            return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(ends), texts(tuple(self._series), "log")
+            return (
+                torch.from_numpy(np.concatenate(rows)),
+                torch.from_numpy(ends),
+                texts(tuple(self._series), "log"),
+            )
 
 
 class Samples(Series):
@@ -103,7 +119,9 @@ def pinned_slots() -> deque[torch.Tensor]:
     return deque(torch.empty(_SLOTS, dtype=torch.float64, pin_memory=True).unbind(0))
 
 
-def queued(scalars: Mapping[str, Any], free: deque[torch.Tensor]) -> dict[str, float | Later]:
+def queued(
+    scalars: Mapping[str, Any], free: deque[torch.Tensor]
+) -> dict[str, float | Later]:
     """Queue a copy of each CUDA tensor of one element on torch's current stream into a `free` slot; floats stay.
 
     Left out are those for which a CUDA graph is being captured, in whose replays the copy would run again, or all slots

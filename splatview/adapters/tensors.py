@@ -24,24 +24,42 @@ _transform = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-def
 
 def is_array(value: Any) -> bool:
     """Return True if a value is one array, of whatever library."""
-    return isinstance(value, (torch.Tensor, np.ndarray)) or (not isinstance(value, (dict, list, tuple)) and (
-        _is_pil(value)  # which makes a copy when it is asked for its interface
-        or any(hasattr(value, a) for a in ("__dlpack__", "__cuda_array_interface__", "__array_interface__"))))
+    return isinstance(value, (torch.Tensor, np.ndarray)) or (
+        not isinstance(value, (dict, list, tuple))
+        and (
+            _is_pil(value)  # which makes a copy when it is asked for its interface
+            or any(
+                hasattr(value, a)
+                for a in (
+                    "__dlpack__",
+                    "__cuda_array_interface__",
+                    "__array_interface__",
+                )
+            )
+        )
+    )
 
 
 def holds_values(tensor: torch.Tensor) -> bool:
     """Return True if a tensor has values here that can be copied, as all have but those that `check_values` refuses."""
-    return _transform() is None and (type(tensor) in _PLAIN or not (
-        isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)))
+    return _transform() is None and (
+        type(tensor) in _PLAIN
+        or not (isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor))
+    )
 
 
 def check_values(value: Any, what: str) -> None:
     """Raise TypeError, with what to give instead, for a tensor that stands for others or for none."""
     if isinstance(value, torch.Tensor) and not holds_values(value):
-        why = ("without values: call this where nothing is traced" if isinstance(value, FakeTensor) else
-               "over many ranks: give .full_tensor(), or this rank's .to_local()" if hasattr(value, "full_tensor") else
-               "made of other tensors: give those" if is_traceable_wrapper_subclass(value) else
-               "within torch.vmap or a transform of torch.func: call this outside, with what comes of it")
+        why = (
+            "without values: call this where nothing is traced"
+            if isinstance(value, FakeTensor)
+            else "over many ranks: give .full_tensor(), or this rank's .to_local()"
+            if hasattr(value, "full_tensor")
+            else "made of other tensors: give those"
+            if is_traceable_wrapper_subclass(value)
+            else "within torch.vmap or a transform of torch.func: call this outside, with what comes of it"
+        )
         raise TypeError(f"{what} is a {type(value).__name__}, {why}")
 
 
@@ -58,36 +76,60 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
         try:
             tensor = _converted(value)
         except Exception as e:  # of whatever kind the library raises
-            raise TypeError(f"{what}: this {type(value).__name__} cannot be read as a torch tensor: {e}") from None
+            raise TypeError(
+                f"{what}: this {type(value).__name__} cannot be read as a torch tensor: {e}"
+            ) from None
     else:
-        raise TypeError(f"{what} is a {type(value).__name__}, not a tensor or an array (torch, NumPy, DLPack, "
-                        "__cuda_array_interface__)")
+        raise TypeError(
+            f"{what} is a {type(value).__name__}, not a tensor or an array (torch, NumPy, DLPack, "
+            "__cuda_array_interface__)"
+        )
     if tensor.device.type not in DEVICES:
-        raise ValueError(f"{what} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: move it "
-                         "with .cpu() or .cuda()")
+        raise ValueError(
+            f"{what} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: move it "
+            "with .cpu() or .cuda()"
+        )
     if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise ValueError(f"{what} is {'quantised' if tensor.is_quantized else tensor.layout}; publish a dense "
-                         "tensor: .dequantize() or .to_dense()")
+        raise ValueError(
+            f"{what} is {'quantised' if tensor.is_quantized else tensor.layout}; publish a dense "
+            "tensor: .dequantize() or .to_dense()"
+        )
     return tensor.resolve_conj().resolve_neg()
 
 
 def _converted(value: Any) -> torch.Tensor:
     if isinstance(value, np.ndarray) or not (
-            hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")):
+        hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+    ):
         if _is_pil(value) and (mode := getattr(value, "mode", None)) not in _PIL_MODES:
-            raise TypeError(f'its mode is {mode!r}; legal are {", ".join(_PIL_MODES)}: use .convert("RGB")')
+            raise TypeError(
+                f'its mode is {mode!r}; legal are {", ".join(_PIL_MODES)}: use .convert("RGB")'
+            )
         array = np.asarray(value)
         if not array.flags.writeable:  # torch warns about those, since it might write
-            interface = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
-            array = np.asarray(SimpleNamespace(__array_interface__=interface, keep=array))
+            interface = {
+                **array.__array_interface__,
+                "data": (array.__array_interface__["data"][0], False),
+            }
+            array = np.asarray(
+                SimpleNamespace(__array_interface__=interface, keep=array)
+            )
         try:
             return torch.from_numpy(array)
         except (TypeError, ValueError):  # negative or odd strides, another byte order
-            return torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), copy=True, order="C"))
+            return torch.from_numpy(
+                np.array(array, array.dtype.newbyteorder("="), copy=True, order="C")
+            )
     strides = getattr(value, "strides", None)
-    if isinstance(strides, tuple) and min(strides, default=0) < 0:  # over which torch ends the process
+    if (
+        isinstance(strides, tuple) and min(strides, default=0) < 0
+    ):  # over which torch ends the process
         raise ValueError("its strides are negative; publish a contiguous copy")
-    return torch.from_dlpack(value) if hasattr(value, "__dlpack__") else torch.as_tensor(value)
+    return (
+        torch.from_dlpack(value)
+        if hasattr(value, "__dlpack__")
+        else torch.as_tensor(value)
+    )
 
 
 def _is_pil(value: Any) -> bool:

@@ -39,12 +39,16 @@ def array(value: Any, what: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
             if made.dtype.kind not in "biuf":
                 made = np.array(value, np.float32)  # None is taken for NaN
         except (TypeError, ValueError, RuntimeError, OverflowError) as e:
-            raise ValueError(f"{what} is {shown(value)}, of which no array of numbers can be made: {e}") from None
+            raise ValueError(
+                f"{what} is {shown(value)}, of which no array of numbers can be made: {e}"
+            ) from None
         found = torch.from_numpy(made)
     return found.reshape(empty) if found.shape == (0,) else found
 
 
-def floats(value: Any, what: str, empty: tuple[int, ...] = (0,), double: bool = False) -> torch.Tensor:
+def floats(
+    value: Any, what: str, empty: tuple[int, ...] = (0,), double: bool = False
+) -> torch.Tensor:
     """Return float32, or float64 as it is if `double`; the caller's own memory only on a GPU."""
     tensor = array(value, what, empty)
     if tensor.is_complex():
@@ -55,20 +59,29 @@ def floats(value: Any, what: str, empty: tuple[int, ...] = (0,), double: bool = 
     return tensor.to(dtype)
 
 
-def numbers(value: Any, what: str, least: int = -1, most: int = _MAX_INT32, empty: tuple[int, ...] = (0,)
-            ) -> torch.Tensor:
+def numbers(
+    value: Any,
+    what: str,
+    least: int = -1,
+    most: int = _MAX_INT32,
+    empty: tuple[int, ...] = (0,),
+) -> torch.Tensor:
     """Return int32 of whole numbers, on the CPU from `least` to `most`. Raises TypeError, ValueError."""
     tensor = array(value, what, empty)
     if not tensor.numel():
         tensor = tensor.to(torch.int64)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
-        raise TypeError(f"{what} are {str(tensor.dtype).removeprefix('torch.')}; legal are integers")
+        raise TypeError(
+            f"{what} are {str(tensor.dtype).removeprefix('torch.')}; legal are integers"
+        )
     if tensor.device.type != "cpu":
         return tensor.to(torch.int32)
     if tensor.numel():
         low, high = int(tensor.min()), int(tensor.max())
         if low < least or high > most:
-            raise ValueError(f"{what} holds {low if low < least else high}; legal are {least} to {most}")
+            raise ValueError(
+                f"{what} holds {low if low < least else high}; legal are {least} to {most}"
+            )
     return tensor.to(torch.int32, copy=True, memory_format=torch.contiguous_format)
 
 
@@ -78,12 +91,20 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
         if not isinstance(text, str):
             raise TypeError(f"{what}[{i}] is a {type(text).__name__}, not a text")
         if len(text) > MAX_META_TEXT:
-            raise ValueError(f"{what}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are shown")
+            raise ValueError(
+                f"{what}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are shown"
+            )
         if "\0" in text:
-            raise ValueError(f"{what}[{i}] is {shown(text)}: a text holds no zero character")
+            raise ValueError(
+                f"{what}[{i}] is {shown(text)}: a text holds no zero character"
+            )
         check_text(text, f"{what}[{i}]")
     raw = bytearray("".join(text + "\0" for text in value), "utf-8")
-    return torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
+    return (
+        torch.frombuffer(raw, dtype=torch.uint8)
+        if raw
+        else torch.empty(0, dtype=torch.uint8)
+    )
 
 
 def shown(value: Any) -> str:

@@ -41,8 +41,17 @@ class More(TypedDict, total=False):
 
 
 @public()
-def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = None, points: Any = None,
-             masks: Any = None, version: Any = None, **more: Unpack[More]) -> None:
+def annotate(
+    name: str,
+    *,
+    boxes: Any = None,
+    labels: Any = None,
+    scores: Any = None,
+    points: Any = None,
+    masks: Any = None,
+    version: Any = None,
+    **more: Unpack[More],
+) -> None:
     """Draw boxes, labels, points, lines, masks and texts over the picture of a stream, and go on at once.
 
     The stream may be this process's own or another's. What is drawn stays until the next call with this name;
@@ -94,17 +103,38 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     if capturing():
         return
     if unknown := [key for key in more if key not in More.__annotations__]:
-        raise TypeError(f"annotate has no {', '.join(map(repr, unknown))}; it has boxes, labels, scores, points, "
-                        f"masks, version, {', '.join(More.__annotations__)}")
+        raise TypeError(
+            f"annotate has no {', '.join(map(repr, unknown))}; it has boxes, labels, scores, points, "
+            f"masks, version, {', '.join(More.__annotations__)}"
+        )
     run = more.get("run")
-    if run is not None and not (isinstance(run, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", run)):
-        raise ValueError(f"run is {str(run)[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
-                         "`splatview status` lists them")
-    given = {"boxes": boxes, "labels": labels, "scores": scores, "points": points, "masks": masks, **more}
+    if run is not None and not (
+        isinstance(run, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", run)
+    ):
+        raise ValueError(
+            f"run is {str(run)[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
+            "`splatview status` lists them"
+        )
+    given = {
+        "boxes": boxes,
+        "labels": labels,
+        "scores": scores,
+        "points": points,
+        "masks": masks,
+        **more,
+    }
     tensors, meta = adapted(given)
-    drawn = version is not None or any(value is not None for key, value in given.items() if key != "run")
-    meta["version"], meta["time_ns"], over_run = _computed_on(name, version, run) if drawn else (0, 0, "")
-    check_frame("overlay", {k: (dtype_name(t), tuple(t.shape)) for k, t in tensors.items()}, meta)
+    drawn = version is not None or any(
+        value is not None for key, value in given.items() if key != "run"
+    )
+    meta["version"], meta["time_ns"], over_run = (
+        _computed_on(name, version, run) if drawn else (0, 0, "")
+    )
+    check_frame(
+        "overlay",
+        {k: (dtype_name(t), tuple(t.shape)) for k, t in tensors.items()},
+        meta,
+    )
     publisher = session().run() if drawn else begun()
     if publisher is None:
         return
@@ -112,12 +142,21 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
         if drawn:
             overlays = [_overlay(publisher, name, over_run)]
         else:  # take away what is drawn
-            overlays = [s for s in publisher.streams.values() if s.kind == "overlay" and s.over[0] == name
-                        and run in (None, s.over[1] or publisher.run_id)]
+            overlays = [
+                s
+                for s in publisher.streams.values()
+                if s.kind == "overlay"
+                and s.over[0] == name
+                and run in (None, s.over[1] or publisher.run_id)
+            ]
         for stream in overlays:
             # A GPU that viewers have opened stays: to change it for one result would cost them.
-            placed, device = on_one_device(tensors, stream.info.device if stream.info is not None else "cpu")
-            stream.describe(NamedTensors("overlay", tuple(placed), device=device), copy=True)
+            placed, device = on_one_device(
+                tensors, stream.info.device if stream.info is not None else "cpu"
+            )
+            stream.describe(
+                NamedTensors("overlay", tuple(placed), device=device), copy=True
+            )
             stream.publish((tuple(placed.values()), meta))
 
 
@@ -131,16 +170,24 @@ def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, st
     number, time_ns = version, 0
     if hasattr(version, "version") and hasattr(version, "time_ns"):  # a frame
         number, time_ns = version.version, int(version.time_ns)
-        run = run or getattr(version, "run", None) or (seen[2] if seen[:2] == (number, time_ns) else None)
+        run = (
+            run
+            or getattr(version, "run", None)
+            or (seen[2] if seen[:2] == (number, time_ns) else None)
+        )
     over_run = str(run or own_run or seen[2])
     if own is not None and over_run == own_run:
         if own.kind != "image":
-            raise ValueError(f"{name!r} shows {own.kind}; only over pictures (streams of kind image) can be drawn")
+            raise ValueError(
+                f"{name!r} shows {own.kind}; only over pictures (streams of kind image) can be drawn"
+            )
         over_run, number = "", own.version if version is None else number
     elif version is None:
         number, time_ns = seen[:2] if seen[2] == over_run else (0, 0)
     if not hasattr(number, "__index__"):
-        raise TypeError(f"version is a {type(version).__name__}, not a number or a frame of splatview.frames")
+        raise TypeError(
+            f"version is a {type(version).__name__}, not a number or a frame of splatview.frames"
+        )
     return checks.whole("version", number, 0, 2**63 - 1), time_ns, over_run
 
 
@@ -149,16 +196,24 @@ def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
     from splatview_ipc.control.limits import MAX_NAME
     from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
-    overlays = [s for s in publisher.streams.values() if s.kind == "overlay" and s.over[0] == name]
+    overlays = [
+        s
+        for s in publisher.streams.values()
+        if s.kind == "overlay" and s.over[0] == name
+    ]
     if (stream := next((s for s in overlays if s.over[1] == run), None)) is not None:
         return stream
     alive = {folder.description.id for folder in list_runs(runtime_folder())}
     alive |= {""} if name in publisher.streams else set()
     stream = next((s for s in overlays if s.over[1] not in alive), None)
     if stream is None:
-        ends = itertools.chain([" overlay"], (f" overlay {number}" for number in itertools.count(2)))
+        ends = itertools.chain(
+            [" overlay"], (f" overlay {number}" for number in itertools.count(2))
+        )
         names = (name[: MAX_NAME - len(end)] + end for end in ends)
-        stream = publisher.stream(next(n for n in names if n not in publisher.streams), "overlay")
+        stream = publisher.stream(
+            next(n for n in names if n not in publisher.streams), "overlay"
+        )
     stream.over = name, run
     if stream.info is not None:
         publisher.wake()

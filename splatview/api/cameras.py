@@ -24,8 +24,16 @@ _MAX_ASKED = 256
 
 
 @public()
-def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, height: Any = None, images: Any = None,
-                    name: str = "cameras", *, current: SupportsIndex | None = None) -> None:
+def publish_cameras(
+    viewmats: Any = None,
+    Ks: Any = None,
+    width: Any = None,
+    height: Any = None,
+    images: Any = None,
+    name: str = "cameras",
+    *,
+    current: SupportsIndex | None = None,
+) -> None:
     """Show the cameras that a scene is trained with over it, in every viewer, and go on at once.
 
     viewmats: (N, 4, 4) world to camera, OpenCV axes (x right, y down, z forward), as gsplat's; N at most 10,000.
@@ -45,10 +53,26 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
     unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
     if viewmats is None:
-        if (what := next((n for n, v in (("Ks", Ks), ("width", width), ("height", height), ("images", images))
-                          if v is not None), None)) is not None or current is None:
-            raise TypeError(f"publish_cameras: {what} without viewmats" if what else
-                            "publish_cameras needs viewmats, Ks, width and height, or current alone")
+        if (
+            what := next(
+                (
+                    n
+                    for n, v in (
+                        ("Ks", Ks),
+                        ("width", width),
+                        ("height", height),
+                        ("images", images),
+                    )
+                    if v is not None
+                ),
+                None,
+            )
+        ) is not None or current is None:
+            raise TypeError(
+                f"publish_cameras: {what} without viewmats"
+                if what
+                else "publish_cameras needs viewmats, Ks, width and height, or current alone"
+            )
     elif Ks is None:
         raise TypeError("publish_cameras: viewmats without Ks, (N, 3, 3) in pixels")
     checks.stream_name(name)
@@ -70,10 +94,19 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
         from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
         if getattr(current, "is_cuda", False):
-            raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as "
-                            "the program knows it when it chooses the camera")
-        number = checks.whole("current", current, 0, (CAMERAS_MOST["cameras"] if count is None else count) - 1)
-    cameras = session().feature(f"cameras {name}", lambda publisher: Cameras(publisher, name))
+            raise TypeError(
+                "current is a tensor on a GPU, for whose value we would have to wait; give the number, as "
+                "the program knows it when it chooses the camera"
+            )
+        number = checks.whole(
+            "current",
+            current,
+            0,
+            (CAMERAS_MOST["cameras"] if count is None else count) - 1,
+        )
+    cameras = session().feature(
+        f"cameras {name}", lambda publisher: Cameras(publisher, name)
+    )
     if cameras is None:
         return
     with session().lock:
@@ -111,7 +144,9 @@ class Cameras:
         if photos is not None and photos.paths is not None:
             tensors["paths"] = photos.paths
         tensors, device = on_one_device(tensors)
-        layout = NamedTensors("cameras", tuple(tensors), shape=(self.count,), device=device)
+        layout = NamedTensors(
+            "cameras", tuple(tensors), shape=(self.count,), device=device
+        )
         stream.describe(layout, copy=True)
         stream.publish((tuple(tensors.values()), {"photos": self._set if has else 0}))
 
@@ -127,7 +162,9 @@ class Cameras:
         """Return a stream that belongs to that of the poses."""
         from splatview_ipc.control.limits import MAX_NAME
 
-        stream = self._publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
+        stream = self._publisher.stream(
+            f"{self._name[: MAX_NAME - 10]} {what}", "cameras"
+        )
         stream.over = self._name, ""
         stream.describe(NamedTensors("cameras", (what,), shape=shape), copy=True)
         return stream
@@ -147,7 +184,12 @@ class Cameras:
             return math.inf
         camera, side = self._asked.popleft()
         if photos is not None and camera < len(photos.tensors) and stream.readers:
-            stream.publish(((photos.read(camera, side),), {"camera": camera, "side": side, "photos": number}))
+            stream.publish(
+                (
+                    (photos.read(camera, side),),
+                    {"camera": camera, "side": side, "photos": number},
+                )
+            )
         return now + _PACE_S
 
     def close(self) -> None:

@@ -42,8 +42,13 @@ seen: dict[str, tuple[int, int, str]] = {}
 
 
 @public(answers=True)
-def frames(name: str, *, run: str | None = None, timeout: float | None = None,
-           in_place: bool | None = None) -> Frames:
+def frames(
+    name: str,
+    *,
+    run: str | None = None,
+    timeout: float | None = None,
+    in_place: bool | None = None,
+) -> Frames:
     """Iterate the newest frames of a stream that this or another process of the same user publishes.
 
         for frame in splatview.frames("camera"):
@@ -73,7 +78,13 @@ class Frame:
     `tensor` as it is.
     """
 
-    def __init__(self, shared: Shared, tensors: dict[str, np.ndarray | torch.Tensor], skipped: int, run: str):
+    def __init__(
+        self,
+        shared: Shared,
+        tensors: dict[str, np.ndarray | torch.Tensor],
+        skipped: int,
+        run: str,
+    ):
         self.version: int = shared.version
         """Counts the stream's updates."""
         self.time_ns: int = shared.time_ns
@@ -117,9 +128,13 @@ class Frame:
 
             for name, copy in self._copies.items():
                 dtype = getattr(torch, self._dtypes[name])
-                self._tensors[name] = (copy if isinstance(copy, torch.Tensor) else
-                                       torch.frombuffer(copy, dtype=dtype).view(copy.shape) if copy.size else
-                                       torch.empty(copy.shape, dtype=dtype))
+                self._tensors[name] = (
+                    copy
+                    if isinstance(copy, torch.Tensor)
+                    else torch.frombuffer(copy, dtype=dtype).view(copy.shape)
+                    if copy.size
+                    else torch.empty(copy.shape, dtype=dtype)
+                )
         return self._tensors
 
     @property
@@ -138,7 +153,9 @@ class Frame:
         """
         name = self._only()
         if self._dtypes[name] == "bfloat16":
-            raise TypeError(f"{name} is bfloat16, which NumPy lacks: use frame.tensor.float().numpy(), a float32 copy")
+            raise TypeError(
+                f"{name} is bfloat16, which NumPy lacks: use frame.tensor.float().numpy(), a float32 copy"
+            )
         copy: Any = self._copies[name]
         return copy.cpu().numpy() if hasattr(copy, "is_cuda") else copy
 
@@ -183,8 +200,10 @@ class Frame:
             raise ValueError(f"version {self.version} was closed")
         if len(names) == 1 or "image" in names:
             return "image" if "image" in names else names[0]
-        raise ValueError(f"a frame of kind {self.kind} has several tensors: use frame.tensors[name], name one of "
-                         f"{', '.join(names)}")
+        raise ValueError(
+            f"a frame of kind {self.kind} has several tensors: use frame.tensors[name], name one of "
+            f"{', '.join(names)}"
+        )
 
 
 class Frames:
@@ -193,8 +212,14 @@ class Frames:
     Leave it with `with`, call `close`, or let go of it. To be used by one thread at a time.
     """
 
-    def __init__(self, name: str, *, run: str | None = None, timeout: float | None = None,
-                 in_place: bool | None = None):
+    def __init__(
+        self,
+        name: str,
+        *,
+        run: str | None = None,
+        timeout: float | None = None,
+        in_place: bool | None = None,
+    ):
         """As `splatview.frames`."""
         checks.stream_name(name)
         if in_place not in (None, True, False):
@@ -202,7 +227,11 @@ class Frames:
         self.name = name
         self.skipped = 0
         """Versions that were passed over, in all."""
-        self._run, self._in_place, self._timeout = checks.run(run), in_place, _checked(timeout)
+        self._run, self._in_place, self._timeout = (
+            checks.run(run),
+            in_place,
+            _checked(timeout),
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -233,7 +262,9 @@ class Frames:
         if not self._end.alive:
             raise ValueError("these frames are closed: ask splatview.frames for others")
         self._polled = -math.inf
-        return self._wait(self._timeout if timeout is None else _checked(timeout), again=True)
+        return self._wait(
+            self._timeout if timeout is None else _checked(timeout), again=True
+        )
 
     def close(self) -> None:
         """Give everything back; frames stay the caller's. Idempotent."""
@@ -261,7 +292,9 @@ class Frames:
         return self._stream.sharing if self._stream is not None else ""
 
     def _wait(self, timeout: float | None, again: bool) -> Frame:
-        if self._pid != os.getpid():  # forked: what is open is the parent's, and stays as it is
+        if (
+            self._pid != os.getpid()
+        ):  # forked: what is open is the parent's, and stays as it is
             _inherited.append((self._subscriber, self._end.detach()))
             self._begin()
         begun, told = time.monotonic(), timeout is not None
@@ -312,20 +345,40 @@ class Frames:
         """Take in what runs say, and change over to the newest run that has the stream."""
         self._subscriber.poll()
         self._polled = now
-        found = [s for run in self._subscriber.runs if run.alive for s in run.streams.values() if s.name == self.name]
-        newest = max(found, key=lambda s: (s.run.folder.description.started, s.run.id), default=None)
+        found = [
+            s
+            for run in self._subscriber.runs
+            if run.alive
+            for s in run.streams.values()
+            if s.name == self.name
+        ]
+        newest = max(
+            found,
+            key=lambda s: (s.run.folder.description.started, s.run.id),
+            default=None,
+        )
         before = self._stream
         if newest is None or newest is before:
             return
         if before is not None:
-            if not before.run.alive and before.version > self._last and before.read(self._last) is not None:
+            if (
+                not before.run.alive
+                and before.version > self._last
+                and before.read(self._last) is not None
+            ):
                 return  # the last version of the run that has ended comes first
             before.release()
         self._stream, self._last = newest, 0
         if self._in_place and not _order(True, newest.info):
-            where = "copied on its GPU at each publish" if newest.gpu else "on the CPU, and always copied"
-            raise ValueError(f"in_place=True: stream {self.name!r} of run {newest.run.id} is {where}"
-                             f"{': ' + newest.info.why if newest.info.why else ''}; leave in_place out")
+            where = (
+                "copied on its GPU at each publish"
+                if newest.gpu
+                else "on the CPU, and always copied"
+            )
+            raise ValueError(
+                f"in_place=True: stream {self.name!r} of run {newest.run.id} is {where}"
+                f"{': ' + newest.info.why if newest.info.why else ''}; leave in_place out"
+            )
         newest.order = partial(_order, self._in_place)
         newest.open()
         self._subscriber.poll()
@@ -343,32 +396,50 @@ class Frames:
             if stream.fault:
                 return begin + f"{run} has it, but it cannot be read: {stream.fault}"
             if self._last == 0:
-                return begin + f"{run} has it, but no frame has come yet that can be read"
+                return (
+                    begin + f"{run} has it, but no frame has come yet that can be read"
+                )
             return begin + f"{run} has published nothing since version {stream.version}"
         alive = [run for run in subscriber.runs if run.alive]
         which = f" that {self._run!r} names" if self._run is not None else ""
         if not alive:
             from splatview_ipc.control.run_folder import runtime_folder
 
-            return begin + (f"no run{which} is there, in {runtime_folder()}: start the program that publishes, as the "
-                            "same user")
+            return begin + (
+                f"no run{which} is there, in {runtime_folder()}: start the program that publishes, as the "
+                "same user"
+            )
         refused = [f"run {run.id}: {run.refused}" for run in alive if run.refused]
-        names = [f"{s.name!r} ({s.kind}, run {s.run.id})" for s in subscriber.streams if s.run.alive]
+        names = [
+            f"{s.name!r} ({s.kind}, run {s.run.id})"
+            for s in subscriber.streams
+            if s.run.alive
+        ]
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        there = f"there are {', '.join(names[:10])}{more}" if names else f"no run{which} has published anything yet"
+        there = (
+            f"there are {', '.join(names[:10])}{more}"
+            if names
+            else f"no run{which} has published anything yet"
+        )
         return begin + "; ".join([f"no such stream; {there}", *refused])
 
 
 def _order(in_place: bool | None, info: StreamInfo) -> tuple[str, ...]:
     """Return the transports that a stream is offered by and that suit, the best first."""
-    return tuple(t for t in info.transports if in_place is None or (t in ZERO_COPY) is in_place)
+    return tuple(
+        t for t in info.transports if in_place is None or (t in ZERO_COPY) is in_place
+    )
 
 
 def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tensor]:
     """Return copies of a frame's tensors, or, `in_place`, CUDA tensors over the publisher's memory. Raises IpcError."""
     found: dict[str, Any] = {}
     for name, tensor in shared.tensors.items():
-        found[name] = tensor.array.copy() if isinstance(tensor, RemoteTensor) else tensor.torch().detach()
+        found[name] = (
+            tensor.array.copy()
+            if isinstance(tensor, RemoteTensor)
+            else tensor.torch().detach()
+        )
     if shared.on_gpu:
         import torch
 
@@ -381,7 +452,11 @@ def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tens
 
 
 def _checked(timeout: float | None) -> float | None:
-    return None if timeout is None else checks.number("timeout", timeout, 0, sys.float_info.max)
+    return (
+        None
+        if timeout is None
+        else checks.number("timeout", timeout, 0, sys.float_info.max)
+    )
 
 
 def _close(subscriber: Subscriber, pid: int) -> None:

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 from splatview.adapters import checks
 from splatview.api.session import begun, public, session
 from splatview_ipc.control import render_requests
-from splatview_ipc.control.render_requests import RenderError, RenderRequest, RenderResult
+from splatview_ipc.control.render_requests import (
+    RenderError,
+    RenderRequest,
+    RenderResult,
+)
 from splatview_ipc.cuda import driver
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.system.child_program import ChildProgram
@@ -37,13 +41,24 @@ LATE_S = 5.0
 _LARGE_BYTES = 1 << 26
 """Pictures of more bytes: the memory in which they came is released at once."""
 _END_PATIENCE_S = 3.0
-_ERRORS = {"value": ValueError, "lookup": LookupError, "timeout": TimeoutError, "fault": RuntimeError}
+_ERRORS = {
+    "value": ValueError,
+    "lookup": LookupError,
+    "timeout": TimeoutError,
+    "fault": RuntimeError,
+}
 
 
 @public(answers=True)
-def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-         size: tuple[int, int] | None = None, background: tuple[float, float, float] | None = None,
-         run: str | int | None = None, timeout: float = 10.0) -> torch.Tensor:
+def grab(
+    name: str | None = None,
+    *,
+    camera: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    size: tuple[int, int] | None = None,
+    background: tuple[float, float, float] | None = None,
+    run: str | int | None = None,
+    timeout: float = 10.0,
+) -> torch.Tensor:
     """Return what the viewer draws of a stream: any stream, any camera, any size. No window is needed or disturbed.
 
     name: of the stream. None: of what this process publishes, the Gaussians, or else the newest image; where it
@@ -86,15 +101,25 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
         try:
             width, height = size
         except (TypeError, ValueError):
-            raise ValueError(f"size {size!r} is not (width, height) in whole pixels, such as (1280, 720)") from None
-        size = checks.whole("width", width, 1, 2**31 - 1), checks.whole("height", height, 1, 2**31 - 1)
-    background, timeout = _background(background), checks.number("timeout", timeout, 0.001, 86400)
+            raise ValueError(
+                f"size {size!r} is not (width, height) in whole pixels, such as (1280, 720)"
+            ) from None
+        size = (
+            checks.whole("width", width, 1, 2**31 - 1),
+            checks.whole("height", height, 1, 2**31 - 1),
+        )
+    background, timeout = (
+        _background(background),
+        checks.number("timeout", timeout, 0.001, 86400),
+    )
     run = checks.run(run)
     device = None
     if (torch := driver.torch_with_cuda()) is not None:
         if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("grab: a CUDA graph is being captured, and nothing that is queued runs yet; grab before "
-                               "or after it")
+            raise RuntimeError(
+                "grab: a CUDA graph is being captured, and nothing that is queued runs yet; grab before "
+                "or after it"
+            )
         device = torch.cuda.current_device()
     grabber = session().features.get("grab")
     if grabber is None or not grabber.alive:
@@ -103,24 +128,40 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
         grabber = Grabber("" if device is None else driver.gpu_uuid(device), timeout)
         session().add("grab", grabber)
     with grabber.lock:
-        request = RenderRequest(timeout, camera=scene, size=size, background=background,
-                                **_newest(name, run, device is not None))
+        request = RenderRequest(
+            timeout,
+            camera=scene,
+            size=size,
+            background=background,
+            **_newest(name, run, device is not None),
+        )
         return grabber.draw(request, device or 0)
 
 
 def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
     """Bring a stream of this process up to date; return the fields of a RenderRequest that name it and its version."""
     publisher, stream, after, streams = begun(), None, 0, 0
-    if publisher is not None and (run is None or publisher.folder.description.is_called(run)):
-        published = [s for s in list(publisher.streams.values()) if s.version and name in (None, s.name)]
+    if publisher is not None and (
+        run is None or publisher.folder.description.is_called(run)
+    ):
+        published = [
+            s
+            for s in list(publisher.streams.values())
+            if s.version and name in (None, s.name)
+        ]
         if name is None:
-            published = sorted((s for s in published[::-1] if s.kind in _DRAWN), key=lambda s: _DRAWN[s.kind])
+            published = sorted(
+                (s for s in published[::-1] if s.kind in _DRAWN),
+                key=lambda s: _DRAWN[s.kind],
+            )
         stream = next(iter(published), None)
     if publisher is not None and stream is not None:
         run, name = publisher.run_id, stream.name
         if stream.kind in _DRAWN:
             after = stream.republish()
-        if gpu and stream.kind == "image":  # OpenGL, which may read it in place, does not wait for our streams
+        if (
+            gpu and stream.kind == "image"
+        ):  # OpenGL, which may read it in place, does not wait for our streams
             sys.modules["torch"].cuda.current_stream().synchronize()
         if stream.kind != "overlay":  # which is not drawn by itself
             streams = sum(s.info is not None for s in list(publisher.streams.values()))
@@ -137,16 +178,27 @@ def _camera(camera: Any) -> dict[str, Any]:
                     text = f.read(render_requests.MAX_CAMERA)
             camera = json.loads(text)
         except (OSError, ValueError, RecursionError) as e:
-            raise ValueError(f"camera: {os.fspath(camera)[:80]!r} is neither a JSON object nor a readable file ({e})"
-                             ) from None
+            raise ValueError(
+                f"camera: {os.fspath(camera)[:80]!r} is neither a JSON object nor a readable file ({e})"
+            ) from None
     if not hasattr(camera, "items"):
-        raise TypeError(f"camera is a {type(camera).__name__}, not a mapping such as {{\"viewmat\": ..., \"K\": ...}}, "
-                        "JSON or the name of a file")
-    text = json.dumps({str(key): value for key, value in camera.items() if value is not None}, default=_plain)
+        raise TypeError(
+            f'camera is a {type(camera).__name__}, not a mapping such as {{"viewmat": ..., "K": ...}}, '
+            "JSON or the name of a file"
+        )
+    text = json.dumps(
+        {str(key): value for key, value in camera.items() if value is not None},
+        default=_plain,
+    )
     if len(text) > render_requests.MAX_CAMERA:
-        raise ValueError(f"camera: more than {render_requests.MAX_CAMERA:,} characters as JSON; it takes two matrices")
+        raise ValueError(
+            f"camera: more than {render_requests.MAX_CAMERA:,} characters as JSON; it takes two matrices"
+        )
     made = json.loads(text)
-    for key in made.keys() & {"viewmat", "K"}:  # of matrices in a batch of one, that one
+    for key in made.keys() & {
+        "viewmat",
+        "K",
+    }:  # of matrices in a batch of one, that one
         while isinstance(made[key], list) and len(made[key]) == 1:
             made[key] = made[key][0]
     return made
@@ -156,9 +208,13 @@ def _plain(value: Any) -> Any:
     """Return a tensor or an array as lists of numbers."""
     checks.check_tensor(value, "camera")
     if not hasattr(value, "tolist"):
-        raise TypeError(f"camera: a {type(value).__name__}; numbers, lists of them, tensors and arrays can be taken")
+        raise TypeError(
+            f"camera: a {type(value).__name__}; numbers, lists of them, tensors and arrays can be taken"
+        )
     if math.prod(shape := tuple(value.shape)) > 64:
-        raise ValueError(f"camera: a tensor of shape {shape}; it takes one matrix, vector or number")
+        raise ValueError(
+            f"camera: a tensor of shape {shape}; it takes one matrix, vector or number"
+        )
     return value.tolist()
 
 
@@ -183,13 +239,17 @@ class Grabber:
         Raises RuntimeError or TimeoutError, with the program's last words, when it does not start.
         """
         self.lock = threading.Lock()
-        self._program = ChildProgram("splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True)
+        self._program = ChildProgram(
+            "splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True
+        )
         self._subscriber: Subscriber | None = None
         self._timeout = self._deadline = 0.0
         ready = self._ask(b"", max(timeout, _START_TIMEOUT_S))
         if not isinstance(ready, render_requests.Ready):
             self.close()
-            raise RuntimeError(f"grab: nothing can be drawn here: {getattr(ready, 'reason', ready)}")
+            raise RuntimeError(
+                f"grab: nothing can be drawn here: {getattr(ready, 'reason', ready)}"
+            )
         self._run = ready.run
 
     @property
@@ -202,14 +262,18 @@ class Grabber:
         `gpu`: the ordinal of the GPU on which to return a picture that comes in GPU memory.
         Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
         """
-        answer = self._ask(render_requests.encode(request) + b"\n", request.timeout + LATE_S)
+        answer = self._ask(
+            render_requests.encode(request) + b"\n", request.timeout + LATE_S
+        )
         if isinstance(answer, RenderError):
             raise _ERRORS[answer.kind](answer.reason)
         assert isinstance(answer, RenderResult)
         if self._subscriber is None:
             self._subscriber = Subscriber(self._run, client="grab")
         while True:
-            stream = next((s for s in self._subscriber.streams if s.name == answer.stream), None)
+            stream = next(
+                (s for s in self._subscriber.streams if s.name == answer.stream), None
+            )
             if stream is not None:
                 stream.open()
                 frame = stream.read(after=answer.version - 1)
@@ -219,7 +283,9 @@ class Grabber:
                         stream.release()
                     return picture
                 if stream.fault:
-                    raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
+                    raise RuntimeError(
+                        f"grab: the picture cannot be read: {stream.fault}"
+                    )
             if not self._program.running():
                 raise self._ended()
             if time.monotonic() > self._deadline:
@@ -232,12 +298,14 @@ class Grabber:
         self._timeout, self._deadline = timeout, time.monotonic() + timeout
         assert self._program.stdin is not None and self._program.stdout is not None
         requests, answers = self._program.stdin.fileno(), self._program.stdout.fileno()
-        os.set_blocking(requests, False)  # a stopped program does not read, and a camera may be longer than a pipe
+        os.set_blocking(
+            requests, False
+        )  # a stopped program does not read, and a camera may be longer than a pipe
         read = b""
         try:
             while line:
                 self._wait_for(requests, select.POLLOUT)
-                line = line[os.write(requests, line):]
+                line = line[os.write(requests, line) :]
             while not read.endswith(b"\n"):
                 self._wait_for(answers, select.POLLIN)
                 part = os.read(answers, 1 << 16)
@@ -249,8 +317,12 @@ class Grabber:
             raise self._ended() from None
         except (*render_requests.DecodeError, ValueError) as e:
             self.close()
-            raise RuntimeError(f"grab: the program that draws sent what makes no sense: {e}") from None
-        except BaseException:  # such as Ctrl-C: the answer to come would be taken for the next one
+            raise RuntimeError(
+                f"grab: the program that draws sent what makes no sense: {e}"
+            ) from None
+        except (
+            BaseException
+        ):  # such as Ctrl-C: the answer to come would be taken for the next one
             self.close()
             raise
 
@@ -262,13 +334,17 @@ class Grabber:
 
     def _hangs(self) -> TimeoutError:
         self.close()
-        return TimeoutError(f"grab: the program that draws did not answer within {self._timeout:g} s: "
-                            f"{self._program.last_words()}")
+        return TimeoutError(
+            f"grab: the program that draws did not answer within {self._timeout:g} s: "
+            f"{self._program.last_words()}"
+        )
 
     def _ended(self) -> RuntimeError:
         self.close()
-        return RuntimeError(f"grab: the program that draws ended with code {self._program.exit_code}: "
-                            f"{self._program.last_words()}")
+        return RuntimeError(
+            f"grab: the program that draws ended with code {self._program.exit_code}: "
+            f"{self._program.last_words()}"
+        )
 
     def close(self) -> None:
         """End the program. Idempotent."""
@@ -285,12 +361,18 @@ def _copied(frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:
     with frame:
         if not frame.on_gpu:
             array = tensor.array  # type: ignore[union-attr]
-            picture = torch.from_numpy((array[::-1] if flipped else array)[..., :3].copy())
+            picture = torch.from_numpy(
+                (array[::-1] if flipped else array)[..., :3].copy()
+            )
             return picture if frame.intact() else None
         with torch.no_grad(), torch.cuda.device(tensor.torch().device):  # type: ignore[union-attr]
             source = tensor.torch()[..., :3]  # type: ignore[union-attr]
             stream = torch.cuda.current_stream()
             frame.wait(stream.cuda_stream)
-            picture = source.flip(0) if flipped else source.clone(memory_format=torch.contiguous_format)
+            picture = (
+                source.flip(0)
+                if flipped
+                else source.clone(memory_format=torch.contiguous_format)
+            )
             stream.synchronize()  # the frame is released
         return picture.to(torch.device("cuda", gpu))

@@ -88,12 +88,16 @@ class Logger:
         from splatview_ipc.kinds.scalars import SCALAR_SERIES
 
         if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
-            raise ValueError(f"log: a scalar is called {name[:40]!r}; legal are 1 to {_MAX_NAME} printable characters")
+            raise ValueError(
+                f"log: a scalar is called {name[:40]!r}; legal are 1 to {_MAX_NAME} printable characters"
+            )
         _converted(name, value)
         with self._lock:
             if len(self.known) >= SCALAR_SERIES:
-                raise ValueError(f"log: {name!r} is one scalar too many; a run has at most {SCALAR_SERIES}: log under "
-                                 "names that were used before")
+                raise ValueError(
+                    f"log: {name!r} is one scalar too many; a run has at most {SCALAR_SERIES}: log under "
+                    "names that were used before"
+                )
             self.known.add(name)
 
     def queued(self, scalars: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +146,9 @@ class Logger:
         with self._lock:
             found: dict[str, list[tuple[float, float, float]]] = {}
             step: float = 0
-            while self._waiting and all(type(v) is float or v.arrived for v in self._waiting[0][2].values()):
+            while self._waiting and all(
+                type(v) is float or v.arrived for v in self._waiting[0][2].values()
+            ):
                 step, when, scalars = self._waiting.popleft()
                 for name, value in scalars.items():
                     if type(value) is not float:
@@ -156,7 +162,9 @@ class Logger:
     def _show(self) -> None:
         meta: dict[str, Any] = {"step": self._table.step}
         if self._lost:
-            meta["trouble"] = f"{self._lost} values are missing, since the GPU was too far behind"
+            meta["trouble"] = (
+                f"{self._lost} values are missing, since the GPU was too far behind"
+            )
         self._stream.publish((self._table.tensors(), meta))
 
 
@@ -166,14 +174,20 @@ def _converted(name: str, value: Any) -> Any:
     if torch is not None and isinstance(value, torch.Tensor):
         checks.check_tensor(value, f"log: {name}")
         if value.numel() != 1 or value.is_complex():
-            raise TypeError(f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; legal are real "
-                            "ones of one element")
+            raise TypeError(
+                f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; legal are real "
+                "ones of one element"
+            )
         return value if value.is_cuda else float(value.detach().item())
     if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):
         raise TypeError(f"log: {name} is a {type(value).__name__}, not a number")
     try:
         return float(value.item() if hasattr(value, "item") else value)
     except OverflowError:
-        raise ValueError(f"log: {name} is {str(value)[:20]}..., too large for a float") from None
+        raise ValueError(
+            f"log: {name} is {str(value)[:20]}..., too large for a float"
+        ) from None
     except (TypeError, ValueError):
-        raise TypeError(f"log: {name} is a {type(value).__name__}, of which float() makes no number") from None
+        raise TypeError(
+            f"log: {name} is a {type(value).__name__}, of which float() makes no number"
+        ) from None

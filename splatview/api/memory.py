@@ -45,8 +45,15 @@ _MAX_STEPS = 4096
 
 
 @public()
-def publish_memory(name: str = "memory", *, device: torch.device | str | int | None = None, hz: float = 10.0,
-                   record: bool = True, max_entries: int = 100_000, step: int | None = None) -> None:
+def publish_memory(
+    name: str = "memory",
+    *,
+    device: torch.device | str | int | None = None,
+    hz: float = 10.0,
+    record: bool = True,
+    max_entries: int = 100_000,
+    step: int | None = None,
+) -> None:
     """Show in every viewer what the GPU's memory is like, from now on, and mark a step.
 
     The first call begins: a thread looks at PyTorch's statistics `hz` times a second (at most 100), which takes a
@@ -73,9 +80,16 @@ def publish_memory(name: str = "memory", *, device: torch.device | str | int | N
     if meter is None:
         checks.stream_name(name)
         entries = checks.whole("max_entries", max_entries, 1, 10**8)
-        meter = session().feature(f"memory {name}", functools.partial(
-            Meter, name=name, device=_ordinal(device), hz=checks.number("hz", hz, 0.001, 100),
-            max_entries=entries if record else None))
+        meter = session().feature(
+            f"memory {name}",
+            functools.partial(
+                Meter,
+                name=name,
+                device=_ordinal(device),
+                hz=checks.number("hz", hz, 0.001, 100),
+                max_entries=entries if record else None,
+            ),
+        )
     if meter is not None:
         meter.mark(step)
 
@@ -83,7 +97,14 @@ def publish_memory(name: str = "memory", *, device: torch.device | str | int | N
 class Meter:
     """One stream of kind memory: the samples of one GPU."""
 
-    def __init__(self, publisher: Publisher, name: str, device: int | None, hz: float, max_entries: int | None) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        name: str,
+        device: int | None,
+        hz: float,
+        max_entries: int | None,
+    ) -> None:
         """`device`: the ordinal, HOST, or None for the one in use; `max_entries` of the recording, None: none."""
         import torch
 
@@ -95,7 +116,9 @@ class Meter:
             session().add("recording", Recording(publisher.run_id, max_entries))
         self._recording: Recording = session().features["recording"]
         if device != HOST:
-            with contextlib.suppress(AttributeError):  # at once, or as soon as the trainer begins to use CUDA
+            with contextlib.suppress(
+                AttributeError
+            ):  # at once, or as soon as the trainer begins to use CUDA
                 torch.cuda._lazy_call(self._recording.attach)
         self._device = device
         self._stats: Any = None
@@ -129,7 +152,9 @@ class Meter:
         if self._asked and now >= self._rest_until:
             self._asked, self._rest_until, self._due = False, now + _REST_S, now
             if (path := self._recording.save("asked")) is not None:
-                _log.info("splatview: a snapshot of the memory: splatview memory %s", path)
+                _log.info(
+                    "splatview: a snapshot of the memory: splatview memory %s", path
+                )
         if now >= self._due:
             self._due = max(self._due + self._period, now)
             self.sample()
@@ -142,7 +167,11 @@ class Meter:
         self._recording.attach()
         index, count = self._device, torch.cuda.device_count()
         if index is None:  # no call of the trainer's has told which
-            used = (i for i in range(count) if torch._C._cuda_memoryStats(i)["allocated_bytes"]["all"]["allocated"])
+            used = (
+                i
+                for i in range(count)
+                if torch._C._cuda_memoryStats(i)["allocated_bytes"]["all"]["allocated"]
+            )
             if (index := next(used, None)) is None:
                 return
         try:
@@ -150,10 +179,17 @@ class Meter:
                 raise ValueError(f"device is {index}, and there are {count} GPUs")
             properties = torch.cuda.get_device_properties(index)
         except Exception as e:
-            self._device, self._trouble = HOST, f"the GPU's memory is not shown: {type(e).__name__}: {e}"
+            self._device, self._trouble = (
+                HOST,
+                f"the GPU's memory is not shown: {type(e).__name__}: {e}",
+            )
             raise
         with self._lock:
-            self._about |= {"device": f"cuda:{index}", "gpu": str(properties.name), "total": properties.total_memory}
+            self._about |= {
+                "device": f"cuda:{index}",
+                "gpu": str(properties.name),
+                "total": properties.total_memory,
+            }
             self._device, self._stats = index, torch._C._cuda_memoryStats
 
     def sample(self) -> None:
@@ -163,24 +199,60 @@ class Meter:
         with self._lock:
             with open("/proc/self/statm", "rb") as f:
                 host = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            row = [time.time(), self._step, 0, 0, 0, 0, 0, 0, 0, host, 0, 0, 0]  # MEMORY_COLUMNS
+            row = [
+                time.time(),
+                self._step,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                host,
+                0,
+                0,
+                0,
+            ]  # MEMORY_COLUMNS
             if self._stats is not None:
                 stats = self._stats(self._device)
-                allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+                allocated, reserved = (
+                    stats["allocated_bytes"]["all"],
+                    stats["reserved_bytes"]["all"],
+                )
                 # A highest value unlike that of the last sample was reached since then.
                 peaks = allocated["peak"], reserved["peak"]
-                most, room = (peak if peak != before else now for peak, before, now in zip(
-                    peaks, self._peaks, (allocated["current"], reserved["current"]), strict=True))
+                most, room = (
+                    peak if peak != before else now
+                    for peak, before, now in zip(
+                        peaks,
+                        self._peaks,
+                        (allocated["current"], reserved["current"]),
+                        strict=True,
+                    )
+                )
                 self._peaks = peaks
-                row[2:] = [allocated["current"], allocated["current"], max(most, allocated["current"]),
-                           stats["active_bytes"]["all"]["current"],
-                           stats.get("requested_bytes", {}).get("all", allocated)["current"],
-                           max(room, reserved["current"]), stats["inactive_split_bytes"]["all"]["current"], host,
-                           stats["allocation"]["all"]["allocated"], stats["num_alloc_retries"], stats["num_ooms"]]
+                row[2:] = [
+                    allocated["current"],
+                    allocated["current"],
+                    max(most, allocated["current"]),
+                    stats["active_bytes"]["all"]["current"],
+                    stats.get("requested_bytes", {}).get("all", allocated)["current"],
+                    max(room, reserved["current"]),
+                    stats["inactive_split_bytes"]["all"]["current"],
+                    host,
+                    stats["allocation"]["all"]["allocated"],
+                    stats["num_alloc_retries"],
+                    stats["num_ooms"],
+                ]
             self.samples.add(row)
             recording = self._recording
-            meta = {**self._about, "snapshot": recording.newest, "snapshots": recording.count,
-                    "trouble": (self._trouble or recording.trouble)[:MAX_META_TEXT]}
+            meta = {
+                **self._about,
+                "snapshot": recording.newest,
+                "snapshots": recording.count,
+                "trouble": (self._trouble or recording.trouble)[:MAX_META_TEXT],
+            }
             self._stream.publish((self.samples.tensors(), meta))
 
     def close(self) -> None:
@@ -195,15 +267,25 @@ def _ordinal(device: Any) -> int | None:
     import torch
 
     try:
-        parsed = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        parsed = (
+            torch.device("cuda", device)
+            if isinstance(device, int)
+            else torch.device(device)
+        )
     except (RuntimeError, TypeError):
         raise ValueError(f"device is {device!r}; {legal}") from None
     if parsed.type == "cpu":
         return HOST
     if parsed.type != "cuda" or (isinstance(device, int) and device < 0):
         raise ValueError(f"device is {device!r}; {legal}")
-    if parsed.index is not None and torch.cuda.is_initialized() and parsed.index >= torch.cuda.device_count():
-        raise ValueError(f"device is {device!r}, and there are {torch.cuda.device_count()} GPUs; {legal}")
+    if (
+        parsed.index is not None
+        and torch.cuda.is_initialized()
+        and parsed.index >= torch.cuda.device_count()
+    ):
+        raise ValueError(
+            f"device is {device!r}, and there are {torch.cuda.device_count()} GPUs; {legal}"
+        )
     return parsed.index
 
 
@@ -246,9 +328,16 @@ class Recording:
                 enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
                 if self._max_entries is None:
                     self._lacks = "allocations are not recorded: record=False"
-                elif enabled is None or not enabled():  # by other code. (Before CUDA is in use, torch 2.11 crashes.)
+                elif (
+                    enabled is None or not enabled()
+                ):  # by other code. (Before CUDA is in use, torch 2.11 crashes.)
                     # Names of C++ functions would make a snapshot take minutes.
-                    memory._record_memory_history("all", context="all", stacks="python", max_entries=self._max_entries)
+                    memory._record_memory_history(
+                        "all",
+                        context="all",
+                        stacks="python",
+                        max_entries=self._max_entries,
+                    )
                     self._ours = True
             except Exception as e:
                 self._lacks = f"allocations are not recorded: {_one_line(e)}"
@@ -288,11 +377,21 @@ class Recording:
                 gc.enable()
         steps = list(self.steps)
         ends = [*(begin for begin, _ in steps[1:]), time.time_ns()]
-        marks = [{"name": f"step {number:.15g}", "stage": stage, "device": 0, "time_us": ns // 1000}
-                 for (begin, number), end in zip(steps, ends, strict=False)
-                 for stage, ns in (("START", begin), ("END", end))]
+        marks = [
+            {
+                "name": f"step {number:.15g}",
+                "stage": stage,
+                "device": 0,
+                "time_us": ns // 1000,
+            }
+            for (begin, number), end in zip(steps, ends, strict=False)
+            for stage, ns in (("START", begin), ("END", end))
+        ]
         with contextlib.suppress(Exception):
-            snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *marks]
+            snapshot["external_annotations"] = [
+                *snapshot.get("external_annotations", ()),
+                *marks,
+            ]
         return snapshot
 
     def save(self, why: str) -> Path | None:
@@ -318,7 +417,10 @@ class Recording:
             return
         self._ooms, self._rest_until = self._ooms + 1, now + OOM_REST_S
         if (path := self.save("oom")) is not None:
-            _log.warning("splatview: the GPU is out of memory; who holds it shows: splatview memory %s", path)
+            _log.warning(
+                "splatview: the GPU is out of memory; who holds it shows: splatview memory %s",
+                path,
+            )
 
 
 @functools.cache
@@ -326,8 +428,13 @@ def observe() -> None:
     """Have PyTorch call `_out_of_memory` when an allocation fails. This cannot be undone, so once is for good."""
     import torch
 
-    names = "_cuda_attach_out_of_memory_observer", "_cuda_attachOutOfMemoryObserver"  # of different versions of torch
-    attach = next((a for name in names if (a := getattr(torch._C, name, None)) is not None), None)
+    names = (
+        "_cuda_attach_out_of_memory_observer",
+        "_cuda_attachOutOfMemoryObserver",
+    )  # of different versions of torch
+    attach = next(
+        (a for name in names if (a := getattr(torch._C, name, None)) is not None), None
+    )
     if attach is None:
         raise RuntimeError("this torch has no observer of memory that runs out")
     attach(_out_of_memory)
@@ -342,7 +449,9 @@ def _out_of_memory(device: int, asked: int, allocated: int, free: int) -> None:
             if name.startswith("memory "):
                 feature.sample()  # viewers see it even if the trainer ends now
     except Exception as e:  # the trainer has its own to deal with
-        _log.warning("splatview: no snapshot of the memory that ran out: %s", _one_line(e))
+        _log.warning(
+            "splatview: no snapshot of the memory that ran out: %s", _one_line(e)
+        )
 
 
 def _one_line(error: Exception) -> str:

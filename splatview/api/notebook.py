@@ -15,7 +15,9 @@ from splatview.api.session import public, session
 if TYPE_CHECKING:
     from splatview_ipc.control.registry import ViewerInfo
 
-_LENGTH = re.compile(r"(?:[0-9]{1,5}|[0-9]{0,5}\.[0-9]{1,4})(?:px|%|em|rem|ch|vw|vh|vmin|vmax|cm|mm|in|pt)")
+_LENGTH = re.compile(
+    r"(?:[0-9]{1,5}|[0-9]{0,5}\.[0-9]{1,4})(?:px|%|em|rem|ch|vw|vh|vmin|vmax|cm|mm|in|pt)"
+)
 _LOOK_S = 0.05
 
 
@@ -37,15 +39,23 @@ class Page:
 
     def _repr_html_(self) -> str:
         style = f"width: {self.width}; height: {self.height}; border: 0; display: block"
-        return (f'<iframe src="{escape(self.url)}" style="{escape(style)}" title="splatview" '
-                'allow="clipboard-read; clipboard-write; fullscreen"></iframe>'
-                f'<div style="font-size: smaller; opacity: 0.7"><a href="{escape(self.url)}" target="_blank" '
-                f'rel="noopener">{escape(self.url)}</a>{escape(_tunnel(self.url))}</div>')
+        return (
+            f'<iframe src="{escape(self.url)}" style="{escape(style)}" title="splatview" '
+            'allow="clipboard-read; clipboard-write; fullscreen"></iframe>'
+            f'<div style="font-size: smaller; opacity: 0.7"><a href="{escape(self.url)}" target="_blank" '
+            f'rel="noopener">{escape(self.url)}</a>{escape(_tunnel(self.url))}</div>'
+        )
 
 
 @public(answers=True)
-def show(width: int | str = "100%", height: int | str = 600, *, run: str | int | None = None, port: int = 7007,
-         timeout: float = 30.0) -> Page:
+def show(
+    width: int | str = "100%",
+    height: int | str = 600,
+    *,
+    run: str | int | None = None,
+    port: int = 7007,
+    timeout: float = 30.0,
+) -> Page:
     """Show the viewer in this notebook: as the last line of a cell, before, while or after something is published.
 
     width, height: of the frame, in pixels (1 to 99999) or as a CSS length such as "100%", "40em" or "80vh".
@@ -75,22 +85,34 @@ def show(width: int | str = "100%", height: int | str = 600, *, run: str | int |
         from splatview_ipc.system.child_program import ChildProgram
 
         end = time.monotonic() + timeout
-        program = ChildProgram("splatview_viewer", "serve", "--web", "--port", str(port),
-                               *([] if run is None else ["--run", run]))
+        program = ChildProgram(
+            "splatview_viewer",
+            "serve",
+            "--web",
+            "--port",
+            str(port),
+            *([] if run is None else ["--run", run]),
+        )
         try:
             while (viewer := _running(run, program.pid)) is None:
                 if not program.running():
-                    raise NoViewerError(f"the viewer ended with code {program.exit_code}: {program.last_words()}")
+                    raise NoViewerError(
+                        f"the viewer ended with code {program.exit_code}: {program.last_words()}"
+                    )
                 if time.monotonic() > end:
-                    raise NoViewerError(f"the viewer did not serve within timeout={timeout:g} s: "
-                                        f"{program.last_words()}")
+                    raise NoViewerError(
+                        f"the viewer did not serve within timeout={timeout:g} s: "
+                        f"{program.last_words()}"
+                    )
                 time.sleep(_LOOK_S)
         except BaseException:
             program.end(2.0)
             raise
         session().programs.append(program)
     page = Page(viewer, *lengths)
-    if not hasattr(sys, "ps1"):  # a prompt, Python's or a notebook's, shows what a call returns
+    if not hasattr(
+        sys, "ps1"
+    ):  # a prompt, Python's or a notebook's, shows what a call returns
         print(page, flush=True)
     return page
 
@@ -101,14 +123,18 @@ def _length(name: str, value: Any) -> str:
         return f"{value}px"
     if isinstance(value, str) and _LENGTH.fullmatch(value):
         return value
-    raise ValueError(f"{name} {value!r} is neither pixels (1 to 99999) nor a CSS length such as \"100%\", \"40em\", "
-                     "\"80vh\"")
+    raise ValueError(
+        f'{name} {value!r} is neither pixels (1 to 99999) nor a CSS length such as "100%", "40em", '
+        '"80vh"'
+    )
 
 
 def _running(run: str | None, pid: int | None = None) -> ViewerInfo | None:
     from splatview_ipc.control.registry import viewers
 
-    return next((v for v in viewers() if (v.run == run if pid is None else v.pid == pid)), None)
+    return next(
+        (v for v in viewers() if (v.run == run if pid is None else v.pid == pid)), None
+    )
 
 
 def _tunnel(url: str) -> str:

@@ -48,8 +48,11 @@ def wait_while_paused(timeout: float | None = None) -> bool:
             begin = time.monotonic()
             if control.noted is None:
                 control.noted = begin
-                _log.warning("splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that "
-                             "one", printable(control.paused_by or "a viewer"))
+                _log.warning(
+                    "splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that "
+                    "one",
+                    printable(control.paused_by or "a viewer"),
+                )
             control.waits = 2
             try:
                 while control.paused:
@@ -64,7 +67,10 @@ def wait_while_paused(timeout: float | None = None) -> bool:
         if not control.waits:
             control.waits = 1
         if control.noted is not None:
-            _log.warning("splatview: the run goes on after %.1f s", time.monotonic() - control.noted)
+            _log.warning(
+                "splatview: the run goes on after %.1f s",
+                time.monotonic() - control.noted,
+            )
             control.noted = None
     except ValueError:  # another thread has closed the run
         pass

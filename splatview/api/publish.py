@@ -22,8 +22,16 @@ class Known(NamedTuple):
 
 
 @public()
-def publish(value: Any, name: str | None = None, *, kind: str | None = None, copy: bool | None = None,
-            live: bool | None = None, shard: tuple[int, int] | None = None, **meta: Any) -> None:
+def publish(
+    value: Any,
+    name: str | None = None,
+    *,
+    kind: str | None = None,
+    copy: bool | None = None,
+    live: bool | None = None,
+    shard: tuple[int, int] | None = None,
+    **meta: Any,
+) -> None:
     """Show a value in every viewer of this process, and go on at once.
 
     value: an image, (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in [0, 1];
@@ -64,7 +72,11 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         meta = checks.metadata(meta)
     options = kind, copy, live, shard, meta.get("activated"), meta.get("layout")
     known = session().published.get(name)
-    published = known.layout.match(value, meta) if known is not None and known.options == options else None
+    published = (
+        known.layout.match(value, meta)
+        if known is not None and known.options == options
+        else None
+    )
     if known is None or published is None:
         if session().idle or (found := _describe(value, name, options, meta)) is None:
             return
@@ -85,25 +97,34 @@ _names: dict[type, str] = {}
 """Default names by the value's type: to import at every call would cost as much as all the rest of it."""
 
 
-def _describe(value: Any, name: str, options: tuple[Any, ...], meta: dict[str, Any]
-              ) -> tuple[Known, Published] | None:
+def _describe(
+    value: Any, name: str, options: tuple[Any, ...], meta: dict[str, Any]
+) -> tuple[Known, Published] | None:
     """Return the stream for a value of a new layout or with new options, and what to publish; None: no run."""
     from splatview.adapters import recognise
     from splatview.api.shard import checked_shard, group_of_this_process
 
     kind, copy, live, shard, *_ = options
     checks.stream_name(name)
-    part, group = (None, "") if shard is None else (checked_shard(shard), group_of_this_process())
+    part, group = (
+        (None, "") if shard is None else (checked_shard(shard), group_of_this_process())
+    )
     layout = recognise(value, kind, meta)
     if part is not None and layout.kind != "gaussians":
-        raise TypeError(f"shard={part}: {layout.kind} {name!r} cannot be put together from parts, only Gaussians can; "
-                        f"leave shard out: each rank's {layout.kind} is a stream of its own")
+        raise TypeError(
+            f"shard={part}: {layout.kind} {name!r} cannot be put together from parts, only Gaussians can; "
+            f"leave shard out: each rank's {layout.kind} is a stream of its own"
+        )
     if copy is False and layout.device == "cpu":
-        raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
-                         "a CUDA tensor")
+        raise ValueError(
+            "copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
+            "a CUDA tensor"
+        )
     published = layout.match(value, meta)
     if published is None:
-        raise ValueError(f"{name!r} changed while it was being published; publish from one thread at a time")
+        raise ValueError(
+            f"{name!r} changed while it was being published; publish from one thread at a time"
+        )
     current = session()
     with current.lock:
         publisher = current.run()

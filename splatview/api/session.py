@@ -63,7 +63,9 @@ class Session:
     @property
     def idle(self) -> bool:
         """True if nothing can be published now: SPLATVIEW_DISABLE, the end of the process, or no run a moment ago."""
-        return self.publisher is None and (disabled() or self.exiting or time.monotonic() < self._retry_at)
+        return self.publisher is None and (
+            disabled() or self.exiting or time.monotonic() < self._retry_at
+        )
 
     def run(self) -> Publisher | None:
         """Return this process's run, which the first call begins; None while `idle`. Raises IpcError, OSError."""
@@ -73,12 +75,16 @@ class Session:
                     try:
                         from splatview_ipc.publisher.publisher import Publisher
 
-                        self.publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
+                        self.publisher = Publisher(
+                            os.environ.get("SPLATVIEW_NAME"), on_fault=fault
+                        )
                     except (IpcError, OSError):
                         self._retry_at = time.monotonic() + RETRY_S
                         raise
                     atexit.unregister(_at_exit)
-                    atexit.register(_at_exit)  # behind those of the modules that it uses, to come before them
+                    atexit.register(
+                        _at_exit
+                    )  # behind those of the modules that it uses, to come before them
         return self.publisher
 
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
@@ -95,7 +101,9 @@ class Session:
         turn: Turn | None = getattr(feature, "turn", None)
         with self.lock:
             if turn is not None and self._worker is None:
-                worker = threading.Thread(target=self._work, name="splatview worker", daemon=True)
+                worker = threading.Thread(
+                    target=self._work, name="splatview worker", daemon=True
+                )
                 worker.start()
                 self._worker = worker
             self.features = {**self.features, name: feature}
@@ -110,7 +118,10 @@ class Session:
     def forget(self, name: str) -> None:
         """Release what a stream shows; the stream stays for its viewers. Not while another thread publishes it."""
         self.published.pop(name, None)
-        if self.publisher is not None and (stream := self.publisher.streams.get(name)) is not None:
+        if (
+            self.publisher is not None
+            and (stream := self.publisher.streams.get(name)) is not None
+        ):
             stream.close()
 
     def close(self, exiting: bool = False) -> None:
@@ -137,19 +148,26 @@ class Session:
             worker = threading.current_thread()
         due: dict[str, float] = {}
         while self._worker is worker:
-            wait = min((due.get(name, 0.0) for name in self._turns), default=math.inf) - time.monotonic()
+            wait = (
+                min((due.get(name, 0.0) for name in self._turns), default=math.inf)
+                - time.monotonic()
+            )
             woken = wait > 0 and self._wake.wait(min(wait, threading.TIMEOUT_MAX))
             if woken:
                 self._wake.clear()
             for name, turn in self._turns.items():
                 now = time.monotonic()
-                if self._worker is not worker or not (woken or due.get(name, 0.0) <= now):
+                if self._worker is not worker or not (
+                    woken or due.get(name, 0.0) <= now
+                ):
                     continue
                 try:
                     due[name] = turn(now)
                 except Exception as e:
                     due[name] = now + _FAULT_REST_S
-                    with contextlib.suppress(Exception):  # SPLATVIEW_STRICT raises in the trainer's own threads alone
+                    with contextlib.suppress(
+                        Exception
+                    ):  # SPLATVIEW_STRICT raises in the trainer's own threads alone
                         fault(e)
 
 
@@ -204,9 +222,15 @@ class _Untraced:
 
     def __bool__(self) -> bool:
         with contextlib.suppress(ImportError, AttributeError):  # PyTorch before 2.7
-            from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+            from torch._C._dynamo.eval_frame import (
+                _FrameAction,
+                _FrameExecStrategy,
+                set_code_exec_strategy,
+            )
 
-            set_code_exec_strategy(self._code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+            set_code_exec_strategy(
+                self._code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+            )
         return True
 
 
@@ -215,7 +239,9 @@ def untraced(*classes: type) -> None:
     for member in (m for each in classes for m in vars(each).values()):
         function = getattr(member, "fget", member)
         if isinstance(function, FunctionType):
-            code = getattr(function, "__wrapped__", function).__code__  # not the one that all context managers share
+            code = getattr(
+                function, "__wrapped__", function
+            ).__code__  # not the one that all context managers share
             function._torchdynamo_disable = _Untraced(code)  # type: ignore[attr-defined]
 
 
@@ -225,6 +251,7 @@ def public(answers: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     TypeError and ValueError, mistakes of the caller, are raised; everything else is a `fault`, and the call returns
     None. `answers`: the caller waits for a result, so that faults are raised as well.
     """
+
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -258,9 +285,15 @@ def fault(error: BaseException) -> None:
         return
     _logged.add(text)
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0].startswith("splatview"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(
+        "."
+    )[0].startswith("splatview"):
         frame, level = frame.f_back, level + 1
-    _log.warning("splatview met a fault, training goes on: %s", text, stacklevel=max(1, level - 1))
+    _log.warning(
+        "splatview met a fault, training goes on: %s",
+        text,
+        stacklevel=max(1, level - 1),
+    )
 
 
 # ---- the end
@@ -279,5 +312,8 @@ def _after_fork_in_child() -> None:
 
 
 # No fork comes while a run begins or ends: its child would hold the run's lock without knowing.
-os.register_at_fork(before=lambda: _session.lock.acquire(), after_in_parent=lambda: _session.lock.release(),
-                    after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=lambda: _session.lock.acquire(),
+    after_in_parent=lambda: _session.lock.release(),
+    after_in_child=_after_fork_in_child,
+)

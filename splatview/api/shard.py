@@ -23,8 +23,10 @@ _MPI = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 def checked_shard(shard: Any) -> tuple[int, int]:
     """Return the rank and the number of ranks. Raises TypeError, ValueError."""
     if not isinstance(shard, (tuple, list)) or len(shard) != 2:
-        raise TypeError(f"shard is {str(shard)[:60]}, not a tuple of two ints: this process's rank, and how many there "
-                        "are, such as (0, 4)")
+        raise TypeError(
+            f"shard is {str(shard)[:60]}, not a tuple of two ints: this process's rank, and how many there "
+            "are, such as (0, 4)"
+        )
     world = checks.whole("shard: the number of ranks", shard[1], 1, MAX_SHARDS)
     return checks.whole("shard: the rank", shard[0], 0, world - 1), world
 
@@ -38,7 +40,9 @@ def group_of_this_process() -> str:
     environ = os.environ
     if environ.get("MASTER_PORT"):
         names = _LAUNCHED
-    elif environ.get("SLURM_STEP_ID") and environ.get("SLURM_PROCID"):  # a job alone may start several trainings
+    elif environ.get("SLURM_STEP_ID") and environ.get(
+        "SLURM_PROCID"
+    ):  # a job alone may start several trainings
         names = _SLURM
     else:
         names = tuple(name for name in _MPI if environ.get(name))[:1]
@@ -53,8 +57,17 @@ def _started_by(_pid: int) -> list[str]:
     call, since the parent may end before this process."""
     parent = os.getppid()
     try:
-        began = Path(f"/proc/{parent}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+        began = (
+            Path(f"/proc/{parent}/stat")
+            .read_text(errors="replace")
+            .rpartition(")")[2]
+            .split()[19]
+        )
     except (OSError, IndexError):  # it has ended, or /proc is closed to us
         began = ""
-    script = os.path.abspath(sys.argv[0]) if sys.argv and sys.argv[0] not in ("", "-c") else ""
+    script = (
+        os.path.abspath(sys.argv[0])
+        if sys.argv and sys.argv[0] not in ("", "-c")
+        else ""
+    )
     return [f"parent={parent}", f"began={began}", f"script={script}"]

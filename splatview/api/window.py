@@ -59,12 +59,16 @@ class Window:
 
         Opens nothing yet: see `start`. Raises TypeError, ValueError.
         """
-        self._asked_size = (checks.whole("width", width, MIN_SIDE, MAX_SIDE),
-                            checks.whole("height", height, MIN_SIDE, MAX_SIDE))
+        self._asked_size = (
+            checks.whole("width", width, MIN_SIDE, MAX_SIDE),
+            checks.whole("height", height, MIN_SIDE, MAX_SIDE),
+        )
         if not isinstance(title, str):
             raise TypeError(f"title is a {type(title).__name__}, not a str")
         if len(title) > limits.MAX_NAME or not (title.isprintable() or not title):
-            raise ValueError(f"title is {title[:40]!r}; legal are up to {limits.MAX_NAME} printable characters")
+            raise ValueError(
+                f"title is {title[:40]!r}; legal are up to {limits.MAX_NAME} printable characters"
+            )
         self._title = title
         self._owner: Session | None = None
         """The session that publishes for it."""
@@ -95,18 +99,32 @@ class Window:
         if disabled():
             return
         if session().run() is None:
-            raise RuntimeError("no window can be opened: this process could not begin to publish, and a warning "
-                               "says why; splatview doctor says more")
+            raise RuntimeError(
+                "no window can be opened: this process could not begin to publish, and a warning "
+                "says why; splatview doctor says more"
+            )
         self._take_over()
         if os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY"):
-            settings = encode(WindowSettings(*self._asked_size, self._title, os.getpid())).decode()
+            settings = encode(
+                WindowSettings(*self._asked_size, self._title, os.getpid())
+            ).decode()
             program = ChildProgram("splatview_viewer", "window", settings, pipes=True)
             assert program.stdin is not None and program.stdout is not None
             self._pipes = NewestLines(program.stdout.fileno(), program.stdin.fileno())
         else:
-            program = ChildProgram("splatview_viewer", "serve", "--web", "--run", str(os.getpid()),
-                                   on_error=lambda line: print(line, file=sys.stderr, flush=True))
-        self._program, self._state, self._closed = program, WindowState(*self._asked_size), False
+            program = ChildProgram(
+                "splatview_viewer",
+                "serve",
+                "--web",
+                "--run",
+                str(os.getpid()),
+                on_error=lambda line: print(line, file=sys.stderr, flush=True),
+            )
+        self._program, self._state, self._closed = (
+            program,
+            WindowState(*self._asked_size),
+            False,
+        )
         if self._shown is not None:
             self._show(self._shown)
         if blocking:
@@ -122,7 +140,11 @@ class Window:
     @public()
     def size(self) -> tuple[int, int]:
         """Return (width, height) of the window's picture in pixels; before it is open, what was asked for."""
-        return (self._state.width, self._state.height) if self._is_open() else self._asked_size
+        return (
+            (self._state.width, self._state.height)
+            if self._is_open()
+            else self._asked_size
+        )
 
     @public()
     def fps(self) -> float:
@@ -130,8 +152,14 @@ class Window:
         return self._state.fps if self._is_open() else 0.0
 
     @public()
-    def set_image(self, image: Any, height: int | None = None, data_ptr: int | None = None, *,
-                  channels: int = 4) -> None:
+    def set_image(
+        self,
+        image: Any,
+        height: int | None = None,
+        data_ptr: int | None = None,
+        *,
+        channels: int = 4,
+    ) -> None:
         """Show an image, and go on showing it as it changes in place: `set_image(tensor)`, or, as in older versions,
         `set_image(width, height, data_ptr)`.
 
@@ -166,8 +194,15 @@ class Window:
         self._set(0, image, "image", live=self._moves < _NEW_EACH_TIME)
 
     @public()
-    def set_gaussian_splatting_scene(self, background: Any, means3d: Any, shs: Any, opacity: Any, scales: Any,
-                                     rotations: Any) -> None:
+    def set_gaussian_splatting_scene(
+        self,
+        background: Any,
+        means3d: Any,
+        shs: Any,
+        opacity: Any,
+        scales: Any,
+        rotations: Any,
+    ) -> None:
         """Show a scene of P Gaussians, and go on showing it as it changes in place.
 
         background: (3,) RGB in [0, 1]; it may lie on another device than the rest, and is then read at this call alone.
@@ -189,7 +224,12 @@ class Window:
         if isinstance(background, torch.Tensor) and isinstance(means3d, torch.Tensor):
             background = background.to(means3d.device)
         self._last_place = None
-        self._set(1, (background, means3d, shs, opacity, scales, rotations), "gaussians", live=True)
+        self._set(
+            1,
+            (background, means3d, shs, opacity, scales, rotations),
+            "gaussians",
+            live=True,
+        )
 
     @public()
     def destroy(self) -> None:
@@ -202,8 +242,12 @@ class Window:
     def __enter__(self) -> Window:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.destroy()
 
     # -- the program
@@ -241,7 +285,9 @@ class Window:
                 program.end(0)  # of a window that is closed already
             if self._end is not None:
                 self._end()
-        self._program = self._pipes = self._streams = self._shown = self._last_place = None
+        self._program = self._pipes = self._streams = self._shown = self._last_place = (
+            None
+        )
         self._closed = True
         return reason
 
@@ -256,19 +302,37 @@ class Window:
     def _take_over(self) -> None:
         """Begin to publish in this session; in a forked child, anew."""
         if self._owner is not session():
-            self._owner, self._program, self._pipes, self._streams, self._shown = session(), None, None, None, None
+            self._owner, self._program, self._pipes, self._streams, self._shown = (
+                session(),
+                None,
+                None,
+                None,
+                None,
+            )
 
     def _set(self, which: int, value: Any, kind: str, live: bool) -> None:
         self._take_over()
         if self._streams is None:
             streams = publisher.streams if (publisher := begun()) is not None else {}
-            base = " ".join("".join(c for c in self._title if c.isprintable() and c != "/").split())
-            base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
-            names = itertools.chain([base], (f"{base} {number}" for number in itertools.count(2)))
+            base = " ".join(
+                "".join(c for c in self._title if c.isprintable() and c != "/").split()
+            )
+            base = (
+                "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
+            )
+            names = itertools.chain(
+                [base], (f"{base} {number}" for number in itertools.count(2))
+            )
             pairs = ((name, f"{name} scene") for name in names)
-            self._streams = next(pair for pair in pairs if not any(  # nothing of this process is shown under them
-                n in session().published or (n in streams and streams[n].kind != other)
-                for n, other in zip(pair, ("image", "gaussians"), strict=True)))
+            self._streams = next(
+                pair
+                for pair in pairs
+                if not any(  # nothing of this process is shown under them
+                    n in session().published
+                    or (n in streams and streams[n].kind != other)
+                    for n, other in zip(pair, ("image", "gaussians"), strict=True)
+                )
+            )
             self._end = weakref.finalize(self, _forget, session(), self._streams)
             self._end.atexit = False
         name = self._streams[which]

@@ -52,14 +52,18 @@ def main(settings_json: str) -> int:
         print(e, file=sys.stderr)
         return 2
     output, stop, signals = Output(settings), threading.Event(), list[int]()
-    worker = threading.Thread(target=Reading(source, settings, output, stop).run, daemon=True)
+    worker = threading.Thread(
+        target=Reading(source, settings, output, stop).run, daemon=True
+    )
     with entry.ending(lambda number, _: signals.append(number)):
         worker.start()
         while worker.is_alive() and not signals:
             worker.join(_LOOK_S)
         stop.set()
         worker.join(PARTING_S)
-        if worker.is_alive():  # inside a library, which must not meet the end of the interpreter
+        if (
+            worker.is_alive()
+        ):  # inside a library, which must not meet the end of the interpreter
             splatview.close()
             os._exit(0)
     return output.code
@@ -99,11 +103,17 @@ class Output:
         self._trouble = text
         self.tell(text)
         if self._last is None:
-            self._last = np.full((self._settings.height or 720, self._settings.width or 1280, 3), 24, np.uint8)
+            self._last = np.full(
+                (self._settings.height or 720, self._settings.width or 1280, 3),
+                24,
+                np.uint8,
+            )
         self._publish(camera_hz=0.0, dropped=dropped, trouble=text[:_LONGEST_TEXT])
 
     def _publish(self, **meta: Any) -> None:
-        splatview.publish(self._last, self._settings.stream, kind="image", layout="HWC", **meta)
+        splatview.publish(
+            self._last, self._settings.stream, kind="image", layout="HWC", **meta
+        )
 
 
 class Pace:
@@ -135,7 +145,9 @@ class Pace:
         late = now - self._offset - at
         if late > _BEHIND_S or late < -_LONGEST_S:
             self._offset, late = self._offset + late, 0.0
-        self._skipped = bool(rate) and late > 1 / rate and not self._skipped  # never two in a row
+        self._skipped = (
+            bool(rate) and late > 1 / rate and not self._skipped
+        )  # never two in a row
         self._due = self._offset + at
         return None if self._skipped else max(0.0, -late)
 
@@ -143,8 +155,14 @@ class Pace:
 class Reading:
     """Reads a source until `stop`; opens it again after faults."""
 
-    def __init__(self, source: Source, settings: CaptureSettings, output: Output, stop: threading.Event,
-                 now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        source: Source,
+        settings: CaptureSettings,
+        output: Output,
+        stop: threading.Event,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._source = source
         self._settings = settings
         self._output = output
@@ -163,7 +181,11 @@ class Reading:
                     output.tell(source.words)
                 self._play()
             except Exception as e:  # libraries have their own
-                why = str(e) if isinstance(e, CameraError) else f"{source.words}: {type(e).__name__}: {e}"
+                why = (
+                    str(e)
+                    if isinstance(e, CameraError)
+                    else f"{source.words}: {type(e).__name__}: {e}"
+                )
                 if not opened and kind_of(self._settings.source) != "network":
                     output.tell(why)
                     output.code = 2
@@ -192,7 +214,9 @@ class Reading:
                 came = 0
                 continue
             came += 1
-            if pace.exceeds(self._settings.fps, at if source.recorded else self._now(), source.rate):
+            if pace.exceeds(
+                self._settings.fps, at if source.recorded else self._now(), source.rate
+            ):
                 continue
             if source.recorded:
                 while output.held() and not self._stop.wait(_LOOK_S):

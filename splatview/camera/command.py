@@ -108,52 +108,95 @@ def main(args: list[str]) -> int:
     except (ValueError, OSError, CameraError) as e:
         print(f"splatview camera: {e}", file=sys.stderr)
         return 2
-    return launch(capture, detector, viewer, offscreen=options.offscreen, out=options.out)
+    return launch(
+        capture, detector, viewer, offscreen=options.offscreen, out=options.out
+    )
 
 
-def _programs(o: Camera) -> tuple[CaptureSettings, dict[str, object] | None, tuple[str, ...] | None]:
+def _programs(
+    o: Camera,
+) -> tuple[CaptureSettings, dict[str, object] | None, tuple[str, ...] | None]:
     """Return what `launch` starts. Raises ValueError, and OSError for a file that cannot be written."""
     stream_name(o.name)
     width, height = _size("--size", o.size) if o.size else (0, 0)
     _size("--window-size", o.window_size)
-    for name, value, least, most in (("fps", o.fps, 0.01, 1000), ("patience", o.patience, 0.1, 3600),
-                                     ("max-fps", o.max_fps, 0.01, 1000), ("threshold", o.threshold, 0, 1),
-                                     ("nms", o.nms, 0, 1), ("every", o.every, 1, 1_000_000)):
+    for name, value, least, most in (
+        ("fps", o.fps, 0.01, 1000),
+        ("patience", o.patience, 0.1, 3600),
+        ("max-fps", o.max_fps, 0.01, 1000),
+        ("threshold", o.threshold, 0, 1),
+        ("nms", o.nms, 0, 1),
+        ("every", o.every, 1, 1_000_000),
+    ):
         if isinstance(value, (int, float)) and not least <= value <= most:
             raise ValueError(f"--{name} is {value:g}, not from {least:g} to {most}")
     if o.once and kind_of(o.source) in ("test", "device"):
         raise ValueError(f"--once is for files, and {o.source} has no end")
     detector = _detector(o)
-    screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)]
-    more = [*(["--host", o.host] if o.host else []), *(["--out", str(o.out)] if o.out else [])]
+    screens = [
+        f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)
+    ]
+    more = [
+        *(["--host", o.host] if o.host else []),
+        *(["--out", str(o.out)] if o.out else []),
+    ]
     if len(screens) > 1:
         raise ValueError(f"{' and '.join(screens)} exclude each other; name one")
     if not o.viewer and (screens or more):
-        raise ValueError(f"--no-viewer and {[*screens, *more][0]} exclude each other; name one")
+        raise ValueError(
+            f"--no-viewer and {[*screens, *more][0]} exclude each other; name one"
+        )
     if o.host and screens not in ([], ["--web"]):
         raise ValueError(f"--host is for --web, and {screens[0]} was named")
     if o.out is not None:
         check_picture(o.out)
-    viewer = (*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}", *more)
-    capture = CaptureSettings(source=o.source, width=width, height=height, fps=o.fps or 0.0, patience=o.patience,
-                              stream=o.name, loop=not o.once)
+    viewer = (
+        *screens,
+        "--port",
+        str(o.port),
+        "--size",
+        o.window_size,
+        "--max-fps",
+        f"{o.max_fps:g}",
+        *more,
+    )
+    capture = CaptureSettings(
+        source=o.source,
+        width=width,
+        height=height,
+        fps=o.fps or 0.0,
+        patience=o.patience,
+        stream=o.name,
+        loop=not o.once,
+    )
     return capture, detector, viewer if o.viewer else None
 
 
 def _size(name: str, text: str) -> tuple[int, int]:
     width, mark, height = text.lower().partition("x")
-    if not (mark and all(n.isdecimal() and 1 <= int(n) <= 16384 for n in (width, height))):
-        raise ValueError(f"{name} is {text!r}, not a width and a height from 1 to 16384, such as 1280x720")
+    if not (
+        mark and all(n.isdecimal() and 1 <= int(n) <= 16384 for n in (width, height))
+    ):
+        raise ValueError(
+            f"{name} is {text!r}, not a width and a height from 1 to 16384, such as 1280x720"
+        )
     return int(width), int(height)
 
 
 def _detector(o: Camera) -> dict[str, object] | None:
     """Return the settings of the inference process, less the run that it follows; None where there is none."""
-    given = {name: value for name in ("labels", "threshold", "nms", "provider", "every")
-             if (value := getattr(o, name)) is not None and value is not False and value != "auto"}
+    given = {
+        name: value
+        for name in ("labels", "threshold", "nms", "provider", "every")
+        if (value := getattr(o, name)) is not None
+        and value is not False
+        and value != "auto"
+    }
     if o.detect is None:
         if given:
-            raise ValueError(f"--{next(iter(given))} is for --detect, which was not given")
+            raise ValueError(
+                f"--{next(iter(given))} is for --detect, which was not given"
+            )
         return None
     if o.labels not in (None, "coco") and not Path(o.labels).is_file():
         raise ValueError(f"--labels: there is no file {o.labels}")
@@ -168,8 +211,14 @@ def _detector(o: Camera) -> dict[str, object] | None:
     return {**given, "stream": o.name, "detect": o.detect}
 
 
-def launch(capture: CaptureSettings, detector: dict[str, object] | None, viewer: tuple[str, ...] | None, *,
-           offscreen: bool = False, out: Path | None = None) -> int:
+def launch(
+    capture: CaptureSettings,
+    detector: dict[str, object] | None,
+    viewer: tuple[str, ...] | None,
+    *,
+    offscreen: bool = False,
+    out: Path | None = None,
+) -> int:
     """Run until the viewer is closed, a signal comes, or there is nothing more to show. Return the exit status.
 
     Args:
@@ -184,14 +233,20 @@ def launch(capture: CaptureSettings, detector: dict[str, object] | None, viewer:
             return session.run()
         finally:
             entry.ignore()  # nothing interrupts the cleaning up
-            for program in (session.viewer, session.inference, session.capture):  # the viewer keeps its last picture
+            for program in (
+                session.viewer,
+                session.inference,
+                session.capture,
+            ):  # the viewer keeps its last picture
                 program.end()
 
 
 class _Program:
     """One of the three programs, started again after it has died."""
 
-    def __init__(self, title: str, module: str, *arguments: str, env: dict[str, str]) -> None:
+    def __init__(
+        self, title: str, module: str, *arguments: str, env: dict[str, str]
+    ) -> None:
         self.title = title
         self.start_at: float | None = 0.0
         """When to start it (monotonic); None for not at all, and while it runs."""
@@ -205,13 +260,19 @@ class _Program:
         """Start it when it is due. Return its exit code, once, when it has ended."""
         if self.start_at is not None and now >= self.start_at:
             self.start_at = None
-            self._child = ChildProgram(*self._arguments, env=self._env, on_error=self.tell)
+            self._child = ChildProgram(
+                *self._arguments, env=self._env, on_error=self.tell
+            )
         if self._child is None or self._child.running():
             return None
         code = self._child.exit_code or 0
         self.end()
         if code not in (0, _EXPLAINED):
-            how = f"with code {code}" if code > 0 else f"by a signal ({signal.strsignal(-code)})"
+            how = (
+                f"with code {code}"
+                if code > 0
+                else f"by a signal ({signal.strsignal(-code)})"
+            )
             self.tell(f"it ended {how}")
         return code
 
@@ -223,9 +284,15 @@ class _Program:
     def tell(self, line: str) -> None:
         if line == PLAYED:
             self.played = True
-        elif line.strip() and not line.startswith(_NOISE):  # one write: threads of several programs call this
-            print(f"{self.title}: {printable(line.rstrip().removeprefix('splatview: '))}\n", end="", file=sys.stderr,
-                  flush=True)
+        elif line.strip() and not line.startswith(
+            _NOISE
+        ):  # one write: threads of several programs call this
+            print(
+                f"{self.title}: {printable(line.rstrip().removeprefix('splatview: '))}\n",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def end(self) -> None:
         if self._child is not None:
@@ -236,21 +303,46 @@ class _Program:
 class _Session:
     """The programs, and the state of what they show."""
 
-    def __init__(self, settings: CaptureSettings, detector: dict[str, object] | None, viewer: tuple[str, ...] | None,
-                 ends_played: bool, out: Path | None) -> None:
+    def __init__(
+        self,
+        settings: CaptureSettings,
+        detector: dict[str, object] | None,
+        viewer: tuple[str, ...] | None,
+        ends_played: bool,
+        out: Path | None,
+    ) -> None:
         """`ends_played`: it ends once a file was played; the rest as for `launch`."""
         name = _run_name(settings.source)
         env = {**os.environ, "SPLATVIEW_NAME": name}
         env.pop("SPLATVIEW_DISABLE", None)
-        self.capture = _Program("camera", "splatview.camera.capture", msgspec.json.encode(settings).decode(), env=env)
-        self.inference = _Program("detector", "splatview.camera.inference",
-                                  json.dumps({"run": name, **(detector or {})}), env=env)
-        self.viewer = _Program("viewer", "splatview_viewer", "serve", "--run", name, *(viewer or ()), env=env)
+        self.capture = _Program(
+            "camera",
+            "splatview.camera.capture",
+            msgspec.json.encode(settings).decode(),
+            env=env,
+        )
+        self.inference = _Program(
+            "detector",
+            "splatview.camera.inference",
+            json.dumps({"run": name, **(detector or {})}),
+            env=env,
+        )
+        self.viewer = _Program(
+            "viewer",
+            "splatview_viewer",
+            "serve",
+            "--run",
+            name,
+            *(viewer or ()),
+            env=env,
+        )
         if detector is None:
             self.inference.start_at = None
         if viewer is None:
             self.viewer.start_at = None
-            self.capture.tell(f"published as {settings.stream!r}; splatview serve shows it. Ctrl-C ends it")
+            self.capture.tell(
+                f"published as {settings.stream!r}; splatview serve shows it. Ctrl-C ends it"
+            )
         self.code: int | None = None
         """The exit status, once it is over."""
         self._ends_played = ends_played
@@ -269,13 +361,18 @@ class _Session:
 
     def turn(self, now: float) -> None:
         """Start programs that are due, and note which have ended."""
-        viewer, capture, inference = (program.turn(now) for program in (self.viewer, self.capture, self.inference))
+        viewer, capture, inference = (
+            program.turn(now) for program in (self.viewer, self.capture, self.inference)
+        )
         if self.code is not None:  # a signal came meanwhile
             return
         if viewer is not None:
             self.code = viewer if viewer >= 0 else 1
-        elif self.capture.played and self._ends_played and (
-                self._out is None or self._picture_time() != self._picture_before):
+        elif (
+            self.capture.played
+            and self._ends_played
+            and (self._out is None or self._picture_time() != self._picture_before)
+        ):
             self.code = 0
         elif capture == _EXPLAINED:
             self.code = capture
@@ -288,7 +385,11 @@ class _Session:
 
     def _picture_time(self) -> int | None:
         """Return the modification time of the viewer's picture file, in nanoseconds; None without such a file."""
-        return self._out.stat().st_mtime_ns if self._out is not None and self._out.exists() else None
+        return (
+            self._out.stat().st_mtime_ns
+            if self._out is not None and self._out.exists()
+            else None
+        )
 
 
 def _run_name(source: str) -> str:
@@ -300,8 +401,17 @@ def _run_name(source: str) -> str:
     from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
     kind = kind_of(source)
-    short = urlsplit(source).hostname or kind if kind == "network" else {
-        "file": Path(source).name, "pipeline": kind}.get(kind, shown(source))
-    name = without_surrogates(os.environ.get("SPLATVIEW_NAME") or f"camera {short[:60]}")
+    short = (
+        urlsplit(source).hostname or kind
+        if kind == "network"
+        else {"file": Path(source).name, "pipeline": kind}.get(kind, shown(source))
+    )
+    name = without_surrogates(
+        os.environ.get("SPLATVIEW_NAME") or f"camera {short[:60]}"
+    )
     taken = {folder.description.name for folder in list_runs(runtime_folder())}
-    return next(n for n in (name, *(f"{i}. {name}" for i in range(2, len(taken) + 3))) if n not in taken)
+    return next(
+        n
+        for n in (name, *(f"{i}. {name}" for i in range(2, len(taken) + 3)))
+        if n not in taken
+    )

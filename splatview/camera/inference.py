@@ -71,7 +71,9 @@ class Inference:
         """Look at pictures until `ended()`."""
         import splatview
 
-        with splatview.frames(self._settings.stream, run=self._settings.run, timeout=_LOOK_S) as frames:
+        with splatview.frames(
+            self._settings.stream, run=self._settings.run, timeout=_LOOK_S
+        ) as frames:
             while not ended():
                 try:
                     frame = next(frames)
@@ -83,16 +85,33 @@ class Inference:
                 found: dict[str, Any] = {}
                 try:
                     found = self._detector.detect(frame.numpy())
-                except (Exception, SystemExit) as e:  # of the user's function, or of a GPU without memory
+                except (
+                    Exception,
+                    SystemExit,
+                ) as e:  # of the user's function, or of a GPU without memory
                     found = {"trouble": self._trouble(e)}
                 now, self._results = time.perf_counter(), self._results + 1
                 self._rate.look(now, self._results)
-                about = {"by": self._detector.by, "work_ms": (now - begun) * 1e3, "rate_hz": self._rate.hz,
-                         "skipped": self._skipped}
+                about = {
+                    "by": self._detector.by,
+                    "work_ms": (now - begun) * 1e3,
+                    "rate_hz": self._rate.hz,
+                    "skipped": self._skipped,
+                }
                 try:
-                    splatview.annotate(self._settings.stream, version=frame, **{**about, **found})
-                except (TypeError, ValueError) as e:  # a function returned what cannot be drawn
-                    splatview.annotate(self._settings.stream, version=frame, **about, trouble=self._trouble(e))
+                    splatview.annotate(
+                        self._settings.stream, version=frame, **{**about, **found}
+                    )
+                except (
+                    TypeError,
+                    ValueError,
+                ) as e:  # a function returned what cannot be drawn
+                    splatview.annotate(
+                        self._settings.stream,
+                        version=frame,
+                        **about,
+                        trouble=self._trouble(e),
+                    )
 
     def due(self, frame: Frame) -> bool:
         """Return whether to look at a picture, and count it if not: of every N versions, at the first that comes."""
@@ -105,12 +124,21 @@ class Inference:
 
     def _trouble(self, error: BaseException) -> str:
         """Return the text of an error; print it, once, with its place."""
-        what = traceback.format_exception_only(type(error), error)[-1]  # safe for errors without a text
-        text = printable(" ".join(f"{self._detector.by}: {what}".split()))[:_LONGEST_TROUBLE]
+        what = traceback.format_exception_only(type(error), error)[
+            -1
+        ]  # safe for errors without a text
+        text = printable(" ".join(f"{self._detector.by}: {what}".split()))[
+            :_LONGEST_TROUBLE
+        ]
         if text not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(text)
             place = traceback.extract_tb(error.__traceback__)[-1:]
-            print(text, *(f"({line.filename}:{line.lineno})" for line in place), file=sys.stderr, flush=True)
+            print(
+                text,
+                *(f"({line.filename}:{line.lineno})" for line in place),
+                file=sys.stderr,
+                flush=True,
+            )
         return text
 
 

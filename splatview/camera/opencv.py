@@ -20,10 +20,12 @@ _MJPEG = int.from_bytes(b"MJPG", "little")
 _APPSINK = " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buffers=2"
 _SEGMENTED = (".m3u8", ".mpd")
 """Playlists of segments of some seconds, each of which arrives at once."""
-_CLOSED = {"device": "{} gives no pictures: another program may be using it, or another node of this camera has them",
-           "pipeline": "OpenCV does not start {}: PyPI's has no GStreamer; apt's, conda-forge's and Jetson's have it, "
-                       "where gst-launch-1.0 -v tries a pipeline",
-           "network": "{} does not answer, or gives nothing that OpenCV reads"}
+_CLOSED = {
+    "device": "{} gives no pictures: another program may be using it, or another node of this camera has them",
+    "pipeline": "OpenCV does not start {}: PyPI's has no GStreamer; apt's, conda-forge's and Jetson's have it, "
+    "where gst-launch-1.0 -v tries a pipeline",
+    "network": "{} does not answer, or gives nothing that OpenCV reads",
+}
 
 
 class OpenCVSource:
@@ -41,7 +43,9 @@ class OpenCVSource:
 
     def open(self) -> None:
         source = shown(self._settings.source)
-        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # errors here are CameraErrors
+        cv2.utils.logging.setLogLevel(
+            cv2.utils.logging.LOG_LEVEL_SILENT
+        )  # errors here are CameraErrors
         os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
         self.close()
         capture, name = self._opened()
@@ -49,43 +53,82 @@ class OpenCVSource:
             raise CameraError(_CLOSED[self._kind].format(source))
         self._capture = capture
         if self._kind == "network":
-            self.recorded = (0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9
-                             or urlsplit(self._settings.source).path.endswith(_SEGMENTED))
+            self.recorded = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9 or urlsplit(
+                self._settings.source
+            ).path.endswith(_SEGMENTED)
         rate = capture.get(cv2.CAP_PROP_FPS)
         # FFmpeg only guesses the rate of a live stream.
-        self.rate = float(rate) if 0 < rate < 1000 and (self.recorded or self._kind != "network") else 0.0
+        self.rate = (
+            float(rate)
+            if 0 < rate < 1000 and (self.recorded or self._kind != "network")
+            else 0.0
+        )
         code = int(capture.get(cv2.CAP_PROP_FOURCC)) if self._kind != "pipeline" else 0
-        codec = code.to_bytes(4, "little").decode("latin1").strip() if 0 < code < 2**32 else ""
-        width, height = (int(capture.get(p)) for p in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT))
-        self.words = (f"{source}{f' ({name})' if name else ''}, {width} x {height}"
-                      f"{f' at {self.rate:.4g}/s' if self.rate else ''}{f' {codec}' if codec.isprintable() else ''}, "
-                      f"by OpenCV ({capture.getBackendName()})")
+        codec = (
+            code.to_bytes(4, "little").decode("latin1").strip()
+            if 0 < code < 2**32
+            else ""
+        )
+        width, height = (
+            int(capture.get(p))
+            for p in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
+        )
+        self.words = (
+            f"{source}{f' ({name})' if name else ''}, {width} x {height}"
+            f"{f' at {self.rate:.4g}/s' if self.rate else ''}{f' {codec}' if codec.isprintable() else ''}, "
+            f"by OpenCV ({capture.getBackendName()})"
+        )
         # OpenCV makes a black picture of a damaged JPEG, so it is decoded here.
-        self._compressed = (self._kind == "device" and code == _MJPEG and capture.set(cv2.CAP_PROP_CONVERT_RGB, 0))
+        self._compressed = (
+            self._kind == "device"
+            and code == _MJPEG
+            and capture.set(cv2.CAP_PROP_CONVERT_RGB, 0)
+        )
 
     def _opened(self) -> tuple[cv2.VideoCapture, str]:
         """Return the capture, which may not be open, and a camera's name."""
         settings, source = self._settings, self._settings.source
         if self._kind == "pipeline":
-            return cv2.VideoCapture(source if "appsink" in source else source + _APPSINK, cv2.CAP_GSTREAMER), ""
+            return cv2.VideoCapture(
+                source if "appsink" in source else source + _APPSINK, cv2.CAP_GSTREAMER
+            ), ""
         if self._kind == "network":
             patience_ms = int(settings.patience * 1000)
-            return cv2.VideoCapture(source, cv2.CAP_FFMPEG, [cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, patience_ms,
-                                                             cv2.CAP_PROP_READ_TIMEOUT_MSEC, patience_ms]), ""
+            return cv2.VideoCapture(
+                source,
+                cv2.CAP_FFMPEG,
+                [
+                    cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
+                    patience_ms,
+                    cv2.CAP_PROP_READ_TIMEOUT_MSEC,
+                    patience_ms,
+                ],
+            ), ""
         name = check_device(shown(source))
         # In whole seconds, the same for all cameras of a process; OpenCV's own is 10.
-        os.environ.setdefault("OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", str(max(1, math.ceil(settings.patience))))
+        os.environ.setdefault(
+            "OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT",
+            str(max(1, math.ceil(settings.patience))),
+        )
         capture = cv2.VideoCapture(shown(source), cv2.CAP_V4L2)
         # Most cameras give large pictures at their full rate only as JPEG.
-        for prop, value in ((cv2.CAP_PROP_FOURCC, _MJPEG), (cv2.CAP_PROP_FRAME_WIDTH, settings.width),
-                            (cv2.CAP_PROP_FRAME_HEIGHT, settings.height), (cv2.CAP_PROP_FPS, settings.fps)):
+        for prop, value in (
+            (cv2.CAP_PROP_FOURCC, _MJPEG),
+            (cv2.CAP_PROP_FRAME_WIDTH, settings.width),
+            (cv2.CAP_PROP_FRAME_HEIGHT, settings.height),
+            (cv2.CAP_PROP_FPS, settings.fps),
+        ):
             if value and capture.isOpened():
                 capture.set(prop, value)
         return capture, name
 
     def grab(self) -> float | None:
         if self._capture.grab():
-            return self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000 if self.recorded else 0.0
+            return (
+                self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
+                if self.recorded
+                else 0.0
+            )
         if self.recorded:
             return None
         raise CameraError(f"{self.words}: no picture comes any more")
@@ -100,7 +143,12 @@ class OpenCVSource:
         if self._kind != "device" and (size := fitted(*own, self._settings)) != own:
             image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
         channels = 1 if image.ndim == 2 else image.shape[2]
-        return cv2.cvtColor(image, {1: cv2.COLOR_GRAY2RGB, 3: cv2.COLOR_BGR2RGB}.get(channels, cv2.COLOR_BGRA2RGB))
+        return cv2.cvtColor(
+            image,
+            {1: cv2.COLOR_GRAY2RGB, 3: cv2.COLOR_BGR2RGB}.get(
+                channels, cv2.COLOR_BGRA2RGB
+            ),
+        )
 
     def close(self) -> None:
         self._capture.release()

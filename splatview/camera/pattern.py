@@ -23,7 +23,9 @@ class PatternSource:
     def __init__(self, settings: CaptureSettings):
         self._size = settings.width or 1280, settings.height or 720
         self.rate = settings.fps or 30.0
-        self.words = f"a test picture, {self._size[0]} x {self._size[1]} at {self.rate:g}/s"
+        self.words = (
+            f"a test picture, {self._size[0]} x {self._size[1]} at {self.rate:g}/s"
+        )
         self._number = -1
 
     def open(self) -> None:

@@ -43,7 +43,9 @@ class PyAVSource:
         try:
             container = self._container = av.open(source.removeprefix("file://"))
         except (FFmpegError, OSError, ValueError) as e:
-            raise CameraError(f"{source} is no video that FFmpeg reads: {getattr(e, 'strerror', '') or e}") from None
+            raise CameraError(
+                f"{source} is no video that FFmpeg reads: {getattr(e, 'strerror', '') or e}"
+            ) from None
         if not container.streams.video:
             raise CameraError(f"{source} has no pictures in it")
         stream = container.streams.video[0]
@@ -70,7 +72,9 @@ class PyAVSource:
             raise CameraError(f"{self.words}: {e.strerror or e}") from None
         if frame is None:
             return None
-        self._time = self._time + 1 / (self.rate or 25) if frame.time is None else frame.time
+        self._time = (
+            self._time + 1 / (self.rate or 25) if frame.time is None else frame.time
+        )
         return self._time
 
     def retrieve(self) -> np.ndarray:

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LEGAL = "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, a GStreamer pipeline, or test"
-_NETWORK = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "tcp", "srt", "rtp")
+_NETWORK = (
+    "rtsp",
+    "rtsps",
+    "rtmp",
+    "rtmps",
+    "http",
+    "https",
+    "udp",
+    "tcp",
+    "srt",
+    "rtp",
+)
 
 
 class CameraError(Exception):
@@ -74,7 +85,11 @@ def kind_of(source: str) -> Literal["test", "device", "pipeline", "network", "fi
     """Return the kind of a SOURCE."""
     if source == "test":
         return "test"
-    if source.isdecimal() or source.startswith("/dev/") or Path(source).is_char_device():
+    if (
+        source.isdecimal()
+        or source.startswith("/dev/")
+        or Path(source).is_char_device()
+    ):
         return "device"
     if "!" in source and not Path(source).exists():
         return "pipeline"
@@ -83,12 +98,19 @@ def kind_of(source: str) -> Literal["test", "device", "pipeline", "network", "fi
 
 def shown(source: str) -> str:
     """Return a SOURCE for messages: without the password in an address, and with the node of a camera's number."""
-    return f"/dev/video{int(source)}" if source.isdecimal() else re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:...@", source)
+    return (
+        f"/dev/video{int(source)}"
+        if source.isdecimal()
+        else re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:...@", source)
+    )
 
 
 def cameras() -> dict[str, str]:
     """Return the names of this machine's cameras by their V4L2 nodes, such as /dev/video0."""
-    found = sorted(Path("/sys/class/video4linux").glob("video*"), key=lambda node: (len(node.name), node.name))
+    found = sorted(
+        Path("/sys/class/video4linux").glob("video*"),
+        key=lambda node: (len(node.name), node.name),
+    )
     return {f"/dev/{node.name}": (node / "name").read_text().strip() for node in found}
 
 
@@ -96,13 +118,25 @@ def check_device(path: str) -> str:
     """Return the name of the camera behind a V4L2 node. Raises CameraError."""
     try:
         number = os.stat(path).st_rdev  # a container may give its node another name
-        name = Path(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/name").read_text().strip()
+        name = (
+            Path(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/name")
+            .read_text()
+            .strip()
+        )
     except OSError:
         others = ", ".join(f"{node} ({name})" for node, name in cameras().items())
-        raise CameraError(f"{path} is no camera; " + (f"there are {others}" if others else
-                          "this machine has none; try splatview camera test")) from None
+        raise CameraError(
+            f"{path} is no camera; "
+            + (
+                f"there are {others}"
+                if others
+                else "this machine has none; try splatview camera test"
+            )
+        ) from None
     if not os.access(path, os.R_OK | os.W_OK):
-        raise CameraError(f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in again")
+        raise CameraError(
+            f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in again"
+        )
     return name
 
 
@@ -117,11 +151,20 @@ def check(settings: CaptureSettings) -> None:
         path = Path(source.removeprefix("file://"))
         if not path.exists() or path.is_dir():
             raise CameraError(f"there is no file {source}; {_LEGAL}")
-    elif kind == "network" and (scheme := source.partition("://")[0]).lower() not in _NETWORK:
-        raise CameraError(f"{shown(source)}: {scheme!r} is no protocol that can be read; legal are "
-                            f"{', '.join(_NETWORK)}")
+    elif (
+        kind == "network"
+        and (scheme := source.partition("://")[0]).lower() not in _NETWORK
+    ):
+        raise CameraError(
+            f"{shown(source)}: {scheme!r} is no protocol that can be read; legal are "
+            f"{', '.join(_NETWORK)}"
+        )
     if kind != "test":
-        require(f"{shown(source)}: reading it needs", "av" if kind == "file" else "cv2", error=CameraError)
+        require(
+            f"{shown(source)}: reading it needs",
+            "av" if kind == "file" else "cv2",
+            error=CameraError,
+        )
 
 
 def source_for(settings: CaptureSettings) -> Source:
@@ -131,7 +174,11 @@ def source_for(settings: CaptureSettings) -> Source:
         from splatview.camera.pattern import PatternSource
 
         return PatternSource(settings)
-    with needed(f"{shown(settings.source)}: reading it needs", "av" if kind == "file" else "cv2", error=CameraError):
+    with needed(
+        f"{shown(settings.source)}: reading it needs",
+        "av" if kind == "file" else "cv2",
+        error=CameraError,
+    ):
         if kind == "file":
             from splatview.camera.pyav import PyAVSource
 
@@ -143,6 +190,10 @@ def source_for(settings: CaptureSettings) -> Source:
 
 def fitted(width: int, height: int, settings: CaptureSettings) -> tuple[int, int]:
     """Return the size to show a picture of this size in: its own, or smaller to fit into that of the settings."""
-    most = [most / own for most, own in ((settings.width, width), (settings.height, height)) if most]
+    most = [
+        most / own
+        for most, own in ((settings.width, width), (settings.height, height))
+        if most
+    ]
     scale = min([1.0, *most])
     return max(1, round(width * scale)), max(1, round(height * scale))

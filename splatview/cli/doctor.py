@@ -60,7 +60,9 @@ def main(args: list[str]) -> int:
     for name, check in CHECKS.items():
         try:
             finding = check()
-        except Exception as e:  # a check that fails is a finding, not the end of the examination
+        except (
+            Exception
+        ) as e:  # a check that fails is a finding, not the end of the examination
             finding = Finding("broken", f"{type(e).__name__}: {e}")
         findings[name] = finding
         if not options.json:
@@ -69,14 +71,22 @@ def main(args: list[str]) -> int:
             mend = f" -> {finding.mend}" if finding.mend else ""
             print(f"{mark} {name:<15} {printable(finding.detail + mend)}", flush=True)
     if options.json:
-        print(json.dumps([{"name": name, **vars(f)} for name, f in findings.items()], indent=2))
+        print(
+            json.dumps(
+                [{"name": name, **vars(f)} for name, f in findings.items()], indent=2
+            )
+        )
     return int(any(f.state == "broken" for f in findings.values()))
 
 
 def check_python() -> Finding:
     version = platform.python_version()
     if sys.platform != "linux":
-        return Finding("broken", f"{version} on {sys.platform}", "sharing needs Linux (memfd, /proc)")
+        return Finding(
+            "broken",
+            f"{version} on {sys.platform}",
+            "sharing needs Linux (memfd, /proc)",
+        )
     return Finding("ok", f"{version} on {platform.platform(terse=True)}")
 
 
@@ -95,19 +105,35 @@ def check_cuda() -> Finding:
     from splatview_ipc.cuda.driver import gpu_uuid
 
     if torch.version.cuda is None:
-        return Finding("absent", "this torch has no CUDA; the CPU is used",
-                       "on a machine with an NVIDIA GPU: pip install torch, from pytorch.org")
+        return Finding(
+            "absent",
+            "this torch has no CUDA; the CPU is used",
+            "on a machine with an NVIDIA GPU: pip install torch, from pytorch.org",
+        )
     if not torch.cuda.is_available():
-        return Finding("absent", "no GPU that torch can use", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
+        return Finding(
+            "absent",
+            "no GPU that torch can use",
+            "check nvidia-smi and CUDA_VISIBLE_DEVICES",
+        )
     torch.ones(1000, device="cuda").sum().item()
-    return Finding("ok", ", ".join(f"{torch.cuda.get_device_name(i)} ({gpu_uuid(i)})"
-                                   for i in range(torch.cuda.device_count())))
+    return Finding(
+        "ok",
+        ", ".join(
+            f"{torch.cuda.get_device_name(i)} ({gpu_uuid(i)})"
+            for i in range(torch.cuda.device_count())
+        ),
+    )
 
 
 def check_shared_memory() -> Finding:
     (why,) = _share(("ring", "cpu", ""))
     if why:
-        return Finding("broken", why, "allow /proc/PID/fd between processes of one user (container options, hidepid)")
+        return Finding(
+            "broken",
+            why,
+            "allow /proc/PID/fd between processes of one user (container options, hidepid)",
+        )
     return Finding("ok", "a segment written by one process was read in another")
 
 
@@ -129,18 +155,36 @@ def check_cuda_sharing() -> Finding:
     words += [f"{name} not: {why}" for name, why in reasons.items() if why]
     if len(works) == len(reasons):
         return Finding("ok", "; ".join(words))
-    return Finding("absent", "; ".join(words) + "; such tensors go through pinned host memory",
-                   "in containers, start both with --ipc=host --pid=host; MIG and WSL2 cannot share GPU memory")
+    return Finding(
+        "absent",
+        "; ".join(words) + "; such tensors go through pinned host memory",
+        "in containers, start both with --ipc=host --pid=host; MIG and WSL2 cannot share GPU memory",
+    )
 
 
 def _share(*cases: tuple[str, str, str]) -> list[str]:
     """Share an image between two processes for each (transport, device, settings of torch's allocator), all at once:
     each loads torch twice. Return the reasons why that fails, "" where it works."""
-    with tempfile.TemporaryDirectory(prefix="sv-doctor-", ignore_cleanup_errors=True) as folder:
-        shared = {**os.environ, "SPLATVIEW_RUNTIME_DIR": folder, "SPLATVIEW_DISABLE": "0"}
-        programs = [ChildProgram(_MODULE, "share", transport, device,
-                                 env={**shared, "PYTORCH_CUDA_ALLOC_CONF": allocator} if allocator else shared)
-                    for transport, device, allocator in cases]
+    with tempfile.TemporaryDirectory(
+        prefix="sv-doctor-", ignore_cleanup_errors=True
+    ) as folder:
+        shared = {
+            **os.environ,
+            "SPLATVIEW_RUNTIME_DIR": folder,
+            "SPLATVIEW_DISABLE": "0",
+        }
+        programs = [
+            ChildProgram(
+                _MODULE,
+                "share",
+                transport,
+                device,
+                env={**shared, "PYTORCH_CUDA_ALLOC_CONF": allocator}
+                if allocator
+                else shared,
+            )
+            for transport, device, allocator in cases
+        ]
         return [_ended(program) for program in programs]
 
 
@@ -154,14 +198,22 @@ def check_cuda_to_opengl() -> Finding:
 
 def check_memory() -> Finding:
     words, missing = _versions("memory")
-    return Finding("absent", "; ".join([*missing, *words]), install_line("memory")) if missing else Finding(
-        "ok", "; ".join(words))
+    return (
+        Finding("absent", "; ".join([*missing, *words]), install_line("memory"))
+        if missing
+        else Finding("ok", "; ".join(words))
+    )
 
 
 def check_video() -> Finding:
     words, missing = _versions("video")
-    return Finding("absent", f"{missing[0]}; films are written as PNGs", install_line("video")) if missing else Finding(
-        "ok", words[0])
+    return (
+        Finding(
+            "absent", f"{missing[0]}; films are written as PNGs", install_line("video")
+        )
+        if missing
+        else Finding("ok", words[0])
+    )
 
 
 def check_camera() -> Finding:
@@ -172,7 +224,9 @@ def check_camera() -> Finding:
     if (cv2 := sys.modules.get("cv2")) is not None:
         there = re.search(r"GStreamer:\s+YES", cv2.getBuildInformation())
         words.append(f"{'with' if there else 'without'} GStreamer")
-    words.append(", ".join(f"{node} ({name})" for node, name in cameras().items()) or "no camera")
+    words.append(
+        ", ".join(f"{node} ({name})" for node, name in cameras().items()) or "no camera"
+    )
     if missing:
         return Finding("absent", "; ".join([*missing, *words]), install_line("camera"))
     return Finding("ok", "; ".join(words))
@@ -201,10 +255,17 @@ def check_port() -> Finding:
         except OSError as e:
             why = e.strerror
     if own := [v for v in viewers() if v.port == _PORT]:
-        address = own[0].url.partition("/?")[0]  # without the token: this is copied into bug reports
-        return Finding("ok", f"your viewer serves there, process {own[0].pid}: {address}")
-    return Finding("absent", f"{why}, not by a viewer of yours; splatview serve --web takes the next free one",
-                   "choose another with --port")
+        address = own[0].url.partition("/?")[
+            0
+        ]  # without the token: this is copied into bug reports
+        return Finding(
+            "ok", f"your viewer serves there, process {own[0].pid}: {address}"
+        )
+    return Finding(
+        "absent",
+        f"{why}, not by a viewer of yours; splatview serve --web takes the next free one",
+        "choose another with --port",
+    )
 
 
 def check_runtime_folder() -> Finding:
@@ -213,10 +274,16 @@ def check_runtime_folder() -> Finding:
 
     try:
         folder = runtime_folder()
-        with tempfile.TemporaryFile(dir=folder) as f:  # a run needs small files there, which a full disk refuses
+        with tempfile.TemporaryFile(
+            dir=folder
+        ) as f:  # a run needs small files there, which a full disk refuses
             f.write(bytes(4096))
     except (OSError, RuntimeFolderError) as e:
-        return Finding("broken", str(e), "make room there, or set SPLATVIEW_RUNTIME_DIR to another folder")
+        return Finding(
+            "broken",
+            str(e),
+            "make room there, or set SPLATVIEW_RUNTIME_DIR to another folder",
+        )
     remove_stale(folder)
     n = len(list_runs(folder))
     return Finding("ok", f"{folder}, {n} run{'s' * (n != 1)}")
@@ -225,7 +292,10 @@ def check_runtime_folder() -> Finding:
 def _probe(what: str, otherwise: State, timeout_s: float = 120.0) -> Finding:
     """Try something in the viewer's program; it is `otherwise` where that does not work."""
     lines: list[str] = []
-    if why := _ended(ChildProgram("splatview_viewer.app.probe", what, on_output=lines.append), timeout_s):
+    if why := _ended(
+        ChildProgram("splatview_viewer.app.probe", what, on_output=lines.append),
+        timeout_s,
+    ):
         return Finding(otherwise, why)
     found = json.loads(lines[-1])
     return Finding("ok" if found["ok"] else otherwise, found["detail"], found["mend"])
@@ -235,23 +305,43 @@ def _ended(program: ChildProgram, timeout_s: float = 120.0) -> str:
     """Wait for the end of a program; return the reason if it failed."""
     code = program.wait(timeout_s)
     program.end()
-    return "" if code == 0 else f"no answer within {timeout_s:g} s" if code is None else (
-        f"{program.last_words().splitlines()[-1]} (code {code})")
+    return (
+        ""
+        if code == 0
+        else f"no answer within {timeout_s:g} s"
+        if code is None
+        else (f"{program.last_words().splitlines()[-1]} (code {code})")
+    )
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
-    "python": check_python, "torch": check_torch, "cuda": check_cuda, "shared memory": check_shared_memory,
-    "cuda sharing": check_cuda_sharing, "gsplat": partial(_probe, "gsplat", "absent", _COMPILING_TIMEOUT_S),
-    "opengl": partial(_probe, "egl", "broken"), "cuda to opengl": check_cuda_to_opengl,
+    "python": check_python,
+    "torch": check_torch,
+    "cuda": check_cuda,
+    "shared memory": check_shared_memory,
+    "cuda sharing": check_cuda_sharing,
+    "gsplat": partial(_probe, "gsplat", "absent", _COMPILING_TIMEOUT_S),
+    "opengl": partial(_probe, "egl", "broken"),
+    "cuda to opengl": check_cuda_to_opengl,
     "display": partial(_probe, "window", "absent"),
-    "browser": partial(_probe, "web", "broken"), "memory": check_memory, "video": check_video,
-    "camera": check_camera, f"port {_PORT}": check_port, "runtime folder": check_runtime_folder}
+    "browser": partial(_probe, "web", "broken"),
+    "memory": check_memory,
+    "video": check_video,
+    "camera": check_camera,
+    f"port {_PORT}": check_port,
+    "runtime folder": check_runtime_folder,
+}
 
 
 def _image(device: str) -> torch.Tensor:
     import torch
 
-    return torch.arange(64 * 64 * 4, device=device).remainder(251).to(torch.uint8).view(64, 64, 4)
+    return (
+        torch.arange(64 * 64 * 4, device=device)
+        .remainder(251)
+        .to(torch.uint8)
+        .view(64, 64, 4)
+    )
 
 
 def publish(transport: str, device: str) -> None:
@@ -269,7 +359,9 @@ def share(transport: str, device: str) -> None:
     from splatview_ipc.subscriber.subscriber import Subscriber
 
     writer = ChildProgram(_MODULE, "publish", transport, device)
-    with Subscriber(str(writer.pid), client="doctor", transports=[transport]) as subscriber:
+    with Subscriber(
+        str(writer.pid), client="doctor", transports=[transport]
+    ) as subscriber:
         while writer.running():
             subscriber.poll()
             for stream in subscriber.streams:
@@ -280,15 +372,23 @@ def share(transport: str, device: str) -> None:
                     continue
                 with frame:
                     image: Any = frame.tensors["image"]
-                    tensor = image.torch() if frame.on_gpu else torch.from_numpy(image.array)
+                    tensor = (
+                        image.torch() if frame.on_gpu else torch.from_numpy(image.array)
+                    )
                     if frame.on_gpu:
                         frame.wait(torch.cuda.current_stream(tensor.device).cuda_stream)
                     same = torch.equal(tensor.cpu(), _image("cpu"))
                     if frame.intact():
-                        sys.exit(0 if same else "other bytes arrived than were published")
+                        sys.exit(
+                            0 if same else "other bytes arrived than were published"
+                        )
             threading.Event().wait(0.01)
     sys.exit(writer.last_words())
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(lambda: {"publish": publish, "share": share}[sys.argv[1]](*sys.argv[2:])))
+    sys.exit(
+        entry.run(
+            lambda: {"publish": publish, "share": share}[sys.argv[1]](*sys.argv[2:])
+        )
+    )

@@ -54,8 +54,13 @@ def main(argv: list[str] | None = None) -> int:
     for folder in given.split(os.pathsep) if given else ():
         try:
             if not os.path.isabs(folder):
-                sys.path.remove(os.path.abspath(folder))  # as the site module has written it
-        except (ValueError, OSError):  # not in the path, or the current folder was deleted
+                sys.path.remove(
+                    os.path.abspath(folder)
+                )  # as the site module has written it
+        except (
+            ValueError,
+            OSError,
+        ):  # not in the path, or the current folder was deleted
             continue
     from splatview_ipc.system.entry import run
 
@@ -64,7 +69,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _main(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
-        commands = (f"    {name:<8} {text}" for name, text in {**_VIEWER, **_OWN}.items())
+        commands = (
+            f"    {name:<8} {text}" for name, text in {**_VIEWER, **_OWN}.items()
+        )
         print(_USAGE.format(commands="\n".join(commands)))
         return 0 if args else 2
     if args[0] == "--version":
@@ -81,14 +88,21 @@ def _main(args: list[str]) -> int:
         sys.stdout.flush()
         os.execve(program[0], program, environment)
     if command not in _OWN:
-        print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
+        print(
+            f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}",
+            file=sys.stderr,
+        )
         return 2
     from importlib import import_module
 
     from splatview_ipc.control.errors import IpcError
 
     try:
-        module = f"splatview.{command}.command" if command in ("camera", "demo") else f"splatview.cli.{command}"
+        module = (
+            f"splatview.{command}.command"
+            if command in ("camera", "demo")
+            else f"splatview.cli.{command}"
+        )
         return import_module(module).main(rest)
     except IpcError as e:
         from splatview_ipc.system.terminal import printable_lines

@@ -58,25 +58,52 @@ def main(args: list[str]) -> int:
     for run in runs:
         print(*_lines(run), sep="\n")
     if not runs:
-        print(f"No run that {options.run!r} names in {printable(folder)}; {other_runs(folder, options.run)}"
-              if options.run else f"No run in {printable(folder)}.\n"
-              "In a training script: import splatview; splatview.publish(tensor)")
+        print(
+            f"No run that {options.run!r} names in {printable(folder)}; {other_runs(folder, options.run)}"
+            if options.run
+            else f"No run in {printable(folder)}.\n"
+            "In a training script: import splatview; splatview.publish(tensor)"
+        )
     for v in pages:
-        print(f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {printable(v.run)}'}")
+        print(
+            f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {printable(v.run)}'}"
+        )
     return 2 if options.run and not runs else 0
 
 
 def _run(run: RemoteRun) -> dict[str, Any]:
     note = run.refused or ("" if run.welcomed else _SILENT)
     return {
-        "run": run.id, "pid": run.pid, "name": run.name,
-        "streams": [{
-            "name": s.name, "kind": s.kind, "version": s.version, "shape": list(s.shape), "dtype": s.dtype,
-            "device": s.device, "sharing": s.sharing, "ways": list(s.info.transports), "why": s.info.why, "gpu": s.gpu,
-            "live": s.live, "rate_hz": round(s.rate_hz, 2),
-            **({"shard": list(s.info.shard), "group": s.info.group} if s.info.shard else {}),
-            **({"over": s.info.over, "over_run": s.info.over_run} if s.kind == "overlay" else {}),
-        } for s in run.streams.values()],
+        "run": run.id,
+        "pid": run.pid,
+        "name": run.name,
+        "streams": [
+            {
+                "name": s.name,
+                "kind": s.kind,
+                "version": s.version,
+                "shape": list(s.shape),
+                "dtype": s.dtype,
+                "device": s.device,
+                "sharing": s.sharing,
+                "ways": list(s.info.transports),
+                "why": s.info.why,
+                "gpu": s.gpu,
+                "live": s.live,
+                "rate_hz": round(s.rate_hz, 2),
+                **(
+                    {"shard": list(s.info.shard), "group": s.info.group}
+                    if s.info.shard
+                    else {}
+                ),
+                **(
+                    {"over": s.info.over, "over_run": s.info.over_run}
+                    if s.kind == "overlay"
+                    else {}
+                ),
+            }
+            for s in run.streams.values()
+        ],
         "viewers": [v for v in run.viewers if v["client"] != "status"],
         "counters": run.counters,
         "paused": run.paused,
@@ -87,22 +114,44 @@ def _run(run: RemoteRun) -> dict[str, Any]:
 
 def _lines(run: dict[str, Any]) -> list[str]:
     """Return a run as lines for people. Names are other processes', so that a terminal must not obey them."""
-    bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
-    viewers = ", ".join(f"{printable(v['client'])} ({v['pid']})" for v in run["viewers"]) or "none"
-    lines = [f"{bold}{printable(run['name'])}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"]
+    bold, dim, end = (
+        ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
+    )
+    viewers = (
+        ", ".join(f"{printable(v['client'])} ({v['pid']})" for v in run["viewers"])
+        or "none"
+    )
+    lines = [
+        f"{bold}{printable(run['name'])}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"
+    ]
     for s in run["streams"]:
         what = f"{'x'.join(map(str, s['shape']))} {s['dtype']}"
         if "shard" in s:
             what = f"rank {s['shard'][0]} of {s['shard'][1]} ({s['group'][:6]}), {what}"
         if "over" in s:
-            what = f"over {s['over']}{' of run ' if s['over_run'] else ''}{s['over_run']},"
-        lines.append(printable(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
-                               f"{what} on {s['device']}, shared by {s['sharing']}"))
+            what = (
+                f"over {s['over']}{' of run ' if s['over_run'] else ''}{s['over_run']},"
+            )
+        lines.append(
+            printable(
+                f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
+                f"{what} on {s['device']}, shared by {s['sharing']}"
+            )
+        )
         if s["why"]:
             lines.append(f"    {dim}not by {printable(s['why'])}{end}")
-    faults = [f"{v} {k.replace('_', ' ')}" for k, v in run["counters"].items() if v and k != "copies"]
+    faults = [
+        f"{v} {k.replace('_', ' ')}"
+        for k, v in run["counters"].items()
+        if v and k != "copies"
+    ]
     notes = [", ".join(faults)] if faults else []
     if run["paused"]:
-        notes.append("paused" if run["waits"] else
-                     "paused, but its script goes on: it waits where it calls splatview.wait_while_paused()")
-    return lines + [f"  {printable(note)}" for note in (*notes, *filter(None, [run.get("note")]))]
+        notes.append(
+            "paused"
+            if run["waits"]
+            else "paused, but its script goes on: it waits where it calls splatview.wait_while_paused()"
+        )
+    return lines + [
+        f"  {printable(note)}" for note in (*notes, *filter(None, [run.get("note")]))
+    ]

@@ -78,17 +78,25 @@ def run(options: Demo) -> int:
     """Run the demo to its end. Returns 0, the exit code of a training that failed, 1 if no picture could be drawn,
     2 for options that cannot be used, 128 + signal when ended early."""
     try:
-        screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(options, name)]
+        screens = [
+            f"--{name}"
+            for name in ("window", "web", "offscreen")
+            if getattr(options, name)
+        ]
         if len(screens) > 1:
             raise DemoError(f"{' and '.join(screens)} exclude each other; name one")
         if not 0 <= options.port <= 65535:
-            raise DemoError(f"--port {options.port} must be from 1 to 65535, or 0 for any that is free")
+            raise DemoError(
+                f"--port {options.port} must be from 1 to 65535, or 0 for any that is free"
+            )
         if options.steps is not None and options.steps < 1:
             raise DemoError(f"--steps {options.steps} must be at least 1")
         if options.data is not None and not options.data.exists():
             raise DemoError(f"--data {options.data}: no such file or folder")
         if not options.picture_every > 0:
-            raise DemoError(f"--picture-every {options.picture_every} must be more than 0 seconds")
+            raise DemoError(
+                f"--picture-every {options.picture_every} must be more than 0 seconds"
+            )
         check_picture(options.out)
         if options.save is not None:
             check_output(options.save)
@@ -123,18 +131,28 @@ class _Session:
         self._trained = False
         self._picture_due = math.inf
         self._progress = _Progress(time.monotonic())
-        self._screen = next((name for name in ("window", "web", "offscreen") if getattr(options, name)), "") or (
-            "window" if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") else "web")
+        self._screen = next(
+            (name for name in ("window", "web", "offscreen") if getattr(options, name)),
+            "",
+        ) or (
+            "window"
+            if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+            else "web"
+        )
         if self._screen == "window":
             self._place = "until its window is closed"
 
     def run(self) -> int:
         trainer = self._start()
         self._show_until(lambda: self._trained or not trainer.running())
-        code = 0 if self._trained else 1  # it stays until its input ends: an end before is a failure
+        code = (
+            0 if self._trained else 1
+        )  # it stays until its input ends: an end before is a failure
         if self.signals:
             code = 128 + self.signals[0]
-            trainer.send_signal(signal.SIGINT)  # it reports how far it came; a second signal ends the waiting
+            trainer.send_signal(
+                signal.SIGINT
+            )  # it reports how far it came; a second signal ends the waiting
             self._show_until(lambda: not trainer.running(), _STOP_TIMEOUT_S, signals=2)
             if self.options.out.exists():
                 print(f"the last picture: {self.options.out.absolute()}", flush=True)
@@ -143,8 +161,15 @@ class _Session:
             if not self.options.exit:  # until a signal, which is how it is meant to end, or until the viewer ends
                 self._show_until(lambda: self.viewer is None or bool(self._place))
                 if self.viewer is not None and not self.signals:
-                    end = "Ctrl-C" if sys.stdin.isatty() and sys.stdout.isatty() else f"kill {os.getpid()}"
-                    print(f"The viewer stays {self._place}; end it with: {end}", flush=True)
+                    end = (
+                        "Ctrl-C"
+                        if sys.stdin.isatty() and sys.stdout.isatty()
+                        else f"kill {os.getpid()}"
+                    )
+                    print(
+                        f"The viewer stays {self._place}; end it with: {end}",
+                        flush=True,
+                    )
                     self._show_until(lambda: self.viewer is None)
                 if self.signals:
                     print(flush=True)  # behind the terminal's ^C
@@ -155,6 +180,7 @@ class _Session:
 
     def _start(self) -> ChildProgram:
         """Start the trainer and the viewer; return the trainer."""
+
         def read_event(line: str) -> None:
             try:
                 self._events.put({"event": "note", **json.loads(line)})
@@ -165,48 +191,97 @@ class _Session:
             """Its address, and what to type where it was reached over ssh."""
             if address := re.search(r"http://\S+", line):
                 self._place = self._place or f"at {address[0]}"
-            if line.strip() and not line.startswith("splatview: serve: no run"):  # the trainer only begins its run
+            if line.strip() and not line.startswith(
+                "splatview: serve: no run"
+            ):  # the trainer only begins its run
                 self._note(line)
 
         o = self.options
-        options = {"device": o.device, "seed": o.seed, "steps": o.steps, "data": o.data and str(o.data),
-                   "save": o.save and str(o.save)}
-        self.trainer = ChildProgram("splatview.demo.trainer", json.dumps(options), pipes=True, on_output=read_event,
-                                    on_error=self._note, env={"SPLATVIEW_NAME": "demo", **os.environ})
+        options = {
+            "device": o.device,
+            "seed": o.seed,
+            "steps": o.steps,
+            "data": o.data and str(o.data),
+            "save": o.save and str(o.save),
+        }
+        self.trainer = ChildProgram(
+            "splatview.demo.trainer",
+            json.dumps(options),
+            pipes=True,
+            on_output=read_event,
+            on_error=self._note,
+            env={"SPLATVIEW_NAME": "demo", **os.environ},
+        )
         if self._screen != "offscreen":
-            screen = ["--web", "--port", str(o.port)] if self._screen == "web" else ["--window"]
-            self.viewer = ChildProgram("splatview_viewer", "serve", *screen, "--run", str(self.trainer.pid), "--size",
-                                       o.size, on_error=read_viewer)
+            screen = (
+                ["--web", "--port", str(o.port)]
+                if self._screen == "web"
+                else ["--window"]
+            )
+            self.viewer = ChildProgram(
+                "splatview_viewer",
+                "serve",
+                *screen,
+                "--run",
+                str(self.trainer.pid),
+                "--size",
+                o.size,
+                on_error=read_viewer,
+            )
         return self.trainer
 
     def _start_shot(self, trainer: ChildProgram) -> ChildProgram:
         if self.shot is not None:
             self.shot.end()
-        self.shot = ChildProgram("splatview_viewer", "shot", str(self.options.out), "--stream", "gaussians", "--run",
-                                 str(trainer.pid), "--size", self.options.size, *self._camera)
+        self.shot = ChildProgram(
+            "splatview_viewer",
+            "shot",
+            str(self.options.out),
+            "--stream",
+            "gaussians",
+            "--run",
+            str(trainer.pid),
+            "--size",
+            self.options.size,
+            *self._camera,
+        )
         return self.shot
 
     def _note(self, text: str) -> None:
         self._events.put({"event": "note", "text": text})
 
-    def _show_until(self, done: Callable[[], bool], timeout_s: float = math.inf, signals: float = 1) -> None:
+    def _show_until(
+        self, done: Callable[[], bool], timeout_s: float = math.inf, signals: float = 1
+    ) -> None:
         """Show what the programs report until `done`, that time has passed, or so many signals came."""
         end = time.monotonic() + timeout_s
-        while not done() and len(self.signals) < signals and (now := time.monotonic()) < end:
+        while (
+            not done()
+            and len(self.signals) < signals
+            and (now := time.monotonic()) < end
+        ):
             with contextlib.suppress(queue.Empty):
                 event = self._events.get(timeout=0.1)
                 name = event["event"]
                 if name == "camera":
                     self._camera = ["--camera", json.dumps(event["camera"])]
                 elif name == "error":
-                    print(f"splatview demo: {event['text']}", file=sys.stderr, flush=True)
+                    print(
+                        f"splatview demo: {event['text']}", file=sys.stderr, flush=True
+                    )
                 else:
                     self._progress.show(event, now)
                 if name == "train" and math.isinf(self._picture_due):
-                    self._picture_due = now + min(_FIRST_PICTURE_S, self.options.picture_every)
+                    self._picture_due = now + min(
+                        _FIRST_PICTURE_S, self.options.picture_every
+                    )
                 if name == "done":
                     self._trained, self._picture_due = True, math.inf
-            if self.trainer is not None and now >= self._picture_due and (self.shot is None or not self.shot.running()):
+            if (
+                self.trainer is not None
+                and now >= self._picture_due
+                and (self.shot is None or not self.shot.running())
+            ):
                 self._start_shot(self.trainer)
                 self._picture_due = now + self.options.picture_every
             if self.viewer is not None and not self.viewer.running():
@@ -214,7 +289,11 @@ class _Session:
                 self.viewer.end()
                 self.viewer = None
                 closed = code == 0 and self._screen == "window"
-                text = "the window was closed" if closed else f"the viewer ended with code {code}"
+                text = (
+                    "the window was closed"
+                    if closed
+                    else f"the viewer ended with code {code}"
+                )
                 self._note(text if self._trained else f"{text}; training goes on")
 
     def _last_picture(self, trainer: ChildProgram) -> int:
@@ -225,8 +304,14 @@ class _Session:
             return 0
         if self.signals:
             return 128 + self.signals[0]
-        why = f"not drawn within {_SHOT_TIMEOUT_S:.0f} s" if shot.exit_code is None else shot.last_words()
-        print(f"splatview demo: no picture: {printable(why)}", file=sys.stderr, flush=True)
+        why = (
+            f"not drawn within {_SHOT_TIMEOUT_S:.0f} s"
+            if shot.exit_code is None
+            else shot.last_words()
+        )
+        print(
+            f"splatview demo: no picture: {printable(why)}", file=sys.stderr, flush=True
+        )
         return 1
 
 
@@ -245,14 +330,21 @@ class _Progress:
             text = f"{text}, {seconds}"
         elif event["event"] in ("progress", "train"):
             done = event["done"] / event["of"]
-            if done < 1 and now - self._shown < (_BAR_PERIOD_S if self._terminal else _LINE_PERIOD_S):
+            if done < 1 and now - self._shown < (
+                _BAR_PERIOD_S if self._terminal else _LINE_PERIOD_S
+            ):
                 return
             self._shown = now
             if self._terminal:
                 text = f"  {text}  {seconds}"
                 width = max(shutil.get_terminal_size().columns - len(text) - 3, 5)
-                text, end = f"[{'=' * round(width * done):{width}}]{text}", "" if done < 1 else "\n"
-        sys.stdout.write(("\r\x1b[2K" if self._terminal else "") + text + end)  # over the bar, where there is one
+                text, end = (
+                    f"[{'=' * round(width * done):{width}}]{text}",
+                    "" if done < 1 else "\n",
+                )
+        sys.stdout.write(
+            ("\r\x1b[2K" if self._terminal else "") + text + end
+        )  # over the bar, where there is one
         sys.stdout.flush()
 
 

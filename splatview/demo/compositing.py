@@ -51,16 +51,26 @@ class Tiling:
     def blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """(tiles (t,), pairs (t, K)) per block: tiles of similar list length, padded with P to the longest."""
         starts = np.concatenate([[0], np.cumsum(self.counts)])
-        order = np.argsort(-self.counts, kind="stable")[:np.count_nonzero(self.counts)]
+        order = np.argsort(-self.counts, kind="stable")[: np.count_nonzero(self.counts)]
         while len(order):
             longest = int(self.counts[order[0]])
-            tiles, order = np.split(order, [max(1, BLOCK_ELEMENTS // (longest * TILE * TILE))])
+            tiles, order = np.split(
+                order, [max(1, BLOCK_ELEMENTS // (longest * TILE * TILE))]
+            )
             rank = np.arange(longest)
-            pairs = np.where(rank < self.counts[tiles, None], starts[tiles, None] + rank, starts[-1])
+            pairs = np.where(
+                rank < self.counts[tiles, None], starts[tiles, None] + rank, starts[-1]
+            )
             yield torch.from_numpy(tiles), torch.from_numpy(pairs)
 
 
-def tile(means2d: torch.Tensor, extents: torch.Tensor, depths: torch.Tensor, width: int, height: int) -> Tiling:
+def tile(
+    means2d: torch.Tensor,
+    extents: torch.Tensor,
+    depths: torch.Tensor,
+    width: int,
+    height: int,
+) -> Tiling:
     """Sort Gaussians into tiles.
 
     Args:
@@ -74,7 +84,9 @@ def tile(means2d: torch.Tensor, extents: torch.Tensor, depths: torch.Tensor, wid
     # A pixel belongs to the box when its centre does; without any, the Gaussian touches nothing.
     low, high = np.ceil(centre - half - 0.5), np.floor(centre + half - 0.5)
     drawn = (half > 0).all(1) & (high >= low).all(1)
-    drawn &= (high >= 0).all(1) & (low < [width, height]).all(1) & np.isfinite(centre).all(1)
+    drawn &= (
+        (high >= 0).all(1) & (low < [width, height]).all(1) & np.isfinite(centre).all(1)
+    )
     index = np.flatnonzero(drawn)
     index = index[np.argsort(depths.detach().numpy()[index], kind="stable")]
     low = np.maximum(low[index], 0).astype(np.int64) // TILE
@@ -82,13 +94,28 @@ def tile(means2d: torch.Tensor, extents: torch.Tensor, depths: torch.Tensor, wid
     across, down = (high - low + 1).T
     per_gaussian = across * down
     which = np.repeat(np.arange(len(index)), per_gaussian)
-    nth = np.arange(len(which)) - np.repeat(np.cumsum(per_gaussian) - per_gaussian, per_gaussian)
-    tiles = (low[which, 1] + nth // across[which]) * columns + low[which, 0] + nth % across[which]
+    nth = np.arange(len(which)) - np.repeat(
+        np.cumsum(per_gaussian) - per_gaussian, per_gaussian
+    )
+    tiles = (
+        (low[which, 1] + nth // across[which]) * columns
+        + low[which, 0]
+        + nth % across[which]
+    )
     # A stable sort by tile keeps the order by depth within each; 16-bit keys take numpy's radix sort.
-    order = np.argsort(tiles.astype(np.uint16) if columns * rows <= 1 << 16 else tiles, kind="stable")
+    order = np.argsort(
+        tiles.astype(np.uint16) if columns * rows <= 1 << 16 else tiles, kind="stable"
+    )
     tiles = tiles[order]
-    return Tiling(width, height, columns, rows, torch.from_numpy(index[which[order]]), torch.from_numpy(tiles),
-                  np.bincount(tiles, minlength=columns * rows))
+    return Tiling(
+        width,
+        height,
+        columns,
+        rows,
+        torch.from_numpy(index[which[order]]),
+        torch.from_numpy(tiles),
+        np.bincount(tiles, minlength=columns * rows),
+    )
 
 
 class Composite(torch.autograd.Function):
@@ -100,28 +127,49 @@ class Composite(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, means2d: torch.Tensor, conics: torch.Tensor, opacities: torch.Tensor,
-                features: torch.Tensor, tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        ctx: Any,
+        means2d: torch.Tensor,
+        conics: torch.Tensor,
+        opacities: torch.Tensor,
+        features: torch.Tensor,
+        tiling: Tiling,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         g, channels = tiling.gaussians, features.shape[1]
-        at = torch.arange(TILE, dtype=means2d.dtype) + 0.5 - TILE / 2  # from the tile's centre: rounding harms least
+        at = (
+            torch.arange(TILE, dtype=means2d.dtype) + 0.5 - TILE / 2
+        )  # from the tile's centre: rounding harms least
         y, x = (v.reshape(-1) for v in torch.meshgrid(at, at, indexing="ij"))
         basis = torch.stack([torch.ones_like(x), x, y, x * x, x * y, y * y], 1)
         u = means2d[g, 0] - (tiling.tiles % tiling.columns * TILE + TILE / 2)
         v = means2d[g, 1] - (tiling.tiles // tiling.columns * TILE + TILE / 2)
         a, b, c = conics[g].unbind(1)
         # log alpha = log opacity - a/2 (x-u)^2 - b (x-u)(y-v) - c/2 (y-v)^2, expanded in powers of x and y.
-        polynomial = torch.stack([opacities.log()[g] - 0.5 * (a * u * u + c * v * v) - b * u * v,
-                                  a * u + b * v, b * u + c * v, -0.5 * a, -b, -0.5 * c], 1)
+        polynomial = torch.stack(
+            [
+                opacities.log()[g] - 0.5 * (a * u * u + c * v * v) - b * u * v,
+                a * u + b * v,
+                b * u + c * v,
+                -0.5 * a,
+                -b,
+                -0.5 * c,
+            ],
+            1,
+        )
         polynomial = functional.pad(polynomial, (0, 0, 0, 1))
         polynomial[-1, 0] = -1e4  # the padding of blocks has an alpha of 0
         # One more column of ones: what it blends to is the picture's alpha.
-        weighted = functional.pad(functional.pad(features[g], (0, 1), value=1.0), (0, 0, 0, 1))
+        weighted = functional.pad(
+            functional.pad(features[g], (0, 1), value=1.0), (0, 0, 0, 1)
+        )
         may_clamp = bool((opacities > ALPHA_MAX).any())
         below = float(np.nextafter(np.float32(ALPHA_MIN), np.float32(0)))
         out = means2d.new_zeros(tiling.rows * tiling.columns, TILE * TILE, channels + 1)
         saved = []
         for tiles, pairs in tiling.blocks():
-            alpha = torch.matmul(basis, polynomial[pairs].transpose(1, 2)).exp_()  # (t, pixels, K)
+            alpha = torch.matmul(
+                basis, polynomial[pairs].transpose(1, 2)
+            ).exp_()  # (t, pixels, K)
             clamped = alpha > ALPHA_MAX if may_clamp else None
             # torch's threshold keeps what is greater; the bound is one step lower so that 1/255 itself is kept.
             torch.threshold_(alpha.clamp_(max=ALPHA_MAX), below, 0.0)
@@ -136,8 +184,12 @@ class Composite(torch.autograd.Function):
         ctx.save_for_backward(opacities, out, basis, u, v, a, b, c)
         ctx.blocks, ctx.tiling = saved, tiling
         size = (tiling.rows * TILE, tiling.columns * TILE)
-        whole = functional.fold(out.permute(2, 1, 0).reshape(1, -1, len(out)), size, TILE, stride=TILE)[0]
-        picture = whole[:, :tiling.height, :tiling.width].permute(1, 2, 0).contiguous()
+        whole = functional.fold(
+            out.permute(2, 1, 0).reshape(1, -1, len(out)), size, TILE, stride=TILE
+        )[0]
+        picture = (
+            whole[:, : tiling.height, : tiling.width].permute(1, 2, 0).contiguous()
+        )
         return picture[..., :channels], picture[..., channels]
 
     @staticmethod
@@ -146,12 +198,24 @@ class Composite(torch.autograd.Function):
         w_k g_k - alpha_k / (1 - alpha_k) * sum over j > k of w_j g_j: what k adds less what it hides."""
         opacities, out, basis, u, v, a, b, c = ctx.saved_tensors
         tiling, channels = ctx.tiling, out.shape[2] - 1
-        padding = (0, tiling.columns * TILE - tiling.width, 0, tiling.rows * TILE - tiling.height)
-        whole = functional.pad(torch.cat([grads[0], grads[1][..., None]], -1).permute(2, 0, 1), padding)
-        by_pixel = functional.unfold(whole[None], TILE, stride=TILE).reshape(channels + 1, TILE * TILE, -1)
+        padding = (
+            0,
+            tiling.columns * TILE - tiling.width,
+            0,
+            tiling.rows * TILE - tiling.height,
+        )
+        whole = functional.pad(
+            torch.cat([grads[0], grads[1][..., None]], -1).permute(2, 0, 1), padding
+        )
+        by_pixel = functional.unfold(whole[None], TILE, stride=TILE).reshape(
+            channels + 1, TILE * TILE, -1
+        )
         by_pixel = by_pixel.permute(2, 1, 0).contiguous()
         total = (by_pixel * out).sum(-1, keepdim=True)  # sum over all j of w_j g_j
-        moments, by_feature = out.new_zeros(len(u) + 1, 6), out.new_zeros(len(u) + 1, channels)  # and the padding's
+        moments, by_feature = (
+            out.new_zeros(len(u) + 1, 6),
+            out.new_zeros(len(u) + 1, channels),
+        )  # and the padding's
         for tiles, pairs, odds, weight, clamped, block_features in ctx.blocks:
             g = by_pixel[tiles]
             by_feature[pairs] = torch.bmm(weight.transpose(1, 2), g[..., :channels])
@@ -163,13 +227,30 @@ class Composite(torch.autograd.Function):
             moments[pairs] = torch.matmul(by_log_alpha.transpose(1, 2), basis)
         m, mx, my, mxx, mxy, myy = moments[:-1].unbind(1)
         dx, dy = mx - u * m, my - v * m  # first moments about the Gaussian's centre
-        by_pair = torch.cat([torch.stack([
-            a * dx + b * dy,
-            b * dx + c * dy,
-            -0.5 * (mxx - u * (mx + dx)),
-            -(mxy - u * my - v * dx),
-            -0.5 * (myy - v * (my + dy)),
-            m / opacities[tiling.gaussians],
-        ], 1), by_feature[:-1]], 1)
-        by_gaussian = out.new_zeros(len(opacities), 6 + channels).index_add_(0, tiling.gaussians, by_pair)
-        return by_gaussian[:, :2], by_gaussian[:, 2:5], by_gaussian[:, 5], by_gaussian[:, 6:], None
+        by_pair = torch.cat(
+            [
+                torch.stack(
+                    [
+                        a * dx + b * dy,
+                        b * dx + c * dy,
+                        -0.5 * (mxx - u * (mx + dx)),
+                        -(mxy - u * my - v * dx),
+                        -0.5 * (myy - v * (my + dy)),
+                        m / opacities[tiling.gaussians],
+                    ],
+                    1,
+                ),
+                by_feature[:-1],
+            ],
+            1,
+        )
+        by_gaussian = out.new_zeros(len(opacities), 6 + channels).index_add_(
+            0, tiling.gaussians, by_pair
+        )
+        return (
+            by_gaussian[:, :2],
+            by_gaussian[:, 2:5],
+            by_gaussian[:, 5],
+            by_gaussian[:, 6:],
+            None,
+        )

@@ -24,9 +24,24 @@ _SHARE = 0.8
 """The part of the free memory that a data set may take."""
 _PICTURES = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
 """Formats of pictures, as Pillow names them. It knows others, some of which start programs."""
-_TYPES = {"char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2", "ushort": "u2",
-          "uint16": "u2", "int": "i4", "int32": "i4", "uint": "u4", "uint32": "u4", "float": "f4", "float32": "f4",
-          "double": "f8", "float64": "f8"}
+_TYPES = {
+    "char": "i1",
+    "int8": "i1",
+    "uchar": "u1",
+    "uint8": "u1",
+    "short": "i2",
+    "int16": "i2",
+    "ushort": "u2",
+    "uint16": "u2",
+    "int": "i4",
+    "int32": "i4",
+    "uint": "u4",
+    "uint32": "u4",
+    "float": "f4",
+    "float32": "f4",
+    "double": "f8",
+    "float64": "f8",
+}
 _ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
 
 
@@ -34,8 +49,10 @@ def check_memory(need: int, what: str) -> None:
     """Raise DemoError if `need` bytes are more than the memory that is free."""
     free = available_bytes()
     if free is not None and need > _SHARE * free:
-        raise DemoError(f"{what} need {need / 1e9:,.1f} GB of memory, {free / 1e9:,.1f} GB are free: take fewer or "
-                        "smaller pictures and points, or end other programs")
+        raise DemoError(
+            f"{what} need {need / 1e9:,.1f} GB of memory, {free / 1e9:,.1f} GB are free: take fewer or "
+            "smaller pictures and points, or end other programs"
+        )
 
 
 @contextmanager
@@ -66,12 +83,17 @@ def open_picture(path: Path) -> Iterator[Image.Image]:
     with _open_regular(path) as file:
         try:
             with Image.open(file, formats=_PICTURES) as opened:
-                check_memory(16 * opened.width * opened.height, f"{path}: its {opened.width}x{opened.height} pixels")
+                check_memory(
+                    16 * opened.width * opened.height,
+                    f"{path}: its {opened.width}x{opened.height} pixels",
+                )
                 yield opened
         except DemoError:
             raise
         except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error and more for damaged files
-            raise DemoError(f"{path}: cannot be read as a picture ({e!s:.200})") from None
+            raise DemoError(
+                f"{path}: cannot be read as a picture ({e!s:.200})"
+            ) from None
 
 
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +103,9 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
     vertices with x, y, z at its beginning.
     """
     head, end, body = read_bytes(path, growth=12).partition(b"end_header\n")
-    lines = [line.split() for line in head[:1 << 20].decode("ascii", "replace").splitlines()]
+    lines = [
+        line.split() for line in head[: 1 << 20].decode("ascii", "replace").splitlines()
+    ]
     if not end or lines[:1] != [["ply"]]:
         raise DemoError(f"{path}: not a PLY file (no header)")
     fields: list[tuple[str, str]] = []
@@ -106,10 +130,14 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
             vertices = {name: records[name] for name, _ in fields}
         points = np.stack([vertices[axis] for axis in "xyz"], 1).astype(np.float32)
     except (KeyError, ValueError, IndexError) as e:
-        raise DemoError(f"{path}: damaged, or its vertices have no x, y, z ({type(e).__name__}: {e!s:.200})") from None
+        raise DemoError(
+            f"{path}: damaged, or its vertices have no x, y, z ({type(e).__name__}: {e!s:.200})"
+        ) from None
     if not {"red", "green", "blue"} <= set(vertices):
         return points, np.full((count, 3), 128, np.uint8)
-    return points, np.stack([vertices[c] for c in ("red", "green", "blue")], 1).astype(np.uint8)
+    return points, np.stack([vertices[c] for c in ("red", "green", "blue")], 1).astype(
+        np.uint8
+    )
 
 
 def write_gaussians(path: Path, gaussians: Gaussians) -> None:

@@ -48,7 +48,9 @@ def colors(gaussians: Gaussians, viewmat: torch.Tensor, sh_degree: int) -> torch
     rgb = 0.5 + SH_C0 * gaussians["sh0"][:, 0]
     if sh_degree == 1:
         position = -viewmat[:3, :3].T @ viewmat[:3, 3]
-        x, y, z = functional.normalize(gaussians["means"] - position, dim=1)[:, :, None].unbind(1)
+        x, y, z = functional.normalize(gaussians["means"] - position, dim=1)[
+            :, :, None
+        ].unbind(1)
         s = gaussians["shN"]
         rgb = rgb + SH_C1 * (z * s[:, 1] - y * s[:, 0] - x * s[:, 2])
     return rgb.clamp_min(0)
@@ -59,19 +61,30 @@ def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
     rotation, K = view.viewmat[:3, :3], view.K
     in_camera = gaussians["means"] @ rotation.T + view.viewmat[:3, 3]
     valid = in_camera[:, 2].detach() > NEAR
-    x, y, z = torch.where(valid[:, None], in_camera, in_camera.new_tensor([0.0, 0.0, 1.0])).unbind(1)
+    x, y, z = torch.where(
+        valid[:, None], in_camera, in_camera.new_tensor([0.0, 0.0, 1.0])
+    ).unbind(1)
     fx, fy, cx, cy = K[0, 0], K[1, 1], K[0, 2], K[1, 2]
     x_z, y_z = x / z, y / z
     # The linearisation is taken no further off the axis than a little beside the picture, as every trainer does.
-    beyond_x, beyond_y = 0.15 * view.width / fx, 0.15 * view.height / fy  # 0.3 tan(half the field of view)
+    beyond_x, beyond_y = (
+        0.15 * view.width / fx,
+        0.15 * view.height / fy,
+    )  # 0.3 tan(half the field of view)
     jx = x_z.clamp(-(cx / fx + beyond_x), (view.width - cx) / fx + beyond_x)
     jy = y_z.clamp(-(cy / fy + beyond_y), (view.height - cy) / fy + beyond_y)
 
     turn = normalized_quat_to_rotmat(functional.normalize(gaussians["quats"], dim=1))
-    axes = torch.matmul(rotation, turn * gaussians["scales"].exp()[:, None, :])  # (N, 3, 3), columns in the camera
+    axes = torch.matmul(
+        rotation, turn * gaussians["scales"].exp()[:, None, :]
+    )  # (N, 3, 3), columns in the camera
     across = (axes[:, 0] - jx[:, None] * axes[:, 2]) * (fx / z)[:, None]
     down = (axes[:, 1] - jy[:, None] * axes[:, 2]) * (fy / z)[:, None]
-    xx, xy, yy = (across * across).sum(1) + BLUR, (across * down).sum(1), (down * down).sum(1) + BLUR
+    xx, xy, yy = (
+        (across * across).sum(1) + BLUR,
+        (across * down).sum(1),
+        (down * down).sum(1) + BLUR,
+    )
     determinant = xx * yy - xy * xy
     conics = torch.stack([yy, -xy, xx], 1) / determinant[:, None]
     means2d = torch.stack([fx * x_z + cx, fy * y_z + cy], 1)
@@ -85,23 +98,42 @@ def draw(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
     """
     if gaussians["means"].is_cuda:
         blended, alpha, meta = rasterization(
-            gaussians["means"], functional.normalize(gaussians["quats"], dim=1), gaussians["scales"].exp(),
-            torch.sigmoid(gaussians["opacities"]), torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
-            view.viewmat[None], view.K[None], view.width, view.height,
-            sh_degree=sh_degree, packed=False, render_mode="RGB+D")
+            gaussians["means"],
+            functional.normalize(gaussians["quats"], dim=1),
+            gaussians["scales"].exp(),
+            torch.sigmoid(gaussians["opacities"]),
+            torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
+            view.viewmat[None],
+            view.K[None],
+            view.width,
+            view.height,
+            sh_degree=sh_degree,
+            packed=False,
+            render_mode="RGB+D",
+        )
         if meta["means2d"].requires_grad:
             meta["means2d"].retain_grad()
         visible = (meta["radii"][0] > 0).all(-1)
-        return Drawn(blended[0, ..., :3], alpha[0, ..., 0], blended[0, ..., 3], meta["means2d"], visible)
+        return Drawn(
+            blended[0, ..., :3],
+            alpha[0, ..., 0],
+            blended[0, ..., 3],
+            meta["means2d"],
+            visible,
+        )
     means2d, conics, depths, variances, valid = project(gaussians, view)
     opacities = torch.sigmoid(gaussians["opacities"])
     if means2d.requires_grad:
         means2d.retain_grad()
-    with torch.no_grad():  # alpha falls below 1/255 this many standard deviations from the centre
+    with (
+        torch.no_grad()
+    ):  # alpha falls below 1/255 this many standard deviations from the centre
         reach = (2 * torch.log(opacities / ALPHA_MIN)).clamp_min(0).sqrt() * valid
         extents = reach[:, None] * variances.sqrt()
     tiling = tile(means2d, extents, depths, view.width, view.height)
-    features = torch.cat([colors(gaussians, view.viewmat, sh_degree), depths[:, None]], 1)
+    features = torch.cat(
+        [colors(gaussians, view.viewmat, sh_degree), depths[:, None]], 1
+    )
     blended, alpha = Composite.apply(means2d, conics, opacities, features, tiling)
     visible = torch.zeros(len(means2d), dtype=torch.bool)
     visible[tiling.gaussians] = True
@@ -111,5 +143,9 @@ def draw(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
     """The device to draw on. Raises DemoError when there is no CUDA device and one is wanted."""
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise DemoError("--device cuda: torch finds no CUDA device here; use --device cpu")
-    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+        raise DemoError(
+            "--device cuda: torch finds no CUDA device here; use --device cpu"
+        )
+    return torch.device(
+        "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+    )

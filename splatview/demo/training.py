@@ -13,7 +13,14 @@ from splatview.demo.rasterizer import SH_C0, Drawn, draw
 if TYPE_CHECKING:
     from splatview.demo.datasets import Capture, View
 
-_RATES = {"means": 1.2e-3, "scales": 1e-2, "quats": 4e-3, "opacities": 5e-2, "sh0": 1e-2, "shN": 1e-3}
+_RATES = {
+    "means": 1.2e-3,
+    "scales": 1e-2,
+    "quats": 4e-3,
+    "opacities": 5e-2,
+    "sh0": 1e-2,
+    "shN": 1e-3,
+}
 """Learning rates of gsplat's examples/simple_trainer.py, raised for a run of a thousand steps instead of thirty
 thousand. That of the means is a multiple of the scene's extent, and falls to a fiftieth."""
 _SSIM = 0.2
@@ -43,15 +50,23 @@ class Training:
         refine_every: steps between refinements, which add and remove Gaussians.
     """
 
-    def __init__(self, capture: Capture, device: torch.device, steps: int, limit: int,
-                 refine_every: int = 100) -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        device: torch.device,
+        steps: int,
+        limit: int,
+        refine_every: int = 100,
+    ) -> None:
         self.extent = capture.extent
         self.steps, self.limit, self.refine_every = steps, limit, refine_every
         self.views = [view.to(device) for view in capture.train]
         self.held_out = [view.to(device) for view in capture.held_out]
         self.gaussians = initial_gaussians(capture.points, capture.colors).to(device)
         self.optimizers: dict[str, torch.optim.Optimizer] = {
-            name: torch.optim.Adam([p], lr=_RATES[name], eps=1e-15) for name, p in self.gaussians.items()}
+            name: torch.optim.Adam([p], lr=_RATES[name], eps=1e-15)
+            for name, p in self.gaussians.items()
+        }
         self.step_number = 0
         self._order: list[int] = []
         self._pull = self._seen = torch.zeros(0)
@@ -68,16 +83,22 @@ class Training:
         view = self.views[number]
         self.step_number += 1
         progress = min(self.step_number / self.steps, 1.0)
-        self.optimizers["means"].param_groups[0]["lr"] = _RATES["means"] * self.extent * 0.02 ** progress
+        self.optimizers["means"].param_groups[0]["lr"] = (
+            _RATES["means"] * self.extent * 0.02**progress
+        )
         drawn = self.draw(view)
         difference = (drawn.image - view.image).abs().mean()
         loss = (1 - _SSIM) * difference + _SSIM * (1 - ssim(drawn.image, view.image))
         loss.backward()
         refines = self.step_number <= _REFINE_UNTIL * self.steps
-        if refines and drawn.means2d.grad is not None:  # add up how far the picture pulls at each Gaussian
+        if (
+            refines and drawn.means2d.grad is not None
+        ):  # add up how far the picture pulls at each Gaussian
             if len(self._pull) != len(drawn.visible):
                 self._pull, self._seen = drawn.means2d.new_zeros(2, len(drawn.visible))
-            pull = drawn.means2d.grad.reshape(-1, 2) * self._pull.new_tensor([view.width / 2, view.height / 2])
+            pull = drawn.means2d.grad.reshape(-1, 2) * self._pull.new_tensor(
+                [view.width / 2, view.height / 2]
+            )
             self._pull += torch.where(drawn.visible, pull.norm(dim=1), 0)
             self._seen += drawn.visible
         for optimizer in self.optimizers.values():
@@ -111,29 +132,37 @@ class Training:
         ops.remove(g, self.optimizers, {}, faint)
         n = len(pull)
         strongest = torch.argsort(pull, descending=True, stable=True)
-        strongest = strongest[:max(min(self.limit - n, int(_GROWTH * n)), 0)]
+        strongest = strongest[: max(min(self.limit - n, int(_GROWTH * n)), 0)]
         wanted = torch.zeros(n, dtype=torch.bool, device=pull.device)
         wanted[strongest[pull[strongest] > _PULL]] = True
         # Two of this opacity, one behind the other, hide as much as the one did.
-        g["opacities"][wanted] = torch.logit(1 - torch.sqrt(1 - torch.sigmoid(g["opacities"][wanted])), eps=1e-6)
+        g["opacities"][wanted] = torch.logit(
+            1 - torch.sqrt(1 - torch.sigmoid(g["opacities"][wanted])), eps=1e-6
+        )
         large = g["scales"].exp().amax(1) > _SMALL * self.extent
         ops.duplicate(g, self.optimizers, {}, wanted & ~large)
         added = large.new_zeros(len(g["means"]) - n)
         ops.split(g, self.optimizers, {}, torch.cat([wanted & large, added]))
 
 
-def initial_gaussians(points: torch.Tensor, colors: torch.Tensor) -> torch.nn.ParameterDict:
+def initial_gaussians(
+    points: torch.Tensor, colors: torch.Tensor
+) -> torch.nn.ParameterDict:
     """One Gaussian per point (N, 3): round, as large as its distance to the nearest others, a third opaque."""
     n = len(points)
     values = {
         "means": points.float().clone(),
-        "scales": torch.log(nearest_distances(points.float()).clamp(1e-5) * 0.7)[:, None].repeat(1, 3),
+        "scales": torch.log(nearest_distances(points.float()).clamp(1e-5) * 0.7)[
+            :, None
+        ].repeat(1, 3),
         "quats": torch.tensor([1.0, 0.0, 0.0, 0.0]).repeat(n, 1),
         "opacities": torch.full((n,), math.log(0.3 / 0.7)),
         "sh0": ((colors.float() - 0.5) / SH_C0)[:, None, :],
         "shN": torch.zeros(n, 3, 3),
     }
-    return torch.nn.ParameterDict({name: torch.nn.Parameter(v.contiguous()) for name, v in values.items()})
+    return torch.nn.ParameterDict(
+        {name: torch.nn.Parameter(v.contiguous()) for name, v in values.items()}
+    )
 
 
 def nearest_distances(points: torch.Tensor, k: int = 3) -> torch.Tensor:
@@ -146,9 +175,18 @@ def nearest_distances(points: torch.Tensor, k: int = 3) -> torch.Tensor:
     k = min(k, len(others) - 1)
     parts = []
     for part in points.split(max(1, (1 << 24) // len(others))):
-        distances = torch.cdist(part, others, compute_mode="donot_use_mm_for_euclid_dist")
-        near = distances.topk(k + 1, largest=False).values  # the first is the point itself, if it was chosen
-        parts.append(torch.where(near[:, :1] < 1e-6, near[:, 1:], near[:, :-1]).square().mean(1).sqrt())
+        distances = torch.cdist(
+            part, others, compute_mode="donot_use_mm_for_euclid_dist"
+        )
+        near = distances.topk(
+            k + 1, largest=False
+        ).values  # the first is the point itself, if it was chosen
+        parts.append(
+            torch.where(near[:, :1] < 1e-6, near[:, 1:], near[:, :-1])
+            .square()
+            .mean(1)
+            .sqrt()
+        )
     return torch.cat(parts) * math.sqrt(len(others) / len(points))
 
 
@@ -169,11 +207,13 @@ def ssim(image: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     maps = torch.cat([a, b, a * a, b * b, a * b])
     blurred = _sliding_window(a.shape[1], a) @ maps @ _sliding_window(a.shape[2], a)
     mean_a, mean_b, aa, bb, ab = blurred.split(3)
-    c1, c2 = 0.01 ** 2, 0.03 ** 2
+    c1, c2 = 0.01**2, 0.03**2
     covariance = ab - mean_a * mean_b
     numerator = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
     spread = (aa - mean_a * mean_a) + (bb - mean_b * mean_b)
-    return (numerator / ((mean_a * mean_a + mean_b * mean_b + c1) * (spread + c2))).mean()
+    return (
+        numerator / ((mean_a * mean_a + mean_b * mean_b + c1) * (spread + c2))
+    ).mean()
 
 
 def _sliding_window(n: int, like: torch.Tensor) -> torch.Tensor:

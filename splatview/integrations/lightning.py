@@ -1,7 +1,7 @@
 """PyTorch Lightning: a callback that shows what a module has learned, and minds the viewers' pause button.
 
-    from splatview.integrations.lightning import SplatviewCallback
-    trainer = lightning.Trainer(callbacks=[SplatviewCallback(lambda module: {"render": module.render()})])
+from splatview.integrations.lightning import SplatviewCallback
+trainer = lightning.Trainer(callbacks=[SplatviewCallback(lambda module: {"render": module.render()})])
 """
 # pyright: reportMissingImports=false
 
@@ -19,7 +19,9 @@ except ImportError:
     try:
         from pytorch_lightning import Callback  # the same under its older name
     except ImportError:
-        raise ImportError("splatview.integrations.lightning needs PyTorch Lightning: pip install lightning") from None
+        raise ImportError(
+            "splatview.integrations.lightning needs PyTorch Lightning: pip install lightning"
+        ) from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,10 +37,19 @@ class SplatviewCallback(Callback):  # type: ignore
         without gradients. None: the module's own method `look()`."""
         self._look = look
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if trainer.is_global_zero:
             with torch.no_grad():
-                values = pl_module.look() if self._look is None else self._look(pl_module)
+                values = (
+                    pl_module.look() if self._look is None else self._look(pl_module)
+                )
                 for name, value in values.items():
-                    splatview.publish(value, name, step=trainer.global_step, epoch=trainer.current_epoch)
+                    splatview.publish(
+                        value,
+                        name,
+                        step=trainer.global_step,
+                        epoch=trainer.current_epoch,
+                    )
             splatview.wait_while_paused()

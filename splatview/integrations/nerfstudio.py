@@ -16,7 +16,9 @@ try:
     from nerfstudio.engine.callbacks import TrainingCallback, TrainingCallbackLocation
     from nerfstudio.engine.trainer import Trainer
 except ImportError:
-    raise ImportError("splatview.integrations.nerfstudio needs nerfstudio: pip install nerfstudio") from None
+    raise ImportError(
+        "splatview.integrations.nerfstudio needs nerfstudio: pip install nerfstudio"
+    ) from None
 
 __all__ = ["main", "show"]
 
@@ -27,15 +29,26 @@ def show(trainer: Trainer) -> None:
     def publish(step: int) -> None:
         scene, config = trainer.pipeline.model, trainer.pipeline.model.config
         if config.sh_degree == 0:  # its features are the logits of colours then
-            scene = {**scene.gauss_params, "features": scene.features_dc, "colors": scene.features_dc}
+            scene = {
+                **scene.gauss_params,
+                "features": scene.features_dc,
+                "colors": scene.features_dc,
+            }
             del scene["features_dc"], scene["features_rest"]
-        splatview.publish(scene, "gaussians", sh_degree=min(step // config.sh_degree_interval, config.sh_degree),
-                          antialiased=config.rasterize_mode == "antialiased", step=step)
+        splatview.publish(
+            scene,
+            "gaussians",
+            sh_degree=min(step // config.sh_degree_interval, config.sh_degree),
+            antialiased=config.rasterize_mode == "antialiased",
+            step=step,
+        )
         splatview.wait_while_paused()
 
     if hasattr(trainer.pipeline.model, "gauss_params") and trainer.local_rank == 0:
         where = [TrainingCallbackLocation.AFTER_TRAIN_ITERATION]
-        trainer.callbacks.append(TrainingCallback(where, publish, update_every_num_iters=1))
+        trainer.callbacks.append(
+            TrainingCallback(where, publish, update_every_num_iters=1)
+        )
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Hugging Face's Trainer: a callback that shows what a model has learned, and minds the viewers' pause button.
 
-    from splatview.integrations.transformers import SplatviewCallback
-    Trainer(model, arguments, callbacks=[SplatviewCallback(lambda model: {"render": model.render()})], ...)
+from splatview.integrations.transformers import SplatviewCallback
+Trainer(model, arguments, callbacks=[SplatviewCallback(lambda model: {"render": model.render()})], ...)
 """
 # pyright: reportMissingImports=false
 
@@ -16,8 +16,10 @@ import splatview
 try:
     from transformers import TrainerCallback
 except ImportError:
-    raise ImportError("splatview.integrations.transformers needs Hugging Face's Trainer: pip install transformers "
-                      "accelerate") from None
+    raise ImportError(
+        "splatview.integrations.transformers needs Hugging Face's Trainer: pip install transformers "
+        "accelerate"
+    ) from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,9 +35,18 @@ class SplatviewCallback(TrainerCallback):
         without gradients. None: the model's own method `look()`."""
         self._look = look
 
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
+    ) -> None:
         if state.is_world_process_zero:
-            loss = next((float(logged["loss"]) for logged in reversed(state.log_history) if "loss" in logged), 0.0)
+            loss = next(
+                (
+                    float(logged["loss"])
+                    for logged in reversed(state.log_history)
+                    if "loss" in logged
+                ),
+                0.0,
+            )
             with torch.no_grad():
                 values = model.look() if self._look is None else self._look(model)
                 for name, value in values.items():

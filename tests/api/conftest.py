@@ -17,10 +17,13 @@ from splatview_ipc.subscriber.subscriber import Subscriber
 @pytest.fixture
 def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
     """`arrived(name)`: the newest version of a stream of this process, as a viewer reads it."""
+
     def newest(name: str) -> dict[str, np.ndarray]:
         publisher = publishing.begun()
         assert publisher is not None
-        with next_frame(subscriber, stream_of(subscriber, name), publisher.streams[name].version - 1) as frame:
+        with next_frame(
+            subscriber, stream_of(subscriber, name), publisher.streams[name].version - 1
+        ) as frame:
             return values(frame)
 
     return newest

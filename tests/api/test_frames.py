@@ -47,10 +47,17 @@ def test_frames_have_what_was_published() -> None:
         for number in range(1, 6):
             publish(number)
             frame = next(frames)
-            assert (frame.kind, frame.meta) == ("image", {"number": number, "layout": "HWC"})
+            assert (frame.kind, frame.meta) == (
+                "image",
+                {"number": number, "layout": "HWC"},
+            )
             assert torch.equal(frame.tensor, image(number))
             assert (frame.version, frame.skipped) == (number, 0)
-            assert last < frame.time_ns and frame.time == frame.time_ns / 1e9 and frame.age >= 0
+            assert (
+                last < frame.time_ns
+                and frame.time == frame.time_ns / 1e9
+                and frame.age >= 0
+            )
             last = frame.time_ns
         assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
 
@@ -97,9 +104,13 @@ def test_a_write_into_a_frame_stays_with_its_reader() -> None:
         for how, write in WRITES.items():
             frame = frames.latest()
             write(frame)
-            assert not frame.numpy().any() and np.shares_memory(frame.numpy(), frame.tensor.numpy()), how
+            assert not frame.numpy().any() and np.shares_memory(
+                frame.numpy(), frame.tensor.numpy()
+            ), how
             assert holds_its_number(before) and holds_its_number(others.latest()), how
-        assert holds_its_number(frames.latest()), "it is handed out again as it was published"
+        assert holds_its_number(frames.latest()), (
+            "it is handed out again as it was published"
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -110,9 +121,16 @@ def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
         frame = next(frames)
         assert frame.__dlpack_device__() == (1, 0)
         tensor = torch.from_dlpack(frame)  # type: ignore[arg-type]
-        assert torch.equal(tensor, picture) and tensor.data_ptr() == frame.tensor.data_ptr()
+        assert (
+            torch.equal(tensor, picture)
+            and tensor.data_ptr() == frame.tensor.data_ptr()
+        )
         if dtype == torch.float32:  # NumPy has no bfloat16
-            assert np.from_dlpack(frame).ctypes.data == frame.numpy().ctypes.data == tensor.data_ptr()
+            assert (
+                np.from_dlpack(frame).ctypes.data
+                == frame.numpy().ctypes.data
+                == tensor.data_ptr()
+            )
 
 
 def test_gaussians_come_as_named_tensors() -> None:
@@ -121,24 +139,33 @@ def test_gaussians_come_as_named_tensors() -> None:
     with of("scene") as frames:
         frame = next(frames)
         assert (frame.kind, frame.meta["step"]) == ("gaussians", 3)
-        assert all(torch.equal(frame.tensors[name], scene[name]) for name in ("means", "sh0"))
+        assert all(
+            torch.equal(frame.tensors[name], scene[name]) for name in ("means", "sh0")
+        )
         for use in (lambda: frame.tensor, frame.numpy, frame.__dlpack_device__):
             with pytest.raises(ValueError, match=r"several tensors.*means"):
                 use()
 
 
-def test_runs_that_end_are_followed_by_the_next(other_run: Callable[[], OtherRun]) -> None:
+def test_runs_that_end_are_followed_by_the_next(
+    other_run: Callable[[], OtherRun],
+) -> None:
     with of() as frames:
         for first in (0, 1000, 2000):
             run = other_run()
             for number in range(first, first + 2):
                 run.show(image(number), "it", number=number)
                 frame = next(frames)
-                assert (frame.run, frame.meta["number"]) == (run.run_id, number) and holds_its_number(frame)
+                assert (frame.run, frame.meta["number"]) == (
+                    run.run_id,
+                    number,
+                ) and holds_its_number(frame)
             run.close()
 
 
-def test_of_two_runs_the_newest_is_read_unless_one_is_named(other_run: Callable[[], OtherRun]) -> None:
+def test_of_two_runs_the_newest_is_read_unless_one_is_named(
+    other_run: Callable[[], OtherRun],
+) -> None:
     old = other_run()
     old.show(image(1), "it", number=1)
     with of() as frames, of(run=old.run_id) as one:
@@ -181,7 +208,9 @@ splatview.publish(torch.ones(4, 4, 3), "it", number=1)
 """
 
 
-def test_what_a_program_publishes_last_is_read_after_its_end(programs: Programs) -> None:
+def test_what_a_program_publishes_last_is_read_after_its_end(
+    programs: Programs,
+) -> None:
     program = programs.code(_ENDS)
     assert program.line() == "ready"
     with of() as frames, of("scalars") as scalars:

@@ -32,7 +32,9 @@ def grab(name: str | None = None, **options: Any) -> torch.Tensor:
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two pictures are the same, but for how CUDA and OpenGL round."""
-    return a.shape == b.shape and int((a.int() - b.int()).abs().max()) <= (1 if torch.cuda.is_available() else 0)
+    return a.shape == b.shape and int((a.int() - b.int()).abs().max()) <= (
+        1 if torch.cuda.is_available() else 0
+    )
 
 
 def scene(seed: int = 0, count: int = 300) -> dict[str, torch.Tensor]:
@@ -41,7 +43,13 @@ def scene(seed: int = 0, count: int = 300) -> dict[str, torch.Tensor]:
 
 
 def picture(seed: int = 0, *shape: int) -> torch.Tensor:
-    return torch.randint(0, 256, shape or (30, 40, 3), generator=torch.manual_seed(seed), dtype=torch.uint8)
+    return torch.randint(
+        0,
+        256,
+        shape or (30, 40, 3),
+        generator=torch.manual_seed(seed),
+        dtype=torch.uint8,
+    )
 
 
 def shot(tmp_path: Path, *args: object) -> torch.Tensor:
@@ -52,18 +60,26 @@ def shot(tmp_path: Path, *args: object) -> torch.Tensor:
 
 def drawing() -> list[int]:
     """The processes that draw for this one."""
-    return [pid for pid, command in children(os.getpid()).items() if command.rstrip().endswith(" grab")]
+    return [
+        pid
+        for pid, command in children(os.getpid()).items()
+        if command.rstrip().endswith(" grab")
+    ]
 
 
 @pytest.mark.programs
-def test_grab_returns_what_viewers_show(tmp_path: Path, other_run: Callable[[], OtherRun]) -> None:
+def test_grab_returns_what_viewers_show(
+    tmp_path: Path, other_run: Callable[[], OtherRun]
+) -> None:
     """In one test, since each test that draws starts a program of its own."""
     with pytest.raises(LookupError, match="no run is publishing"):
         grab()
     _pictures()
     _overlays()
     splatview.log(loss=1.0)
-    assert same(grab("scalars", size=(200, 160)), grab("scalars", size=(200, 160)))  # drawn again without news
+    assert same(
+        grab("scalars", size=(200, 160)), grab("scalars", size=(200, 160))
+    )  # drawn again without news
     _scenes(tmp_path)
     pid = drawing()
     _runs_and_errors(other_run)
@@ -91,8 +107,14 @@ def _overlays() -> None:
     for x in (20, 60):
         splatview.annotate("render", boxes=[[x, 30, x + 40, 90]], colors=[[255, 0, 0]])
         red = (grab("render").int() - torch.tensor([255, 0, 0])).abs().sum(-1) < 60
-        found = [int(place[k]) for place in (red.any(0).nonzero(), red.any(1).nonzero()) for k in (0, -1)]
-        assert all(abs(a - b) < 4 for a, b in zip(found, (x, x + 40, 30, 90), strict=True))
+        found = [
+            int(place[k])
+            for place in (red.any(0).nonzero(), red.any(1).nonzero())
+            for k in (0, -1)
+        ]
+        assert all(
+            abs(a - b) < 4 for a, b in zip(found, (x, x + 40, 30, 90), strict=True)
+        )
     splatview.annotate("render")
     assert torch.equal(grab("render"), image)
 
@@ -103,8 +125,21 @@ def _scenes(tmp_path: Path) -> None:
     whole = splatview.grab(timeout=PATIENCE)
     assert (whole.shape, whole.dtype) == ((720, 1280, 3), torch.uint8)
     placed = grab(camera=PLACE, size=(200, 160), background=(0.2, 0.5, 1.0))
-    assert same(placed, shot(tmp_path, "--size", "200x160", "--background", "0.2,0.5,1", "--camera", json.dumps(PLACE)))
-    assert same(grab(size=(200, 160)), shot(tmp_path, "--size", "200x160"))  # nothing of that camera stays
+    assert same(
+        placed,
+        shot(
+            tmp_path,
+            "--size",
+            "200x160",
+            "--background",
+            "0.2,0.5,1",
+            "--camera",
+            json.dumps(PLACE),
+        ),
+    )
+    assert same(
+        grab(size=(200, 160)), shot(tmp_path, "--size", "200x160")
+    )  # nothing of that camera stays
     seen = [grab(camera=PLACE, size=(160, 120))]
     with torch.no_grad():
         parameters["sh0"].neg_()  # and no publish
@@ -121,15 +156,23 @@ def _scenes(tmp_path: Path) -> None:
     file.write_text(json.dumps(lists))
     first = grab(camera=lists)
     assert first.shape == (80, 120, 3)  # what K was made for
-    tensors = {"viewmat": viewmat[None].requires_grad_(), "K": K[None].numpy(), "width": np.int64(120),
-               "height": torch.tensor(80)}
+    tensors = {
+        "viewmat": viewmat[None].requires_grad_(),
+        "K": K[None].numpy(),
+        "width": np.int64(120),
+        "height": torch.tensor(80),
+    }
     for form in (tensors, json.dumps(lists), file):
         assert same(grab(camera=form), first)
 
-    splatview.publish(scene() | {"background": torch.tensor([1.0, 0.0, 0.5])}, "coloured")
+    splatview.publish(
+        scene() | {"background": torch.tensor([1.0, 0.0, 0.5])}, "coloured"
+    )
     away = {"position": [0, 0, -40], "look_at": [0, 0, 0]}
     assert grab("coloured", size=(64, 48), camera=away)[0, 0].tolist() == [255, 0, 128]
-    assert grab("coloured", size=(64, 48), camera=away, background=(0, 0, 0))[0, 0].tolist() == [0, 0, 0]
+    assert grab("coloured", size=(64, 48), camera=away, background=(0, 0, 0))[
+        0, 0
+    ].tolist() == [0, 0, 0]
 
 
 def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
@@ -139,18 +182,29 @@ def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
         assert torch.equal(grab("render", run=run.run_id), picture(seed))
     splatview.publish(picture(4), "render")
     for arguments, error, message in [
-            ({"name": "nothing"}, LookupError, r"no stream 'nothing'.*render \(image"),
-            ({"name": "render overlay"}, LookupError, "no stream 'render overlay' that can be drawn"),
-            ({"run": "none"}, LookupError, "no run 'none'"),
-            ({"name": "render", "camera": PLACE}, ValueError, "takes no camera"),
-            ({"camera": {"viewmat": [[float("nan")] * 4] * 4, "K": [[1]]}}, ValueError, "finite 4x4 matrix")]:
+        ({"name": "nothing"}, LookupError, r"no stream 'nothing'.*render \(image"),
+        (
+            {"name": "render overlay"},
+            LookupError,
+            "no stream 'render overlay' that can be drawn",
+        ),
+        ({"run": "none"}, LookupError, "no run 'none'"),
+        ({"name": "render", "camera": PLACE}, ValueError, "takes no camera"),
+        (
+            {"camera": {"viewmat": [[float("nan")] * 4] * 4, "K": [[1]]}},
+            ValueError,
+            "finite 4x4 matrix",
+        ),
+    ]:
         with pytest.raises(error, match=f"(?s){message}"):
             grab(**arguments)
     assert torch.equal(grab("render"), picture(4)), "its own before all others'"
 
 
 @pytest.mark.programs
-def test_the_program_that_draws_is_replaced_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_that_draws_is_replaced_and_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     splatview.publish(picture(), "render")
     assert torch.equal(grab("render"), picture())
     (first,) = drawing()
@@ -166,7 +220,10 @@ def test_the_program_that_draws_is_replaced_and_ended(monkeypatch: pytest.Monkey
     (second,) = drawing()
 
     os.kill(second, signal.SIGSTOP)
-    with monkeypatch.context() as patch, pytest.raises(TimeoutError, match="did not answer"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(TimeoutError, match="did not answer"),
+    ):
         patch.setattr("splatview.api.grab.LATE_S", 0.0)
         splatview.grab("render", timeout=0.1)
     assert not drawing()

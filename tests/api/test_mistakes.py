@@ -25,7 +25,14 @@ RUNS = {"size": [4, 4], "counts": [16]}
 
 def gaussians(**change: Any) -> dict[str, Any]:
     """Five Gaussians in gsplat's form, some parts of which are others."""
-    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
+    shapes = {
+        "means": (3,),
+        "quats": (4,),
+        "scales": (3,),
+        "opacities": (),
+        "sh0": (1, 3),
+        "shN": (15, 3),
+    }
     return {name: torch.zeros(5, *shape) for name, shape in shapes.items()} | change
 
 
@@ -34,7 +41,9 @@ def publish(value: Any, name: Any = None, **options: Any) -> None:
 
 
 def cameras(**change: Any) -> None:
-    splatview.publish_cameras(**{"viewmats": VIEWS, "Ks": KS, "width": 40, "height": 30} | change)
+    splatview.publish_cameras(
+        **{"viewmats": VIEWS, "Ks": KS, "width": 40, "height": 30} | change
+    )
 
 
 def annotate(**given: Any) -> None:
@@ -61,7 +70,10 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": {"means": torch.zeros(5, 3)}}, "no quats"),
         ({"value": gaussians(means=torch.zeros(5, 4))}, "means has shape (5, 4)"),
         ({"value": gaussians(shN=torch.zeros(5, 4, 3))}, "0|3|8|15"),
-        ({"value": gaussians(means=torch.zeros(5, 3, dtype=torch.int32))}, "means is int32"),
+        (
+            {"value": gaussians(means=torch.zeros(5, 3, dtype=torch.int32))},
+            "means is int32",
+        ),
         ({"value": gaussians(), "kind": "image"}, "dict"),
         ({"value": gaussians(), "activated": "yes"}, "'yes'"),
         ({"value": gaussians(), "sh_degree": 5}, "sh_degree is 5"),
@@ -98,15 +110,27 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"boxes": np.zeros((10_001, 4))}, "10001 boxes"),
         ({"boxes": BOXES, "labels": ["a"]}, "labels are 1, not 2"),
         ({"boxes": BOXES, "labels": ["a", "b\0"]}, "no zero character"),
-        ({"boxes": BOXES, "labels": [1, 2], "names": {0: "a", 10_000: "b"}}, "names has the classes 0 to 10000"),
+        (
+            {"boxes": BOXES, "labels": [1, 2], "names": {0: "a", 10_000: "b"}},
+            "names has the classes 0 to 10000",
+        ),
         ({"points": np.zeros((1001, 100, 2))}, "100100 points"),
-        ({"points": np.zeros((2, 3, 2)), "skeleton": [(0, 3)]}, "skeleton names point 3"),
+        (
+            {"points": np.zeros((2, 3, 2)), "skeleton": [(0, 3)]},
+            "skeleton names point 3",
+        ),
         ({"size": (0, 5)}, "width of size is 0"),
         ({"version": 2**63}, "legal are 0 to"),
         ({"run": "../x"}, "not a run's id"),
         ({"color": "red"}, "'color'"),
-        ({"boxes": BOXES, "masks": np.zeros((5, 4, 4))}, "masks is uint8 of shape (5, 4, 4)"),
-        ({"boxes": BOXES, "masks": torch.zeros(1).expand(2, 20_000, 20_000)}, "800000000 bytes of masks"),
+        (
+            {"boxes": BOXES, "masks": np.zeros((5, 4, 4))},
+            "masks is uint8 of shape (5, 4, 4)",
+        ),
+        (
+            {"boxes": BOXES, "masks": torch.zeros(1).expand(2, 20_000, 20_000)},
+            "800000000 bytes of masks",
+        ),
         ({"boxes": BOXES, "masks": [[10, 6]] * 2}, "size=(width, height)"),
         ({"boxes": BOXES[:1], "masks": RUNS | {"counts": [10, 5]}}, "sum up to 15"),
         ({"boxes": BOXES[:1], "masks": RUNS | {"counts": "PPPPPPPP0"}}, "pycocotools"),
@@ -171,22 +195,36 @@ def test_mistakes_are_named_and_start_nothing(function: Any) -> None:
 def test_mistakes_after_a_good_call_are_named() -> None:
     splatview.publish(torch.zeros(4, 4))
     splatview.publish(gaussians())
-    for call, words in ((lambda: publish(torch.zeros(4), "image"), r"\(4,\)"),
-                        (lambda: publish(gaussians(), "image"), "not gaussians"),
-                        (lambda: cameras(name="image"), "shows image"),
-                        (lambda: annotate(name="gaussians", boxes=BOXES), "only over pictures"),
-                        (lambda: splatview.publish_memory("image"), "shows image")):
+    for call, words in (
+        (lambda: publish(torch.zeros(4), "image"), r"\(4,\)"),
+        (lambda: publish(gaussians(), "image"), "not gaussians"),
+        (lambda: cameras(name="image"), "shows image"),
+        (lambda: annotate(name="gaussians", boxes=BOXES), "only over pictures"),
+        (lambda: splatview.publish_memory("image"), "shows image"),
+    ):
         with pytest.raises(ValueError, match=words):
             call()
     with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
         splatview.publish(gaussians(means=torch.zeros(5, 4)))
 
 
-@pytest.mark.parametrize(("module", "package"), [("lightning", "lightning"), ("transformers", "transformers"),
-                                                 ("nerfstudio", "nerfstudio")])
-def test_an_integration_names_the_package_that_is_absent(module: str, package: str,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (package, "pytorch_lightning", "lightning.pytorch", "nerfstudio.engine.callbacks"):
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("lightning", "lightning"),
+        ("transformers", "transformers"),
+        ("nerfstudio", "nerfstudio"),
+    ],
+)
+def test_an_integration_names_the_package_that_is_absent(
+    module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        package,
+        "pytorch_lightning",
+        "lightning.pytorch",
+        "nerfstudio.engine.callbacks",
+    ):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"splatview.integrations.{module}", raising=False)
     with pytest.raises(ImportError, match=f"pip install {package}"):

@@ -13,16 +13,26 @@ from splatview_ipc.control.registry import Announcement
 URL = "http://127.0.0.1:7007/"
 
 
-def test_a_running_viewer_is_shown_in_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_viewer_is_shown_in_a_frame(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     url = URL + "?token=a&b=c"
     with Announcement(url, host="127.0.0.1", port=7007):
         page = splatview.show()
         wide = splatview.show(800, "50vh")
-    for shown, size in ((page, "width: 100%; height: 600px"), (wide, "width: 800px; height: 50vh")):
+    for shown, size in (
+        (page, "width: 100%; height: 600px"),
+        (wide, "width: 800px; height: 50vh"),
+    ):
         html = shown._repr_html_()
-        assert f'<iframe src="{URL}?token=a&amp;b=c" style="{size}; border: 0; display: block"' in html
+        assert (
+            f'<iframe src="{URL}?token=a&amp;b=c" style="{size}; border: 0; display: block"'
+            in html
+        )
     assert page.url == url
-    assert capsys.readouterr().out.count(url) == 2, "a script's call prints what a prompt would show"
+    assert capsys.readouterr().out.count(url) == 2, (
+        "a script's call prints what a prompt would show"
+    )
 
 
 def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,15 +47,21 @@ def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> 
                 assert f"ssh -L 7011:127.0.0.1:7011{option} someone@10.0.0.2)" in text
 
 
-def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Announcement(URL, host="127.0.0.1", port=7007), \
-            Announcement("http://127.0.0.1:7008/", host="127.0.0.1", port=7008, run="42"):
+def test_a_viewer_that_follows_the_same_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        Announcement(URL, host="127.0.0.1", port=7007),
+        Announcement("http://127.0.0.1:7008/", host="127.0.0.1", port=7008, run="42"),
+    ):
         assert splatview.show().port == 7007
         assert splatview.show(run=42).port == splatview.show(run="42").port == 7008
 
 
 @pytest.mark.programs
-def test_a_viewer_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, runtime_dir: Path) -> None:
+def test_a_viewer_that_cannot_start_says_why(
+    monkeypatch: pytest.MonkeyPatch, runtime_dir: Path
+) -> None:
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", str(runtime_dir / "none.json"))
     with pytest.raises(NoViewerError, match=r"ended with code 2: .*OpenGL"):
         splatview.show()

@@ -25,13 +25,19 @@ from splatview_ipc.subscriber.subscriber import Subscriber
 N = 5
 
 
-def unpacked(value: Any, **meta: Any) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
+def unpacked(
+    value: Any, **meta: Any
+) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
     """What a viewer would get, by the very steps of `publish`; the receiver's own check is applied."""
     layout = recognise(value, None, meta)
     published = layout.match(value, meta)
     assert published is not None
     fields, full = layout.frame(published[0]), published[1]
-    check_frame(layout.kind, {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in fields.items()}, full)
+    check_frame(
+        layout.kind,
+        {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in fields.items()},
+        full,
+    )
     return layout.kind, fields, full
 
 
@@ -41,35 +47,74 @@ def rand(*shape: int) -> torch.Tensor:
 
 # ---- Images
 
-@pytest.mark.parametrize(("shape", "layout"), [
-    ((4, 6), "HW"), ((4, 6, 1), "HWC"), ((4, 6, 3), "HWC"), ((4, 6, 4), "HWC"), ((1, 4, 6), "CHW"), ((3, 4, 6), "CHW"),
-    ((4, 5, 6), "CHW"), ((3, 4, 3), "HWC"), ((1, 1), "HW"), ((1, 1, 1), "HWC"), ((1, 7, 3), "HWC"),
-])
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [
+        ((4, 6), "HW"),
+        ((4, 6, 1), "HWC"),
+        ((4, 6, 3), "HWC"),
+        ((4, 6, 4), "HWC"),
+        ((1, 4, 6), "CHW"),
+        ((3, 4, 6), "CHW"),
+        ((4, 5, 6), "CHW"),
+        ((3, 4, 3), "HWC"),
+        ((1, 1), "HW"),
+        ((1, 1, 1), "HWC"),
+        ((1, 7, 3), "HWC"),
+    ],
+)
 def test_image_layouts_and_dtypes(shape: tuple[int, ...], layout: str) -> None:
     for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32):
         image = (rand(*shape) * 50).to(dtype)
         kind, fields, meta = unpacked(image)
-        assert (kind, meta["layout"]) == ("image", layout) and torch.equal(fields["image"], image)
+        assert (kind, meta["layout"]) == ("image", layout) and torch.equal(
+            fields["image"], image
+        )
 
 
 # ---- Gaussians
 
+
 def gsplat_parameters(n: int = N, degree: int = 3) -> dict[str, torch.Tensor]:
-    return {"means": rand(n, 3), "quats": rand(n, 4), "scales": rand(n, 3), "opacities": rand(n),
-            "sh0": rand(n, 1, 3), "shN": rand(n, (degree + 1) ** 2 - 1, 3)}
+    return {
+        "means": rand(n, 3),
+        "quats": rand(n, 4),
+        "scales": rand(n, 3),
+        "opacities": rand(n),
+        "sh0": rand(n, 1, 3),
+        "shN": rand(n, (degree + 1) ** 2 - 1, 3),
+    }
 
 
-SHAPES = {name: value for name, value in gsplat_parameters().items() if not name.startswith("sh")}
+SHAPES = {
+    name: value
+    for name, value in gsplat_parameters().items()
+    if not name.startswith("sh")
+}
 
 
 def inria_model(n: int = N) -> SimpleNamespace:
-    return SimpleNamespace(_xyz=rand(n, 3), _features_dc=rand(n, 1, 3), _features_rest=rand(n, 15, 3),
-                           _scaling=rand(n, 3), _rotation=rand(n, 4), _opacity=rand(n, 1), active_sh_degree=1)
+    return SimpleNamespace(
+        _xyz=rand(n, 3),
+        _features_dc=rand(n, 1, 3),
+        _features_rest=rand(n, 15, 3),
+        _scaling=rand(n, 3),
+        _rotation=rand(n, 4),
+        _opacity=rand(n, 1),
+        active_sh_degree=1,
+    )
 
 
 def nerfstudio(n: int = N) -> dict[str, torch.Tensor]:
-    return {"means": rand(n, 3), "quats": rand(n, 4), "scales": rand(n, 3), "opacities": rand(n, 1),
-            "features_dc": rand(n, 3), "features_rest": rand(n, 8, 3)}
+    return {
+        "means": rand(n, 3),
+        "quats": rand(n, 4),
+        "scales": rand(n, 3),
+        "opacities": rand(n, 1),
+        "features_dc": rand(n, 3),
+        "features_rest": rand(n, 8, 3),
+    }
 
 
 def as_parameter_dict(values: dict[str, torch.Tensor]) -> torch.nn.ParameterDict:
@@ -77,47 +122,134 @@ def as_parameter_dict(values: dict[str, torch.Tensor]) -> torch.nn.ParameterDict
 
 
 def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
-    return torch.tensor([1.0, 0.5, 0.0]), rand(n, 3), rand(n, k, 3), rand(n), rand(n, 3), rand(n, 4)
+    return (
+        torch.tensor([1.0, 0.5, 0.0]),
+        rand(n, 3),
+        rand(n, k, 3),
+        rand(n),
+        rand(n, 3),
+        rand(n, 4),
+    )
 
 
-@pytest.mark.parametrize(("value", "activated", "color", "degree", "stored"), [
-    (gsplat_parameters(degree=4), False, "sh", 4, 24),
-    (SHAPES | {"sh0": rand(N, 1, 3)}, False, "sh", 0, 0),
-    (SHAPES | {"features": rand(N, 32), "colors": rand(N, 3)}, False, "rgb_logit", 0, 0),
-    (SHAPES | {"colors": rand(N, 3)}, True, "rgb", 0, 0),
-    (SHAPES | {"colors": rand(N, 9, 3)}, True, "sh", 2, 8),
-    (inria_model(), False, "sh", 1, 15),
-    (SimpleNamespace(gauss_params=as_parameter_dict(nerfstudio())), False, "sh", 2, 8),
-    ({"xyz": rand(N, 3), "f_dc": rand(N, 1, 3), "f_rest": rand(N, 15, 3), "opacity": rand(N, 1), "scaling": rand(N, 3),
-      "rotation": rand(N, 4)}, False, "sh", 3, 15),
-    ({"means3D": rand(N, 3), "shs": rand(N, 16, 3), "opacities": rand(N, 1), "scales": rand(N, 3),
-      "rotations": rand(N, 4)}, True, "sh", 3, 15),
-    ({"means3D": rand(N, 3), "rgb_colors": rand(N, 3), "unnorm_rotations": rand(N, 4), "logit_opacities": rand(N, 1),
-      "log_scales": rand(N, 1), "cam_trans": rand(1, 3, 9)}, False, "rgb", 0, 0),
-    (torchwindow(k=4), True, "sh", 1, 3),
-    (gsplat_parameters(n=0), False, "sh", 3, 15),
-])
-def test_gaussian_forms(value: Any, activated: bool, color: str, degree: int, stored: int) -> None:
+@pytest.mark.parametrize(
+    ("value", "activated", "color", "degree", "stored"),
+    [
+        (gsplat_parameters(degree=4), False, "sh", 4, 24),
+        (SHAPES | {"sh0": rand(N, 1, 3)}, False, "sh", 0, 0),
+        (
+            SHAPES | {"features": rand(N, 32), "colors": rand(N, 3)},
+            False,
+            "rgb_logit",
+            0,
+            0,
+        ),
+        (SHAPES | {"colors": rand(N, 3)}, True, "rgb", 0, 0),
+        (SHAPES | {"colors": rand(N, 9, 3)}, True, "sh", 2, 8),
+        (inria_model(), False, "sh", 1, 15),
+        (
+            SimpleNamespace(gauss_params=as_parameter_dict(nerfstudio())),
+            False,
+            "sh",
+            2,
+            8,
+        ),
+        (
+            {
+                "xyz": rand(N, 3),
+                "f_dc": rand(N, 1, 3),
+                "f_rest": rand(N, 15, 3),
+                "opacity": rand(N, 1),
+                "scaling": rand(N, 3),
+                "rotation": rand(N, 4),
+            },
+            False,
+            "sh",
+            3,
+            15,
+        ),
+        (
+            {
+                "means3D": rand(N, 3),
+                "shs": rand(N, 16, 3),
+                "opacities": rand(N, 1),
+                "scales": rand(N, 3),
+                "rotations": rand(N, 4),
+            },
+            True,
+            "sh",
+            3,
+            15,
+        ),
+        (
+            {
+                "means3D": rand(N, 3),
+                "rgb_colors": rand(N, 3),
+                "unnorm_rotations": rand(N, 4),
+                "logit_opacities": rand(N, 1),
+                "log_scales": rand(N, 1),
+                "cam_trans": rand(1, 3, 9),
+            },
+            False,
+            "rgb",
+            0,
+            0,
+        ),
+        (torchwindow(k=4), True, "sh", 1, 3),
+        (gsplat_parameters(n=0), False, "sh", 3, 15),
+    ],
+)
+def test_gaussian_forms(
+    value: Any, activated: bool, color: str, degree: int, stored: int
+) -> None:
     kind, fields, meta = unpacked(value)
-    assert (kind, meta["activated"], meta["color"], meta["sh_degree"]) == ("gaussians", activated, color, degree)
+    assert (kind, meta["activated"], meta["color"], meta["sh_degree"]) == (
+        "gaussians",
+        activated,
+        color,
+        degree,
+    )
     n = len(fields["means"])
-    shapes = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,),
-              "sh0" if color == "sh" else "rgb": (n, 3), **({"shN": (n, stored, 3)} if stored else {})}
-    assert {name: tuple(t.shape) for name, t in fields.items()} == shapes or isinstance(value, tuple)
+    shapes = {
+        "means": (n, 3),
+        "quats": (n, 4),
+        "scales": (n, 3),
+        "opacities": (n,),
+        "sh0" if color == "sh" else "rgb": (n, 3),
+        **({"shN": (n, stored, 3)} if stored else {}),
+    }
+    assert {name: tuple(t.shape) for name, t in fields.items()} == shapes or isinstance(
+        value, tuple
+    )
     assert not any(t.requires_grad for t in fields.values())
 
 
 def test_parts_are_the_right_ones() -> None:
     model = inria_model()
     _, fields, _ = unpacked(model)
-    for field, source in {"means": model._xyz, "quats": model._rotation, "scales": model._scaling,
-                          "opacities": model._opacity[:, 0], "sh0": model._features_dc[:, 0],
-                          "shN": model._features_rest}.items():
-        assert torch.equal(fields[field], source) and fields[field].data_ptr() == source.data_ptr(), "no copy is made"
+    for field, source in {
+        "means": model._xyz,
+        "quats": model._rotation,
+        "scales": model._scaling,
+        "opacities": model._opacity[:, 0],
+        "sh0": model._features_dc[:, 0],
+        "shN": model._features_rest,
+    }.items():
+        assert (
+            torch.equal(fields[field], source)
+            and fields[field].data_ptr() == source.data_ptr()
+        ), "no copy is made"
     background, means, shs, opacity, scales, rotations = torchwindow()
     _, fields, _ = unpacked((background, means, shs, opacity, scales, rotations))
-    for field, source in {"means": means, "quats": rotations, "scales": scales, "opacities": opacity,
-                          "sh0": shs[:, 0], "shN": shs[:, 1:], "background": background}.items():
+    for field, source in {
+        "means": means,
+        "quats": rotations,
+        "scales": scales,
+        "opacities": opacity,
+        "sh0": shs[:, 0],
+        "shN": shs[:, 1:],
+        "background": background,
+    }.items():
         assert torch.equal(fields[field], source)
 
 
@@ -129,7 +261,9 @@ def test_the_active_degree_follows_the_model() -> None:
         published = layout.match(model, {})
         assert published is not None and published[1]["sh_degree"] == degree
     assert unpacked(gsplat_parameters(), sh_degree=1)[2]["sh_degree"] == 1
-    assert unpacked(gsplat_parameters(degree=0), sh_degree=3)[2]["sh_degree"] == 0, "no more than is stored"
+    assert unpacked(gsplat_parameters(degree=0), sh_degree=3)[2]["sh_degree"] == 0, (
+        "no more than is stored"
+    )
 
 
 def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> None:
@@ -140,13 +274,17 @@ def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> No
                 parameters[name] = torch.nn.Parameter(value)
             parameters[name].data = parameters[name].data[:n]
         splatview.publish(parameters)
-        assert np.array_equal(arrived("gaussians")["shN"], parameters["shN"].detach().numpy())
+        assert np.array_equal(
+            arrived("gaussians")["shN"], parameters["shN"].detach().numpy()
+        )
 
 
 # ---- Around the trainer
 
+
 def test_an_unusable_runtime_folder_stops_no_training(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "file"
     file.write_text("")
     for path in (f"/tmp/{'x' * 60}", str(file)):
@@ -202,17 +340,28 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize("make", [
-    lambda a: a, lambda a: a.astype(">f4"), lambda a: a[:, ::-1], lambda a: read_only(a)[::-1],
-    lambda a: np.asfortranarray(a)[1:, ::2],
-    lambda a: SimpleNamespace(__array_interface__=a.__array_interface__, keep=a),
-    lambda a: ByDlpack(torch.from_numpy(a)), lambda a: ByDlpack(torch.from_numpy(a).permute(2, 0, 1)),
-    lambda a: Image.fromarray(a[..., 0]),
-    lambda a: Image.fromarray((a * 255).astype(np.uint8)).convert("RGBA"),
-])
-def test_an_array_arrives_as_it_is(make: Callable[[np.ndarray], Any], arrived: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: a,
+        lambda a: a.astype(">f4"),
+        lambda a: a[:, ::-1],
+        lambda a: read_only(a)[::-1],
+        lambda a: np.asfortranarray(a)[1:, ::2],
+        lambda a: SimpleNamespace(__array_interface__=a.__array_interface__, keep=a),
+        lambda a: ByDlpack(torch.from_numpy(a)),
+        lambda a: ByDlpack(torch.from_numpy(a).permute(2, 0, 1)),
+        lambda a: Image.fromarray(a[..., 0]),
+        lambda a: Image.fromarray((a * 255).astype(np.uint8)).convert("RGBA"),
+    ],
+)
+def test_an_array_arrives_as_it_is(
+    make: Callable[[np.ndarray], Any], arrived: Callable[..., Any]
+) -> None:
     given = make(PICTURE)
-    expected = given.tensor.numpy() if isinstance(given, ByDlpack) else np.asarray(given)
+    expected = (
+        given.tensor.numpy() if isinstance(given, ByDlpack) else np.asarray(given)
+    )
     layout: dict[str, Any] = {"layout": "CHW"} if expected.shape[0] == 3 else {}
     for _ in range(2):
         splatview.publish(given, "array", **layout)
@@ -231,15 +380,21 @@ def test_a_viewer_reads_what_was_published(subscriber: Subscriber) -> None:
     assert (stream.kind, stream.info.over, stream.shape) == ("cameras", "", (5,))
     with next_frame(subscriber, stream) as frame:
         assert frame.meta == {"photos": 0}
-        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), views.numpy())
+        np.testing.assert_array_equal(
+            host_array(frame.tensors["viewmats"]), views.numpy()
+        )
         np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
-        np.testing.assert_array_equal(host_array(frame.tensors["sizes"]), [[40, 30 + i] for i in range(5)])
+        np.testing.assert_array_equal(
+            host_array(frame.tensors["sizes"]), [[40, 30 + i] for i in range(5)]
+        )
     moved = views.clone()
     moved[:, 0, 3] += 1
     splatview.publish_cameras(moved.double().numpy(), Ks.tolist(), 40, 30)
     with next_frame(subscriber, stream, fits=lambda f: f.version == 2) as frame:
         assert frame.tensors["viewmats"].dtype == "float64"
-        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), moved.numpy())
+        np.testing.assert_array_equal(
+            host_array(frame.tensors["viewmats"]), moved.numpy()
+        )
 
 
 def test_which_camera_is_at_work(subscriber: Subscriber) -> None:
@@ -251,17 +406,27 @@ def test_which_camera_is_at_work(subscriber: Subscriber) -> None:
         assert host_array(frame.tensors["current"]).tolist() == [3]
     poses_stream = stream_of(subscriber, "cameras")
     splatview.publish_cameras(current=np.int64(7))
-    with next_frame(subscriber, stream, fits=lambda f: host_array(f.tensors["current"]).tolist() == [7]):
+    with next_frame(
+        subscriber,
+        stream,
+        fits=lambda f: host_array(f.tensors["current"]).tolist() == [7],
+    ):
         pass
     assert poses_stream.version == 1  # it was not published again for that
 
 
 @pytest.mark.parametrize("kind", ["uint8", "float32", "float16", "channels first"])
-def test_photographs_come_when_they_are_asked_for(subscriber: Subscriber, kind: str) -> None:
+def test_photographs_come_when_they_are_asked_for(
+    subscriber: Subscriber, kind: str
+) -> None:
     g = torch.Generator().manual_seed(3)
     photos = torch.randint(0, 256, (4, 30, 40, 3), dtype=torch.uint8, generator=g)
-    given = {"uint8": photos, "float32": photos / 255, "float16": (photos / 255).half(),
-             "channels first": photos.permute(0, 3, 1, 2)}[kind]
+    given = {
+        "uint8": photos,
+        "float32": photos / 255,
+        "float16": (photos / 255).half(),
+        "channels first": photos.permute(0, 3, 1, 2),
+    }[kind]
     splatview.publish_cameras(*poses(4), 40, 30, given)
     with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
         assert frame.meta == {"photos": 1}
@@ -270,17 +435,23 @@ def test_photographs_come_when_they_are_asked_for(subscriber: Subscriber, kind: 
     assert stream.version == 0  # not asked for
     for camera in (2, 0):
         stream.request_photos(camera)
-        with next_frame(subscriber, stream, fits=lambda f, c=camera: f.meta["camera"] == c) as frame:
+        with next_frame(
+            subscriber, stream, fits=lambda f, c=camera: f.meta["camera"] == c
+        ) as frame:
             assert frame.meta == {"camera": camera, "side": 0, "photos": 1}
             found = host_array(frame.tensors["photos"])[0].astype(int)
-            assert np.abs(found - photos[camera].numpy()).max() <= (0 if kind != "float16" else 1)
+            assert np.abs(found - photos[camera].numpy()).max() <= (
+                0 if kind != "float16" else 1
+            )
 
 
 def test_small_photographs_are_means_over_areas(subscriber: Subscriber) -> None:
     photos = torch.zeros(3, 32, 48, 3, dtype=torch.uint8)
     photos[0, :16] = 200  # the upper half
     photos[2, :, 24:] = torch.tensor([10, 20, 30], dtype=torch.uint8)
-    splatview.publish_cameras(*poses(4), 48, 32, [photos[0], None, photos[2].numpy(), torch.full((8, 8), 0.5)])
+    splatview.publish_cameras(
+        *poses(4), 48, 32, [photos[0], None, photos[2].numpy(), torch.full((8, 8), 0.5)]
+    )
     stream = stream_of(subscriber, "cameras photos")
     stream.request_photos(1)
     with next_frame(subscriber, stream) as frame:
@@ -288,13 +459,19 @@ def test_small_photographs_are_means_over_areas(subscriber: Subscriber) -> None:
     stream.request_photos(0, 2)
     with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 2) as frame:
         small = host_array(frame.tensors["photos"])
-        assert small.shape == (4, 2, 2, 3) and not small[1].any() and np.abs(small[3].astype(int) - 128).max() <= 1
+        assert (
+            small.shape == (4, 2, 2, 3)
+            and not small[1].any()
+            and np.abs(small[3].astype(int) - 128).max() <= 1
+        )
         assert small[0, :, :, 0].tolist() == [[200, 200], [0, 0]]
         assert small[2, 0].tolist() == [[0, 0, 0], [10, 20, 30]]
 
 
 def test_paths_are_told_and_not_read(subscriber: Subscriber) -> None:
-    splatview.publish_cameras(*poses(3), 40, 30, ["nowhere/Ä.jpg", None, Path("/b.png")])
+    splatview.publish_cameras(
+        *poses(3), 40, 30, ["nowhere/Ä.jpg", None, Path("/b.png")]
+    )
     with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
         texts = bytes(host_array(frame.tensors["paths"])).decode().split("\0")
         assert texts == [f"{os.getcwd()}/nowhere/Ä.jpg", "", "/b.png", ""]

@@ -48,8 +48,12 @@ def reader(subscriber: Subscriber) -> Reader:
     return Reader(subscriber)
 
 
-def test_without_cuda_it_shows_the_hosts_memory(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # whatever other tests began in this process
+def test_without_cuda_it_shows_the_hosts_memory(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "is_initialized", lambda: False
+    )  # whatever other tests began in this process
     for _ in range(5):
         splatview.publish_memory(hz=50)
     wait_until(lambda: len(reader.look().samples) > 3)
@@ -62,7 +66,9 @@ def test_without_cuda_it_shows_the_hosts_memory(reader: Reader, monkeypatch: pyt
     assert reader.meta["snapshots"] == 0
 
 
-def test_it_shows_a_gpu_and_the_peaks_between_two_looks(allocator: Allocator, reader: Reader) -> None:
+def test_it_shows_a_gpu_and_the_peaks_between_two_looks(
+    allocator: Allocator, reader: Reader
+) -> None:
     allocator.current = 1
     splatview.publish_memory(hz=100, step=12)
     wait_until(lambda: newest("step") == 12)
@@ -76,22 +82,28 @@ def test_it_shows_a_gpu_and_the_peaks_between_two_looks(allocator: Allocator, re
     np.testing.assert_array_equal(reader.samples, rows()[: len(reader.samples)])
 
 
-def test_cuda_that_begins_later_is_noticed(allocator: Allocator, reader: Reader) -> None:
+def test_cuda_that_begins_later_is_noticed(
+    allocator: Allocator, reader: Reader
+) -> None:
     allocator.begun = False
     splatview.publish_memory(hz=100)
     wait_until(lambda: len(rows()) > 2)
     assert newest("reserved") == 0
     assert not allocator.recorded
     allocator.begin()
-    assert len(allocator.recorded) == 1  # with the first use, by the trainer's own thread
+    assert (
+        len(allocator.recorded) == 1
+    )  # with the first use, by the trainer's own thread
     allocator.allocate(GIB, gpu=1)
-    wait_until(lambda: newest("reserved") == GIB)  # no call came: the one on which something is allocated
+    wait_until(
+        lambda: newest("reserved") == GIB
+    )  # no call came: the one on which something is allocated
     wait_until(lambda: reader.look().meta.get("device") == "cuda:1")
 
 
 def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     splatview.publish_memory(max_entries=777)
-    (enabled, more), = allocator.recorded
+    ((enabled, more),) = allocator.recorded
     assert (enabled, more["max_entries"], more["stacks"]) == ("all", 777, "python")
     splatview.close()
     assert allocator.recorded[1:] == [(None, {})]
@@ -104,7 +116,9 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     assert len(allocator.recorded) == 2
 
 
-def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path) -> None:
+def test_a_snapshot_that_a_viewer_asks_for(
+    allocator: Allocator, reader: Reader, cache: Path
+) -> None:
     for step in range(3):
         splatview.publish_memory(hz=50, step=step)
     wait_until(lambda: len(reader.look().samples))
@@ -122,14 +136,20 @@ def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader,
     assert [a["stage"] for a in written["external_annotations"]] == ["START", "END"] * 3
 
 
-def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, reader: Reader, cache: Path,
-                                                      caplog: pytest.LogCaptureFixture,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_is_written_down_at_once(
+    allocator: Allocator,
+    reader: Reader,
+    cache: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(memory, "OOM_REST_S", PATIENCE)
     splatview.publish_memory(hz=1)
     wait_until(lambda: len(reader.look().samples))
     allocator.fail()
-    assert newest("ooms") == 1  # it has been published when the exception comes to the trainer
+    assert (
+        newest("ooms") == 1
+    )  # it has been published when the exception comes to the trainer
     (name,) = (path.name for path in cache.iterdir())
     assert name.endswith("-1-oom.pickle")
     assert f"splatview memory {memory_snapshots.find(name)}" in caplog.text
@@ -154,11 +174,19 @@ def test_the_last_few_snapshots_are_kept() -> None:
 def test_old_samples_share_rows_and_no_peak_is_lost() -> None:
     samples = Samples()
     for i in range(3 * MEMORY_ROWS):
-        row = dict.fromkeys(MEMORY_COLUMNS, 5.0) | {"time": i, "step": i, "peak": 9.0 if i == 77 else 5.0,
-                                                    "low": 1.0 if i == 88 else 5.0}
+        row = dict.fromkeys(MEMORY_COLUMNS, 5.0) | {
+            "time": i,
+            "step": i,
+            "peak": 9.0 if i == 77 else 5.0,
+            "low": 1.0 if i == 88 else 5.0,
+        }
         samples.add([*row.values()])
     rows = samples.rows
     assert len(rows) <= MEMORY_ROWS
     assert rows[:, PLACE["peak"]].max() == 9 and rows[:, PLACE["low"]].min() == 1
     spans = np.diff(rows[:, PLACE["time"]])
-    assert rows[-1, PLACE["time"]] == 3 * MEMORY_ROWS - 1 and spans.max() <= 16 and (spans[-1000:] == 1).all()
+    assert (
+        rows[-1, PLACE["time"]] == 3 * MEMORY_ROWS - 1
+        and spans.max() <= 16
+        and (spans[-1000:] == 1).all()
+    )

@@ -29,7 +29,9 @@ def test_what_was_logged_is_seen(logged: Logged) -> None:
     for step in range(200):
         splatview.log(step, loss=1 / (step + 1), count=step)
         if step % 50 == 0:
-            splatview.log(step, **{"eval/psnr": torch.tensor(20.0 + step, dtype=torch.float16)})
+            splatview.log(
+                step, **{"eval/psnr": torch.tensor(20.0 + step, dtype=torch.float16)}
+            )
     found = logged("count", 200)
     assert list(found) == ["loss", "count", "eval/psnr"]
     assert (found["loss"][:, STEP] == np.arange(200)).all()
@@ -44,7 +46,10 @@ def test_steps_are_named_or_count_themselves(logged: Logged) -> None:
         splatview.log(**given, loss=0.5)
     splatview.log(20, loss=0.5, step=3.0)  # behind a step it is a scalar of this name
     found = logged("loss", 6)
-    assert (found["loss"][:, STEP].tolist(), found["step"][:, VALUE].tolist()) == ([0, 1, 7, 8, 2.5, 20], [3])
+    assert (found["loss"][:, STEP].tolist(), found["step"][:, VALUE].tolist()) == (
+        [0, 1, 7, 8, 2.5, 20],
+        [3],
+    )
 
 
 def test_what_is_not_finite_is_counted(logged: Logged) -> None:
@@ -59,7 +64,9 @@ def test_what_is_not_finite_is_counted(logged: Logged) -> None:
 def test_one_scalar_too_many_is_refused_and_others_go_on(logged: Logged) -> None:
     for i in range(64):
         splatview.log(0, **{f"s{i}": float(i)})
-    with pytest.raises(ValueError, match="'s64' is one scalar too many; a run has at most 64"):
+    with pytest.raises(
+        ValueError, match="'s64' is one scalar too many; a run has at most 64"
+    ):
         splatview.log(0, s64=1.0)
     splatview.log(1, s63=5.0)
     found = logged("s63", 2)
@@ -81,4 +88,6 @@ def test_the_history_is_bounded_and_keeps_what_stands_out(logged: Logged) -> Non
     assert len(rows) <= SCALAR_ROWS // 32
     assert (rows[0, STEP] < 1000, rows[-1, STEP]) == (True, n - 1)
     assert rows[:, HIGH].max() == 1e6
-    np.testing.assert_allclose((rows[:, VALUE] * rows[:, COUNT]).sum(), values.sum(), rtol=1e-9)
+    np.testing.assert_allclose(
+        (rows[:, VALUE] * rows[:, COUNT]).sum(), values.sum(), rtol=1e-9
+    )

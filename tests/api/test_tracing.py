@@ -19,10 +19,14 @@ import splatview
 
 X, ONE = torch.ones(4, 4) / 8, torch.ones(())
 CALLS: list[tuple[Callable[[Any], Any], torch.Tensor]] = [
-    (lambda x: splatview.publish(x, "it"), X), (lambda x: splatview.log(loss=x), ONE),
-    (lambda x: splatview.annotate("it", boxes=x), X), (lambda x: splatview.publish_cameras(x, x[:3, :3], 4, 4), X),
-    (lambda x: splatview.publish(X, "it", step=x), ONE), (lambda x: splatview.publish_memory(step=x), ONE),
-    (lambda x: splatview.grab(camera={"viewmat": x}), X)]
+    (lambda x: splatview.publish(x, "it"), X),
+    (lambda x: splatview.log(loss=x), ONE),
+    (lambda x: splatview.annotate("it", boxes=x), X),
+    (lambda x: splatview.publish_cameras(x, x[:3, :3], 4, 4), X),
+    (lambda x: splatview.publish(X, "it", step=x), ONE),
+    (lambda x: splatview.publish_memory(step=x), ONE),
+    (lambda x: splatview.grab(camera={"viewmat": x}), X),
+]
 
 
 def test_a_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> None:
@@ -41,14 +45,25 @@ def test_a_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> 
     assert (arrived("it")["image"] == 1 / 4).all()
 
 
-@pytest.mark.parametrize(("kind", "mend"), [("vmap", "outside"), ("FakeTensor", "without values"),
-                                            ("DTensor", r"\.full_tensor\(\).*\.to_local\(\)")])
-def test_tensors_without_values_are_refused(kind: str, mend: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "mend"),
+    [
+        ("vmap", "outside"),
+        ("FakeTensor", "without values"),
+        ("DTensor", r"\.full_tensor\(\).*\.to_local\(\)"),
+    ],
+)
+def test_tensors_without_values_are_refused(
+    kind: str, mend: str, tmp_path: Path
+) -> None:
     dist.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
     wrap: dict[str, Callable[[Any, torch.Tensor], Any]] = {
         "vmap": lambda call, x: torch.vmap(call)(x[None]),
         "FakeTensor": lambda call, x: call(FakeTensorMode().from_tensor(x)),
-        "DTensor": lambda call, x: call(DTensor.from_local(x, DeviceMesh("cpu", [0]), [Replicate()]))}
+        "DTensor": lambda call, x: call(
+            DTensor.from_local(x, DeviceMesh("cpu", [0]), [Replicate()])
+        ),
+    }
     try:
         splatview.publish(X, "it")  # its form is known
         for call, x in CALLS:

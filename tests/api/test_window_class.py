@@ -35,10 +35,18 @@ def scene(n: int = 400) -> tuple[torch.Tensor, ...]:
     """A red ball before a blue background, as the arguments of `set_gaussian_splatting_scene`."""
     g = torch.Generator().manual_seed(0)
     shs = torch.zeros(n, 4, 3)
-    shs[:, 0] = torch.tensor([1.77, -1.77, -1.77])  # (0.5, -0.5, -0.5) over Y00: pure red
+    shs[:, 0] = torch.tensor(
+        [1.77, -1.77, -1.77]
+    )  # (0.5, -0.5, -0.5) over Y00: pure red
     rotations = torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1)
-    return (torch.tensor([0.0, 0.0, 1.0]), torch.randn(n, 3, generator=g) * 0.3, shs, torch.full((n, 1), 0.95),
-            torch.full((n, 3), 0.1), rotations)
+    return (
+        torch.tensor([0.0, 0.0, 1.0]),
+        torch.randn(n, 3, generator=g) * 0.3,
+        shs,
+        torch.full((n, 1), 0.95),
+        torch.full((n, 3), 0.1),
+        rotations,
+    )
 
 
 def grey(value: float) -> Callable[[np.ndarray], Any]:
@@ -49,7 +57,12 @@ def grey(value: float) -> Callable[[np.ndarray], Any]:
 def red_ball(picture: np.ndarray) -> bool:
     h, w = picture.shape[:2]
     middle, corner = picture[h // 2, w // 2].astype(int), picture[2, 2].astype(int)
-    return bool(middle[0] > 150 and middle[1:].max() < 90 and corner[2] > 200 and corner[:2].max() < 40)
+    return bool(
+        middle[0] > 150
+        and middle[1:].max() < 90
+        and corner[2] > 200
+        and corner[:2].max() < 40
+    )
 
 
 @ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
@@ -75,9 +88,20 @@ class Desktop:
                 return None
             root, child, x, y = c_ulong(), c_ulong(), c_int(), c_int()
             width, height, border, depth = (c_uint() for _ in range(4))
-            self._x.XGetGeometry(display, window, byref(root), byref(x), byref(y), byref(width), byref(height),
-                                 byref(border), byref(depth))
-            self._x.XTranslateCoordinates(display, window, root, 0, 0, byref(x), byref(y), byref(child))
+            self._x.XGetGeometry(
+                display,
+                window,
+                byref(root),
+                byref(x),
+                byref(y),
+                byref(width),
+                byref(height),
+                byref(border),
+                byref(depth),
+            )
+            self._x.XTranslateCoordinates(
+                display, window, root, 0, 0, byref(x), byref(y), byref(child)
+            )
         box = x.value, y.value, x.value + width.value, y.value + height.value
         return np.asarray(ImageGrab.grab(box, xdisplay=self._name).convert("RGB"))
 
@@ -85,8 +109,13 @@ class Desktop:
         """As the button in its frame does."""
         with self._window(title) as (display, window):
             assert window is not None, f"no window {title!r}"
-            kind, delete = (self._x.XInternAtom(display, name, 0) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
-            event = (c_long * 24)(33, 0, 1, display.value, window.value, kind, 32, delete)  # an XClientMessageEvent
+            kind, delete = (
+                self._x.XInternAtom(display, name, 0)
+                for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW")
+            )
+            event = (c_long * 24)(
+                33, 0, 1, display.value, window.value, kind, 32, delete
+            )  # an XClientMessageEvent
             self._x.XSendEvent(display, window, 0, c_long(0), byref(event))
 
     def resize(self, title: str, width: int, height: int) -> None:
@@ -101,10 +130,25 @@ class Desktop:
         todo, found = [self._x.XDefaultRootWindow(display)], None
         while todo and found is None:
             window, name = c_ulong(todo.pop()), c_char_p()
-            if self._x.XFetchName(display, window, byref(name)) and name.value == title.encode():
+            if (
+                self._x.XFetchName(display, window, byref(name))
+                and name.value == title.encode()
+            ):
                 found = window
-            root, parent, children, count = c_ulong(), c_ulong(), POINTER(c_ulong)(), c_uint()
-            if self._x.XQueryTree(display, window, byref(root), byref(parent), byref(children), byref(count)):
+            root, parent, children, count = (
+                c_ulong(),
+                c_ulong(),
+                POINTER(c_ulong)(),
+                c_uint(),
+            )
+            if self._x.XQueryTree(
+                display,
+                window,
+                byref(root),
+                byref(parent),
+                byref(children),
+                byref(count),
+            ):
                 todo += children[: count.value]
         yield display, found
         self._x.XSync(display, 0)
@@ -120,6 +164,7 @@ def desktop(display: str) -> Desktop:
 def windows(display: str) -> Iterator[Callable[..., Window]]:
     """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
     with ExitStack() as made:
+
         def make(title: str, size: tuple[int, int] = SIZE) -> Window:
             window = Window(*size, title)
             made.callback(window.destroy)
@@ -131,6 +176,7 @@ def windows(display: str) -> Iterator[Callable[..., Window]]:
 @pytest.fixture
 def seen(desktop: Desktop) -> Seen:
     """`seen(title, fits)`: wait until a window shows a picture that fits."""
+
     def look(title: str, fits: Callable[[np.ndarray], Any]) -> Any:
         picture = desktop.picture(title)
         return picture is not None and picture.size and fits(picture)
@@ -139,11 +185,14 @@ def seen(desktop: Desktop) -> Seen:
 
 
 def programs_of_windows() -> list[int]:
-    return [pid for pid, command in children(os.getpid()).items() if " window " in command]
+    return [
+        pid for pid, command in children(os.getpid()).items() if " window " in command
+    ]
 
 
 def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thread:
     """Close the window after this look, in a thread; where that fails, end it."""
+
     def use() -> None:
         try:
             look()
@@ -159,7 +208,9 @@ def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thr
 
 
 @pytest.mark.display
-def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop) -> None:
+def test_window_shows_images_and_scenes(
+    windows: Callable[..., Window], seen: Seen, desktop: Desktop
+) -> None:
     y, x = np.mgrid[0:H, 0:W]
     pixels = np.stack([x % 256, y, (x + y) % 256], -1).astype(np.uint8)
     window = windows("shown", (W, H))
@@ -183,8 +234,14 @@ def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Se
     seen("shown", red_ball)
     shs = torch.zeros(400, 16, 3)
     shs[:, :1] = arguments["shs"][:, :1] * -1
-    window.set_gaussian_splatting_scene(**{**arguments, "shs": shs, "opacity": arguments["opacity"][:, 0],
-                                           "background": (0.0, 0.0, 1.0)})
+    window.set_gaussian_splatting_scene(
+        **{
+            **arguments,
+            "shs": shs,
+            "opacity": arguments["opacity"][:, 0],
+            "background": (0.0, 0.0, 1.0),
+        }
+    )
     seen("shown", lambda p: not red_ball(p))
     shs[:, :1] *= -1
     seen("shown", red_ball)
@@ -197,8 +254,12 @@ def test_window_shows_images_and_scenes(windows: Callable[..., Window], seen: Se
 
 
 @pytest.mark.display
-def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
-                                                  caplog: pytest.LogCaptureFixture) -> None:
+def test_window_is_killed_opened_again_and_closed(
+    windows: Callable[..., Window],
+    seen: Seen,
+    desktop: Desktop,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     window, picture = windows("life"), image(0.5)
     window.set_image(picture)
     window.start()
@@ -228,14 +289,20 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
 
 
 @pytest.mark.programs
-def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_display_a_page_shows_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     window = Window(64, 64)
     window.set_image(image(0.5))
     window.start()
     said: list[str] = []
-    wait_until(lambda: said.append(capfd.readouterr().err) or "http://127.0.0.1" in "".join(said))
+    wait_until(
+        lambda: (
+            said.append(capfd.readouterr().err) or "http://127.0.0.1" in "".join(said)
+        )
+    )
     assert window.is_running()
     assert window.size() == (64, 64)
     (viewer,) = viewers()
@@ -244,7 +311,9 @@ def test_without_a_display_a_page_shows_it(monkeypatch: pytest.MonkeyPatch, capf
     assert not window.is_running()
 
 
-def test_a_picture_at_an_address(arrived: Callable[[str], dict[str, np.ndarray]]) -> None:
+def test_a_picture_at_an_address(
+    arrived: Callable[[str], dict[str, np.ndarray]],
+) -> None:
     array = np.random.default_rng(0).random((20, 30, 4), np.float32)
     window = Window(64, 64)
     window.set_image(30, 20, array.ctypes.data)

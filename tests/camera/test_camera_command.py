@@ -30,7 +30,11 @@ def square(image):
 """
 WAIT = "import signal; signal.pause()"
 ENDED = f"print({PLAYED!r}, flush=True)\n"
-KINDS = {"splatview.camera.capture": "capture", "splatview.camera.inference": "infer", "splatview_viewer": "serve"}
+KINDS = {
+    "splatview.camera.capture": "capture",
+    "splatview.camera.inference": "infer",
+    "splatview_viewer": "serve",
+}
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
@@ -43,14 +47,22 @@ class Launched:
 
 
 @pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launched]:
+def launched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Launched]:
     """Launch a camera whose programs are scripts: each start takes the next of `capture`, `infer` or `serve`. SIGTERM
     comes as soon as `until` has been said."""
     monkeypatch.setattr("splatview.camera.command.RESTART_S", 0.01)
     monkeypatch.chdir(tmp_path)
 
-    def run(until: str = "", *, source: str = "test", loop: bool = True, out: Path | None = None,
-            **scripts: list[str]) -> Launched:
+    def run(
+        until: str = "",
+        *,
+        source: str = "test",
+        loop: bool = True,
+        out: Path | None = None,
+        **scripts: list[str],
+    ) -> Launched:
         started, others = [], children(os.getpid())
 
         def command(module: str, *arguments: str) -> list[str]:
@@ -59,11 +71,19 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
 
         said = Output(until, lambda: signal.raise_signal(signal.SIGTERM))
         viewer = () if "serve" in scripts else None
-        detector: dict[str, object] | None = {"detect": "people"} if "infer" in scripts else None
+        detector: dict[str, object] | None = (
+            {"detect": "people"} if "infer" in scripts else None
+        )
         with monkeypatch.context() as patch:
             patch.setattr("splatview_ipc.system.child_program.command", command)
             patch.setattr(sys, "stderr", said)
-            code = launch(CaptureSettings(source=source, loop=loop), detector, viewer, offscreen=True, out=out)
+            code = launch(
+                CaptureSettings(source=source, loop=loop),
+                detector,
+                viewer,
+                offscreen=True,
+                out=out,
+            )
         assert children(os.getpid()) == others, "all have ended"
         assert not any(scripts.values()), "all were started"
         return Launched(code, said.getvalue(), started)
@@ -81,8 +101,14 @@ def test_closing_the_viewer_ends_all(launched: Callable[..., Launched]) -> None:
 
 def test_programs_that_die_are_started_again(launched: Callable[..., Launched]) -> None:
     again = "print('again', flush=True)\n" + WAIT
-    found = launched("detector: again", capture=[WAIT], infer=["raise SystemExit(3)", again])
-    assert found.code == 0 and "detector: it ended with code 3\ndetector: it is started again" in found.said
+    found = launched(
+        "detector: again", capture=[WAIT], infer=["raise SystemExit(3)", again]
+    )
+    assert (
+        found.code == 0
+        and "detector: it ended with code 3\ndetector: it is started again"
+        in found.said
+    )
     found = launched("camera: again", capture=[DIE, again], serve=[WAIT])
     assert "camera: it ended by a signal (Killed)\n" in found.said
     assert sorted(found.started) == ["capture", "capture", "serve"], "the viewer stays"
@@ -97,17 +123,32 @@ def test_what_cannot_run_is_explained(launched: Callable[..., Launched]) -> None
     assert (found.code, found.said) == (2, "camera: no such thing\n")
 
 
-def test_a_file_that_was_played_waits_for_its_picture(launched: Callable[..., Launched], tmp_path: Path) -> None:
-    assert launched(loop=False, capture=[ENDED + WAIT]).code == 0, "without a viewer there is none"
+def test_a_file_that_was_played_waits_for_its_picture(
+    launched: Callable[..., Launched], tmp_path: Path
+) -> None:
+    assert launched(loop=False, capture=[ENDED + WAIT]).code == 0, (
+        "without a viewer there is none"
+    )
     out, draw = tmp_path / "a.png", "open('a.png', 'w').close()\n"
-    assert launched(loop=False, out=out, capture=[ENDED + WAIT], serve=[draw + WAIT]).code == 0
+    assert (
+        launched(loop=False, out=out, capture=[ENDED + WAIT], serve=[draw + WAIT]).code
+        == 0
+    )
     assert out.exists()
 
 
-@pytest.mark.parametrize(("source", "name"), [
-    ("0", "camera /dev/video0"), ("/a/street.mp4", "camera street.mp4"),
-    ("rtsp://me:secret@porch:554/a?token=b", "camera porch"), ("a ! b", "camera pipeline")])
-def test_the_run_is_named_after_its_source(launched: Callable[..., Launched], source: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("0", "camera /dev/video0"),
+        ("/a/street.mp4", "camera street.mp4"),
+        ("rtsp://me:secret@porch:554/a?token=b", "camera porch"),
+        ("a ! b", "camera pipeline"),
+    ],
+)
+def test_the_run_is_named_after_its_source(
+    launched: Callable[..., Launched], source: str, name: str
+) -> None:
     tell = "import os, sys; print(os.environ['SPLATVIEW_NAME'], file=sys.stderr); sys.exit(2)"
     assert launched(source=source, capture=[tell]).said.endswith(f"camera: {name}\n")
 
@@ -117,25 +158,50 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> Non
     belong to, and on the picture of the viewer."""
     (tmp_path / "find.py").write_text(FIND)
     out = tmp_path / "out.png"
-    running = programs.splatview("camera", "test", "--size", "160x120", "--detect", "find:square", "--offscreen",
-                                 "--out", out, "--window-size", "320x240", "--fps", "10", "--max-fps", "10")
+    running = programs.splatview(
+        "camera",
+        "test",
+        "--size",
+        "160x120",
+        "--detect",
+        "find:square",
+        "--offscreen",
+        "--out",
+        out,
+        "--window-size",
+        "320x240",
+        "--fps",
+        "10",
+        "--max-fps",
+        "10",
+    )
     numbers = {}
-    with splatview.frames("camera", timeout=PATIENCE) as pictures, \
-            splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
+    with (
+        splatview.frames("camera", timeout=PATIENCE) as pictures,
+        splatview.frames("camera overlay", timeout=PATIENCE) as overlays,
+    ):
         found = overlays.latest()
         while found.meta["version"] not in numbers or found.meta.get("trouble"):
             frame = next(pictures)
             numbers[frame.version] = number_of(frame.numpy())
             found = overlays.latest()
-        assert tuple(found.tensors["boxes"].numpy()[0]) == square(numbers[found.meta["version"]], 160, 120)
+        assert tuple(found.tensors["boxes"].numpy()[0]) == square(
+            numbers[found.meta["version"]], 160, 120
+        )
         assert found.meta["by"] == "find:square"
     wait_until(out.exists)
-    wait_until(lambda: (np.asarray(Image.open(out).convert("RGB")) == 255).all(2).sum() > 1000)
-    assert {folder.description.name for folder in list_runs(runtime_folder())} == {"camera test"}
+    wait_until(
+        lambda: (np.asarray(Image.open(out).convert("RGB")) == 255).all(2).sum() > 1000
+    )
+    assert {folder.description.name for folder in list_runs(runtime_folder())} == {
+        "camera test"
+    }
     started = children(running.pid)
     assert len(started) == 3
     running.send_signal(signal.SIGINT)
     _, said = running.end()
     assert running.returncode == 0, said
     assert "camera: a test picture, 160 x 120 at 10/s" in said
-    assert not any(os.path.exists(f"/proc/{pid}") for pid in started) and not list_runs(runtime_folder())
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in started) and not list_runs(
+        runtime_folder()
+    )

@@ -40,7 +40,11 @@ class Script:
         return step
 
     def retrieve(self) -> np.ndarray | None:
-        return None if self._step == DAMAGED else np.full((2, 2, 3), round(self._step * 1000) % 256, np.uint8)
+        return (
+            None
+            if self._step == DAMAGED
+            else np.full((2, 2, 3), round(self._step * 1000) % 256, np.uint8)
+        )
 
     def close(self) -> None:
         self.open_now = False
@@ -92,7 +96,13 @@ class Watched:
 
     def run(self, script: Script, source: str = "script", **settings: Any) -> Watched:
         output: Any = self
-        Reading(script, CaptureSettings(source=source, **settings), output, output, lambda: self.time).run()
+        Reading(
+            script,
+            CaptureSettings(source=source, **settings),
+            output,
+            output,
+            lambda: self.time,
+        ).run()
         assert not script.open_now
         return self
 
@@ -101,14 +111,24 @@ def test_a_recording_is_played_at_its_own_times_and_again() -> None:
     """Each picture is waited for until it is due, and the first of a round until the last has been seen."""
     source = Script([0.0, 0.1, 0.3, 0.9], recorded=True, rate=10)
     times = [0.0, 0.1, 0.3, 0.9, 1.0, 1.1, 1.3, 1.9, 2.0, 2.1]
-    assert Watched(10, per_picture=0.03).run(source).shown == [(at, round((at % 1.0) * 1000) % 256) for at in times]
+    assert Watched(10, per_picture=0.03).run(source).shown == [
+        (at, round((at % 1.0) * 1000) % 256) for at in times
+    ]
     assert source.opened == 3
 
 
-def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly() -> None:
+def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly() -> (
+    None
+):
     source = Script([i / 10 for i in range(20)], recorded=True, rate=10)
     slow = Watched(5, per_picture=0.21).run(source)
-    assert [value for _, value in slow.shown] == [0, 200, 400 % 256, 600 % 256, 800 % 256] and slow.dropped == 4
+    assert [value for _, value in slow.shown] == [
+        0,
+        200,
+        400 % 256,
+        600 % 256,
+        800 % 256,
+    ] and slow.dropped == 4
     source = Script([i / 10 for i in range(20)], recorded=True, rate=10)
     slower = Watched(8, per_picture=1.0).run(source)
     assert [round(at) for at, _ in slower.shown] == list(range(8))
@@ -117,37 +137,65 @@ def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly(
 def test_held_pictures() -> None:
     """A recording stands still; what a camera gives meanwhile is let go."""
     recorded = Watched(2, left_held=4).run(Script([0.0, 0.1], recorded=True, rate=10))
-    assert [value for _, value in recorded.shown] == [0, 100] and recorded.waits[:4] == [0.05] * 4
+    assert [value for _, value in recorded.shown] == [0, 100] and recorded.waits[
+        :4
+    ] == [0.05] * 4
     live = Watched(1, left_held=4).run(Script([i / 1000 for i in range(9)]))
     assert live.shown == [(0, 4)] and not live.waits and live.dropped == 0
 
 
 def test_faults_are_tried_again_for_ever_and_told() -> None:
-    source = Script([0.001, CameraError("pulled out")], *[[CameraError("no route")]] * 6, [CameraError("no file")],
-                    [0.002, RuntimeError("odd")], [0.003])
+    source = Script(
+        [0.001, CameraError("pulled out")],
+        *[[CameraError("no route")]] * 6,
+        [CameraError("no file")],
+        [0.002, RuntimeError("odd")],
+        [0.003],
+    )
     watched = Watched(3).run(source)
     assert [value for _, value in watched.shown] == [1, 2, 3]
-    assert watched.troubles == ["pulled out; trying again", *["no route; trying again"] * 6, "no file; trying again",
-                                "the script: RuntimeError: odd; trying again"]
+    assert watched.troubles == [
+        "pulled out; trying again",
+        *["no route; trying again"] * 6,
+        "no file; trying again",
+        "the script: RuntimeError: odd; trying again",
+    ]
     assert watched.waits == [1.0] * 9 and watched.code == 0
 
 
-def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_only() -> None:
-    later = Watched(1).run(Script([CameraError("no route")], [0.001]), source="rtsp://a/b")
+def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_only() -> (
+    None
+):
+    later = Watched(1).run(
+        Script([CameraError("no route")], [0.001]), source="rtsp://a/b"
+    )
     assert (later.shown, later.troubles) == ([(1, 1)], ["no route; trying again"])
     source = Script([CameraError("no such file")])
     watched = Watched(1).run(source)
-    assert (watched.code, source.opened, watched.told, watched.troubles) == (2, 1, ["no such file"], [])
+    assert (watched.code, source.opened, watched.told, watched.troubles) == (
+        2,
+        1,
+        ["no such file"],
+        [],
+    )
 
 
 def test_the_end_of_a_recording() -> None:
     watched = Watched(9).run(Script([0.0, 0.1], recorded=True, rate=10), loop=False)
     assert len(watched.shown) == 2 and watched.told[-1] == PLAYED
     assert watched.troubles == ["the script: the end"] and watched.code == 0
-    assert Watched(1).run(Script([], recorded=True)).troubles[0].startswith("the script: there is no picture in it")
+    assert (
+        Watched(1)
+        .run(Script([], recorded=True))
+        .troubles[0]
+        .startswith("the script: there is no picture in it")
+    )
 
 
 def test_damaged_pictures_are_left_out_until_there_are_too_many() -> None:
     watched = Watched(2).run(Script([0.001, *[DAMAGED] * 30, 0.002]))
     assert (watched.dropped, watched.troubles, watched.told) == (30, [], ["the script"])
-    assert "cannot be decoded" in Watched(2).run(Script([0.001, *[DAMAGED] * 31, 0.002])).troubles[0]
+    assert (
+        "cannot be decoded"
+        in Watched(2).run(Script([0.001, *[DAMAGED] * 31, 0.002])).troubles[0]
+    )

@@ -51,18 +51,30 @@ def test_pictures(address: str) -> None:
     assert numbers == list(range(numbers[0], numbers[0] + 10))
     assert len(set(times)) == (10 if source.recorded else 1) and times == sorted(times)  # type: ignore[type-var]
     for image, number in zip(kept, numbers, strict=True):
-        assert image.dtype == np.uint8 and image.flags.c_contiguous and image.flags.writeable
-        assert image.shape == (H, W, 3) and np.abs(image.astype(int) - pattern(number)).mean() < CLOSE_TO
+        assert (
+            image.dtype == np.uint8
+            and image.flags.c_contiguous
+            and image.flags.writeable
+        )
+        assert (
+            image.shape == (H, W, 3)
+            and np.abs(image.astype(int) - pattern(number)).mean() < CLOSE_TO
+        )
 
 
 def test_a_source_is_opened_again_in_half_its_size(address: str) -> None:
-    source = source_for(CaptureSettings(source=address, width=W // 2, patience=PATIENCE))
+    source = source_for(
+        CaptureSettings(source=address, width=W // 2, patience=PATIENCE)
+    )
     for _ in range(3):
         source.open()
         source.grab()
         image = np.asarray(source.retrieve())
         assert image.shape == (H // 2, W // 2, 3)
-        assert np.abs(image[2 * H // 5 :, -W // 8 :].astype(int) - (200, 30, 40)).mean() < CLOSE_TO
+        assert (
+            np.abs(image[2 * H // 5 :, -W // 8 :].astype(int) - (200, 30, 40)).mean()
+            < CLOSE_TO
+        )
         source.close()
         source.close()
 
@@ -80,10 +92,16 @@ def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     source.close()
 
 
-def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_never_be_read_is_found_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
-    for source, words in (("", "SOURCE is empty"), ("nosuch.mp4", "no file nosuch.mp4"),
-                          ("ftp://a/b", r"'ftp' is no protocol.*rtsp"), ("/dev/null", "/dev/null is no camera")):
+    for source, words in (
+        ("", "SOURCE is empty"),
+        ("nosuch.mp4", "no file nosuch.mp4"),
+        ("ftp://a/b", r"'ftp' is no protocol.*rtsp"),
+        ("/dev/null", "/dev/null is no camera"),
+    ):
         with pytest.raises(CameraError, match=words):
             check(CaptureSettings(source=source))
     with pytest.raises(CameraError, match="no video that"):
@@ -92,15 +110,22 @@ def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: py
         source_for(CaptureSettings(source="a ! b")).open()
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     check(CaptureSettings(source="test"))
-    for name, needed in ((str(tmp_path / "a.mp4"), r"PyAV.*splatview\[video\]"),
-                         ("rtsp://me:secret@porch/a", r"^rtsp://me:\.\.\.@porch/a.*OpenCV.*splatview\[camera\]")):
+    for name, needed in (
+        (str(tmp_path / "a.mp4"), r"PyAV.*splatview\[video\]"),
+        (
+            "rtsp://me:secret@porch/a",
+            r"^rtsp://me:\.\.\.@porch/a.*OpenCV.*splatview\[camera\]",
+        ),
+    ):
         with pytest.raises(CameraError, match=needed):
             check(CaptureSettings(source=name))
 
 
 def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
     with StreamServer(mjpeg(100, pictures=60)) as server:
-        source = source_for(CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1))
+        source = source_for(
+            CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1)
+        )
         for _ in turns("the source opens within a second"):
             try:
                 source.open()
@@ -115,13 +140,20 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
 
 
 def test_trouble_is_published_over_the_last_picture(
-        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("splatview.camera.capture.RETRY_S", 0.01)
     seen: list[Frame] = []
 
     def watch() -> None:
         def first(troubled: bool) -> None:
-            seen.append(next(frame for frame in frames if bool(frame.meta.get("trouble")) == troubled))
+            seen.append(
+                next(
+                    frame
+                    for frame in frames
+                    if bool(frame.meta.get("trouble")) == troubled
+                )
+            )
 
         try:
             with splatview.frames("camera", timeout=PATIENCE) as frames:
@@ -152,8 +184,16 @@ def test_trouble_is_published_over_the_last_picture(
 
 def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = doctor.check_camera()
-    assert whole.state == "ok" and "OpenCV 4." in whole.detail and " GStreamer" in whole.detail
+    assert (
+        whole.state == "ok"
+        and "OpenCV 4." in whole.detail
+        and " GStreamer" in whole.detail
+    )
     monkeypatch.setitem(sys.modules, "av", None)
     less = doctor.check_camera()
-    assert less.state == "absent" and "no PyAV" in less.detail and "OpenCV 4." in less.detail
+    assert (
+        less.state == "absent"
+        and "no PyAV" in less.detail
+        and "OpenCV 4." in less.detail
+    )
     assert less.mend == "pip install 'splatview[camera]'"

@@ -55,7 +55,7 @@ class InTurn:
     def publish(self) -> None:
         image = np.zeros((96, 128, 3), np.uint8)
         x = 4 * self.looked
-        image[40:56, x:x + 16] = 255
+        image[40:56, x : x + 16] = 255
         splatview.publish(image, "camera")
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
@@ -69,7 +69,12 @@ class InTurn:
             with splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
                 overlay = overlays.latest()
                 if len(self.results) < self.looked:
-                    self.results.append(({k: t.numpy().copy() for k, t in overlay.tensors.items()}, dict(overlay.meta)))
+                    self.results.append(
+                        (
+                            {k: t.numpy().copy() for k, t in overlay.tensors.items()},
+                            dict(overlay.meta),
+                        )
+                    )
         return len(self.results) == self.count
 
 
@@ -81,33 +86,54 @@ def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
     monkeypatch.delitem(sys.modules, "detect_functions", raising=False)
 
     def run(detect: str, count: int, **settings: Any) -> list[Any]:
-        detector = InTurn(open_detector(InferenceSettings(detect=detect, provider="cpu")), count)
+        detector = InTurn(
+            open_detector(InferenceSettings(detect=detect, provider="cpu")), count
+        )
         detector.publish()
-        Inference(InferenceSettings(detect=detect, **settings), detector).run(detector.enough)
+        Inference(InferenceSettings(detect=detect, **settings), detector).run(
+            detector.enough
+        )
         return detector.results
 
     return run
 
 
-def test_a_function_that_fails_is_told_about(infer: Callable[..., list[Any]],
-                                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_function_that_fails_is_told_about(
+    infer: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
     results = infer("detect_functions:troubled", 4)
     trouble = "detect_functions:troubled: OSError: the lamp is broken"
-    assert [meta.get("trouble", "") for _, meta in results] == [trouble, "", trouble, ""]
-    assert [tensors["boxes"].tolist() for tensors, _ in results] == [[], [[1, 2, 3, 4]]] * 2
+    assert [meta.get("trouble", "") for _, meta in results] == [
+        trouble,
+        "",
+        trouble,
+        "",
+    ]
+    assert [tensors["boxes"].tolist() for tensors, _ in results] == [
+        [],
+        [[1, 2, 3, 4]],
+    ] * 2
     said = capsys.readouterr().err
-    assert said.count("the lamp is broken") == 1 and "detect_functions.py:8" in said, "once, with its place"
+    assert said.count("the lamp is broken") == 1 and "detect_functions.py:8" in said, (
+        "once, with its place"
+    )
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("odd", "boxes"), ("leaving", "SystemExit: no more"), ("wordy", "word word")])
-def test_what_cannot_be_drawn_is_told_about(infer: Callable[..., list[Any]], name: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("odd", "boxes"), ("leaving", "SystemExit: no more"), ("wordy", "word word")],
+)
+def test_what_cannot_be_drawn_is_told_about(
+    infer: Callable[..., list[Any]], name: str, words: str
+) -> None:
     for tensors, meta in infer(f"detect_functions:{name}", 2):
         assert words in meta["trouble"] and meta["trouble"].isprintable()
         assert len(tensors["boxes"]) == 0
 
 
-def test_a_function_may_return_whatever_annotate_takes(infer: Callable[..., list[Any]]) -> None:
+def test_a_function_may_return_whatever_annotate_takes(
+    infer: Callable[..., list[Any]],
+) -> None:
     ((tensors, meta),) = infer("detect_functions:keywords", 1)
     assert tensors["boxes"].tolist() == [[10, 20, 30, 40]]
     assert (bytes(tensors["labels"]), bytes(tensors["notes"])) == (b"lamp\0", b"seen\0")
@@ -117,13 +143,21 @@ def test_a_function_may_return_whatever_annotate_takes(infer: Callable[..., list
 def looked_at(every: Any, *versions: int | tuple[int, str]) -> list[int]:
     """Which of these versions are looked at."""
     inference = Inference(InferenceSettings(detect="people", every=every), None)  # type: ignore[arg-type]
-    frames: list[Any] = [SimpleNamespace(version=v, run="run", skipped=0) if isinstance(v, int) else
-                         SimpleNamespace(version=v[0], run=v[1], skipped=0) for v in versions]
+    frames: list[Any] = [
+        SimpleNamespace(version=v, run="run", skipped=0)
+        if isinstance(v, int)
+        else SimpleNamespace(version=v[0], run=v[1], skipped=0)
+        for v in versions
+    ]
     return [frame.version for frame in frames if inference.due(frame)]
 
 
 def test_which_pictures_are_looked_at() -> None:
     assert looked_at("auto", 5, 6, 9, 10) == [5, 6, 9, 10]
     assert looked_at(3, *range(1, 14)) == [1, 3, 6, 9, 12]
-    assert looked_at(3, 1, 2, 4, 5, 7, 8, 10) == [1, 4, 7, 10], "the multiples themselves were not to be had"
-    assert looked_at(3, 7, (8, "other"), (9, "other")) == [7, 8, 9], "the camera started anew"
+    assert looked_at(3, 1, 2, 4, 5, 7, 8, 10) == [1, 4, 7, 10], (
+        "the multiples themselves were not to be had"
+    )
+    assert looked_at(3, 7, (8, "other"), (9, "other")) == [7, 8, 9], (
+        "the camera started anew"
+    )

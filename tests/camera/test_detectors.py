@@ -15,7 +15,12 @@ import torch
 from support.detect_models import bright, fixed, yolo
 
 import splatview
-from splatview.camera.detectors import Detector, DetectorError, InferenceSettings, open_detector
+from splatview.camera.detectors import (
+    Detector,
+    DetectorError,
+    InferenceSettings,
+    open_detector,
+)
 from splatview.camera.detectors.letterbox import Letterbox
 from splatview.camera.detectors.onnx import OnnxDetector
 from splatview.camera.detectors.yolo import Layout, layout_of
@@ -29,15 +34,21 @@ NAMES = {"names": "{0: 'cat', 1: 'dog', 2: 'bird'}"}
 
 
 def opened(path: str, **settings: Any) -> OnnxDetector:
-    detector = open_detector(InferenceSettings(**{"detect": path, "provider": "cpu", **settings}))
+    detector = open_detector(
+        InferenceSettings(**{"detect": path, "provider": "cpu", **settings})
+    )
     assert isinstance(detector, OnnxDetector)
     return detector
 
 
 def table(**more: Any) -> np.ndarray:
     """Two dogs one over the other, a cat over them, and a bird that is not sure."""
-    boxes = np.array([[48, 32, 16, 8], [49, 32, 16, 8], [48, 32, 16, 8], [10, 10, 4, 4]], np.float32)
-    scores = np.array([[0, 0.5, 0], [0, 0.75, 0.25], [0.625, 0, 0], [0, 0, 0.125]], np.float32)
+    boxes = np.array(
+        [[48, 32, 16, 8], [49, 32, 16, 8], [48, 32, 16, 8], [10, 10, 4, 4]], np.float32
+    )
+    scores = np.array(
+        [[0, 0.5, 0], [0, 0.75, 0.25], [0.625, 0, 0], [0, 0, 0.125]], np.float32
+    )
     return yolo(boxes, scores, COUNT, **more)
 
 
@@ -45,14 +56,26 @@ def test_boxes_with_names_in_the_pictures_pixels(tmp_path: Path) -> None:
     detector = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES))
     assert detector.by == "pets on CPU"
     found = detector.detect(PICTURE)
-    np.testing.assert_array_equal(found["boxes"], np.array([[41, 28, 57, 36], [40, 28, 56, 36]]) * 7.5)
+    np.testing.assert_array_equal(
+        found["boxes"], np.array([[41, 28, 57, 36], [40, 28, 56, 36]]) * 7.5
+    )
     np.testing.assert_array_equal(found["scores"], np.array([0.75, 0.625], np.float32))
     assert (found["labels"], found["classes"].tolist()) == (["dog", "cat"], [1, 0])
-    wide = np.zeros((100, 600, 3), np.uint8)  # 96 x 16 of the input, 24 rows free above and below
-    np.testing.assert_allclose(detector.detect(wide)["boxes"][0], np.array([41, 4, 57, 12]) * 6.25)
-    low = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES), threshold=0.125, nms=1.0)
+    wide = np.zeros(
+        (100, 600, 3), np.uint8
+    )  # 96 x 16 of the input, 24 rows free above and below
+    np.testing.assert_allclose(
+        detector.detect(wide)["boxes"][0], np.array([41, 4, 57, 12]) * 6.25
+    )
+    low = opened(
+        fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES),
+        threshold=0.125,
+        nms=1.0,
+    )
     assert low.detect(PICTURE)["labels"] == ["dog", "cat", "dog", "bird"]
-    high = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES), threshold=0.9)
+    high = opened(
+        fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES), threshold=0.9
+    )
     assert high.detect(PICTURE)["boxes"].shape == (0, 4)
 
 
@@ -61,44 +84,92 @@ def test_labels(tmp_path: Path) -> None:
     assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"]
     (tmp_path / "mine.txt").write_text("Katze\nHund\n")
     named = fixed(tmp_path / "named.onnx", {"output0": table()}, NAMES)
-    assert opened(named, labels=str(tmp_path / "mine.txt")).detect(PICTURE)["labels"] == ["Hund", "Katze"]
-    assert opened(path, labels="coco").detect(PICTURE)["labels"] == ["bicycle", "person"]
-    for text in ("17", "{'a': 'person'}", "__import__('os').getcwd()", "(" * 100_000, "{[1]: 2}"):
+    assert opened(named, labels=str(tmp_path / "mine.txt")).detect(PICTURE)[
+        "labels"
+    ] == ["Hund", "Katze"]
+    assert opened(path, labels="coco").detect(PICTURE)["labels"] == [
+        "bicycle",
+        "person",
+    ]
+    for text in (
+        "17",
+        "{'a': 'person'}",
+        "__import__('os').getcwd()",
+        "(" * 100_000,
+        "{[1]: 2}",
+    ):
         path = fixed(tmp_path / "pets.onnx", {"output0": table()}, {"names": text})
-        assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"], text[:20]
+        assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"], text[
+            :20
+        ]
 
 
 def test_points_and_masks(tmp_path: Path) -> None:
     points = np.tile(np.array([48, 32, 0.5], np.float32), (4, 17))
     points[:, 0] = 24
-    pose = yolo(table()[0, :4, [0, 43, 84, 125]], np.array([[0.5], [0.75], [0.25], [0]]), COUNT, rest=points)
-    found = opened(fixed(tmp_path / "pose.onnx", {"output0": pose},
-                         {"kpt_shape": "[17, 3]", "task": "pose", "names": "{0: 'person'}"})).detect(PICTURE)
+    pose = yolo(
+        table()[0, :4, [0, 43, 84, 125]],
+        np.array([[0.5], [0.75], [0.25], [0]]),
+        COUNT,
+        rest=points,
+    )
+    found = opened(
+        fixed(
+            tmp_path / "pose.onnx",
+            {"output0": pose},
+            {"kpt_shape": "[17, 3]", "task": "pose", "names": "{0: 'person'}"},
+        )
+    ).detect(PICTURE)
     assert found["points"].shape == (len(found["boxes"]), 17, 3)
-    np.testing.assert_allclose(found["points"][0, :2], [[180, 240, 0.5], [360, 240, 0.5]])
+    np.testing.assert_allclose(
+        found["points"][0, :2], [[180, 240, 0.5], [360, 240, 0.5]]
+    )
     assert found["skeleton"] == "coco"
     prototypes = np.zeros((1, 8, 16, 24), np.float32)
     prototypes[0, 0] = -1
     prototypes[0, 1, 7:9, 10:14] = 4
     weights = np.tile(np.array([1, 1, 0, 0, 0, 0, 0, 0], np.float32), (4, 1))
-    found = opened(fixed(tmp_path / "seg.onnx", {"output0": table(rest=weights), "output1": prototypes},
-                         NAMES)).detect(PICTURE)
+    found = opened(
+        fixed(
+            tmp_path / "seg.onnx",
+            {"output0": table(rest=weights), "output1": prototypes},
+            NAMES,
+        )
+    ).detect(PICTURE)
     assert found["labels"] == ["dog", "cat"]
     h, w = found["masks"].shape[1:]
-    rows, columns = np.flatnonzero(found["masks"][1].any(axis=1)), np.flatnonzero(found["masks"][1].any(axis=0))
+    rows, columns = (
+        np.flatnonzero(found["masks"][1].any(axis=1)),
+        np.flatnonzero(found["masks"][1].any(axis=0)),
+    )
     # 40 to 56 of 96 across, and 28 to 36 of 64 down: the prototype's and the box's.
-    np.testing.assert_allclose([columns[0] / w * 96, (columns[-1] + 1) / w * 96, rows[0] / h * 64,
-                                (rows[-1] + 1) / h * 64], [40, 56, 28, 36], atol=4)
+    np.testing.assert_allclose(
+        [
+            columns[0] / w * 96,
+            (columns[-1] + 1) / w * 96,
+            rows[0] / h * 64,
+            (rows[-1] + 1) / h * 64,
+        ],
+        [40, 56, 28, 36],
+        atol=4,
+    )
 
 
 def test_what_is_no_network(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     fixed(path, {"output0": table()})
-    for content in (path.read_bytes()[:-100], b"version https://git-lfs.github.com/spec/v1", b""):
+    for content in (
+        path.read_bytes()[:-100],
+        b"version https://git-lfs.github.com/spec/v1",
+        b"",
+    ):
         path.write_bytes(content)
         with pytest.raises(DetectorError, match=r"cannot be run: not on CPU"):
             opened(str(path))
-    for what, words in ((str(tmp_path / "missing.onnx"), "no file"), ("dogs", "legal are a file")):
+    for what, words in (
+        (str(tmp_path / "missing.onnx"), "no file"),
+        ("dogs", "legal are a file"),
+    ):
         with pytest.raises(DetectorError, match=words):
             opened(what)
 
@@ -107,11 +178,15 @@ def test_what_is_no_network(tmp_path: Path) -> None:
 
 
 def letterbox(shape: list[Any], dtype: str = "float", **metadata: str) -> Letterbox:
-    return Letterbox([SimpleNamespace(name="images", type=f"tensor({dtype})", shape=shape)], metadata)
+    return Letterbox(
+        [SimpleNamespace(name="images", type=f"tensor({dtype})", shape=shape)], metadata
+    )
 
 
 def picture(width: int, height: int) -> np.ndarray:
-    image = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image = np.random.default_rng(0).integers(
+        0, 256, (height, width, 3), dtype=np.uint8
+    )
     image.flags.writeable = False
     return image
 
@@ -119,13 +194,20 @@ def picture(width: int, height: int) -> np.ndarray:
 def test_placement_is_ultralytics_own() -> None:
     """Networks were trained with this rounding; the numbers are from its LetterBox."""
     fixed = letterbox([1, 3, 640, 640])
-    for size, place in (((1920, 1080), (0, 140, (640, 360))), ((810, 1080), (80, 0, (480, 640)))):
+    for size, place in (
+        ((1920, 1080), (0, 140, (640, 360))),
+        ((810, 1080), (80, 0, (480, 640))),
+    ):
         placement = fixed.place(*size)
         assert (placement.left, placement.top, placement.inner) == place
     placement = letterbox([1, 3, 480, 640]).place(641, 480)  # one row is free: below
     assert (placement.left, placement.top, placement.inner) == (0, 0, (640, 479))
     free = letterbox(["batch", 3, "height", "width"])
-    for size, whole in (((1920, 1080), (640, 384)), ((480, 640), (480, 640)), ((1, 5000), (32, 640))):
+    for size, whole in (
+        ((1920, 1080), (640, 384)),
+        ((480, 640), (480, 640)),
+        ((1, 5000), (32, 640)),
+    ):
         placement = free.place(*size)
         assert (placement.across, placement.down) == whole
     for imgsz, side in (("[320, 320]", 320), ("[9999999, -1]", 640)):
@@ -139,8 +221,13 @@ def test_what_the_network_gets(dtype: str) -> None:
     assert (placement.top, placement.inner) == (8, (96, 48))
     whole = np.full((64, 96, 3), 114, np.uint8)
     whole[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
-    assert laid.dtype == {"float": np.float32, "float16": np.float16}[dtype] and laid.flags.c_contiguous
-    np.testing.assert_allclose(laid[0].transpose(1, 2, 0), whole / 255, atol=1e-6 if dtype == "float" else 1e-3)
+    assert (
+        laid.dtype == {"float": np.float32, "float16": np.float16}[dtype]
+        and laid.flags.c_contiguous
+    )
+    np.testing.assert_allclose(
+        laid[0].transpose(1, 2, 0), whole / 255, atol=1e-6 if dtype == "float" else 1e-3
+    )
 
 
 # -- tables of outputs
@@ -149,12 +236,18 @@ BOXES = 80 * 60 + 40 * 30 + 20 * 15
 
 
 def layout(*outputs: np.ndarray, classes: int = 0, **metadata: str) -> Layout:
-    return layout_of([f"output{i}" for i in range(len(outputs))], outputs, metadata, classes)
+    return layout_of(
+        [f"output{i}" for i in range(len(outputs))], outputs, metadata, classes
+    )
 
 
 def test_a_table_end_to_end() -> None:
     table = np.zeros((1, 300, 6), np.float32)
-    table[0, :3] = [[10, 20, 110, 220, 0.9, 3], [5, 6, 7, 8, 0.1, 1], [300, 200, 400, 300, 0.5, 0]]
+    table[0, :3] = [
+        [10, 20, 110, 220, 0.9, 3],
+        [5, 6, 7, 8, 0.1, 1],
+        [300, 200, 400, 300, 0.5, 0],
+    ]
     found = layout(table).rows([table], 0.25)
     np.testing.assert_array_equal(found, table[0, [0, 2]])
     with pytest.raises(ValueError, match="6 numbers for each box"):
@@ -164,20 +257,36 @@ def test_a_table_end_to_end() -> None:
 def test_layouts_are_told_apart() -> None:
     masks = np.zeros((1, 32, 16, 16), np.float32)
     for outputs, classes, metadata, chosen, more in (
-            (((1, 84, BOXES),), 0, {}, False, 0), (((1, 300, 6),), 80, {}, True, 0), (((1, 6, 6),), 2, {}, False, 0),
-            (((1, 6, 6),), 2, {"args": "{'nms': True}"}, True, 0), (((1, 6, 6),), 2, {"end2end": "True"}, True, 0),
-            (((1, 56, BOXES),), 1, {"kpt_shape": "[17, 3]"}, False, 51),
-            (((1, 300, 57),), 1, {"kpt_shape": "[17, 3]"}, True, 51),
-            (((1, 116, BOXES), masks.shape), 80, {}, False, 32), (((1, 300, 38), masks.shape), 80, {}, True, 32)):
-        found = layout(*(np.zeros(shape, np.float32) for shape in outputs), classes=classes, **metadata)
+        (((1, 84, BOXES),), 0, {}, False, 0),
+        (((1, 300, 6),), 80, {}, True, 0),
+        (((1, 6, 6),), 2, {}, False, 0),
+        (((1, 6, 6),), 2, {"args": "{'nms': True}"}, True, 0),
+        (((1, 6, 6),), 2, {"end2end": "True"}, True, 0),
+        (((1, 56, BOXES),), 1, {"kpt_shape": "[17, 3]"}, False, 51),
+        (((1, 300, 57),), 1, {"kpt_shape": "[17, 3]"}, True, 51),
+        (((1, 116, BOXES), masks.shape), 80, {}, False, 32),
+        (((1, 300, 38), masks.shape), 80, {}, True, 32),
+    ):
+        found = layout(
+            *(np.zeros(shape, np.float32) for shape in outputs),
+            classes=classes,
+            **metadata,
+        )
         assert (found.chosen, found.more) == (chosen, more), (outputs, metadata)
 
 
 def test_other_networks_are_named() -> None:
-    for outputs in ((), (np.zeros((1, 1000), np.float32),), (np.zeros((2, 84, 8400), np.float32),),
-                    (np.zeros((1, 84, 8400), np.int64),), (np.zeros((1, 25200, 85), np.float32),),
-                    (np.zeros((1, 85, 8400), np.float32),)):
-        with pytest.raises(DetectorError, match=r"Ultralytics.*module:function") as caught:
+    for outputs in (
+        (),
+        (np.zeros((1, 1000), np.float32),),
+        (np.zeros((2, 84, 8400), np.float32),),
+        (np.zeros((1, 84, 8400), np.int64),),
+        (np.zeros((1, 25200, 85), np.float32),),
+        (np.zeros((1, 85, 8400), np.float32),),
+    ):
+        with pytest.raises(
+            DetectorError, match=r"Ultralytics.*module:function"
+        ) as caught:
             layout(*outputs, classes=80)
         assert all(str(o.shape) in str(caught.value) for o in outputs)
 
@@ -196,7 +305,11 @@ def find(image):
     image[:] = 0  # it is ours
     return [[x0, y0, x1, y1, 0.9, 0]]
 """
-ALL = {"onnx": "bright.onnx", "people": "people", "function": "detect_conformance_module:find"}
+ALL = {
+    "onnx": "bright.onnx",
+    "people": "people",
+    "function": "detect_conformance_module:find",
+}
 
 
 def people(width: int, height: int) -> np.ndarray:
@@ -205,17 +318,42 @@ def people(width: int, height: int) -> np.ndarray:
     for middle, top, tall, tone in ((200, 60, 360, 250), (480, 100, 300, 160)):
         x, y, t = middle, top, tall
         cv2.circle(image, (x, round(y + t * 0.07)), round(t * 0.07), (tone,) * 3, -1)
-        cv2.ellipse(image, (x, round(y + t * 0.33)), (round(t * 0.12), round(t * 0.2)), 0, 0, 360, (tone,) * 3, -1)
+        cv2.ellipse(
+            image,
+            (x, round(y + t * 0.33)),
+            (round(t * 0.12), round(t * 0.2)),
+            0,
+            0,
+            360,
+            (tone,) * 3,
+            -1,
+        )
         for side in (-1, 1):
-            cv2.line(image, (round(x + side * t * 0.05), round(y + t * 0.5)),
-                     (round(x + side * t * 0.09), round(y + t * 0.97)), (tone,) * 3, round(t * 0.08))
-            cv2.line(image, (round(x + side * t * 0.1), round(y + t * 0.2)),
-                     (round(x + side * t * 0.14), round(y + t * 0.5)), (tone,) * 3, round(t * 0.05))
-    return cv2.resize(cv2.GaussianBlur(image, (5, 5), 0), (width, height), interpolation=cv2.INTER_AREA)
+            cv2.line(
+                image,
+                (round(x + side * t * 0.05), round(y + t * 0.5)),
+                (round(x + side * t * 0.09), round(y + t * 0.97)),
+                (tone,) * 3,
+                round(t * 0.08),
+            )
+            cv2.line(
+                image,
+                (round(x + side * t * 0.1), round(y + t * 0.2)),
+                (round(x + side * t * 0.14), round(y + t * 0.5)),
+                (tone,) * 3,
+                round(t * 0.05),
+            )
+    return cv2.resize(
+        cv2.GaussianBlur(image, (5, 5), 0),
+        (width, height),
+        interpolation=cv2.INTER_AREA,
+    )
 
 
 @pytest.fixture(params=list(ALL))
-def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+def make(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "detect_conformance_module.py").write_text(FUNCTION)
@@ -234,10 +372,18 @@ def test_finds_and_says_where(make: Make) -> None:
     boxes = np.asarray(found["boxes"])
     assert boxes.shape == (len(boxes), 4) and (boxes[:, 2:] > boxes[:, :2]).all()
     assert (boxes >= 0).all() and (boxes <= [640, 480, 640, 480]).all()
-    x0, y0, x1, y1 = boxes[boxes[:, 0].argmin()]  # the bright one, from 150 to 250 and 60 to 425
+    x0, y0, x1, y1 = boxes[
+        boxes[:, 0].argmin()
+    ]  # the bright one, from 150 to 250 and 60 to 425
     assert 110 < x0 < 185 and 215 < x1 < 310 and 10 < y0 < 120 and 350 < y1 < 470
-    assert len(found["scores"]) == len(boxes) and (np.asarray(found["scores"]) > 0.25).all()
-    assert len(found["classes"]) == len(boxes) and np.asarray(found["classes"]).dtype == np.int32
+    assert (
+        len(found["scores"]) == len(boxes)
+        and (np.asarray(found["scores"]) > 0.25).all()
+    )
+    assert (
+        len(found["classes"]) == len(boxes)
+        and np.asarray(found["classes"]).dtype == np.int32
+    )
     np.testing.assert_array_equal(boxes, detector.detect(image)["boxes"])
 
 
@@ -251,14 +397,17 @@ def test_nothing_in_odd_pictures(make: Make) -> None:
 
 
 @pytest.fixture
-def returning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Detector]:
+def returning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Detector]:
     """A detector whose function returns the value of an expression."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(expression: str) -> Detector:
         monkeypatch.delitem(sys.modules, "detect_returning", raising=False)
         (tmp_path / "detect_returning.py").write_text(
-            f"import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n        return {expression}\n")
+            f"import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n        return {expression}\n"
+        )
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         return open_detector(InferenceSettings(detect="detect_returning:Find"))
 
@@ -268,23 +417,47 @@ def returning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
     splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
     for expression, boxes, scores, classes in (
-            ("None", None, None, None), ("[]", None, None, None), ("np.empty(0)", None, None, None),
-            ("[[1, 2, 3, 4]]", [[1, 2, 3, 4]], None, None),
-            ("np.array([[1, 2, 3, 4, 0.5]])", [[1, 2, 3, 4]], [0.5], None),
-            ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),
-            ("([[1, 2, 3, 4]], ['cat'], [0.5])", [[1, 2, 3, 4]], [0.5], None)):
+        ("None", None, None, None),
+        ("[]", None, None, None),
+        ("np.empty(0)", None, None, None),
+        ("[[1, 2, 3, 4]]", [[1, 2, 3, 4]], None, None),
+        ("np.array([[1, 2, 3, 4, 0.5]])", [[1, 2, 3, 4]], [0.5], None),
+        ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),
+        ("([[1, 2, 3, 4]], ['cat'], [0.5])", [[1, 2, 3, 4]], [0.5], None),
+    ):
         found = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
-        for name, expected in (("boxes", boxes), ("scores", scores), ("classes", classes)):
+        for name, expected in (
+            ("boxes", boxes),
+            ("scores", scores),
+            ("classes", classes),
+        ):
             value = found.get(name)
-            assert expected == (None if value is None else np.asarray(value).tolist()), expression
+            assert expected == (
+                None if value is None else np.asarray(value).tolist()
+            ), expression
         splatview.annotate("picture", **found)
 
 
-def test_what_functions_may_not_be_or_return(returning: Callable[[str], Detector]) -> None:
-    for expression in ("3", "'boxes'", "(1, 2)", "np.zeros((2, 7))", "np.zeros(4)", "1 / 0"):
+def test_what_functions_may_not_be_or_return(
+    returning: Callable[[str], Detector],
+) -> None:
+    for expression in (
+        "3",
+        "'boxes'",
+        "(1, 2)",
+        "np.zeros((2, 7))",
+        "np.zeros(4)",
+        "1 / 0",
+    ):
         with pytest.raises((TypeError, ValueError, ZeroDivisionError)):
             returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
-    for what in ("nowhere:find", "detect_returning:nothing", "detect_returning:np", "detect_returning:", "http://x"):
+    for what in (
+        "nowhere:find",
+        "detect_returning:nothing",
+        "detect_returning:np",
+        "detect_returning:",
+        "http://x",
+    ):
         with pytest.raises(DetectorError):
             open_detector(InferenceSettings(detect=what))
 
@@ -299,7 +472,7 @@ def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
     assert detector.by == "bright on CUDA"
     for x in range(0, 112, 16):
         image = np.zeros((96, 128, 3), np.uint8)
-        image[40:56, x:x + 16] = 255
+        image[40:56, x : x + 16] = 255
         found = detector.detect(image)
         np.testing.assert_allclose(found["boxes"], [[x, 40, x + 16, 56]], atol=1e-3)
         np.testing.assert_allclose(found["scores"], [0.9], atol=1e-3)

@@ -39,18 +39,30 @@ def test_arguments_that_cannot_be_used_are_told_as_before() -> None:
     assert messages.said() == json.loads(messages.MESSAGES.read_text())
 
 
-def test_one_bad_file_among_good_ones_does_not_end_the_viewer(tmp_path: Path, programs: Programs) -> None:
+def test_one_bad_file_among_good_ones_does_not_end_the_viewer(
+    tmp_path: Path, programs: Programs
+) -> None:
     Image.new("RGB", (8, 8), (200, 200, 200)).save(tmp_path / "good.png")
     (tmp_path / "junk.ply").write_text("hello")
-    viewer = programs.splatview("serve", "junk.ply", "good.png", "--offscreen", "--out", "shown.png", "--size",
-                                "320x240")
+    viewer = programs.splatview(
+        "serve",
+        "junk.ply",
+        "good.png",
+        "--offscreen",
+        "--out",
+        "shown.png",
+        "--size",
+        "320x240",
+    )
     wait_until(lambda: (tmp_path / "shown.png").exists() or viewer.poll() is not None)
     viewer.terminate()
     viewer.end()
     assert viewer.returncode == 0 and (tmp_path / "shown.png").exists()
 
 
-def test_a_run_that_is_not_there_is_told_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_not_there_is_told_with_those_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     splatview.publish(torch.zeros(4, 6, 3), "render")
     code, said = messages.run(["shot", "out.png", "--run", "nosuch"])
     assert (code, main(["status", "--run", "nosuch"])) == (2, 2)
@@ -71,20 +83,36 @@ def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str]) ->
         assert (found["pid"], found["run"]) == (os.getpid(), viewer.runs[0].id)
     assert found["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
     render, gaussians = found["streams"]
-    assert render == {"name": "render", "kind": "image", "version": 1, "shape": [4, 6, 3], "dtype": "float32",
-                      "device": "cpu", "gpu": "", "sharing": "ring", "ways": ["ring"], "why": "",
-                      "live": False, "rate_hz": 0.0}
+    assert render == {
+        "name": "render",
+        "kind": "image",
+        "version": 1,
+        "shape": [4, 6, 3],
+        "dtype": "float32",
+        "device": "cpu",
+        "gpu": "",
+        "sharing": "ring",
+        "ways": ["ring"],
+        "why": "",
+        "live": False,
+        "rate_hz": 0.0,
+    }
     assert (gaussians["kind"], gaussians["shape"]) == ("gaussians", [5, 3])
     assert main(["status", "--run", str(os.getpid())]) == 0
     text = capsys.readouterr().out
-    assert all(word in text for word in ("render", "4x6x3", "gaussians", str(os.getpid())))
+    assert all(
+        word in text for word in ("render", "4x6x3", "gaussians", str(os.getpid()))
+    )
 
 
 def test_status_lists_viewers_in_browsers(capsys: pytest.CaptureFixture[str]) -> None:
     url = "http://127.0.0.1:7013/?token=abc"
     with Announcement(url, host="0.0.0.0", port=7013, run="train"):
         assert main(["status"]) == 0
-    assert f"viewer at {url}  pid {os.getpid()}  shows run train" in capsys.readouterr().out
+    assert (
+        f"viewer at {url}  pid {os.getpid()}  shows run train"
+        in capsys.readouterr().out
+    )
     assert main(["status"]) == 0
     assert "viewer at" not in capsys.readouterr().out
 
@@ -97,7 +125,15 @@ def test_doctor_finds_this_machine_in_order(capsys: pytest.CaptureFixture[str]) 
     code = main(["doctor", "--json"])
     findings = {f["name"]: f for f in json.loads(capsys.readouterr().out)}
     assert code == 0 and len(findings) == len(doctor.CHECKS)
-    for name in ("python", "torch", "shared memory", "opengl", "browser", "memory", "runtime folder"):
+    for name in (
+        "python",
+        "torch",
+        "shared memory",
+        "opengl",
+        "browser",
+        "memory",
+        "runtime folder",
+    ):
         assert findings[name]["state"] == "ok", findings[name]
 
 
@@ -106,7 +142,9 @@ def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
         port = free.getsockname()[1]
         monkeypatch.setattr(doctor, "_PORT", port)
         taken = doctor.check_port()
-        with Announcement(f"http://127.0.0.1:{port}/?token=secret", host="127.0.0.1", port=port):
+        with Announcement(
+            f"http://127.0.0.1:{port}/?token=secret", host="127.0.0.1", port=port
+        ):
             ours = doctor.check_port()
     assert taken.state == "absent"
     assert ours.state == "ok" and f"process {os.getpid()}" in ours.detail
@@ -126,7 +164,9 @@ def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "small.pickle").write_bytes(pickle.dumps(snapshot([event("alloc", 512)])))
+    (tmp_path / "small.pickle").write_bytes(
+        pickle.dumps(snapshot([event("alloc", 512)]))
+    )
     (tmp_path / "network.onnx").write_bytes(b"")
     write_ply(tmp_path / "scene.ply", ply_columns(truth(20)))
     monkeypatch.chdir(tmp_path)
@@ -134,16 +174,29 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("command", "package", "extra"), [
-    ("memory small.pickle", "numba", "memory"), ("memory small.pickle --sql 'SELECT 1'", "duckdb", "memory"),
-    ("shot a.png small.pickle", "numba", "memory"), ("video a.mp4 scene.ply", "PyAV", "video"),
-    ("camera scene.ply", "PyAV", "video"), ("camera 'a ! b'", "OpenCV", "camera"),
-    ("camera test --detect people --no-viewer", "OpenCV", "camera"),
-    ("camera test --detect network.onnx --no-viewer", "onnxruntime", "camera")])
-def test_commands_name_the_extra_and_end(command: str, package: str, extra: str, files: Path, no_extras: None) -> None:
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        ("memory small.pickle", "numba", "memory"),
+        ("memory small.pickle --sql 'SELECT 1'", "duckdb", "memory"),
+        ("shot a.png small.pickle", "numba", "memory"),
+        ("video a.mp4 scene.ply", "PyAV", "video"),
+        ("camera scene.ply", "PyAV", "video"),
+        ("camera 'a ! b'", "OpenCV", "camera"),
+        ("camera test --detect people --no-viewer", "OpenCV", "camera"),
+        ("camera test --detect network.onnx --no-viewer", "onnxruntime", "camera"),
+    ],
+)
+def test_commands_name_the_extra_and_end(
+    command: str, package: str, extra: str, files: Path, no_extras: None
+) -> None:
     before = {path.name for path in files.iterdir()}
     code, said = messages.run(shlex.split(command))
-    assert code == 2 and package in said and said.endswith(f"pip install 'splatview[{extra}]'")
+    assert (
+        code == 2
+        and package in said
+        and said.endswith(f"pip install 'splatview[{extra}]'")
+    )
     assert len(said.splitlines()) == 1
     assert {path.name for path in files.iterdir()} - before <= {"cache"}
 
@@ -151,4 +204,7 @@ def test_commands_name_the_extra_and_end(command: str, package: str, extra: str,
 def test_doctor_takes_a_missing_extra_for_no_fault(no_extras: None) -> None:
     for extra in ("memory", "video", "camera"):
         found = doctor.CHECKS[extra]()
-        assert (found.state, found.mend) == ("absent", f"pip install 'splatview[{extra}]'")
+        assert (found.state, found.mend) == (
+            "absent",
+            f"pip install 'splatview[{extra}]'",
+        )

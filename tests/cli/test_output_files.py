@@ -27,16 +27,27 @@ from splatview_viewer.recording.packed import pack, write_packed
 from splatview_viewer.recording.recording import StreamFolder
 
 SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
-    "fifo": (os.mkfifo, "not a regular file"), "folder": (Path.mkdir, "not a regular file"),
-    "links in a circle": (lambda path: path.symlink_to(path), "Too many levels of symbolic links")}
+    "fifo": (os.mkfifo, "not a regular file"),
+    "folder": (Path.mkdir, "not a regular file"),
+    "links in a circle": (
+        lambda path: path.symlink_to(path),
+        "Too many levels of symbolic links",
+    ),
+}
 """Each kind of target that is refused: what makes it, and the words that say why."""
 
 
 def listing(folder: Path) -> dict[str, tuple[int, ...]]:
     """All that is in a folder, with what changes when something is replaced or written."""
     found = {str(path.relative_to(folder)): path.lstat() for path in folder.rglob("*")}
-    return {name: (s.st_ino, s.st_mode, *(() if stat.S_ISDIR(s.st_mode) else (s.st_size, s.st_mtime_ns)))
-            for name, s in found.items()}
+    return {
+        name: (
+            s.st_ino,
+            s.st_mode,
+            *(() if stat.S_ISDIR(s.st_mode) else (s.st_size, s.st_mtime_ns)),
+        )
+        for name, s in found.items()
+    }
 
 
 GREY = np.full((48, 64, 3), 50, np.uint8)
@@ -55,20 +66,31 @@ def filmed(path: Path) -> Path:
 
 
 NUMBERED: dict[str, tuple[str, Callable[[Path], Path]]] = {
-    "a screenshot": ("a.png", lambda folder: save_picture(GREY, output_path("a", ".png", folder), numbered=True)),
-    "an export": ("a.ply", lambda folder: write_ply(scene(20, activated=True), folder / "a.ply")[0]),
+    "a screenshot": (
+        "a.png",
+        lambda folder: save_picture(
+            GREY, output_path("a", ".png", folder), numbered=True
+        ),
+    ),
+    "an export": (
+        "a.ply",
+        lambda folder: write_ply(scene(20, activated=True), folder / "a.ply")[0],
+    ),
     "a film of the viewer": ("a.mp4", lambda folder: filmed(folder / "a.mp4")),
-    "frames of the viewer": ("a", lambda folder: filmed(folder / "a"))}
+    "frames of the viewer": ("a", lambda folder: filmed(folder / "a")),
+}
 """The name that it takes where that is free, and what writes it."""
 COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
-    "shot OUT": (main, ["shot", "TARGET", "missing.ply"]), "video OUT.mp4": (main, ["video", "TARGET", "missing.ply"]),
+    "shot OUT": (main, ["shot", "TARGET", "missing.ply"]),
+    "video OUT.mp4": (main, ["video", "TARGET", "missing.ply"]),
     "memory --png": (main, ["memory", __file__, "--png", "TARGET"]),
     "memory --out": (main, ["memory", __file__, "--offscreen", "--out", "TARGET"]),
     "serve --out": (main, ["serve", "missing.ply", "--offscreen", "--out", "TARGET"]),
     "serve --record": (main, ["serve", "--offscreen", "--record", "TARGET"]),
     "camera --out": (camera.main, ["test", "--offscreen", "--out", "TARGET"]),
     "demo --out": (demo.main, ["--offscreen", "--out", "TARGET"]),
-    "demo --save": (demo.main, ["--offscreen", "--save", "TARGET"])}
+    "demo --save": (demo.main, ["--offscreen", "--save", "TARGET"]),
+}
 """Each with a path to write and with input that is missing, so that only what is refused before work shows."""
 
 
@@ -85,8 +107,9 @@ def test_special_targets_are_refused(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_refuse_special_targets_before_work(command: str, tmp_path: Path,
-                                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_refuse_special_targets_before_work(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / ("out.mp4" if command == "video OUT.mp4" else "out.png")
     os.mkfifo(target)
     before = listing(tmp_path)
@@ -99,13 +122,21 @@ def test_commands_refuse_special_targets_before_work(command: str, tmp_path: Pat
 
 def test_writers_follow_links(tmp_path: Path) -> None:
     (tmp_path / "old.png").write_bytes(b"old")
-    links = {"second.png": "old.png", "first.png": str(tmp_path / "second.png"), "dangling.png": "new.png"}
+    links = {
+        "second.png": "old.png",
+        "first.png": str(tmp_path / "second.png"),
+        "dangling.png": "new.png",
+    }
     for name, target in links.items():
         (tmp_path / name).symlink_to(target)
     save_picture(GREY, tmp_path / "first.png")
     save_picture(GREY, tmp_path / "dangling.png")
     assert {name: os.readlink(tmp_path / name) for name in links} == links
-    assert (tmp_path / "old.png").read_bytes() == (tmp_path / "new.png").read_bytes() != b"old"
+    assert (
+        (tmp_path / "old.png").read_bytes()
+        == (tmp_path / "new.png").read_bytes()
+        != b"old"
+    )
     assert len(list(tmp_path.iterdir())) == 5
 
 
@@ -115,14 +146,19 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     target.chmod(0o662)
     write_output(target, b"new")
     write_output(tmp_path / "private", b"content", private=True)
-    assert [stat.S_IMODE(p.stat().st_mode) for p in (target, tmp_path / "private")] == [0o662, 0o600]
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (target, tmp_path / "private")] == [
+        0o662,
+        0o600,
+    ]
 
 
 @pytest.mark.parametrize("what", NUMBERED)
 def test_numbered_files_never_replace_anything(what: str, tmp_path: Path) -> None:
     name, write = NUMBERED[what]
     assert write(tmp_path) == tmp_path / name
-    taken = [tmp_path / f"{Path(name).stem}-{i}{Path(name).suffix}" for i in range(2, 6)]
+    taken = [
+        tmp_path / f"{Path(name).stem}-{i}{Path(name).suffix}" for i in range(2, 6)
+    ]
     taken[0].write_bytes(b"kept")
     taken[1].symlink_to("elsewhere")
     os.mkfifo(taken[2])
@@ -139,13 +175,34 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     made = set()
-    for name in ("../../escape", "a/b", "\x1b]0;owned\x07", "..", "", "\u202egnp", "\u732b" * 300, "-rf", ".hidden"):
-        made.add(save_picture(np.zeros((2, 2, 3), np.uint8), output_path(name, ".png", inner), numbered=True))
+    for name in (
+        "../../escape",
+        "a/b",
+        "\x1b]0;owned\x07",
+        "..",
+        "",
+        "\u202egnp",
+        "\u732b" * 300,
+        "-rf",
+        ".hidden",
+    ):
+        made.add(
+            save_picture(
+                np.zeros((2, 2, 3), np.uint8),
+                output_path(name, ".png", inner),
+                numbered=True,
+            )
+        )
         folder = StreamFolder(inner, name, name)
         folder.close()
         made.add(folder.path)
-    assert set(inner.iterdir()) == made and [p.name for p in tmp_path.iterdir()] == ["inner"]
-    assert all(path.name.isprintable() and not path.name.startswith((".", "-")) for path in made)
+    assert set(inner.iterdir()) == made and [p.name for p in tmp_path.iterdir()] == [
+        "inner"
+    ]
+    assert all(
+        path.name.isprintable() and not path.name.startswith((".", "-"))
+        for path in made
+    )
 
 
 # -- surroundings that refuse ----------------------------------------------------------------------------------------
@@ -163,14 +220,23 @@ def full_disk() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("target", ["old.png", "new.png"])
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(target: str, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(
+    target: str, tmp_path: Path
+) -> None:
     (tmp_path / "old.png").write_bytes(b"old")
-    writers: dict[str, Any] = {name: write for name, (_, write) in NUMBERED.items() if "film" not in name}
-    for write in (*writers.values(), lambda folder: save_picture(GREY, folder / target),
-                  lambda folder: write_packed(folder / target, pack(scene(20), None))):
+    writers: dict[str, Any] = {
+        name: write for name, (_, write) in NUMBERED.items() if "film" not in name
+    }
+    for write in (
+        *writers.values(),
+        lambda folder: save_picture(GREY, folder / target),
+        lambda folder: write_packed(folder / target, pack(scene(20), None)),
+    ):
         with full_disk(), pytest.raises(Exception, match="File too large"):
             write(tmp_path)
-        assert {p.name: p.is_dir() or p.read_bytes() for p in tmp_path.iterdir()} == {"old.png": b"old"}
+        assert {p.name: p.is_dir() or p.read_bytes() for p in tmp_path.iterdir()} == {
+            "old.png": b"old"
+        }
 
 
 # -- no writer is missed -----------------------------------------------------------------------------------------------
@@ -181,12 +247,14 @@ ELSEWHERE = {
     "ipc/splatview_ipc/control/registry.py": "the viewer's entry in the same folder, likewise",
     "viewer_app/splatview_viewer/render/gsplat/build.py": "kernels in the private cache, written by a compiler",
 }
-_WRITES = re.compile(r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(
+_WRITES = re.compile(
+    r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(
     | \.(?:write_text|write_bytes|touch|tofile|rename|symlink_to|hardlink_to)\( | \.replace\([^,()]+\)
     | tempfile\.(?:mkstemp|NamedTemporaryFile)\( | np\.save\w*\( | ^\s+torch\.save\(
     | \bopen\((?!self\._output\.file)[^()]*,\s*"[rbt+]*[wxa][bt+]*"
     | \.save\(\s*(?!out\.file|png|buffer)[^()]*"PNG" """,
-                     re.VERBOSE | re.MULTILINE)
+    re.VERBOSE | re.MULTILINE,
+)
 """Calls that give a file a name, or open one to be written. `str.replace` has two arguments."""
 
 

@@ -29,9 +29,23 @@ assert program.wait() == 2
 print(program.last_words())
 program.end()
 """
-NAMES = {name for name in {*sys.stdlib_module_names, *packages_distributions(), "splatview", "splatview_ipc",
-                            "splatview_viewer", "ipc", "viewer_app", "tests", "benchmarks", "sitecustomize",
-                            "usercustomize"} if name.isidentifier()}
+NAMES = {
+    name
+    for name in {
+        *sys.stdlib_module_names,
+        *packages_distributions(),
+        "splatview",
+        "splatview_ipc",
+        "splatview_viewer",
+        "ipc",
+        "viewer_app",
+        "tests",
+        "benchmarks",
+        "sitecustomize",
+        "usercustomize",
+    }
+    if name.isidentifier()
+}
 """The top-level names that may be imported."""
 
 
@@ -47,8 +61,17 @@ class Folder:
     def run(self, *command: str, **env: str) -> str:
         """Run a program to its end, without what would keep the current folder out by itself; return what it said."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        done = subprocess.run(command, cwd=self.path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, env=kept | env, timeout=PATIENCE, check=False)
+        done = subprocess.run(
+            command,
+            cwd=self.path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=kept | env,
+            timeout=PATIENCE,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout
         assert not self._report.exists(), self._report.read_text()
         return done.stdout
@@ -59,20 +82,40 @@ def planted(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "shared by all", NAMES)
 
 
-def test_command_ignores_modules_in_the_current_folder(planted: Folder, tmp_path: Path) -> None:
-    (tmp_path / "memory.pickle").write_bytes(pickle.dumps(snapshot([event("alloc", 512)])))
+def test_command_ignores_modules_in_the_current_folder(
+    planted: Folder, tmp_path: Path
+) -> None:
+    (tmp_path / "memory.pickle").write_bytes(
+        pickle.dumps(snapshot([event("alloc", 512)]))
+    )
     assert "it did its work" in planted.run(
-        SPLATVIEW, "memory", str(tmp_path / "memory.pickle"), "--sql", "SELECT 'it did its work' FROM allocations",
-        XDG_CACHE_HOME=str(tmp_path / "cache"))
+        SPLATVIEW,
+        "memory",
+        str(tmp_path / "memory.pickle"),
+        "--sql",
+        "SELECT 'it did its work' FROM allocations",
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
 
 
-def test_viewer_ignores_modules_in_the_current_folder(planted: Folder, tmp_path: Path) -> None:
+def test_viewer_ignores_modules_in_the_current_folder(
+    planted: Folder, tmp_path: Path
+) -> None:
     """Until a picture stands, with all the programs that takes."""
     write_ply(tmp_path / "scene.ply", ply_columns(truth(20)))
-    planted.run(SPLATVIEW, "shot", str(tmp_path / "seen.png"), str(tmp_path / "scene.ply"), "--size", "64x48")
+    planted.run(
+        SPLATVIEW,
+        "shot",
+        str(tmp_path / "seen.png"),
+        str(tmp_path / "scene.ply"),
+        "--size",
+        "64x48",
+    )
 
 
-def test_script_starts_programs_that_ignore_the_current_folder(planted: Folder, tmp_path: Path) -> None:
+def test_script_starts_programs_that_ignore_the_current_folder(
+    planted: Folder, tmp_path: Path
+) -> None:
     """The script itself finds its own modules as Python does; the programs that it starts do not."""
     (tmp_path / "script.py").write_text(SCRIPT)
     assert "missing.ply" in planted.run(sys.executable, str(tmp_path / "script.py"))
@@ -81,17 +124,25 @@ def test_script_starts_programs_that_ignore_the_current_folder(planted: Folder, 
 def test_relative_entries_of_pythonpath_are_ignored(tmp_path: Path) -> None:
     """What Python itself loads from there before the command begins is beyond reach, and left out here."""
     program = "import re, sys; from splatview import cli; print(*sys.modules)"
-    loaded = Folder(tmp_path / "nothing", set()).run(sys.executable, "-c", program).split()
-    loaded = {name.partition(".")[0] for name in loaded} | {"sitecustomize", "usercustomize"}
+    loaded = (
+        Folder(tmp_path / "nothing", set()).run(sys.executable, "-c", program).split()
+    )
+    loaded = {name.partition(".")[0] for name in loaded} | {
+        "sitecustomize",
+        "usercustomize",
+    }
     (tmp_path / "installed").mkdir()
     Folder(tmp_path / "shared by all", NAMES - loaded).run(
-        SPLATVIEW, "status", PYTHONPATH=f":.:{tmp_path / 'installed'}:")
+        SPLATVIEW, "status", PYTHONPATH=f":.:{tmp_path / 'installed'}:"
+    )
 
 
 def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path) -> None:
     """The folder of numba's cache is one of them, and what lies there is unpickled."""
     pytest.importorskip("yaml", reason="numba reads settings only with PyYAML")
     folder = Folder(tmp_path / "shared by all", set())
-    (folder.path / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
+    (folder.path / ".numba_config.yaml").write_text(
+        json.dumps({"cache_dir": str(tmp_path / "theirs")})
+    )
     program = "from splatview_viewer.kinds.snapshot.timeline.kernels import numba; print(repr(numba.config.CACHE_DIR))"
     assert folder.run(sys.executable, "-P", "-c", program).strip() == "''"

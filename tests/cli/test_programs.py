@@ -29,31 +29,57 @@ def upload(viewer: ViewerInfo) -> Page:
     page = Page(port).connect(token=token)
     welcome = page.greet()
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    client.request("POST", "/upload?name=scene.ply", b"content", {
-        "Origin": f"http://127.0.0.1:{port}", "X-Splatview-Page": welcome.key,
-        "X-Splatview-Token": token})
+    client.request(
+        "POST",
+        "/upload?name=scene.ply",
+        b"content",
+        {
+            "Origin": f"http://127.0.0.1:{port}",
+            "X-Splatview-Page": welcome.key,
+            "X-Splatview-Token": token,
+        },
+    )
     assert client.getresponse().status == 200
     client.close()
     return page
 
 
-def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(programs: Programs, tmp_path: Path,
-                                                                   runtime_dir: Path) -> None:
+def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
+    programs: Programs, tmp_path: Path, runtime_dir: Path
+) -> None:
     """What the killed one has left goes with the next."""
     kept = tmp_path / "kept"
     kept.mkdir()
 
     def serving() -> tuple[Program, Page]:
-        program = programs.splatview("serve", "--web", "--port", "0", DISPLAY="", WAYLAND_DISPLAY="", TMPDIR=str(kept))
-        (viewer,) = wait_until(lambda: program.poll() is not None or [v for v in viewers() if v.pid == program.pid])
+        program = programs.splatview(
+            "serve",
+            "--web",
+            "--port",
+            "0",
+            DISPLAY="",
+            WAYLAND_DISPLAY="",
+            TMPDIR=str(kept),
+        )
+        (viewer,) = wait_until(
+            lambda: (
+                program.poll() is not None
+                or [v for v in viewers() if v.pid == program.pid]
+            )
+        )
         return program, upload(viewer)
 
     first, page = serving()
     first.killed()
     page.end()
     (left,) = kept.glob("splatview-files-*")
-    assert (len(list(left.glob("*/scene.ply"))), len(list(runtime_dir.glob("viewer-*.json")))) == (1, 1)
-    os.utime(left, (0, 0))  # one of a minute ago: a younger one may be about to be locked
+    assert (
+        len(list(left.glob("*/scene.ply"))),
+        len(list(runtime_dir.glob("viewer-*.json"))),
+    ) == (1, 1)
+    os.utime(
+        left, (0, 0)
+    )  # one of a minute ago: a younger one may be about to be locked
     second, page = serving()
     wait_until(lambda: not left.exists(), "the files of the killed viewer are removed")
     assert len(list(runtime_dir.glob("viewer-*.json"))) == 1
@@ -74,10 +100,14 @@ input()
 """
 
 
-def test_what_dead_programs_have_left_goes_with_the_next_that_looks(programs: Programs, tmp_path: Path,
-                                                                    runtime_dir: Path,
-                                                                    capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_dead_programs_have_left_goes_with_the_next_that_looks(
+    programs: Programs,
+    tmp_path: Path,
+    runtime_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Stopped ones stay, and `status` says that they do not answer."""
+
     def status() -> None:
         assert main(["status"]) == 0
 
@@ -95,11 +125,15 @@ def test_what_dead_programs_have_left_goes_with_the_next_that_looks(programs: Pr
     assert main(["status", "--json"]) == 0
     assert "does not answer" in json.loads(capsys.readouterr().out)["runs"][0]["note"]
     trainer.killed()
-    subprocess.run(["cp", "-a", runtime_dir, tmp_path / "left"], check=True)  # sockets, too
+    subprocess.run(
+        ["cp", "-a", runtime_dir, tmp_path / "left"], check=True
+    )  # sockets, too
     assert len(list(runtime_dir.iterdir())) == 2
     for look in (status, publish, frames):
         look()
-        assert [p for p in runtime_dir.iterdir() if p.is_dir() or look is status] == [], look
+        assert [
+            p for p in runtime_dir.iterdir() if p.is_dir() or look is status
+        ] == [], look
         subprocess.run(["cp", "-a", f"{tmp_path}/left/.", runtime_dir], check=True)
 
 
@@ -110,13 +144,19 @@ EVIL = "a\x1b[31m\n\u202e\u200b\x9b2J\x07 \u00e4\u72d0"
 OBEYED = [c for c in EVIL if not c.isprintable()]
 
 
-def test_status_prints_nothing_that_a_terminal_obeys(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_prints_nothing_that_a_terminal_obeys(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run, a stream of it and a viewer have hostile names, and the terminal knows ASCII alone."""
     monkeypatch.setenv("SPLATVIEW_NAME", EVIL)
-    monkeypatch.setattr("splatview.adapters.checks.stream_name", lambda name: None)  # as a trainer that is not ours
+    monkeypatch.setattr(
+        "splatview.adapters.checks.stream_name", lambda name: None
+    )  # as a trainer that is not ours
     splatview.publish(torch.zeros(4, 4), EVIL)
     with Announcement("http://127.0.0.1:7013/", host="127.0.0.1", port=7013, run=EVIL):
-        said, errors = programs.splatview("status", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0").end()
+        said, errors = programs.splatview(
+            "status", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
+        ).end()
     assert errors == "" and not any(c in said.replace("\n", "") for c in OBEYED)
     assert len(said.splitlines()) == 3, "a name makes no line of its own"
     assert said.count("a\\x1b[31m\\n\\u202e") == 3
@@ -145,8 +185,9 @@ sys.exit(entry.run(lambda: main(sys.argv[1:])))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_command_interrupted_while_it_writes_leaves_the_old_file(number: int, tmp_path: Path,
-                                                                   programs: Programs) -> None:
+def test_a_command_interrupted_while_it_writes_leaves_the_old_file(
+    number: int, tmp_path: Path, programs: Programs
+) -> None:
     (tmp_path / "out").mkdir()
     Image.new("RGB", (64, 48)).save(tmp_path / "in.png")
     (tmp_path / "out" / "out.png").write_bytes(b"old")
@@ -155,4 +196,6 @@ def test_a_command_interrupted_while_it_writes_leaves_the_old_file(number: int, 
     program.send_signal(number)
     _, errors = program.end()
     assert (program.returncode, "Traceback" in errors) == (128 + number, False)
-    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == {"out.png": b"old"}
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == {
+        "out.png": b"old"
+    }

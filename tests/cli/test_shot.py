@@ -34,14 +34,18 @@ def read(path: Path) -> np.ndarray:
 @pytest.fixture
 def picture(tmp_path: Path) -> Path:
     path = tmp_path / "in.png"
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(path)
+    Image.fromarray(
+        np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+    ).save(path)
     return path
 
 
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def test_a_picture_comes_out_as_it_went_in(picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_comes_out_as_it_went_in(
+    picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out.png"
     assert shot(out, picture) == 0
     np.testing.assert_array_equal(read(out), read(picture))
@@ -52,29 +56,67 @@ def test_a_picture_comes_out_as_it_went_in(picture: Path, tmp_path: Path, capsys
 def test_the_suffix_names_the_format(tmp_path: Path) -> None:
     smooth = np.stack([np.add.outer(range(48), range(64))] * 3, axis=2).astype(np.uint8)
     Image.fromarray(smooth).save(tmp_path / "in.png")
-    for name, kind, most in (("a.PNG", "PNG", 0), ("a.jpg", "JPEG", 3), ("a.webp", "WEBP", 3)):
+    for name, kind, most in (
+        ("a.PNG", "PNG", 0),
+        ("a.jpg", "JPEG", 3),
+        ("a.webp", "WEBP", 3),
+    ):
         assert shot(tmp_path / name, tmp_path / "in.png") == 0
         with Image.open(tmp_path / name) as image:
             assert (image.format, image.mode) == (kind, "RGB")
             assert np.abs(np.asarray(image).astype(int) - smooth).max() <= most
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(40)))
-    assert shot(tmp_path / "b.webp", scene, "--size", "160x120", "--background", "transparent") == 0
+    assert (
+        shot(
+            tmp_path / "b.webp",
+            scene,
+            "--size",
+            "160x120",
+            "--background",
+            "transparent",
+        )
+        == 0
+    )
     with Image.open(tmp_path / "b.webp") as image:
         assert image.mode == "RGBA" and image.getchannel("A").getextrema()[0] == 0
 
 
 def test_a_picture_is_fitted(picture: Path, tmp_path: Path) -> None:
-    assert shot(tmp_path / "out.png", picture, "--size", "200x96", "--background", "255,0,127.5") == 0
+    assert (
+        shot(
+            tmp_path / "out.png",
+            picture,
+            "--size",
+            "200x96",
+            "--background",
+            "255,0,127.5",
+        )
+        == 0
+    )
     pixels = read(tmp_path / "out.png")
     assert pixels.shape == (96, 200, 3)
-    np.testing.assert_array_equal(pixels[:, 36:164], np.kron(read(picture), np.ones((2, 2, 1), int)))
-    assert np.abs(pixels[:, [*range(36), *range(164, 200)]] - (255, 0, 127.5)).max() <= 1
+    np.testing.assert_array_equal(
+        pixels[:, 36:164], np.kron(read(picture), np.ones((2, 2, 1), int))
+    )
+    assert (
+        np.abs(pixels[:, [*range(36), *range(164, 200)]] - (255, 0, 127.5)).max() <= 1
+    )
 
 
-@pytest.mark.parametrize("name", ["postshot_antialiased", "nerfstudio_rgb", "utm_double", "inf_opacity", "flat_scale",
-                                  "degree4"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "postshot_antialiased",
+        "nerfstudio_rgb",
+        "utm_double",
+        "inf_opacity",
+        "flat_scale",
+        "degree4",
+    ],
+)
 def test_a_scene_looks_as_an_independent_renderer_draws_it(
-        name: str, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name: str, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given, out = data_dir / "reports", tmp_path / "out.png"
     view = json.loads((given / "cameras.json").read_text())[name]
     camera, size = json.dumps(view["camera"]), "{}x{}".format(*view["size"])
@@ -84,14 +126,21 @@ def test_a_scene_looks_as_an_independent_renderer_draws_it(
     assert not capsys.readouterr().err
 
 
-def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     seen, out = [], tmp_path / "out.png"
     for size in (1, 1e-3):
         t = truth(100)
-        t.means, t.scales = t.means / 2 * np.float32(size), t.scales + np.float32(np.log(size))
+        t.means, t.scales = (
+            t.means / 2 * np.float32(size),
+            t.scales + np.float32(np.log(size)),
+        )
         scene = write_ply(tmp_path / f"{size}.ply", ply_columns(t))
         camera = {"position": [0, -0.5 * size, -3 * size], "look_at": [0, 0, 0]}
-        assert shot(out, scene, "--size", "160x120", "--camera", json.dumps(camera)) == 0
+        assert (
+            shot(out, scene, "--size", "160x120", "--camera", json.dumps(camera)) == 0
+        )
         seen.append(read(out)[..., :3])
     assert "near" not in capsys.readouterr().err and seen[0].max() > 100
     assert (((seen[0] - seen[1]) / 255) ** 2).mean() < 10**-4.5  # 45 dB
@@ -100,9 +149,16 @@ def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(tmp_path: Path, capsy
     assert "everything is nearer than near 0.5" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("spoilt", "count"), [({}, 0), ({"x": 3}, 3), ({"x": 2, "scale_1": 5}, 5), ({"x": 40}, 40)])
-def test_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], spoilt: dict[str, int],
-                                  count: int) -> None:
+@pytest.mark.parametrize(
+    ("spoilt", "count"),
+    [({}, 0), ({"x": 3}, 3), ({"x": 2, "scale_1": 5}, 5), ({"x": 40}, 40)],
+)
+def test_what_is_left_out_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spoilt: dict[str, int],
+    count: int,
+) -> None:
     columns = {name: values.copy() for name, values in ply_columns(truth(40)).items()}
     for name, number in spoilt.items():
         columns[name][:number] = np.nan if name == "x" else 100.0
@@ -125,18 +181,26 @@ def test_an_image_stream_and_the_run_of_a_process(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read(tmp_path / "out.png"), image.numpy())
 
 
-def test_gaussians_before_images_and_streams_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gaussians_before_images_and_streams_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     splatview.publish(torch.rand(30, 40, 3), "render")
     splatview.publish(cloud(300), "splats")
     assert shot(tmp_path / "splats.png") == 0
     pixels = read(tmp_path / "splats.png")
-    assert pixels.shape == (720, 1280, 3) and pixels.max() > 60 and pixels[0, 0].tolist() == [0, 0, 0]
+    assert (
+        pixels.shape == (720, 1280, 3)
+        and pixels.max() > 60
+        and pixels[0, 0].tolist() == [0, 0, 0]
+    )
     assert shot(tmp_path / "render.png", "--stream", "render") == 0
     assert read(tmp_path / "render.png").shape == (30, 40, 3)
     capsys.readouterr()
     assert shot(tmp_path / "none.png", "--stream", "nothing") == 2
     err = capsys.readouterr().err
-    assert all(word in err for word in ("'nothing'", "render (image", "splats (gaussians"))
+    assert all(
+        word in err for word in ("'nothing'", "render (image", "splats (gaussians")
+    )
 
 
 def test_a_stream_without_a_version_is_no_picture() -> None:

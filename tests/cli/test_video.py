@@ -34,7 +34,12 @@ def camera(x: float) -> Camera:
 
 
 def short_film(fps: float = 10.0) -> Film:
-    return Film(CameraPath([Key.of(camera(x), seconds=0.4) for x in (-1.0, 0.5, 1.0)]), W, H, fps)
+    return Film(
+        CameraPath([Key.of(camera(x), seconds=0.4) for x in (-1.0, 0.5, 1.0)]),
+        W,
+        H,
+        fps,
+    )
 
 
 @pytest.fixture
@@ -46,8 +51,12 @@ def view(screen: OffscreenScreen) -> Iterator[Any]:
 
 
 def made(view: Any, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
-    filming = Filming(Camerawork(screen.ctx, view.view, W, H), short_film(), make_writer(
-        out, W, H, 10.0, more.get("transparent", False)), **more)
+    filming = Filming(
+        Camerawork(screen.ctx, view.view, W, H),
+        short_film(),
+        make_writer(out, W, H, 10.0, more.get("transparent", False)),
+        **more,
+    )
     try:
         wait_until(lambda: (filming.turn(), filming.ended)[-1])
     finally:
@@ -55,7 +64,9 @@ def made(view: Any, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
     return filming
 
 
-def true_picture(view: Any, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)) -> np.ndarray:
+def true_picture(
+    view: Any, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)
+) -> np.ndarray:
     """What the view itself draws from there."""
     other = view.beside()
     other.view.change(background=background)
@@ -67,7 +78,9 @@ def true_picture(view: Any, screen: OffscreenScreen, i: int, background: Any = (
 
 
 @pytest.mark.parametrize("name", ["film", "film.mp4"])
-def test_every_picture_is_the_scene_from_there(name: str, view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
+def test_every_picture_is_the_scene_from_there(
+    name: str, view: Any, screen: OffscreenScreen, tmp_path: Path
+) -> None:
     filming = made(view, screen, tmp_path / name)
     assert not filming.fault and filming.drawn == filming.total == 8
     assert [p.name for p in tmp_path.iterdir()] == [name]
@@ -79,27 +92,51 @@ def test_every_picture_is_the_scene_from_there(name: str, view: Any, screen: Off
         with av.open(str(tmp_path / name)) as file:
             stream = file.streams.video[0]
             assert stream.average_rate is not None
-            assert (stream.width, stream.height, float(stream.average_rate)) == (W, H, 10.0)
-            pictures = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
-    assert len(pictures) == 8 and all((a != b).any() for a, b in pairwise(pictures))  # it moves
+            assert (stream.width, stream.height, float(stream.average_rate)) == (
+                W,
+                H,
+                10.0,
+            )
+            pictures = [
+                frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)
+            ]
+    assert len(pictures) == 8 and all(
+        (a != b).any() for a, b in pairwise(pictures)
+    )  # it moves
     for i, picture in enumerate(pictures):
         error = np.abs(picture.astype(int) - true_picture(view, screen, i)).mean()
-        assert error <= (0 if name == "film" else 8), f"picture {i} is off by {error} of 255"
+        assert error <= (0 if name == "film" else 8), (
+            f"picture {i} is off by {error} of 255"
+        )
 
 
-def test_transparent_pictures_lie_over_anything(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
+def test_transparent_pictures_lie_over_anything(
+    view: Any, screen: OffscreenScreen, tmp_path: Path
+) -> None:
     assert not made(view, screen, tmp_path / "film", transparent=True).fault
     picture = np.asarray(Image.open(tmp_path / "film" / "000003.png")).astype(float)
-    assert picture.shape == (H, W, 4) and picture[..., 3].min() == 0 and picture[..., 3].max() > 200
+    assert (
+        picture.shape == (H, W, 4)
+        and picture[..., 3].min() == 0
+        and picture[..., 3].max() > 200
+    )
     for background in ((0.0, 0.0, 0.0), (0.2, 0.9, 0.4)):
         alpha = picture[..., 3:] / 255
         over = picture[..., :3] * alpha + (1 - alpha) * 255 * np.array(background)
-        np.testing.assert_allclose(over, true_picture(view, screen, 3, background), atol=2.1)
+        np.testing.assert_allclose(
+            over, true_picture(view, screen, 3, background), atol=2.1
+        )
 
 
-def test_what_is_given_up_leaves_no_mp4(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
+def test_what_is_given_up_leaves_no_mp4(
+    view: Any, screen: OffscreenScreen, tmp_path: Path
+) -> None:
     out = tmp_path / "film.mp4"
-    filming = Filming(Camerawork(screen.ctx, view.view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
+    filming = Filming(
+        Camerawork(screen.ctx, view.view, W, H),
+        short_film(),
+        make_writer(out, W, H, 10.0, False),
+    )
     filming.turn(0.0)
     for _ in range(2):
         filming.close()
@@ -110,10 +147,28 @@ def test_what_is_given_up_leaves_no_mp4(view: Any, screen: OffscreenScreen, tmp_
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, scene = tmp_path / "path.json", write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
+    path, scene = (
+        tmp_path / "path.json",
+        write_ply(tmp_path / "scene.ply", ply_columns(truth(200))),
+    )
     film = json.loads(write_path(short_film(5.0)))
-    path.write_text(json.dumps(film | {"keyframes": [], "camera_path": film["camera_path"][:3]}))
-    assert main(["video", str(tmp_path / "out"), str(scene), "--path", str(path), "--background", "transparent"]) == 0
+    path.write_text(
+        json.dumps(film | {"keyframes": [], "camera_path": film["camera_path"][:3]})
+    )
+    assert (
+        main(
+            [
+                "video",
+                str(tmp_path / "out"),
+                str(scene),
+                "--path",
+                str(path),
+                "--background",
+                "transparent",
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out.strip() == f"{tmp_path / 'out'}: 3 pictures"
     with Image.open(tmp_path / "out" / "000000.png") as picture:
         assert (picture.size, picture.mode) == ((W, H), "RGBA")

@@ -10,7 +10,20 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
-from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, poll, restful, settle, spend, until_ready
+from support.browser_rig import (
+    BLUE,
+    CAPTION,
+    GREEN,
+    RED,
+    Rig,
+    decoded,
+    draw,
+    poll,
+    restful,
+    settle,
+    spend,
+    until_ready,
+)
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
@@ -44,7 +57,9 @@ def test_the_page_sees_what_was_drawn(rig: Rig, encoder: str) -> None:
         assert (picture.format, picture.size) == ("jpeg", (640, 360))
         got = decoded(picture)
         assert np.abs(got.astype(int) - drawn).mean() < 3
-        assert np.abs(got[:80, :200].astype(int) - 255).max() < 40  # the white corner is at the top left
+        assert (
+            np.abs(got[:80, :200].astype(int) - 255).max() < 40
+        )  # the white corner is at the top left
         np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
 
@@ -66,14 +81,23 @@ def test_nobody_waits_for_a_gpu_that_is_behind(rig: Rig) -> None:
     spend(screen, 0.05)
     poll(screen, lambda: not page._pictures.empty())
     assert mark.query()
-    assert np.abs(decoded(page.picture()).astype(int) - np.rint(np.array(RED) * 255)).mean() < 4
+    assert (
+        np.abs(
+            decoded(page.picture()).astype(int) - np.rint(np.array(RED) * 255)
+        ).mean()
+        < 4
+    )
 
 
-def test_a_registered_texture_is_read_where_none_can_be_shared(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_texture_is_read_where_none_can_be_shared(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise SharingError("no Vulkan")
 
-    monkeypatch.setattr(targets, "SharedTexture", type("NoVulkan", (), {"__init__": fail}))
+    monkeypatch.setattr(
+        targets, "SharedTexture", type("NoVulkan", (), {"__init__": fail})
+    )
     target = targets.Target(rig.ctx, (61, 33), shared=True)
     for level in range(0, 256, 15):
         target.framebuffer.clear(level / 255, 1.0, 0.0, 1.0)
@@ -107,4 +131,9 @@ def test_it_reads_what_the_stream_wrote_before(nvjpeg: NvJpegEncoder) -> None:
             pixels.fill_(shade)
             data = nvjpeg.encode(pixels, 90)
             pixels.fill_(255)
-        assert np.abs(np.asarray(PIL.Image.open(io.BytesIO(data))).astype(int) - shade).max() <= 2
+        assert (
+            np.abs(
+                np.asarray(PIL.Image.open(io.BytesIO(data))).astype(int) - shade
+            ).max()
+            <= 2
+        )

@@ -61,7 +61,9 @@ def test_new_pictures_come_by_the_ring_and_stay_on_the_gpu(programs: Programs) -
         kept[-1].tensor.zero_()
         for frame in kept[:-1]:
             assert bool((frame.tensor == filled(frame)).all())
-        assert np.array_equal(kept[0].numpy(), np.full((270, 480, 4), filled(kept[0]), np.uint8))
+        assert np.array_equal(
+            kept[0].numpy(), np.full((270, 480, 4), filled(kept[0]), np.uint8)
+        )
         frame = next(other)
         assert bool((frame.tensor == filled(frame)).all())
         assert frame.__dlpack_device__() == (2, frame.tensor.device.index)
@@ -69,14 +71,18 @@ def test_new_pictures_come_by_the_ring_and_stay_on_the_gpu(programs: Programs) -
         torch.cuda.synchronize()
 
 
-def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(programs: Programs) -> None:
+def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(
+    programs: Programs,
+) -> None:
     started(programs, "shared")
     with of(in_place=True) as live, of() as copies, of(in_place=False) as host:
         seen, kept = next(live).tensor, next(copies)
         value = int(kept.tensor.max())
         assert seen.is_cuda and kept.tensor.is_cuda
         assert live.path == copies.path == "in-place"
-        wait_until(lambda: int(seen.max()) not in (value, 0), "it changes under the reader")
+        wait_until(
+            lambda: int(seen.max()) not in (value, 0), "it changes under the reader"
+        )
         assert int(kept.tensor.max()) == value
         for _ in range(5):
             frame = next(host)

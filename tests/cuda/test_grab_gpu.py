@@ -17,6 +17,7 @@ pytestmark = pytest.mark.cuda
 
 grab = partial(splatview.grab, timeout=PATIENCE)
 
+
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
     yield
@@ -30,13 +31,25 @@ def scene(count: int = 2000, seed: int = 0) -> dict[str, torch.Tensor]:
     def noise(*shape: int) -> torch.Tensor:
         return torch.randn(count, *shape, device="cuda", generator=g)
 
-    return {"means": 0.8 * noise(3), "quats": noise(4), "scales": 0.3 * noise(3) - 2.5, "opacities": noise() + 2,
-            "sh0": 0.5 * noise(1, 3), "shN": 0.05 * noise(15, 3)}
+    return {
+        "means": 0.8 * noise(3),
+        "quats": noise(4),
+        "scales": 0.3 * noise(3) - 2.5,
+        "opacities": noise() + 2,
+        "sh0": 0.5 * noise(1, 3),
+        "shN": 0.05 * noise(15, 3),
+    }
 
 
 def picture(seed: int) -> torch.Tensor:
-    return torch.randint(0, 256, (70, 90, 3), generator=torch.Generator("cuda").manual_seed(seed), dtype=torch.uint8,
-                         device="cuda")
+    return torch.randint(
+        0,
+        256,
+        (70, 90, 3),
+        generator=torch.Generator("cuda").manual_seed(seed),
+        dtype=torch.uint8,
+        device="cuda",
+    )
 
 
 @pytest.mark.parametrize("way", ["new", "same", "in place"])
@@ -83,7 +96,14 @@ def test_another_process_with_and_without_cuda(programs: Programs) -> None:
     torch.save(image.cpu(), programs.folder / "image.pt")
     splatview.publish(image, "render")
     noise, count = scene(), 2000
-    splatview.publish({**noise, "scales": torch.full((count, 3), -2.5, device="cuda"),
-                       "opacities": torch.full((count,), 3.0, device="cuda"), "shN": 0 * noise["shN"]}, "splats")
+    splatview.publish(
+        {
+            **noise,
+            "scales": torch.full((count, 3), -2.5, device="cuda"),
+            "opacities": torch.full((count,), 3.0, device="cuda"),
+            "shN": 0 * noise["shN"],
+        },
+        "splats",
+    )
     out, err = programs.code(_ASKING).communicate(timeout=2 * PATIENCE)
     assert out == "right\n", err

@@ -54,12 +54,19 @@ def renderer(ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
     made.close()
 
 
-def on_gpu(s: GaussianScene, dtype: torch.dtype = torch.float32, **changes: Any) -> GaussianScene:
+def on_gpu(
+    s: GaussianScene, dtype: torch.dtype = torch.float32, **changes: Any
+) -> GaussianScene:
     arrays = {name: getattr(s, name).to("cuda", dtype, copy=True) for name in FIELDS}
     return replace(s, **{**arrays, **changes})
 
 
-def pixels(renderer: GsplatRenderer, s: GaussianScene, view: Camera = VIEW, options: RenderOptions = CLASSIC) -> Pixels:
+def pixels(
+    renderer: GsplatRenderer,
+    s: GaussianScene,
+    view: Camera = VIEW,
+    options: RenderOptions = CLASSIC,
+) -> Pixels:
     renderer.load(s)
     return renderer.render(view, options).pixels()
 
@@ -67,17 +74,25 @@ def pixels(renderer: GsplatRenderer, s: GaussianScene, view: Camera = VIEW, opti
 # ---- scenes on a GPU
 
 
-def test_a_scene_on_the_gpu_looks_like_one_in_host_memory(renderer: GsplatRenderer) -> None:
+def test_a_scene_on_the_gpu_looks_like_one_in_host_memory(
+    renderer: GsplatRenderer,
+) -> None:
     s = random_scene(1, Chance())
     a, b = pixels(renderer, s), pixels(renderer, on_gpu(s))
-    assert np.array_equal(a.color, b.color) and np.array_equal(a.alpha, b.alpha) and a.alpha.max() > 0.5
+    assert (
+        np.array_equal(a.color, b.color)
+        and np.array_equal(a.alpha, b.alpha)
+        and a.alpha.max() > 0.5
+    )
     needs = on_gpu(s)
     for name in FIELDS:
         getattr(needs, name).requires_grad_(True)
     assert np.array_equal(pixels(renderer, needs).color, a.color)
 
 
-def test_a_change_in_place_shows_with_the_next_version(renderer: GsplatRenderer) -> None:
+def test_a_change_in_place_shows_with_the_next_version(
+    renderer: GsplatRenderer,
+) -> None:
     s = on_gpu(random_scene(4, Chance(n=800)), version=1)
     before = pixels(renderer, s)
     s.means.add_(0.5)
@@ -106,9 +121,15 @@ def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
         torch.cuda.ExternalStream(stream).wait_event(written)
 
     renderer.load(s, ready)
-    assert renderer.pending and not streams, "the GPU is given nothing before the picture"
+    assert renderer.pending and not streams, (
+        "the GPU is given nothing before the picture"
+    )
     assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, expected.color)
-    assert streams == [renderer._stream.cuda_stream] and not renderer.pending and not renderer.reading
+    assert (
+        streams == [renderer._stream.cuda_stream]
+        and not renderer.pending
+        and not renderer.reading
+    )
 
 
 def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
@@ -124,11 +145,16 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
         renderer.load(on_gpu(replace(s, means=s.means + 100)))
         renderer.render(VIEW, CLASSIC).pixels()
         assert lent.on_gpu and lent.activated and len(lent) == 50_000
-        np.testing.assert_allclose(total.cpu().numpy(), moved.means.double().sum(0), rtol=1e-5, atol=1.0)
+        np.testing.assert_allclose(
+            total.cpu().numpy(), moved.means.double().sum(0), rtol=1e-5, atol=1.0
+        )
         opacities = s.opacities.sigmoid().numpy()
         hidden = (flags.cpu().numpy() & HIDDEN) != 0
         sure = np.abs(opacities - 0.2) > 1e-5
-        assert hidden[sure & (opacities < 0.2)].all() and (flags.cpu().numpy()[[3, 50]] & MARKED).all()
+        assert (
+            hidden[sure & (opacities < 0.2)].all()
+            and (flags.cpu().numpy()[[3, 50]] & MARKED).all()
+        )
 
 
 # ---- pictures
@@ -138,25 +164,38 @@ def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -
     renderer.load(on_gpu(random_scene(1, Chance(n=800))))
     for size in [(201, 150), (333, 77), (201, 150)]:
         for distance in (3.0, 4.0, 5.0, 6.0, 7.0):  # the last ones from a graph
-            picture = renderer.render(looking_at_origin(*size, distance=distance), SHOWN)
+            picture = renderer.render(
+                looking_at_origin(*size, distance=distance), SHOWN
+            )
             assert picture._shown is not None and picture._rgba.dtype == torch.float16
             values = read_source(ctx, picture.source())
             p = picture.pixels()
-            assert p.color.dtype == np.float32 and p.depth is None and p.alpha.max() > 0.5
-            assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
+            assert (
+                p.color.dtype == np.float32 and p.depth is None and p.alpha.max() > 0.5
+            )
+            assert np.array_equal(
+                values,
+                np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32),
+            )
             assert np.array_equal(read_source(ctx, picture.source()), values)
 
 
-def test_more_than_there_was_room_for(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
+def test_more_than_there_was_room_for(
+    renderer: GsplatRenderer, ctx: moderngl.Context
+) -> None:
     """The picture that is shown is whole, though it was drawn into OpenGL's memory at once."""
     renderer.load(on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5)))))
     near = looking_at_origin(1280, 720, distance=3.0)
     picture = renderer.render(near, SHOWN)
     slots = renderer._frame.capacity.slots
     values = read_source(ctx, picture.source())
-    assert renderer._frame.capacity.slots > slots, "this scene does not show what the test is about"
+    assert renderer._frame.capacity.slots > slots, (
+        "this scene does not show what the test is about"
+    )
     p = renderer.render(near, CLASSIC).pixels()
-    assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
+    assert np.array_equal(
+        values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32)
+    )
 
 
 # ---- gsplat's own pictures
@@ -165,21 +204,42 @@ def test_more_than_there_was_room_for(renderer: GsplatRenderer, ctx: moderngl.Co
 def gsplat_draws(s: GaussianScene, view: Camera, options: RenderOptions) -> Pixels:
     from gsplat import rasterization
 
-    viewmat, K = (torch.tensor(np.asarray(m)[None], dtype=torch.float32, device="cuda") for m in (view.viewmat, view.K))
+    viewmat, K = (
+        torch.tensor(np.asarray(m)[None], dtype=torch.float32, device="cuda")
+        for m in (view.viewmat, view.K)
+    )
     picture, alphas, _ = rasterization(
-        s.means, s.quats, s.scales, s.opacities, torch.cat([s.sh0[:, None], s.shN], 1), viewmat, K, view.width,
-        view.height, near_plane=view.near, far_plane=view.far, sh_degree=s.sh_degree, packed=False,
-        render_mode="RGB+D", rasterize_mode=options.mode, camera_model=view.model)
+        s.means,
+        s.quats,
+        s.scales,
+        s.opacities,
+        torch.cat([s.sh0[:, None], s.shN], 1),
+        viewmat,
+        K,
+        view.width,
+        view.height,
+        near_plane=view.near,
+        far_plane=view.far,
+        sh_degree=s.sh_degree,
+        packed=False,
+        render_mode="RGB+D",
+        rasterize_mode=options.mode,
+        camera_model=view.model,
+    )
     values = picture[0].cpu().numpy()
     return Pixels(values[..., :3], alphas[0, ..., 0].cpu().numpy(), values[..., 3])
 
 
-def assert_gsplat_s(renderer: GsplatRenderer, given: GaussianScene, view: Camera, options: RenderOptions) -> None:
+def assert_gsplat_s(
+    renderer: GsplatRenderer, given: GaussianScene, view: Camera, options: RenderOptions
+) -> None:
     """A compiler may round the same formulas differently, and colours pass through our harmonics, in the direction
     from a camera whose position gsplat finds by inverting a matrix in float32. Where a Gaussian is at the limit of
     showing, that can decide."""
     s = on_gpu(activated(given))
-    s = replace(s, quats=s.quats / s.quats.abs().amax(1, keepdim=True))  # as the renderer has them, bit for bit
+    s = replace(
+        s, quats=s.quats / s.quats.abs().amax(1, keepdim=True)
+    )  # as the renderer has them, bit for bit
     expected = gsplat_draws(s, view, options)
     assert expected.alpha.any()
     renderer.load(s)
@@ -189,20 +249,34 @@ def assert_gsplat_s(renderer: GsplatRenderer, given: GaussianScene, view: Camera
             wanted = getattr(expected, name)
             error = np.abs(getattr(got, name) - wanted) / np.maximum(np.abs(wanted), 1)
             found = f"{name}: worst {error.max():.2g}, {(error < 1e-5).mean():.5%} within 1e-5"
-            assert (error < 1e-5).mean() > 0.99 and (error < 1e-4).mean() > 0.999 and error.max() < 2e-2, found
+            assert (
+                (error < 1e-5).mean() > 0.99
+                and (error < 1e-4).mean() > 0.999
+                and error.max() < 2e-2
+            ), found
         assert psnr(got.color, expected.color) > 80
     assert renderer._frame.graphs
 
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
-@pytest.mark.parametrize(("mode", "degree"), [("classic", 3), ("classic", 4), ("antialiased", 1)])
-def test_pictures_are_gsplat_s(renderer: GsplatRenderer, model: Any, mode: Any, degree: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "degree"), [("classic", 3), ("classic", 4), ("antialiased", 1)]
+)
+def test_pictures_are_gsplat_s(
+    renderer: GsplatRenderer, model: Any, mode: Any, degree: int
+) -> None:
     given = random_scene(degree, Chance(n=3000, sh_degree=degree))
-    assert_gsplat_s(renderer, given, looking_at_origin(333, 250, model=model), RenderOptions(mode))
+    assert_gsplat_s(
+        renderer, given, looking_at_origin(333, 250, model=model), RenderOptions(mode)
+    )
 
 
-@pytest.mark.parametrize("size", [(1, 1), (17, 50), (1919, 1079), (4096, 2304)], ids=str)
-def test_pictures_of_every_size_are_gsplat_s(renderer: GsplatRenderer, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "size", [(1, 1), (17, 50), (1919, 1079), (4096, 2304)], ids=str
+)
+def test_pictures_of_every_size_are_gsplat_s(
+    renderer: GsplatRenderer, size: tuple[int, int]
+) -> None:
     """The last one has more tiles than 16 bits count."""
     K = VIEW.K * np.array([[size[0] / 200], [size[1] / 150], [1]])
     view = replace(VIEW, width=size[0], height=size[1], K=K)
@@ -228,16 +302,27 @@ def test_no_frame_waits_for_the_gpu(renderer: GsplatRenderer) -> None:
 # ---- what the renderer keeps from one version of a scene to the next
 
 
-def assert_fresh(kept: GsplatRenderer, s: GaussianScene, view: Camera = VIEW,
-                 options: RenderOptions = SHOWN) -> np.ndarray:
+def assert_fresh(
+    kept: GsplatRenderer,
+    s: GaussianScene,
+    view: Camera = VIEW,
+    options: RenderOptions = SHOWN,
+) -> np.ndarray:
     """The picture is that of a renderer that knows nothing, without graphs as yet."""
     p = pixels(kept, s, view, options)
     values = np.dstack([p.color, p.alpha])
     made = GsplatRenderer()
-    fresh = pixels(made, replace(s, **{name: getattr(s, name).clone() for name in FIELDS}), view, options)
+    fresh = pixels(
+        made,
+        replace(s, **{name: getattr(s, name).clone() for name in FIELDS}),
+        view,
+        options,
+    )
     made.close()
     wrong = int((values != np.dstack([fresh.color, fresh.alpha])).sum())
-    assert not wrong and values.any(), f"{wrong} of {values.size} numbers differ, {values.max()} is the greatest"
+    assert not wrong and values.any(), (
+        f"{wrong} of {values.size} numbers differ, {values.max()} is the greatest"
+    )
     return values
 
 
@@ -253,7 +338,9 @@ def test_versions_generations_sizes_and_degrees(renderer: GsplatRenderer) -> Non
         assert_fresh(renderer, s)
     for degree in (0, 1, 2, 3, 1):
         assert_fresh(renderer, replace(small, sh_degree=degree))
-    other = replace(small, **{name: getattr(large, name)[:700] for name in FIELDS})  # of one size, elsewhere
+    other = replace(
+        small, **{name: getattr(large, name)[:700] for name in FIELDS}
+    )  # of one size, elsewhere
     for s in (other, small, other):
         assert_fresh(renderer, s)
     assert_fresh(renderer, replace(small, means=small.means.half()))
@@ -272,17 +359,31 @@ def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context) -> N
     for name, (make, left_out) in SCENES.items():
         odd = make()
         there = replace(odd, **{field: getattr(odd, field).cuda() for field in FIELDS})
-        expected, got = draw(ReferenceRenderer(), odd, view), draw(renderer, there, view)
+        expected, got = (
+            draw(ReferenceRenderer(), odd, view),
+            draw(renderer, there, view),
+        )
         assert renderer.left_out == left_out, name
-        assert np.isfinite(got.color).all() and np.isfinite(got.alpha).all() and got.color.max() <= COLOR_MAX, name
+        assert (
+            np.isfinite(got.color).all()
+            and np.isfinite(got.alpha).all()
+            and got.color.max() <= COLOR_MAX
+        ), name
         assert np.abs(got.alpha - expected.alpha).max() < 5e-3, name
         assert psnr(np.minimum(got.color, 1), np.minimum(expected.color, 1)) > 45, name
     renderer.close()
 
 
-def test_more_pairs_than_may_be_are_not_drawn(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_pairs_than_may_be_are_not_drawn(
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The nearest are."""
-    renderer, most, view, many = GsplatRenderer(ctx), 62 * 20, camera(80, 64), everywhere(500)
+    renderer, most, view, many = (
+        GsplatRenderer(ctx),
+        62 * 20,
+        camera(80, 64),
+        everywhere(500),
+    )
     monkeypatch.setattr(Capacity, "FIRST", 64)
     renderer._frame.capacity = Capacity(most)
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})

@@ -21,10 +21,14 @@ pytestmark = pytest.mark.cuda
 
 
 @pytest.fixture(scope="module")
-def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Trainer]]:
+def trainers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], Trainer]]:
     """One for each allocator: it takes seconds until one is there."""
     with Programs(tmp_path_factory.mktemp("trainers")) as programs:
-        made = {allocator: Trainer(programs, conf) for allocator, conf in ALLOCATORS.items()}
+        made = {
+            allocator: Trainer(programs, conf) for allocator, conf in ALLOCATORS.items()
+        }
 
         def get(allocator: str) -> Trainer:
             if not made[allocator].begin_anew():
@@ -35,7 +39,9 @@ def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 
 
 @pytest.fixture
-def trainer(allocator: str, trainers: Callable[[str], Trainer], runtime_dir: Path) -> Trainer:
+def trainer(
+    allocator: str, trainers: Callable[[str], Trainer], runtime_dir: Path
+) -> Trainer:
     return trainers(allocator)
 
 
@@ -44,7 +50,9 @@ def one_trainer(trainers: Callable[[str], Trainer], runtime_dir: Path) -> Traine
     return trainers("cudaMalloc")
 
 
-def test_contents_change_under_the_viewer(trainer: Trainer, subscriber: Subscriber) -> None:
+def test_contents_change_under_the_viewer(
+    trainer: Trainer, subscriber: Subscriber
+) -> None:
     """No copy and no message: what the viewer opened once is the trainer's own memory."""
     trainer.do("scene = make(1000, 1); splatview.publish(scene, step=1)")
     stream = stream_of(subscriber)
@@ -55,10 +63,19 @@ def test_contents_change_under_the_viewer(trainer: Trainer, subscriber: Subscrib
     assert frame.on_gpu
     assert frame.meta["step"] == 1
     assert stream.gpu == next(iter(frame.tensors.values())).memory.gpu  # type: ignore[union-attr]
-    seen = {name: t.torch() for name, t in frame.tensors.items() if isinstance(t, DeviceTensor)}
+    seen = {
+        name: t.torch()
+        for name, t in frame.tensors.items()
+        if isinstance(t, DeviceTensor)
+    }
     assert {name: tuple(t.shape) for name, t in seen.items()} == {
-        "means": (1000, 3), "quats": (1000, 4), "scales": (1000, 3), "opacities": (1000,), "sh0": (1000, 3),
-        "shN": (1000, 15, 3)}
+        "means": (1000, 3),
+        "quats": (1000, 4),
+        "scales": (1000, 3),
+        "opacities": (1000,),
+        "sh0": (1000, 3),
+        "shN": (1000, 15, 3),
+    }
     copies = stream.run.counters["copies"]
     for value in (1, 2, 3):
         trainer.do(f"fill(scene, {value}); torch.cuda.synchronize()")
@@ -69,12 +86,20 @@ def test_contents_change_under_the_viewer(trainer: Trainer, subscriber: Subscrib
     trainer.do("splatview.publish(scene, step=2)")
     with next_frame(subscriber, stream, frame.version) as newer:
         assert newer.meta["step"] == 2
-        again = {name: t.torch() for name, t in newer.tensors.items() if isinstance(t, DeviceTensor)}
-        assert [t.data_ptr() for t in again.values()] == [t.data_ptr() for t in seen.values()]
+        again = {
+            name: t.torch()
+            for name, t in newer.tensors.items()
+            if isinstance(t, DeviceTensor)
+        }
+        assert [t.data_ptr() for t in again.values()] == [
+            t.data_ptr() for t in seen.values()
+        ]
     frame.close()
 
 
-def test_a_stream_waits_for_the_work_before_the_publish(one_trainer: Trainer, subscriber: Subscriber) -> None:
+def test_a_stream_waits_for_the_work_before_the_publish(
+    one_trainer: Trainer, subscriber: Subscriber
+) -> None:
     one_trainer.do("""
 scene = make(100_000, 0)
 side = torch.cuda.Stream()
@@ -92,7 +117,11 @@ with torch.cuda.stream(side if {value} % 2 else torch.cuda.default_stream()):
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
             frame.wait(torch.cuda.current_stream().cuda_stream)
-            copies = [t.torch().clone() for t in frame.tensors.values() if isinstance(t, DeviceTensor)]
+            copies = [
+                t.torch().clone()
+                for t in frame.tensors.values()
+                if isinstance(t, DeviceTensor)
+            ]
             torch.cuda.synchronize()
             assert frame.intact()
             assert all(bool((c == value).all()) for c in copies)
@@ -114,7 +143,9 @@ def run(steps, every):
 """
 
 
-def test_no_two_generations_are_ever_mixed(trainer: Trainer, subscriber: Subscriber) -> None:
+def test_no_two_generations_are_ever_mixed(
+    trainer: Trainer, subscriber: Subscriber
+) -> None:
     """A hundred densifications, N changing: each frame is of one of them, and no memory is left over."""
     trainer.do(DENSIFY + "scene = make(1000, 1); alone = memory(); scene = run(1, 1)")
     stream = stream_of(subscriber)
@@ -129,7 +160,9 @@ def test_no_two_generations_are_ever_mixed(trainer: Trainer, subscriber: Subscri
             trainer.finish()
             if sum(seen.values()) >= 30 and len(seen) >= 4:
                 break
-            trainer.start("scene = run(1400, 14)")  # a reader on a busy machine sees few versions of so many
+            trainer.start(
+                "scene = run(1400, 14)"
+            )  # a reader on a busy machine sees few versions of so many
         subscriber.poll()
         frame = stream.read(last)
         if frame is None:
@@ -140,16 +173,25 @@ def test_no_two_generations_are_ever_mixed(trainer: Trainer, subscriber: Subscri
                 continue
             n, last = frame.meta["n"], frame.version
             seen[n] = seen.get(n, 0) + 1
-            assert all(len(v) == n and (v == n).all() for v in got.values()), f"not all of version {last} is {n}"
+            assert all(len(v) == n and (v == n).all() for v in got.values()), (
+                f"not all of version {last} is {n}"
+            )
     assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     next_frame(subscriber, stream, last).close()
-    assert trainer.do("until(lambda: memory() == alone); answer = open_files()") <= files + 4
+    assert (
+        trainer.do("until(lambda: memory() == alone); answer = open_files()")
+        <= files + 4
+    )
 
 
-def test_a_killed_trainer_leaves_its_last_scene(programs: Programs, allocator: str, subscriber: Subscriber) -> None:
+def test_a_killed_trainer_leaves_its_last_scene(
+    programs: Programs, allocator: str, subscriber: Subscriber
+) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
-    trainer.do("scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()")
+    trainer.do(
+        "scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()"
+    )
     stream = stream_of(subscriber)
     frame = next_frame(subscriber, stream)
     views = [t.torch() for t in frame.tensors.values() if isinstance(t, DeviceTensor)]
@@ -157,7 +199,9 @@ def test_a_killed_trainer_leaves_its_last_scene(programs: Programs, allocator: s
     trainer.process.kill()
     trainer.process.wait(PATIENCE)
     wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
-    ballast = torch.full((1 << 28,), 9.0, device="cuda")  # a gigabyte that must not land there
+    ballast = torch.full(
+        (1 << 28,), 9.0, device="cuda"
+    )  # a gigabyte that must not land there
     torch.cuda.synchronize()
     assert all(bool((v == 7).all()) for v in views)
     assert frame.intact()
@@ -170,9 +214,12 @@ def test_a_killed_trainer_leaves_its_last_scene(programs: Programs, allocator: s
     stream.release()
 
 
-@pytest.mark.parametrize(("options", "way"), [("", "device-ring"), (", copy=False", "host")])
+@pytest.mark.parametrize(
+    ("options", "way"), [("", "device-ring"), (", copy=False", "host")]
+)
 def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
-        programs: Programs, subscriber: Subscriber, options: str, way: str) -> None:
+    programs: Programs, subscriber: Subscriber, options: str, way: str
+) -> None:
     trainer = Trainer(programs, "backend:cudaMallocAsync")
     trainer.do(f"scene = make(1000, 1); splatview.publish(scene{options})")
     stream = stream_of(subscriber)
@@ -187,8 +234,12 @@ def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
             assert all((v == value).all() for v in values(frame).values())
 
 
-def test_a_graph_that_is_captured_is_left_alone(one_trainer: Trainer, subscriber: Subscriber) -> None:
-    one_trainer.do("scene = make(300, 1); splatview.publish(scene); torch.cuda.synchronize()")
+def test_a_graph_that_is_captured_is_left_alone(
+    one_trainer: Trainer, subscriber: Subscriber
+) -> None:
+    one_trainer.do(
+        "scene = make(300, 1); splatview.publish(scene); torch.cuda.synchronize()"
+    )
     stream = stream_of(subscriber)
     next_frame(subscriber, stream).close()
     skipped, version = one_trainer.do("""
@@ -206,15 +257,23 @@ answer = [publishing.begun().control.counters()["skipped"], stream().version]
     assert (skipped, version) == (1, 2)
     with next_frame(subscriber, stream, 1) as frame:
         assert all((v == 6).all() for v in values(frame).values())
-    assert one_trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
+    assert (
+        one_trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
+    )
 
 
-def test_a_training_is_followed_by_torchs_handles(programs: Programs, subscriber: Subscriber) -> None:
+def test_a_training_is_followed_by_torchs_handles(
+    programs: Programs, subscriber: Subscriber
+) -> None:
     """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch."""
     trainer = Trainer(programs, SPLATVIEW_SHARE="torch")
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     stream, version = stream_of(subscriber), 0
-    for count, value, code in (1000, 1, ""), (1000, 2, "fill(scene, 2)"), (2000, 3, "scene = make(2000, 3)"):
+    for count, value, code in (
+        (1000, 1, ""),
+        (1000, 2, "fill(scene, 2)"),
+        (2000, 3, "scene = make(2000, 3)"),
+    ):
         if code:
             trainer.do(f"{code}; splatview.publish(scene)")
         with next_frame(subscriber, stream, version) as frame:
@@ -238,12 +297,18 @@ answer = str(torch.cuda.get_device_properties(0).uuid).replace("-", "")
 """
 
 
-@pytest.mark.skipif("__import__('torch').cuda.device_count() < 2", reason="needs two GPUs")
+@pytest.mark.skipif(
+    "__import__('torch').cuda.device_count() < 2", reason="needs two GPUs"
+)
 @pytest.mark.parametrize("allocator", ALLOCATORS)
-def test_frames_of_the_second_gpu_arrive_right_in_every_way(programs: Programs, allocator: str) -> None:
+def test_frames_of_the_second_gpu_arrive_right_in_every_way(
+    programs: Programs, allocator: str
+) -> None:
     """Also where trainer and viewer number the GPUs differently: the UUID says which is meant."""
     here = os.environ.get("CUDA_VISIBLE_DEVICES") or "0,1"
-    trainer = Trainer(programs, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=here.split(",")[1])
+    trainer = Trainer(
+        programs, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=here.split(",")[1]
+    )
     uuid, step = trainer.do(ON_THE_SECOND), 0
     picture = (np.arange(270 * 481 * 4) % 240).reshape(270, 481, 4)
     for way in ("device-ring", "in-place", "host"):
@@ -255,10 +320,16 @@ def test_frames_of_the_second_gpu_arrive_right_in_every_way(programs: Programs, 
                 step += 1
                 trainer.do(f"publish({step})")
                 for stream in streams:
-                    with next_frame(subscriber, stream, fits=lambda f, now=step: f.meta["step"] == now) as frame:
+                    with next_frame(
+                        subscriber,
+                        stream,
+                        fits=lambda f, now=step: f.meta["step"] == now,
+                    ) as frame:
                         assert (stream.gpu, stream.sharing) == (uuid, way)
                         for name, got in values(frame).items():
-                            assert np.all(got == (picture + step if name == "image" else step)), (way, name)
+                            assert np.all(
+                                got == (picture + step if name == "image" else step)
+                            ), (way, name)
                         for t in frame.tensors.values():
                             assert isinstance(t, DeviceTensor) == (way != "host")
                             if isinstance(t, DeviceTensor):

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.cuda
 
 @pytest.fixture
 def trainer(programs: Programs) -> Trainer:
-    return Trainer(programs, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1")
+    return Trainer(
+        programs, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1"
+    )
 
 
 def newest(subscriber: Subscriber, name: str, version: int = 0) -> np.ndarray:
@@ -32,27 +34,41 @@ def newest(subscriber: Subscriber, name: str, version: int = 0) -> np.ndarray:
 
 
 def needs(library: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(importlib.util.find_spec(library) is None, reason=f"needs {library}")
+    return pytest.mark.skipif(
+        importlib.util.find_spec(library) is None, reason=f"needs {library}"
+    )
 
 
-@pytest.mark.parametrize(("library", "dtypes"), [
-    pytest.param("cupy", ("uint8", "float16", "float32"), marks=needs("cupy")),
-    pytest.param("jax.numpy", ("uint8", "float16", "bfloat16", "float32"), marks=needs("jax"))])
-def test_a_picture_of_another_library(trainer: Trainer, subscriber: Subscriber, library: str,
-                                      dtypes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("library", "dtypes"),
+    [
+        pytest.param("cupy", ("uint8", "float16", "float32"), marks=needs("cupy")),
+        pytest.param(
+            "jax.numpy", ("uint8", "float16", "bfloat16", "float32"), marks=needs("jax")
+        ),
+    ],
+)
+def test_a_picture_of_another_library(
+    trainer: Trainer, subscriber: Subscriber, library: str, dtypes: tuple[str, ...]
+) -> None:
     expected = (np.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(np.float32)
     for dtype in dtypes:
-        trainer.do(f"""
+        trainer.do(
+            f"""
 import {library} as numbers
 image = (numbers.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(numbers.{dtype})
 splatview.publish(image, "{dtype}")
-""", timeout=300)
+""",
+            timeout=300,
+        )
         assert np.array_equal(newest(subscriber, dtype), expected), dtype
         trainer.do(f'splatview.publish(image[::2, ::3], "{dtype}")')
         assert np.array_equal(newest(subscriber, dtype, 1), expected[::2, ::3]), dtype
 
 
-def test_an_array_with_an_interface_alone(trainer: Trainer, subscriber: Subscriber) -> None:
+def test_an_array_with_an_interface_alone(
+    trainer: Trainer, subscriber: Subscriber
+) -> None:
     trainer.do("""
 from types import SimpleNamespace
 image = torch.full((37, 53, 4), 7, dtype=torch.uint8, device="cuda")

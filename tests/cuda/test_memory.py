@@ -33,18 +33,38 @@ answer = [ref.handle.hex(), ref.size]
     gpu, unknown, luck = driver.gpu_uuid(0), "f" * 32, random.Random(0)
     own, ends, pipe = memory.Allocation(2 * MB, 0), socket.socketpair(), os.pipe()
     before, files = torch.cuda.mem_get_info()[0], open_files()
-    forged: list[tuple[FdMemory | IpcMemory, list[int]]] = [(IpcMemory(bytes.fromhex(handle), 2 * size, gpu), [])]
-    forged += [(IpcMemory(nothing, 4096, gpu), [])
-               for nothing in (bytes(64), b"\xff" * 64, *(luck.randbytes(64) for _ in range(20)))]
-    forged += [(FdMemory("t-1", (2 * MB,), gpu), [fd]) for fd in (
-        os.open("/dev/null", os.O_RDWR), os.dup(pipe[0]), os.memfd_create("splatview-x"), os.dup(ends[0].fileno()))]
+    forged: list[tuple[FdMemory | IpcMemory, list[int]]] = [
+        (IpcMemory(bytes.fromhex(handle), 2 * size, gpu), [])
+    ]
+    forged += [
+        (IpcMemory(nothing, 4096, gpu), [])
+        for nothing in (
+            bytes(64),
+            b"\xff" * 64,
+            *(luck.randbytes(64) for _ in range(20)),
+        )
+    ]
+    forged += [
+        (FdMemory("t-1", (2 * MB,), gpu), [fd])
+        for fd in (
+            os.open("/dev/null", os.O_RDWR),
+            os.dup(pipe[0]),
+            os.memfd_create("splatview-x"),
+            os.dup(ends[0].fileno()),
+        )
+    ]
     for pieces in ((4 * MB,), (2 * MB, 2 * MB), (1,), (limits.MAX_SEGMENT,), (3 * MB,)):
         more = [os.open("/dev/null", os.O_RDWR) for _ in pieces[1:]]
         forged.append((FdMemory("t-1", pieces, gpu), [own.fd(), *more]))
-    forged += [(FdMemory("t-1", (2 * MB,), unknown), [own.fd()]), (IpcMemory(bytes(64), 4096, unknown), [])]
+    forged += [
+        (FdMemory("t-1", (2 * MB,), unknown), [own.fd()]),
+        (IpcMemory(bytes(64), 4096, unknown), []),
+    ]
     for ref, fds in forged:
         opened = memory.open_memory(ref, fds)
-        with pytest.raises(SharingError, match="not visible" if ref.gpu == unknown else "."):
+        with pytest.raises(
+            SharingError, match="not visible" if ref.gpu == unknown else "."
+        ):
             opened.pointer()
         opened.close()
         torch.cuda.synchronize()

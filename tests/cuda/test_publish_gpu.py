@@ -35,7 +35,9 @@ def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
 
 
 def test_a_cuda_image(subscriber: Subscriber) -> None:
-    image = (torch.rand(3, 37, 53, device="cuda") * 200).to(torch.bfloat16).permute(1, 2, 0)
+    image = (
+        (torch.rand(3, 37, 53, device="cuda") * 200).to(torch.bfloat16).permute(1, 2, 0)
+    )
     splatview.publish(image, "image")
     stream = stream_of(subscriber, "image")
     with next_frame(subscriber, stream) as frame:
@@ -47,7 +49,9 @@ def test_a_cuda_image(subscriber: Subscriber) -> None:
     assert len(stream.gpu) == 32
     splatview.publish(image.flip(0), "image")
     with next_frame(subscriber, stream, 1) as frame:
-        assert np.array_equal(values(frame)["image"], image.flip(0).float().cpu().numpy())
+        assert np.array_equal(
+            values(frame)["image"], image.flip(0).float().cpu().numpy()
+        )
         assert frame.intact()
 
 
@@ -72,8 +76,12 @@ def detections(n: int, seed: int = 0) -> dict[str, Any]:
     """What torchvision's models give, on the GPU."""
     g = torch.Generator().manual_seed(seed)
     corners = torch.rand(n, 4, generator=g) * 100
-    return {"boxes": corners.cuda(), "labels": torch.randint(0, 90, (n,), generator=g).cuda(),
-            "scores": torch.rand(n, generator=g).cuda(), "masks": torch.rand(n, 1, 20, 30, generator=g).cuda()}
+    return {
+        "boxes": corners.cuda(),
+        "labels": torch.randint(0, 90, (n,), generator=g).cuda(),
+        "scores": torch.rand(n, generator=g).cuda(),
+        "masks": torch.rand(n, 1, 20, 30, generator=g).cuda(),
+    }
 
 
 def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
@@ -81,8 +89,16 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
     for n in (3, 0, 40, 1):
         found = detections(n, seed=n)
         points = torch.rand(n, 17, 3, device="cuda")
-        splatview.annotate("camera", **found, points=points, skeleton="coco", names=["person", "bicycle"],
-                           notes=[(1, 2, "a note")], version=n, by="a test")
+        splatview.annotate(
+            "camera",
+            **found,
+            points=points,
+            skeleton="coco",
+            names=["person", "bicycle"],
+            notes=[(1, 2, "a note")],
+            version=n,
+            by="a test",
+        )
         stream = stream_of(subscriber, "camera overlay")
         with next_frame(subscriber, stream, version) as frame:
             version, got = frame.version, values(frame)
@@ -96,7 +112,9 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
         assert texts(torch.from_numpy(got["names"]).byte()) == ["person", "bicycle"]
         assert texts(torch.from_numpy(got["notes"]).byte()) == ["a note"]
         if n:
-            assert np.array_equal(got["masks"] != 0, found["masks"][:, 0].cpu().numpy() > 0.5)
+            assert np.array_equal(
+                got["masks"] != 0, found["masks"][:, 0].cpu().numpy() > 0.5
+            )
             assert len(got["skeleton"]) == 19
     assert stream.device == "cuda:0"
 
@@ -121,8 +139,18 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
     def call(n: int) -> None:
         splatview.log(n, loss=loss + n)
         splatview.publish(image, "image")
-        splatview.annotate("camera", **found, points=points, skeleton="coco", point_classes=[1] * 5, version=n,
-                           names=["x"] * 90, colors={5: "#ff0000"}, format="xywh", notes="y" * 1000)
+        splatview.annotate(
+            "camera",
+            **found,
+            points=points,
+            skeleton="coco",
+            point_classes=[1] * 5,
+            version=n,
+            names=["x"] * 90,
+            colors={5: "#ff0000"},
+            format="xywh",
+            notes="y" * 1000,
+        )
 
     call(0)
     for name in ("image", "camera overlay"):
@@ -164,22 +192,33 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
 
 
 def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:
-    (views, Ks), whole = poses(3), torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8)
+    (views, Ks), whole = (
+        poses(3),
+        torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8),
+    )
     with Subscriber() as subscriber:
         splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30, whole.cuda())
         with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
             got = values(frame)
-        assert np.array_equal(got["viewmats"], views.numpy()) and np.array_equal(got["Ks"], Ks.numpy())
+        assert np.array_equal(got["viewmats"], views.numpy()) and np.array_equal(
+            got["Ks"], Ks.numpy()
+        )
         stream = stream_of(subscriber, "cameras photos")
         stream.request_photos(1)
         with next_frame(subscriber, stream) as frame:
-            assert np.array_equal(host_array(frame.tensors["photos"])[0], whole[1].numpy())
+            assert np.array_equal(
+                host_array(frame.tensors["photos"])[0], whole[1].numpy()
+            )
         stream.request_photos(0, 8)
-        with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 8) as frame:
+        with next_frame(
+            subscriber, stream, fits=lambda f: f.meta["side"] == 8
+        ) as frame:
             assert frame.tensors["photos"].shape == (3, 8, 8, 3)
 
 
-def test_a_process_that_ends_amid_copies_ends_well(programs: Programs, subscriber: Subscriber) -> None:
+def test_a_process_that_ends_amid_copies_ends_well(
+    programs: Programs, subscriber: Subscriber
+) -> None:
     trainer = Trainer(programs)
     trainer.do("""
 image, a = torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda"), torch.rand(4096, 4096, device="cuda")

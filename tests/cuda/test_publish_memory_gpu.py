@@ -44,13 +44,21 @@ def test_the_numbers_are_the_allocators(reader: Reader) -> None:
     kept = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
     wait_until(lambda: newest("allocated") == torch.cuda.memory_allocated())
     before = torch.cuda.max_memory_allocated()
-    spike = torch.empty(before + 300 * MIB, dtype=torch.uint8, device="cuda")  # sooner gone than anybody looks
+    spike = torch.empty(
+        before + 300 * MIB, dtype=torch.uint8, device="cuda"
+    )  # sooner gone than anybody looks
     highest = torch.cuda.memory_allocated()
     del spike
     wait_until(lambda: rows()[:, PLACE["peak"]].max() == highest)
-    wait_until(lambda: newest("peak") == newest("allocated") == torch.cuda.memory_allocated())
+    wait_until(
+        lambda: newest("peak") == newest("allocated") == torch.cuda.memory_allocated()
+    )
     assert newest("reserved") == torch.cuda.memory_reserved()
-    wait_until(lambda: reader.look().meta.get("device") == f"cuda:{torch.cuda.current_device()}")
+    wait_until(
+        lambda: (
+            reader.look().meta.get("device") == f"cuda:{torch.cuda.current_device()}"
+        )
+    )
     assert reader.meta["gpu"] == torch.cuda.get_device_name()
     assert reader.meta["total"] == torch.cuda.get_device_properties(0).total_memory
     assert reader.meta["trouble"] == ""
@@ -84,7 +92,9 @@ def started(programs: Programs, what: str, reader: Reader) -> Program:
     """The program, when its GPU is seen."""
     trainer = programs.code(PROGRAM, what)
     assert trainer.line() == "allocated", trainer.end()[1]
-    wait_until(lambda: reader.look().meta.get("device") == "cuda:0")  # though no call came since CUDA is in use
+    wait_until(
+        lambda: reader.look().meta.get("device") == "cuda:0"
+    )  # though no call came since CUDA is in use
     wait_until(lambda: reader.look().samples[-1, PLACE["allocated"]] >= 5_000_000)
     trainer.say()
     return trainer
@@ -105,9 +115,13 @@ def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader) -
     assert {"step 3", "step 4"} <= {a.name for a in snapshot.annotations}
     trace = snapshot.traces[0]
     number = int(np.flatnonzero(trace.allocations.size == 5_000_000)[0])
-    assert trace.allocations.start[number] >= 0  # it was recorded, though publish_memory came before CUDA
+    assert (
+        trace.allocations.start[number] >= 0
+    )  # it was recorded, though publish_memory came before CUDA
     assert trace.allocations.end[number] == len(trace.events)
-    assert "my_own_function" in [frame.name for frame in snapshot.stack(int(trace.allocations.stack[number]))]
+    assert "my_own_function" in [
+        frame.name for frame in snapshot.stack(int(trace.allocations.stack[number]))
+    ]
 
 
 def test_memory_that_runs_out(programs: Programs, reader: Reader) -> None:

@@ -48,15 +48,23 @@ def ball(n: int = 20_000) -> GaussianScene:
     g = torch.Generator().manual_seed(0)
     means = torch.nn.functional.normalize(torch.randn(n, 3, generator=g), dim=-1)
     rgb = 0.5 + 0.45 * torch.sin(6 * means + torch.arange(3))
-    made = GaussianScene(means.cuda(), torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1).cuda(),
-                         torch.full((n, 3), 0.02).cuda(), torch.full((n,), 0.95).cuda(),
-                         ((rgb - 0.5) / 0.28209479).cuda(), torch.empty(n, 0, 3).cuda(), activated=True, sh_degree=0)
+    made = GaussianScene(
+        means.cuda(),
+        torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1).cuda(),
+        torch.full((n, 3), 0.02).cuda(),
+        torch.full((n,), 0.95).cuda(),
+        ((rgb - 0.5) / 0.28209479).cuda(),
+        torch.empty(n, 0, 3).cuda(),
+        activated=True,
+        sh_degree=0,
+    )
     torch.cuda.synchronize()
     return made
 
 
-def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenScreen,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_picture_is_moved_while_the_next_is_awaited(
+    screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [100.0]
     governor = Governor(0.02, clock=lambda: now[0])
     governor.shared = True

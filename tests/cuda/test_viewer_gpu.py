@@ -56,7 +56,9 @@ def scene(k):
 """
 """What trainers publish and tests expect: `pattern(k, dtype, sort)` and `scene(k)`, on the CPU."""
 
-PUBLISHES = PATTERN + """
+PUBLISHES = (
+    PATTERN
+    + """
 images = {(d, s): pattern(0, d, s).cuda() for d, s in FORMS}
 splats = {n: t.cuda() for n, t in scene(0).items()}
 k, lock = 0, threading.Lock()
@@ -77,6 +79,7 @@ def loop():
         time.sleep(0.01)
 threading.Thread(target=loop, daemon=True).start()
 """
+)
 """Publishes every form of image in both ways, and a scene."""
 
 NAMES: dict[str, Any] = {}
@@ -90,7 +93,12 @@ class Shown(Trainer):
     """A training process, and which pattern it shows."""
 
     def __init__(self, programs: Programs, runtime: Path, allocator: str):
-        super().__init__(programs, ALLOCATORS[allocator], SPLATVIEW_STRICT="1", SPLATVIEW_RUNTIME_DIR=str(runtime))
+        super().__init__(
+            programs,
+            ALLOCATORS[allocator],
+            SPLATVIEW_STRICT="1",
+            SPLATVIEW_RUNTIME_DIR=str(runtime),
+        )
         self.runtime, self.k = runtime, 0
         self.do(PUBLISHES)
 
@@ -103,9 +111,14 @@ class Shown(Trainer):
 def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Shown]]:
     """A trainer with torch's ordinary memory, and one with expandable segments."""
     with ExitStack() as started:
-        programs, made = started.enter_context(Programs(tmp_path_factory.mktemp("trainers"))), {}
+        programs, made = (
+            started.enter_context(Programs(tmp_path_factory.mktemp("trainers"))),
+            {},
+        )
         for allocator in ALLOCATORS:
-            folder = Path(f"/tmp/sv-gpu-{os.getpid()}-{allocator}")  # short: sockets are made in it
+            folder = Path(
+                f"/tmp/sv-gpu-{os.getpid()}-{allocator}"
+            )  # short: sockets are made in it
             folder.mkdir(mode=0o700)
             started.callback(shutil.rmtree, folder, ignore_errors=True)
             made[allocator] = Shown(programs, folder, allocator)
@@ -117,14 +130,30 @@ def open_viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Viewe
     """`open_viewer(trainer, screen, bridge, renderer, **options)`: an App that follows this trainer alone."""
     opened: list[Viewer] = []
 
-    def start(trainer: Shown, screen: Screen, bridge: str = "", renderer: str = "", **options: Any) -> Viewer:
+    def start(
+        trainer: Shown,
+        screen: Screen,
+        bridge: str = "",
+        renderer: str = "",
+        **options: Any,
+    ) -> Viewer:
         monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
-        for name, value in (("SPLATVIEW_INTEROP", bridge), ("SPLATVIEW_RENDERER", renderer)):
+        for name, value in (
+            ("SPLATVIEW_INTEROP", bridge),
+            ("SPLATVIEW_RENDERER", renderer),
+        ):
             if value:
                 monkeypatch.setenv(name, value)
             else:
                 monkeypatch.delenv(name, raising=False)
-        opened.append(Viewer(screen, AppOptions(**{"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options})))
+        opened.append(
+            Viewer(
+                screen,
+                AppOptions(
+                    **{"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options}
+                ),
+            )
+        )
         return opened[-1]
 
     yield start
@@ -146,14 +175,18 @@ def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
     t = t.permute(1, 2, 0) if sort == "CHW" else t
     values = t.numpy() if dtype == "uint8" else (t.float() * 255).round().int().numpy()
     values = values.astype(int)
-    return np.repeat(values[..., None], 3, axis=2) if values.ndim == 2 else values[..., :3]
+    return (
+        np.repeat(values[..., None], 3, axis=2) if values.ndim == 2 else values[..., :3]
+    )
 
 
 def wait_for(viewer: Viewer, want: np.ndarray) -> None:
     """Until the picture is this, to one in 255."""
 
     def fits() -> bool:
-        if (image := viewer.shows(ImageView)) is not None and image.state.alpha != "ignore":
+        if (
+            image := viewer.shows(ImageView)
+        ) is not None and image.state.alpha != "ignore":
             see(viewer.user.view, alpha="ignore")
             viewer.user.mark()
         return bool(np.abs(viewer.pixels() - want).max() <= 1)
@@ -165,7 +198,15 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
     """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
     thread's OpenGL context."""
     t = NAMES["scene"](k)
-    scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=1)
+    scene = GaussianScene(
+        t["means"],
+        t["quats"],
+        t["scales"],
+        t["opacities"],
+        t["sh0"][:, 0],
+        t["shN"],
+        sh_degree=1,
+    )
     screen = OffscreenScreen(320, 240)
     view = scene_view(screen, GlRenderer(screen.ctx), show=show)
     try:
@@ -180,6 +221,7 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
 
 def wait_for_scene(viewer: Viewer, want: np.ndarray, least: float = 36.0) -> Any:
     """The view, once it shows this."""
+
     def fits() -> bool:
         slot = viewer.user.shown
         view = slot.view if slot is not None else None
@@ -223,11 +265,17 @@ app.close()
 """Arguments: streams to look at, one after the other. Prints what it saw, and whether CUDA has a context."""
 
 
-@pytest.mark.parametrize(("way", "allocator", "bridge"), [
-    *(("ring", "cudaMalloc", bridge) for bridge in ("", *BRIDGES)),
-    *(("in-place", "cudaMalloc", bridge) for bridge in BRIDGES), ("in-place", "expandable", "")])
-def test_images_are_exact(trainers: dict[str, Shown], open_viewer: Any, way: str, allocator: str,
-                          bridge: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "allocator", "bridge"),
+    [
+        *(("ring", "cudaMalloc", bridge) for bridge in ("", *BRIDGES)),
+        *(("in-place", "cudaMalloc", bridge) for bridge in BRIDGES),
+        ("in-place", "expandable", ""),
+    ],
+)
+def test_images_are_exact(
+    trainers: dict[str, Shown], open_viewer: Any, way: str, allocator: str, bridge: str
+) -> None:
     trainer = trainers[allocator]
     viewer = open_viewer(trainer, OffscreenScreen(W, H), bridge)
     for dtype, sort in FORMS:
@@ -236,22 +284,34 @@ def test_images_are_exact(trainers: dict[str, Shown], open_viewer: Any, way: str
     slot = viewer.user.shown
     assert slot is not None and slot.view is not None
     shared = {"ring": "ring in GPU memory", "in-place": "in place (zero-copy)"}[way]
-    direct = (way, allocator) != ("in-place", "cudaMalloc")  # cudaMalloc memory has no descriptor for OpenGL
+    direct = (way, allocator) != (
+        "in-place",
+        "cudaMalloc",
+    )  # cudaMalloc memory has no descriptor for OpenGL
     if bridge == "direct" and not direct:
         assert slot.source.path == "GPU to pinned host memory"
         assert any("direct" in note for note in slot.source.notes)
     else:
         assert slot.source.path == shared
-        assert slot.view.info.path == [BRIDGE_WORDS[bridge or ("direct" if direct else "import")]]
+        assert slot.view.info.path == [
+            BRIDGE_WORDS[bridge or ("direct" if direct else "import")]
+        ]
     trainer.next()
     wait_for(viewer, expected_image(trainer.k, *FORMS[-1]))
     viewer.until(lambda: f"step {trainer.k}" in slot.view.info.details)
 
 
-def test_images_alone_need_no_cuda(trainers: dict[str, Shown], programs: Programs) -> None:
+def test_images_alone_need_no_cuda(
+    trainers: dict[str, Shown], programs: Programs
+) -> None:
     trainer = trainers["expandable"]
     names = ["ring uint8 HWC", "in-place float32 CHW", "ring bfloat16 CHW"]
-    program = programs.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
+    program = programs.code(
+        VIEWER,
+        *names,
+        SPLATVIEW_RUNTIME_DIR=str(trainer.runtime),
+        SPLATVIEW_RENDERER="gl",
+    )
     out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     seen, context, by_torch = json.loads(out.splitlines()[-1])
@@ -259,13 +319,30 @@ def test_images_alone_need_no_cuda(trainers: dict[str, Shown], programs: Program
     assert not context and not by_torch, "CUDA has a context"
 
 
-@pytest.mark.parametrize(("renderer", "bridge"), [("gsplat", "import"), ("gsplat", "host"), ("gsplat", ""), ("gl", "")])
+@pytest.mark.parametrize(
+    ("renderer", "bridge"),
+    [("gsplat", "import"), ("gsplat", "host"), ("gsplat", ""), ("gl", "")],
+)
 @pytest.mark.parametrize("allocator", ["cudaMalloc", "expandable"])
-def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], open_viewer: Any, allocator: str,
-                                                    renderer: str, bridge: str) -> None:
+def test_scenes_are_right_and_follow_densifications(
+    trainers: dict[str, Shown],
+    open_viewer: Any,
+    allocator: str,
+    renderer: str,
+    bridge: str,
+) -> None:
     trainer = trainers[allocator]
-    want, after = expected_scene(trainer.k), expected_scene(trainer.k + 1)  # each has an OpenGL context of its own
-    viewer = open_viewer(trainer, OffscreenScreen(320, 240), bridge, renderer, record=RecordOptions(every=1))
+    want, after = (
+        expected_scene(trainer.k),
+        expected_scene(trainer.k + 1),
+    )  # each has an OpenGL context of its own
+    viewer = open_viewer(
+        trainer,
+        OffscreenScreen(320, 240),
+        bridge,
+        renderer,
+        record=RecordOptions(every=1),
+    )
     select(viewer, "splats")
     view = wait_for_scene(viewer, want)
     assert view.info.path[1] == f"{renderer} renderer"
@@ -282,10 +359,17 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Shown], 
         sight = view.content.look()
         assert sight is not None
         sample = np.sort(sight.means[:, 0])
-        assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)
+        assert np.allclose(
+            sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6
+        )
     assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.info.details
     tape = slot.source.tape
-    viewer.until(lambda: tape.recording.snapshots and tape.recording.snapshots[-1].count == 1500 + 700 * trainer.k)
+    viewer.until(
+        lambda: (
+            tape.recording.snapshots
+            and tape.recording.snapshots[-1].count == 1500 + 700 * trainer.k
+        )
+    )
 
 
 def test_doctor_on_a_gpu(programs: Programs) -> None:

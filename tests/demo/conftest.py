@@ -16,5 +16,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the script in tools/ makes."""
     folder = tmp_path_factory.mktemp("photos")
     with contextlib.redirect_stdout(io.StringIO()):
-        runpy.run_path(str(ROOT / "tools" / "make_demo_photos.py"))["make"](folder, "48x36", points=400, views=3)
+        runpy.run_path(str(ROOT / "tools" / "make_demo_photos.py"))["make"](
+            folder, "48x36", points=400, views=3
+        )
     return folder

@@ -25,15 +25,32 @@ pytestmark = pytest.mark.programs
 
 
 @pytest.fixture
-def train(photos: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int, list[Any]]]]:
+def train(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[int, list[Any]]]]:
     """Train in this process; exit status and events. `words` in its output bring an action."""
-    def run(words: str = "", act: Callable[[], None] = lambda: None, **options: Any) -> tuple[int, list[Any]]:
+
+    def run(
+        words: str = "", act: Callable[[], None] = lambda: None, **options: Any
+    ) -> tuple[int, list[Any]]:
         out = Output(words, act)
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stdin", io.StringIO())
-            code = trainer.main([json.dumps({"device": "cpu", "seed": 0, "steps": 20, "data": str(photos),
-                                             "save": None, **options})])
+            code = trainer.main(
+                [
+                    json.dumps(
+                        {
+                            "device": "cpu",
+                            "seed": 0,
+                            "steps": 20,
+                            "data": str(photos),
+                            "save": None,
+                            **options,
+                        }
+                    )
+                ]
+            )
         return code, [json.loads(line) for line in out.getvalue().splitlines()]
 
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
@@ -43,33 +60,50 @@ def train(photos: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         signal.signal(number, handler)
 
 
-def test_the_trainer_reports_its_progress_and_saves(train: Callable[..., tuple[int, list[Any]]],
-                                                    tmp_path: Path) -> None:
+def test_the_trainer_reports_its_progress_and_saves(
+    train: Callable[..., tuple[int, list[Any]]], tmp_path: Path
+) -> None:
     code, events = train(save=str(tmp_path / "a.ply"))
     steps = [e for e in events if e["event"] == "train"]
     assert code == 0 and steps[-1]["done"] == steps[-1]["of"] == len(steps) == 20
-    assert any(e["event"] == "done" and "after 20 of 20 steps" in e["text"] for e in events)
+    assert any(
+        e["event"] == "done" and "after 20 of 20 steps" in e["text"] for e in events
+    )
     assert any(e["event"] == "camera" and "viewmat" in e["camera"] for e in events)
     assert b"element vertex " in (tmp_path / "a.ply").read_bytes()[:100]
 
 
-def test_a_signal_ends_training_with_the_result_so_far(train: Callable[..., tuple[int, list[Any]]]) -> None:
-    code, events = train('"train"', lambda: signal.raise_signal(signal.SIGTERM), steps=1000000)
+def test_a_signal_ends_training_with_the_result_so_far(
+    train: Callable[..., tuple[int, list[Any]]],
+) -> None:
+    code, events = train(
+        '"train"', lambda: signal.raise_signal(signal.SIGTERM), steps=1000000
+    )
     assert code == 128 + signal.SIGTERM
     assert events[-1]["event"] == "done" and "of 1000000 steps" in events[-1]["text"]
 
 
-def test_data_that_cannot_be_used_is_an_event(train: Callable[..., tuple[int, list[Any]]], tmp_path: Path) -> None:
+def test_data_that_cannot_be_used_is_an_event(
+    train: Callable[..., tuple[int, list[Any]]], tmp_path: Path
+) -> None:
     code, events = train(data=str(tmp_path))
-    assert code == 2 and events[-1]["event"] == "error" and "no such data set" in events[-1]["text"]
+    assert (
+        code == 2
+        and events[-1]["event"] == "error"
+        and "no such data set" in events[-1]["text"]
+    )
 
 
-EVENT = ("import json, os, sys\ndef event(name, **values):\n"
-         "    os.write(1, json.dumps({'event': name, **values}).encode() + b'\\n')\n")
+EVENT = (
+    "import json, os, sys\ndef event(name, **values):\n"
+    "    os.write(1, json.dumps({'event': name, **values}).encode() + b'\\n')\n"
+)
 TRAIN = EVENT + "event('train', done=1, of=2, text='step 1/2')\n"
 DONE = EVENT + "event('done', text='after 2 of 2 steps')\nsys.stdin.read()\n"
-INTERRUPTED = ("import signal\ndef stop(*_):\n    event('done', text='after 1 of 2 steps')\n"
-               "    os._exit(130)\nsignal.signal(signal.SIGINT, stop)\n")
+INTERRUPTED = (
+    "import signal\ndef stop(*_):\n    event('done', text='after 1 of 2 steps')\n"
+    "    os._exit(130)\nsignal.signal(signal.SIGINT, stop)\n"
+)
 WAIT = "import signal; signal.pause()"
 DRAW = "open('a.png', 'w').close()"
 
@@ -83,23 +117,47 @@ class Launched(NamedTuple):
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launched]:
     """Run the demo with scripts as its trainer, viewer and shots. Ctrl-C comes after the words `until`."""
-    def launch(until: str = "", shot: str = DRAW, viewer: str = WAIT, *, train: str, **options: Any) -> Launched:
+
+    def launch(
+        until: str = "",
+        shot: str = DRAW,
+        viewer: str = WAIT,
+        *,
+        train: str,
+        **options: Any,
+    ) -> Launched:
         started, arguments_of = list[ChildProgram](), list[list[str]]()
         out = Output(until, lambda: signal.raise_signal(signal.SIGINT))
 
-        def start(module: str, *arguments: str, env: Any = None, **more: Any) -> ChildProgram:
+        def start(
+            module: str, *arguments: str, env: Any = None, **more: Any
+        ) -> ChildProgram:
             arguments_of.append([module, *arguments])
-            script = train if module == "splatview.demo.trainer" else viewer if arguments[0] == "serve" else shot
+            script = (
+                train
+                if module == "splatview.demo.trainer"
+                else viewer
+                if arguments[0] == "serve"
+                else shot
+            )
             name = f"script_{len(started)}"
-            (tmp_path / f"{name}.py").write_text(f"import os; os.chdir({str(tmp_path)!r})\n{script}")
-            started.append(ChildProgram(name, env={**os.environ, "PYTHONPATH": str(tmp_path)}, **more))
+            (tmp_path / f"{name}.py").write_text(
+                f"import os; os.chdir({str(tmp_path)!r})\n{script}"
+            )
+            started.append(
+                ChildProgram(
+                    name, env={**os.environ, "PYTHONPATH": str(tmp_path)}, **more
+                )
+            )
             return started[-1]
 
         with monkeypatch.context() as patch:
             patch.setattr("splatview.demo.command.ChildProgram", start)
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", out)
-            code = run(Demo(**{"out": tmp_path / "a.png", "offscreen": True, **options}))
+            code = run(
+                Demo(**{"out": tmp_path / "a.png", "offscreen": True, **options})
+            )
         assert not any(program.running() for program in started)
         return Launched(code, out.getvalue(), arguments_of)
 
@@ -107,27 +165,55 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
 
 
 @pytest.mark.parametrize("screen", ["window", "web"])
-def test_exit_ends_the_demo_with_its_picture(demo: Callable[..., Launched], screen: str, tmp_path: Path) -> None:
-    found = demo(train=TRAIN + DONE, steps=2, save=tmp_path / "a.ply", offscreen=False, exit=True, **{screen: True})
-    assert found.code == 0 and f"what the viewer shows: {tmp_path / 'a.png'}" in found.said
+def test_exit_ends_the_demo_with_its_picture(
+    demo: Callable[..., Launched], screen: str, tmp_path: Path
+) -> None:
+    found = demo(
+        train=TRAIN + DONE,
+        steps=2,
+        save=tmp_path / "a.ply",
+        offscreen=False,
+        exit=True,
+        **{screen: True},
+    )
+    assert (
+        found.code == 0 and f"what the viewer shows: {tmp_path / 'a.png'}" in found.said
+    )
     train, serve, shot = found.arguments
-    assert json.loads(train[1]) == {"device": "auto", "seed": 0, "steps": 2, "data": None,
-                                    "save": str(tmp_path / "a.ply")}
+    assert json.loads(train[1]) == {
+        "device": "auto",
+        "seed": 0,
+        "steps": 2,
+        "data": None,
+        "save": str(tmp_path / "a.ply"),
+    }
     for module, *arguments in (serve, shot):
-        assert module == "splatview_viewer" and parse(arguments), "its program takes these options"
+        assert module == "splatview_viewer" and parse(arguments), (
+            "its program takes these options"
+        )
 
 
-def test_the_viewer_stays_until_a_signal_which_is_no_failure(demo: Callable[..., Launched]) -> None:
-    found = demo(f"kill {os.getpid()}", train=TRAIN + DONE, offscreen=False, window=True)
-    assert found.code == 0 and f"end it with: kill {os.getpid()}\n" in found.said, "there is no terminal here"
+def test_the_viewer_stays_until_a_signal_which_is_no_failure(
+    demo: Callable[..., Launched],
+) -> None:
+    found = demo(
+        f"kill {os.getpid()}", train=TRAIN + DONE, offscreen=False, window=True
+    )
+    assert found.code == 0 and f"end it with: kill {os.getpid()}\n" in found.said, (
+        "there is no terminal here"
+    )
 
 
-def test_ctrl_c_ends_the_demo_and_tells_how_far_it_came(demo: Callable[..., Launched]) -> None:
+def test_ctrl_c_ends_the_demo_and_tells_how_far_it_came(
+    demo: Callable[..., Launched],
+) -> None:
     found = demo("step 1/2", train=EVENT + INTERRUPTED + TRAIN + WAIT)
     assert found.code == 130 and "after 1 of 2 steps" in found.said
 
 
-def test_a_training_or_a_picture_that_fails_ends_the_demo_with_its_status(demo: Callable[..., Launched]) -> None:
+def test_a_training_or_a_picture_that_fails_ends_the_demo_with_its_status(
+    demo: Callable[..., Launched],
+) -> None:
     assert demo(train="raise SystemExit(3)").code == 3
     assert demo(train="import os; os.kill(os.getpid(), 15)").code == 143
     found = demo(train=TRAIN + DONE, shot="import sys; sys.exit('no graphics')")
@@ -136,17 +222,36 @@ def test_a_training_or_a_picture_that_fails_ends_the_demo_with_its_status(demo: 
 
 def test_training_goes_on_without_a_viewer(demo: Callable[..., Launched]) -> None:
     train = TRAIN + "sys.stdin.readline()\n"
-    found = demo("training goes on", train=INTERRUPTED + train, viewer="raise SystemExit(4)", offscreen=False, web=True)
+    found = demo(
+        "training goes on",
+        train=INTERRUPTED + train,
+        viewer="raise SystemExit(4)",
+        offscreen=False,
+        web=True,
+    )
     assert "the viewer ended with code 4; training goes on" in found.said
 
 
-@pytest.mark.parametrize(("options", "display", "screen"), [
-    ({}, "", "--web"), ({}, ":0", "--window"), ({"web": True}, ":0", "--web"), ({"window": True}, "", "--window"),
-    ({"offscreen": True}, ":0", None)])
-def test_without_a_display_the_demo_is_seen_in_a_browser(demo: Callable[..., Launched], options: dict[str, bool],
-                                                         display: str, screen: str | None,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("options", "display", "screen"),
+    [
+        ({}, "", "--web"),
+        ({}, ":0", "--window"),
+        ({"web": True}, ":0", "--web"),
+        ({"window": True}, "", "--window"),
+        ({"offscreen": True}, ":0", None),
+    ],
+)
+def test_without_a_display_the_demo_is_seen_in_a_browser(
+    demo: Callable[..., Launched],
+    options: dict[str, bool],
+    display: str,
+    screen: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("DISPLAY", display)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     found = demo(train="raise SystemExit(3)", **{"offscreen": False, **options})
-    assert [screen in arguments for _, *arguments in found.arguments[1:]] == ([True] if screen else [])
+    assert [screen in arguments for _, *arguments in found.arguments[1:]] == (
+        [True] if screen else []
+    )

@@ -25,7 +25,10 @@ def load(path, pixels=10_000, max_points=100):
 def all_views(capture):
     """Training and held-out views in the order of the file: every eighth is held out, from the first."""
     train, held_out = list(capture.train), list(capture.held_out)
-    return [(held_out if i % 8 == 0 else train).pop(0) for i in range(len(train) + len(held_out))]
+    return [
+        (held_out if i % 8 == 0 else train).pop(0)
+        for i in range(len(train) + len(held_out))
+    ]
 
 
 def picture(i):
@@ -47,16 +50,31 @@ def colmap(root, model=1, parameters=(50, 52, 19.5, 15.5), camera=7, scale=1):
     write_pictures(root / "images")
     sparse = root / "sparse/0"
     sparse.mkdir(parents=True)
-    (sparse / "cameras.bin").write_bytes(struct.pack(f"<QiiQQ{len(parameters)}d", 1, camera, model, WIDTH * scale,
-                                                     HEIGHT * scale, *parameters))
+    (sparse / "cameras.bin").write_bytes(
+        struct.pack(
+            f"<QiiQQ{len(parameters)}d",
+            1,
+            camera,
+            model,
+            WIDTH * scale,
+            HEIGHT * scale,
+            *parameters,
+        )
+    )
     images = struct.pack("<Q", N_VIEWS)
     for i in reversed(range(N_VIEWS)):  # COLMAP does not sort by name
-        images += struct.pack("<i7di", i + 1, *QUATERNION, *translation(i), 7) + f"{i:02}.png".encode() + b"\0"
+        images += (
+            struct.pack("<i7di", i + 1, *QUATERNION, *translation(i), 7)
+            + f"{i:02}.png".encode()
+            + b"\0"
+        )
         images += struct.pack("<Q", i) + struct.pack("<ddq", 1.0, 2.0, -1) * i
     (sparse / "images.bin").write_bytes(images)
     points = struct.pack("<Q", len(POINTS))
     for i, (p, c) in enumerate(zip(POINTS, COLORS, strict=True)):
-        points += struct.pack("<Q3d3BdQ", i, *p, *c, 0.5, i) + struct.pack("<ii", 1, 2) * i
+        points += (
+            struct.pack("<Q3d3BdQ", i, *p, *c, 0.5, i) + struct.pack("<ii", 1, 2) * i
+        )
     (sparse / "points3D.bin").write_bytes(points)
     return sparse
 
@@ -70,7 +88,9 @@ def test_colmap_poses_intrinsics_pictures_and_points(tmp_path):
     np.testing.assert_allclose(capture.colors, COLORS / 255, rtol=1e-6)
     for i, view in enumerate(views):
         c, s = math.cos(0.4), math.sin(0.4)
-        np.testing.assert_allclose(view.viewmat[:3, :3], [[c, 0, s], [0, 1, 0], [-s, 0, c]], atol=1e-6)
+        np.testing.assert_allclose(
+            view.viewmat[:3, :3], [[c, 0, s], [0, 1, 0], [-s, 0, c]], atol=1e-6
+        )
         np.testing.assert_allclose(view.viewmat[:3, 3], translation(i), atol=1e-6)
         np.testing.assert_allclose(view.K, [[50, 0, 19.5], [0, 52, 15.5], [0, 0, 1]])
         np.testing.assert_allclose(view.image, picture(i) / 255, atol=1e-6)
@@ -84,7 +104,9 @@ def test_pictures_are_made_smaller_and_intrinsics_follow(tmp_path):
     assert (view.width, view.height, tuple(view.image.shape)) == (20, 15, (15, 20, 3))
     np.testing.assert_allclose(view.K, [[25, 0, 9.75], [0, 26, 7.75], [0, 0, 1]])
     colmap(tmp_path / "b", parameters=(200, 208, 78, 62), scale=4)
-    np.testing.assert_allclose(load(tmp_path / "b").train[0].K, [[50, 0, 19.5], [0, 52, 15.5], [0, 0, 1]])
+    np.testing.assert_allclose(
+        load(tmp_path / "b").train[0].K, [[50, 0, 19.5], [0, 52, 15.5], [0, 0, 1]]
+    )
 
 
 def test_what_is_missing_is_named(tmp_path):
@@ -106,8 +128,20 @@ def opengl_pose(i):
 
 def transforms(root, **more):
     write_pictures(root / "images")
-    frames = [{"file_path": f"images/{i:02}.png", "transform_matrix": opengl_pose(i)} for i in range(N_VIEWS)]
-    meta = {"w": WIDTH, "h": HEIGHT, "fl_x": 50, "fl_y": 52, "cx": 19.5, "cy": 15.5, "frames": frames, **more}
+    frames = [
+        {"file_path": f"images/{i:02}.png", "transform_matrix": opengl_pose(i)}
+        for i in range(N_VIEWS)
+    ]
+    meta = {
+        "w": WIDTH,
+        "h": HEIGHT,
+        "fl_x": 50,
+        "fl_y": 52,
+        "cx": 19.5,
+        "cy": 15.5,
+        "frames": frames,
+        **more,
+    }
     (root / "transforms.json").write_text(json.dumps(meta))
     return meta
 
@@ -119,7 +153,11 @@ def test_transforms_turn_opengl_cameras_to_opencv(tmp_path):
     for i, view in enumerate(all_views(capture)):
         np.testing.assert_allclose(view.position, (i, 2, 5), atol=1e-6)
         x, y, z = (view.viewmat @ torch.tensor([i + 1.0, 5.0, 1.0, 1.0]))[:3]
-        assert (round(float(x), 4), round(float(y), 4), round(float(z), 4)) == (1, -3, 4)
+        assert (round(float(x), 4), round(float(y), 4), round(float(z), 4)) == (
+            1,
+            -3,
+            4,
+        )
         np.testing.assert_allclose(view.image, picture(i) / 255, atol=1e-6)
     assert "random" in capture.notes[0]  # no ply_file_path: no points
     assert len(capture.points) == 100
@@ -127,10 +165,25 @@ def test_transforms_turn_opengl_cameras_to_opencv(tmp_path):
 
 def test_transforms_read_their_points_from_a_ply(tmp_path):
     transforms(tmp_path, ply_file_path="sparse.ply")
-    header = ["ply", "format binary_little_endian 1.0", "comment test", f"element vertex {len(POINTS)}",
-              "property float x", "property float y", "property float z", "property uchar red", "property uchar green",
-              "property uchar blue", "element face 0", "property list uchar int vertex_indices", "end_header", ""]
-    body = b"".join(struct.pack("<3f3B", *p, *c) for p, c in zip(POINTS, COLORS, strict=True))
+    header = [
+        "ply",
+        "format binary_little_endian 1.0",
+        "comment test",
+        f"element vertex {len(POINTS)}",
+        "property float x",
+        "property float y",
+        "property float z",
+        "property uchar red",
+        "property uchar green",
+        "property uchar blue",
+        "element face 0",
+        "property list uchar int vertex_indices",
+        "end_header",
+        "",
+    ]
+    body = b"".join(
+        struct.pack("<3f3B", *p, *c) for p, c in zip(POINTS, COLORS, strict=True)
+    )
     (tmp_path / "sparse.ply").write_bytes("\n".join(header).encode() + body)
     capture = load(tmp_path)
     np.testing.assert_allclose(capture.points, POINTS, rtol=1e-6)
@@ -149,8 +202,18 @@ def test_a_source_of_no_known_kind_is_told_what_is(tmp_path):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"frames": 3}, {"frames": [7, 8]}, {"fl_x": None}, {"fl_x": -1},
-                                    {"camera_model": "FISHEYE"}, {"w": 1e999}, {"ply_file_path": "absent.ply"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"frames": 3},
+        {"frames": [7, 8]},
+        {"fl_x": None},
+        {"fl_x": -1},
+        {"camera_model": "FISHEYE"},
+        {"w": 1e999},
+        {"ply_file_path": "absent.ply"},
+    ],
+)
 def test_damaged_transforms_are_named(tmp_path, change):
     transforms(tmp_path, **change)
     with pytest.raises(DemoError, match=r"transforms\.json|absent\.ply"):

@@ -44,17 +44,23 @@ def learns(training: Training) -> float:
     return after - before
 
 
-def test_the_packaged_photographs_are_those_of_the_script(capture: Capture, photos: Path) -> None:
+def test_the_packaged_photographs_are_those_of_the_script(
+    capture: Capture, photos: Path
+) -> None:
     assert sum(path.stat().st_size for path in datasets.PHOTOS.iterdir()) < 1_000_000
     assert (len(capture.train), len(capture.held_out)) == (30, 5)
     made = datasets.load(photos, pixels=48 * 36, max_points=400)
     assert len(made.points) == len(capture.points) == 400
-    for here, there in zip([capture.held_out[0], *capture.train[:2]], made.train, strict=True):
+    for here, there in zip(
+        [capture.held_out[0], *capture.train[:2]], made.train, strict=True
+    ):
         assert (here.image - there.image).abs().mean() < 0.05
         torch.testing.assert_close(here.viewmat, there.viewmat)
 
 
-def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(capture: Capture) -> None:
+def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(
+    capture: Capture,
+) -> None:
     training = short(capture)
     assert learns(training) > 2.0
     assert training.sh_degree == 1 and training.gaussians["shN"].abs().max() > 0
@@ -80,19 +86,55 @@ def test_gsplat_draws_and_trains_what_the_cpu_does(capture: Capture) -> None:
 
 @pytest.mark.parametrize("sh_degree", [0, 1])
 def test_picture_equals_that_of_the_viewers_reference(sh_degree: int) -> None:
-    width, height = 21, 14  # neither is a multiple of the tile, so tiles reach over both edges
+    width, height = (
+        21,
+        14,
+    )  # neither is a multiple of the tile, so tiles reach over both edges
     viewmat, c, s = torch.eye(4, dtype=torch.float64), math.cos(0.3), math.sin(0.3)
     viewmat[:3] = torch.tensor([[c, 0, s, 0.1], [0, 1, 0, -0.05], [-s, 0, c, 3.0]])
-    K = torch.tensor([[width * 1.1, 0, width / 2 + 0.7], [0, width * 1.2, height / 2 - 0.4], [0, 0, 1]]).double()
+    K = torch.tensor(
+        [
+            [width * 1.1, 0, width / 2 + 0.7],
+            [0, width * 1.2, height / 2 - 0.4],
+            [0, 0, 1],
+        ]
+    ).double()
     random = torch.Generator().manual_seed(0)
-    g = {name: torch.randn(60, *shape, generator=random) * scale + add for name, shape, scale, add in (
-        ("means", (3,), 0.5, 0.0), ("scales", (3,), 0.4, -2.3), ("quats", (4,), 1.0, 0.0), ("opacities", (), 2.0, 0.0),
-        ("sh0", (1, 3), 1.0, 0.0), ("shN", (3, 3), 0.3, 0.0))}
+    g = {
+        name: torch.randn(60, *shape, generator=random) * scale + add
+        for name, shape, scale, add in (
+            ("means", (3,), 0.5, 0.0),
+            ("scales", (3,), 0.4, -2.3),
+            ("quats", (4,), 1.0, 0.0),
+            ("opacities", (), 2.0, 0.0),
+            ("sh0", (1, 3), 1.0, 0.0),
+            ("shN", (3, 3), 0.3, 0.0),
+        )
+    }
     reference = ReferenceRenderer()
-    reference.load(GaussianScene(g["means"], g["quats"], g["scales"], g["opacities"], g["sh0"][:, 0], g["shN"],
-                                 sh_degree=sh_degree))
-    pixels = reference.render(Camera(viewmat.numpy(), K.numpy(), width, height), RenderOptions()).pixels()
-    drawn = draw({name: value.double() for name, value in g.items()}, View(viewmat, K, width, height), sh_degree)
+    reference.load(
+        GaussianScene(
+            g["means"],
+            g["quats"],
+            g["scales"],
+            g["opacities"],
+            g["sh0"][:, 0],
+            g["shN"],
+            sh_degree=sh_degree,
+        )
+    )
+    pixels = reference.render(
+        Camera(viewmat.numpy(), K.numpy(), width, height), RenderOptions()
+    ).pixels()
+    drawn = draw(
+        {name: value.double() for name, value in g.items()},
+        View(viewmat, K, width, height),
+        sh_degree,
+    )
     assert pixels.depth is not None
-    for found, wanted in ((drawn.image, pixels.color), (drawn.alpha, pixels.alpha), (drawn.depth, pixels.depth)):
+    for found, wanted in (
+        (drawn.image, pixels.color),
+        (drawn.alpha, pixels.alpha),
+        (drawn.depth, pixels.depth),
+    ):
         np.testing.assert_allclose(found.detach().numpy(), wanted, atol=1e-4)

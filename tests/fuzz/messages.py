@@ -37,31 +37,73 @@ QUATS = messages.TensorRef("quats", "float32", (64, 4), (4, 1), 1, 1024)
 
 def to_trainer() -> list[Any]:
     """One message of each kind that viewers send."""
-    return [messages.Hello(limits.PROTOCOL, 1234, "viewer", 4026531836, "0.2.0", "in-0123abcd"),
-            messages.Open(3, "device-ring"), messages.Release(3), messages.Fetch("fds-0123456789abcdef01234567"),
-            messages.Pause(True), messages.Step(), messages.Snapshot(2), messages.Photos(1, 7, 64), messages.Bye()]
+    return [
+        messages.Hello(
+            limits.PROTOCOL, 1234, "viewer", 4026531836, "0.2.0", "in-0123abcd"
+        ),
+        messages.Open(3, "device-ring"),
+        messages.Release(3),
+        messages.Fetch("fds-0123456789abcdef01234567"),
+        messages.Pause(True),
+        messages.Step(),
+        messages.Snapshot(2),
+        messages.Photos(1, 7, 64),
+        messages.Bye(),
+    ]
 
 
 def to_viewer() -> list[Any]:
     """One message of each kind that trainers send, and one Offer of each transport."""
-    info = messages.StreamInfo(0, "splats", "gaussians", (300, 3), "float32", "cuda:0", ("in-place", "device-ring"),
-                               "because", GPU, True)
-    return [messages.Welcome(SEGMENT),
-            messages.Manifest((info, info), (messages.ViewerInfo(77, "viewer"),)),
-            messages.Offer(0, "ring", messages.RingRef(SEGMENT), "slow"),
-            messages.Offer(0, "device-ring", messages.DeviceRingRef(SEGMENT, PIECES)),
-            messages.Offer(0, "in-place", messages.InPlaceRef(SEGMENT, GPU, 3, (PIECES, HANDLE), (MEANS, QUATS))),
-            messages.Refused("no"), messages.Descriptors("fds-0123456789abcdef01234567", 2)]
+    info = messages.StreamInfo(
+        0,
+        "splats",
+        "gaussians",
+        (300, 3),
+        "float32",
+        "cuda:0",
+        ("in-place", "device-ring"),
+        "because",
+        GPU,
+        True,
+    )
+    return [
+        messages.Welcome(SEGMENT),
+        messages.Manifest((info, info), (messages.ViewerInfo(77, "viewer"),)),
+        messages.Offer(0, "ring", messages.RingRef(SEGMENT), "slow"),
+        messages.Offer(0, "device-ring", messages.DeviceRingRef(SEGMENT, PIECES)),
+        messages.Offer(
+            0,
+            "in-place",
+            messages.InPlaceRef(SEGMENT, GPU, 3, (PIECES, HANDLE), (MEANS, QUATS)),
+        ),
+        messages.Refused("no"),
+        messages.Descriptors("fds-0123456789abcdef01234567", 2),
+    ]
 
 
 def frame_headers() -> list[Any]:
     header = messages.TensorHeader
-    meta = {"layout": "HWC", "step": 7, "note": "hello", "lr": 0.1, "flag": True, "pose": (1.0, 2.0)}
-    gaussians = (header("means", "float32", (30, 3), 0), header("quats", "float32", (30, 4), 512),
-                 header("scales", "float32", (30, 3), 1024), header("opacities", "float32", (30,), 1536),
-                 header("rgb", "float16", (30, 3), 2048))
-    return [messages.FrameHeader("image", (header("image", "uint8", (4, 6, 3), 0),), meta),
-            messages.FrameHeader("gaussians", gaussians, {"color": "rgb", "activated": True, "sh_degree": 0})]
+    meta = {
+        "layout": "HWC",
+        "step": 7,
+        "note": "hello",
+        "lr": 0.1,
+        "flag": True,
+        "pose": (1.0, 2.0),
+    }
+    gaussians = (
+        header("means", "float32", (30, 3), 0),
+        header("quats", "float32", (30, 4), 512),
+        header("scales", "float32", (30, 3), 1024),
+        header("opacities", "float32", (30,), 1536),
+        header("rgb", "float16", (30, 3), 2048),
+    )
+    return [
+        messages.FrameHeader("image", (header("image", "uint8", (4, 6, 3), 0),), meta),
+        messages.FrameHeader(
+            "gaussians", gaussians, {"color": "rgb", "activated": True, "sh_degree": 0}
+        ),
+    ]
 
 
 def _to_trainer(data: bytes) -> None:
@@ -73,23 +115,36 @@ def _to_trainer(data: bytes) -> None:
 def _to_viewer(data: bytes) -> None:
     with contextlib.suppress(*messages.DecodeError, SharingError):
         found = messages.decode_to_viewer(data)
-        if isinstance(found, messages.Offer) and isinstance(found.ref, messages.InPlaceRef):
+        if isinstance(found, messages.Offer) and isinstance(
+            found.ref, messages.InPlaceRef
+        ):
             check_tensors(found.ref)
 
 
 def _frame_header(data: bytes) -> None:
     with contextlib.suppress(*messages.DecodeError, ValueError):
         header = messages.decode_frame_header(data)
-        check_frame(header.kind, {t.name: (t.dtype, t.shape) for t in header.tensors}, header.meta)
+        check_frame(
+            header.kind,
+            {t.name: (t.dtype, t.shape) for t in header.tensors},
+            header.meta,
+        )
 
 
 DESCRIPTIONS = [
     Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
-    ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080), WindowSettings(640, 480, "title", 7),
-    Show("image", "run-1"), WindowState(640, 480, 60.0)]
+    ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
+    WindowSettings(640, 480, "title", 7),
+    Show("image", "run-1"),
+    WindowState(640, 480, 60.0),
+]
 """Values of each type that is written to the run folder as JSON."""
-DECODERS = [messages.decode_version_header, decode_request, decode_answer,
-            *(msgspec.json.Decoder(type(value)).decode for value in DESCRIPTIONS)]
+DECODERS = [
+    messages.decode_version_header,
+    decode_request,
+    decode_answer,
+    *(msgspec.json.Decoder(type(value)).decode for value in DESCRIPTIONS),
+]
 
 
 def _others(data: bytes) -> None:
@@ -102,9 +157,23 @@ READERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
     "to_trainer": (_to_trainer, [messages.encode(m) for m in to_trainer()]),
     "to_viewer": (_to_viewer, [messages.encode(m) for m in to_viewer()]),
     "frame_header": (_frame_header, [messages.encode(m) for m in frame_headers()]),
-    "descriptions": (_others, [
-        messages.encode(messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})),
-        *map(encode, (RenderRequest(2.0, "run", "splats", camera="{}", size=(64, 48)), Ready("run-1"),
-                      RenderResult("host", 2), RenderError("value", "no"))), *map(msgspec.json.encode, DESCRIPTIONS)]),
+    "descriptions": (
+        _others,
+        [
+            messages.encode(
+                messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})
+            ),
+            *map(
+                encode,
+                (
+                    RenderRequest(2.0, "run", "splats", camera="{}", size=(64, 48)),
+                    Ready("run-1"),
+                    RenderResult("host", 2),
+                    RenderError("value", "no"),
+                ),
+            ),
+            *map(msgspec.json.encode, DESCRIPTIONS),
+        ],
+    ),
 }
 """Functions that take any bytes, and well-formed ones."""

@@ -26,13 +26,39 @@ from fuzz.targets import TARGETS, Target
 CPU_SECONDS = 30
 """For one input. Linear readers take a fifth of it, quadratic ones more."""
 BOMBS = [
-    b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff",
-    b"\xdc\xff\xff", b"\xde\xff\xff", b"\x91" * 3000, b"\x81\xa1a" * 1500,  # lengths and depths of msgpack
-    b"\xcf" + b"\xff" * 8, b"\xd3\x80" + b"\x00" * 7, b"\xcf\x80" + b"\x00" * 7,  # integers around 2^63
-    b"\xcb\x7f\xf8" + b"\x00" * 6, b"\xcb\x7f\xf0" + b"\x00" * 6, b"\xcb\xff\xf0" + b"\x00" * 6,  # NaN, infinities
-    b"\xc7\xff\x01", b"\xd6\xff\x00\x00\x00\x00", b"\xc1", b"\xa1\xff", b"\x00", b"\xff", b"\xff" * 8, b"\x00" * 8,
-    b"[" * 3000, b'{"a":' * 1500, b"-1", b"1e999", b"NaN", b"9223372036854775808", b'"\\ud800"', b"null",  # JSON
-    b"1" + b"0" * 4300, b"../../../../etc/passwd\x00", b"cposix\nsystem\n(S'true'\ntR.",
+    b"\xdb\xff\xff\xff\xff",
+    b"\xc6\xff\xff\xff\xff",
+    b"\xdd\xff\xff\xff\xff",
+    b"\xdf\xff\xff\xff\xff",
+    b"\xdc\xff\xff",
+    b"\xde\xff\xff",
+    b"\x91" * 3000,
+    b"\x81\xa1a" * 1500,  # lengths and depths of msgpack
+    b"\xcf" + b"\xff" * 8,
+    b"\xd3\x80" + b"\x00" * 7,
+    b"\xcf\x80" + b"\x00" * 7,  # integers around 2^63
+    b"\xcb\x7f\xf8" + b"\x00" * 6,
+    b"\xcb\x7f\xf0" + b"\x00" * 6,
+    b"\xcb\xff\xf0" + b"\x00" * 6,  # NaN, infinities
+    b"\xc7\xff\x01",
+    b"\xd6\xff\x00\x00\x00\x00",
+    b"\xc1",
+    b"\xa1\xff",
+    b"\x00",
+    b"\xff",
+    b"\xff" * 8,
+    b"\x00" * 8,
+    b"[" * 3000,
+    b'{"a":' * 1500,
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"9223372036854775808",
+    b'"\\ud800"',
+    b"null",  # JSON
+    b"1" + b"0" * 4300,
+    b"../../../../etc/passwd\x00",
+    b"cposix\nsystem\n(S'true'\ntR.",
 ]
 """Pieces on which decoders have stumbled."""
 
@@ -41,20 +67,71 @@ def mutated(seeds: Sequence[bytes], luck: random.Random) -> bytes:
     """Return one of the seeds with up to four pieces cut out, overwritten, doubled or put in."""
     data = luck.choice(list(seeds))
     for _ in range(luck.randrange(5)):
-        at, length = luck.randrange(len(data) + 1), luck.randrange(min(len(data) + 1, 64))
-        new, rest = luck.randbytes(luck.randrange(12)), data[at + length:]
+        at, length = (
+            luck.randrange(len(data) + 1),
+            luck.randrange(min(len(data) + 1, 64)),
+        )
+        new, rest = luck.randbytes(luck.randrange(12)), data[at + length :]
         bit = bytes([data[at] ^ 1 << luck.randrange(8)]) if at < len(data) else b""
-        data = luck.choice([data[:at], data[:at] + rest, data[:at] + new + data[at + len(new):],
-                            data[:at] + new + data[at:], data[:at] + luck.choice(BOMBS) + rest,
-                            data[:at] + data[at:at + length] * 2 + rest, data[:at] + bit + data[at + 1:]])
+        data = luck.choice(
+            [
+                data[:at],
+                data[:at] + rest,
+                data[:at] + new + data[at + len(new) :],
+                data[:at] + new + data[at:],
+                data[:at] + luck.choice(BOMBS) + rest,
+                data[:at] + data[at : at + length] * 2 + rest,
+                data[:at] + bit + data[at + 1 :],
+            ]
+        )
     return data
 
 
 ODD: list[Any] = [
-    None, True, False, 0, -1, 1, 2**31, 2**53 + 1, 2**63, -(2**63) - 1, 10**400, -(10**400), 1e308, -1e308, 5e-324,
-    float("nan"), float("inf"), -float("inf"), "", "x", "\ud800", "a\0b", "NaN", "1", "9" * 5000, "../../etc/passwd",
-    "\u202e", "x" * 20_000, [], {}, [[]], [None], [[[[]]]], {"": None}, [0] * 5000, [[1, 2], [3]], ["a", "b", "c"],
-    [10**400] * 16, [float("nan")] * 16, [1e308] * 16, [[10**400] * 4] * 4, {"0": 1}, {"camera": 5}, {"\ud800": 1},
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**31,
+    2**53 + 1,
+    2**63,
+    -(2**63) - 1,
+    10**400,
+    -(10**400),
+    1e308,
+    -1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "",
+    "x",
+    "\ud800",
+    "a\0b",
+    "NaN",
+    "1",
+    "9" * 5000,
+    "../../etc/passwd",
+    "\u202e",
+    "x" * 20_000,
+    [],
+    {},
+    [[]],
+    [None],
+    [[[[]]]],
+    {"": None},
+    [0] * 5000,
+    [[1, 2], [3]],
+    ["a", "b", "c"],
+    [10**400] * 16,
+    [float("nan")] * 16,
+    [1e308] * 16,
+    [[10**400] * 4] * 4,
+    {"0": 1},
+    {"camera": 5},
+    {"\ud800": 1},
 ]
 
 
@@ -64,16 +141,32 @@ def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
     for _ in range(luck.randint(1, 3)):
         holder = made
         while isinstance(holder, (dict, list)) and holder:
-            key = luck.choice(list(holder if isinstance(holder, dict) else range(len(holder))))
-            if isinstance(inner := holder[key], (dict, list)) and inner and luck.random() < 0.7:
+            key = luck.choice(
+                list(holder if isinstance(holder, dict) else range(len(holder)))
+            )
+            if (
+                isinstance(inner := holder[key], (dict, list))
+                and inner
+                and luck.random() < 0.7
+            ):
                 holder = inner
                 continue
             value = holder.pop(key)
             if isinstance(holder, list):
-                holder[key:key] = luck.choice([[], [value, copy.deepcopy(value)], [copy.deepcopy(luck.choice(ODD))]])
+                holder[key:key] = luck.choice(
+                    [
+                        [],
+                        [value, copy.deepcopy(value)],
+                        [copy.deepcopy(luck.choice(ODD))],
+                    ]
+                )
             elif luck.random() < 0.7:
-                odd_key = luck.choice(["", "x", "\ud800", "0", "-1", "1" * 400, "a" * 3000])
-                holder |= luck.choice([{odd_key: value}, {key: copy.deepcopy(luck.choice(ODD))}])
+                odd_key = luck.choice(
+                    ["", "x", "\ud800", "0", "-1", "1" * 400, "a" * 3000]
+                )
+                holder |= luck.choice(
+                    [{odd_key: value}, {key: copy.deepcopy(luck.choice(ODD))}]
+                )
             break
     return json.dumps(made).encode()
 
@@ -86,21 +179,32 @@ def inputs(target: Target, count: int) -> Iterator[tuple[str, bytes]]:
     yield from target.crafted(seeds[0]).items()
     for number in range(count):
         strange = target.documents and number % 2
-        yield f"input {number}", odd(target.documents, luck) if strange else mutated(seeds, luck)
+        yield (
+            f"input {number}",
+            odd(target.documents, luck) if strange else mutated(seeds, luck),
+        )
 
 
 def main(name: str, count: str = "1000000") -> int:
     if name not in TARGETS:
-        print(f"there is no target {name!r}; there are {', '.join(TARGETS)}", file=sys.stderr)
+        print(
+            f"there is no target {name!r}; there are {', '.join(TARGETS)}",
+            file=sys.stderr,
+        )
         return 2
     path, what = Path(tempfile.gettempdir(), f"splatview-fuzz-{name}"), ""
     try:
         for what, data in inputs(TARGETS[name], int(count)):
             path.write_bytes(data)
-            print(f"{what} ({len(data):,} bytes, {path})", flush=True)  # the last one, where the process is ended
+            print(
+                f"{what} ({len(data):,} bytes, {path})", flush=True
+            )  # the last one, where the process is ended
             used = resource.getrusage(resource.RUSAGE_SELF)
             seconds = math.ceil(used.ru_utime + used.ru_stime) + CPU_SECONDS
-            resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+            resource.setrlimit(
+                resource.RLIMIT_CPU,
+                (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]),
+            )
             with little_memory():
                 TARGETS[name].run(data)
     except Exception:

@@ -60,22 +60,43 @@ class Target:
 def wide_and_deep(seed: bytes) -> dict[str, bytes]:
     """Return JSON that is slow to look up, or nested."""
     document = json.loads(seed)
-    made = {f"{n} levels": b'{"a": ' + b"[" * n + b"]" * n + b"}" for n in (200, 900, 980, 100_000)}
-    made |= {f"{key}, {n} levels": json.dumps({**document, key: "@"}).replace('"@"', "[" * n + "]" * n).encode()
-             for key in document for n in (400, 980)}
+    made = {
+        f"{n} levels": b'{"a": ' + b"[" * n + b"]" * n + b"}"
+        for n in (200, 900, 980, 100_000)
+    }
+    made |= {
+        f"{key}, {n} levels": json.dumps({**document, key: "@"})
+        .replace('"@"', "[" * n + "]" * n)
+        .encode()
+        for key in document
+        for n in (400, 980)
+    }
     many = {f"key {i:06}": i for i in range(30_000)}
-    return made | {"30,000 keys": json.dumps(document | many).encode(), "nested names": b'{"a":' * 100_000}
+    return made | {
+        "30,000 keys": json.dumps(document | many).encode(),
+        "nested names": b'{"a":' * 100_000,
+    }
 
 
 def of_json(run: Callable[[bytes], object], documents: Sequence[Any]) -> Target:
     """Return the target of a reader of JSON."""
-    return Target(run, lambda: [json.dumps(d).encode() for d in documents], wide_and_deep, documents)
+    return Target(
+        run,
+        lambda: [json.dumps(d).encode() for d in documents],
+        wide_and_deep,
+        documents,
+    )
 
 
 @cache
 def folder() -> Path:
     """A folder of this process, in memory where that is possible."""
-    made = Path(tempfile.mkdtemp(prefix="splatview-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    made = Path(
+        tempfile.mkdtemp(
+            prefix="splatview-fuzz-",
+            dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
+        )
+    )
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
 
@@ -103,8 +124,12 @@ def refused() -> Iterator[None]:
 T = w.truth(6, degree=1)
 
 
-def of_format(kind: str, name: str, *writers: Callable[[Path], object],
-              read: Callable[[Path], Any] = open_file) -> Target:
+def of_format(
+    kind: str,
+    name: str,
+    *writers: Callable[[Path], object],
+    read: Callable[[Path], Any] = open_file,
+) -> Target:
     """Return the target of a file format; the name of the file is part of what it is."""
 
     def seeds() -> list[bytes]:
@@ -119,8 +144,14 @@ def of_format(kind: str, name: str, *writers: Callable[[Path], object],
             value = read(put(name, data))
             if isinstance(value, GaussianScene):
                 n = len(value)
-                assert value.means.shape == (n, 3) and value.quats.shape == (n, 4) and value.shN.shape[0] == n
-                assert value.opacities.shape == (n,) and value.shN.dtype == torch.float32
+                assert (
+                    value.means.shape == (n, 3)
+                    and value.quats.shape == (n, 4)
+                    and value.shN.shape[0] == n
+                )
+                assert (
+                    value.opacities.shape == (n,) and value.shN.dtype == torch.float32
+                )
             elif isinstance(value, np.ndarray):
                 assert value.ndim == 3 and 1 <= value.shape[2] <= 4
 
@@ -153,7 +184,9 @@ def _sog_meta(data: bytes) -> None:
 
 def _memory() -> dict[str, Any]:
     events = [event("alloc", 512 * i, 100 + i, time_us=i) for i in range(1, 6)]
-    return snapshot([*events, event("free_completed", 512, 101)], [segment(512, [block(512, 512)])])
+    return snapshot(
+        [*events, event("free_completed", 512, 101)], [segment(512, [block(512, 512)])]
+    )
 
 
 def _snapshot_values(data: bytes) -> None:
@@ -167,15 +200,29 @@ def _snapshot_values(data: bytes) -> None:
 
 
 CAMERAS: list[Any] = [
-    {"viewmat": np.eye(4).tolist(), "K": [[500, 0, 320], [0, 500, 240], [0, 0, 1]], "width": 640, "height": 480},
-    {"position": [0, 0, -3], "look_at": [0, 0, 0], "up": [0, -1, 0], "fov": 40, "model": "ortho", "near": 0.1},
+    {
+        "viewmat": np.eye(4).tolist(),
+        "K": [[500, 0, 320], [0, 500, 240], [0, 0, 1]],
+        "width": 640,
+        "height": 480,
+    },
+    {
+        "position": [0, 0, -3],
+        "look_at": [0, 0, 0],
+        "up": [0, -1, 0],
+        "fov": 40,
+        "model": "ortho",
+        "near": 0.1,
+    },
     {"camera_to_world": np.eye(4).ravel().tolist(), "fov": 50},
     {"camera_path": [{"camera_to_world": np.eye(4)[:3].tolist(), "fov": 50}]},
 ]
 
 
 def _camera(data: bytes) -> None:
-    text = "{" + data.decode(errors="replace").lstrip(" {")  # whatever else it begins with, it names no file
+    text = "{" + data.decode(errors="replace").lstrip(
+        " {"
+    )  # whatever else it begins with, it names no file
     for read in (camera_from_text, camera_from_json):
         with refused(), np.errstate(all="ignore"):
             camera = read(text, 64, 48)
@@ -185,7 +232,10 @@ def _camera(data: bytes) -> None:
 
 
 def _path_documents() -> list[Any]:
-    keys = [Key(np.array([i, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0]), 50.0, 0.2) for i in range(3)]
+    keys = [
+        Key(np.array([i, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0]), 50.0, 0.2)
+        for i in range(3)
+    ]
     made = json.loads(write_path(Film(CameraPath(keys), 64, 48, 5.0)))
     return [made, {**made, "keyframes": []}]
 
@@ -197,17 +247,24 @@ def _camera_path(data: bytes) -> None:
         film.path.at(0.1, film.width, film.height)
 
 
-
-
 # -- pages -------------------------------------------------------------------------------------------------------------
 
 
 PAGE: list[Any] = [
-    m.Hello(id="tab-1_A", width=640, height=480, scale=2.0, visible=False), ev.Resize(16, 8192, 0.25), m.Visible(True),
-    ev.PointerMove(-3.5, 7.25, frozenset(("shift", "alt")), at=12.5), ev.PointerPress(1, 2, "middle", touch=True),
-    ev.PointerRelease(1, 2, "right"), ev.PointerLeave(at=3.0), ev.Wheel(1, 2, 0.5, -1.5, at=4.0),
-    ev.Pinch(1, 2, 1.25, -3.0, 4.0, 5.0), ev.Key("page_up", False, frozenset(("ctrl",)), True, at=6.0),
-    ev.Text("äöü 日本 🙂"), ev.Screenshot(at=8.0), m.Ack(0xFFFFFFFF, 12.5)]
+    m.Hello(id="tab-1_A", width=640, height=480, scale=2.0, visible=False),
+    ev.Resize(16, 8192, 0.25),
+    m.Visible(True),
+    ev.PointerMove(-3.5, 7.25, frozenset(("shift", "alt")), at=12.5),
+    ev.PointerPress(1, 2, "middle", touch=True),
+    ev.PointerRelease(1, 2, "right"),
+    ev.PointerLeave(at=3.0),
+    ev.Wheel(1, 2, 0.5, -1.5, at=4.0),
+    ev.Pinch(1, 2, 1.25, -3.0, 4.0, 5.0),
+    ev.Key("page_up", False, frozenset(("ctrl",)), True, at=6.0),
+    ev.Text("äöü 日本 🙂"),
+    ev.Screenshot(at=8.0),
+    m.Ack(0xFFFFFFFF, 12.5),
+]
 """One message of each kind that pages send."""
 
 
@@ -220,24 +277,48 @@ def _page_message(data: bytes) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "ply": of_format("ply", "s.ply", lambda p: w.write_ply(p, w.ply_columns(T)),
-                     lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
-                     lambda p: w.write_compressed_ply(p, T)),
+    "ply": of_format(
+        "ply",
+        "s.ply",
+        lambda p: w.write_ply(p, w.ply_columns(T)),
+        lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
+        lambda p: w.write_compressed_ply(p, T),
+    ),
     "splat": of_format("splat", "s.splat", lambda p: w.write_splat(p, T)),
-    "spz": of_format("spz", "s.spz", lambda p: w.write_spz(p, T),
-                     lambda p: w.write_spz_4(p, T, lambda data: data)),
+    "spz": of_format(
+        "spz",
+        "s.spz",
+        lambda p: w.write_spz(p, T),
+        lambda p: w.write_spz_4(p, T, lambda data: data),
+    ),
     "sog": of_format("sog", "s.sog", lambda p: w.write_zip(p, w.sog_files(T))),
     "sog_meta": of_json(_sog_meta, [json.loads(w.sog_files(T)["meta.json"])]),
-    "checkpoint": of_format("checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors),
-    "picture": of_format("picture", "s.png", *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP"))),
-    "npy": of_format("npy", "s.npy", lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))),
-    "snapshot": of_format("snapshot", "s.pickle",
-                          *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
-                          read=lambda p: read_pickle([File(p, "s.pickle")], silent)),
+    "checkpoint": of_format(
+        "checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors
+    ),
+    "picture": of_format(
+        "picture",
+        "s.png",
+        *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP")),
+    ),
+    "npy": of_format(
+        "npy", "s.npy", lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))
+    ),
+    "snapshot": of_format(
+        "snapshot",
+        "s.pickle",
+        *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
+        read=lambda p: read_pickle([File(p, "s.pickle")], silent),
+    ),
     "snapshot_values": of_json(_snapshot_values, [_memory()]),
     "camera": of_json(_camera, CAMERAS),
     "camera_path": of_json(_camera_path, _path_documents()),
-    "page_message": of_json(_page_message, [json.loads(m.encode(message)) for message in PAGE]),
-    **{name: Target(run, lambda seeds=seeds: seeds) for name, (run, seeds) in messages.READERS.items()},
+    "page_message": of_json(
+        _page_message, [json.loads(m.encode(message)) for message in PAGE]
+    ),
+    **{
+        name: Target(run, lambda seeds=seeds: seeds)
+        for name, (run, seeds) in messages.READERS.items()
+    },
 }
 """By name."""

@@ -16,9 +16,16 @@ pytestmark = [pytest.mark.soak, pytest.mark.programs]
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_readers_take_or_refuse_any_input_within_limits(name: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "fuzz.run", name, "600"], cwd=TESTS, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "fuzz.run", name, "600"],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
 
 
 def test_every_format_is_a_target() -> None:
-    assert {f.name for f in FORMATS} == {target.format for target in TARGETS.values() if target.format}
+    assert {f.name for f in FORMATS} == {
+        target.format for target in TARGETS.values() if target.format
+    }

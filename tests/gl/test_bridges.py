@@ -23,7 +23,17 @@ from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
-FORMS = [("HW", 1), ("HWC", 1), ("HWC", 2), ("HWC", 3), ("HWC", 4), ("CHW", 1), ("CHW", 2), ("CHW", 3), ("CHW", 4)]
+FORMS = [
+    ("HW", 1),
+    ("HWC", 1),
+    ("HWC", 2),
+    ("HWC", 3),
+    ("HWC", 4),
+    ("CHW", 1),
+    ("CHW", 2),
+    ("CHW", 3),
+    ("CHW", 4),
+]
 STRIDES = ("contiguous", "cropped", "planar", "transposed", "spread", "offset")
 
 
@@ -42,25 +52,41 @@ class Case:
         """Its storage is filled with random bits: every number, infinities and NaNs are among the floats."""
         generator = torch.Generator().manual_seed(seed)
         sizes = {"H": self.height, "W": self.width, "C": self.channels}
-        order = {"planar": "CHW" if self.layout == "HWC" else "HWC", "transposed": "WHC"}.get(self.strides, self.layout)
+        order = {
+            "planar": "CHW" if self.layout == "HWC" else "HWC",
+            "transposed": "WHC",
+        }.get(self.strides, self.layout)
         order = [axis for axis in order if axis in self.layout]
-        padding = {"W": 3 if self.strides == "cropped" else 0, "C": 1 if self.strides == "cropped" else 0, "H": 0}
+        padding = {
+            "W": 3 if self.strides == "cropped" else 0,
+            "C": 1 if self.strides == "cropped" else 0,
+            "H": 0,
+        }
         step = 2 if self.strides == "spread" else 1  # every second column
         skipped = 3 if self.strides == "offset" else 0  # elements before the first
-        room = [(sizes[axis] + padding[axis]) * (step if axis == "W" else 1) for axis in order]
+        room = [
+            (sizes[axis] + padding[axis]) * (step if axis == "W" else 1)
+            for axis in order
+        ]
         item = getattr(torch, self.dtype).itemsize
         count = int(np.prod(room)) + skipped
-        bits = torch.randint(0, 256, (count * item,), generator=generator, dtype=torch.uint8)
+        bits = torch.randint(
+            0, 256, (count * item,), generator=generator, dtype=torch.uint8
+        )
         values = bits.to(device).view(getattr(torch, self.dtype))[skipped:].view(room)
         for k, axis in enumerate(order):
             values = values.narrow(k, 0, sizes[axis] * (step if axis == "W" else 1))
         if step > 1:
-            values = values[tuple(slice(None, None, step if axis == "W" else 1) for axis in order)]
+            values = values[
+                tuple(slice(None, None, step if axis == "W" else 1) for axis in order)
+            ]
         return values.permute([order.index(axis) for axis in self.layout])
 
 
-CASES = [Case(dtype, layout, channels, strides) for (layout, channels), dtype, strides
-         in itertools.product(FORMS, DTYPES, STRIDES)]
+CASES = [
+    Case(dtype, layout, channels, strides)
+    for (layout, channels), dtype, strides in itertools.product(FORMS, DTYPES, STRIDES)
+]
 
 
 def expected(tensor: torch.Tensor, layout: str) -> np.ndarray:
@@ -71,16 +97,23 @@ def expected(tensor: torch.Tensor, layout: str) -> np.ndarray:
     elif layout == "CHW":
         values = np.moveaxis(values, 0, -1)
     out = np.zeros((*values.shape[:2], 4), np.float32)
-    out[..., : values.shape[2]] = values / 255 if tensor.dtype == torch.uint8 else values
+    out[..., : values.shape[2]] = (
+        values / 255 if tensor.dtype == torch.uint8 else values
+    )
     return out
 
 
 def same(got: np.ndarray, wanted: np.ndarray, dtype: str) -> bool:
     """Integers to the last value, floats to the last bit; a NaN is a NaN."""
     if dtype == "uint8":
-        return np.array_equal(np.rint(got * 255), np.rint(wanted * 255)) and float(abs(got - wanted).max()) < 1e-6
+        return (
+            np.array_equal(np.rint(got * 255), np.rint(wanted * 255))
+            and float(abs(got - wanted).max()) < 1e-6
+        )
     nan = np.isnan(wanted)
-    return bool(np.isnan(got[nan]).all()) and np.array_equal(got[~nan].view(np.uint32), wanted[~nan].view(np.uint32))
+    return bool(np.isnan(got[nan]).all()) and np.array_equal(
+        got[~nan].view(np.uint32), wanted[~nan].view(np.uint32)
+    )
 
 
 class OwnMemory:
@@ -98,7 +131,9 @@ class OwnMemory:
     def pointer(self) -> int:
         return self.allocation.tensor("uint8", (1,)).data_ptr()
 
-    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+    def tensor(
+        self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> torch.Tensor:
         return self.allocation.tensor(dtype, shape, offset, strides)
 
     def close(self) -> None:
@@ -107,13 +142,20 @@ class OwnMemory:
 
     def device_tensor(self, tensor: torch.Tensor, offset: int = 0) -> DeviceTensor:
         """A copy of a tensor in this memory, with the same strides. `offset` in bytes."""
-        dtype, shape, strides = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride())
+        dtype, shape, strides = (
+            str(tensor.dtype).removeprefix("torch."),
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+        )
         self.tensor(dtype, shape, strides, offset).copy_(tensor)
         torch.cuda.synchronize()
         return DeviceTensor(dtype, shape, strides, self, offset)
 
 
-EVERY = [name if name == "host" else pytest.param(name, marks=pytest.mark.cuda) for name in BRIDGES]
+EVERY = [
+    name if name == "host" else pytest.param(name, marks=pytest.mark.cuda)
+    for name in BRIDGES
+]
 MEMORY = 8 << 20
 
 
@@ -130,7 +172,11 @@ class Giver:
         shape, strides = tensor.shape, tensor.stride()
         span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
         if self.memory is None:
-            return torch.empty(span, dtype=tensor.dtype, device="cuda").as_strided(shape, strides).copy_(tensor)
+            return (
+                torch.empty(span, dtype=tensor.dtype, device="cuda")
+                .as_strided(shape, strides)
+                .copy_(tensor)
+            )
         size = -(-span * tensor.element_size() // 4096) * 4096
         at = self.place if self.place + size <= MEMORY else 0
         self.place = at + size
@@ -160,19 +206,35 @@ def give(name: str) -> Iterator[Giver]:
         giver.memory.close()
 
 
-def test_every_picture_exactly(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
-    sizes = [Case(dtype, layout, channels, "contiguous", *size)
-             for layout, channels, dtype in (("HWC", 3, "uint8"), ("CHW", 3, "float32"), ("HW", 1, "bfloat16"))
-             for size in ((1, 1), (1, 5), (7, 1), (257, 3), (640, 129))]
+def test_every_picture_exactly(
+    bridge: Bridge, give: Giver, ctx: moderngl.Context
+) -> None:
+    sizes = [
+        Case(dtype, layout, channels, "contiguous", *size)
+        for layout, channels, dtype in (
+            ("HWC", 3, "uint8"),
+            ("CHW", 3, "float32"),
+            ("HW", 1, "bfloat16"),
+        )
+        for size in ((1, 1), (1, 5), (7, 1), (257, 3), (640, 129))
+    ]
     for k, case in enumerate([*CASES, *sizes]):
         tensor = case.tensor(k)
         source = bridge.put(give(tensor), case.layout)
         assert (source.size, source.channels, source.dtype, source.stride) == (
-            (case.width, case.height), case.channels, case.dtype, 1)
-        assert same(read_source(ctx, source), expected(tensor, case.layout), case.dtype), case
+            (case.width, case.height),
+            case.channels,
+            case.dtype,
+            1,
+        )
+        assert same(
+            read_source(ctx, source), expected(tensor, case.layout), case.dtype
+        ), case
 
 
-def test_many_updates_and_the_picture_before(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
+def test_many_updates_and_the_picture_before(
+    bridge: Bridge, give: Giver, ctx: moderngl.Context
+) -> None:
     case = Case("uint8", "HWC", 4, "contiguous", 61, 33)
     before = None
     for k in range(20):
@@ -180,30 +242,50 @@ def test_many_updates_and_the_picture_before(bridge: Bridge, give: Giver, ctx: m
         source = bridge.put(give(tensor), "HWC")
         assert same(read_source(ctx, source), expected(tensor, "HWC"), "uint8"), k
         if before is not None:
-            assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), "uint8"), f"the one before {k}"
+            assert same(
+                read_source(ctx, before[0]), expected(before[1], "HWC"), "uint8"
+            ), f"the one before {k}"
         before = source, tensor
     assert before is not None
-    assert same(read_source(ctx, before[0], (5, 7, 3, 2)), expected(before[1], "HWC")[7:9, 5:8], "uint8"), "a part"
+    assert same(
+        read_source(ctx, before[0], (5, 7, 3, 2)),
+        expected(before[1], "HWC")[7:9, 5:8],
+        "uint8",
+    ), "a part"
 
 
-def test_a_torn_picture_is_undone(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
+def test_a_torn_picture_is_undone(
+    bridge: Bridge, give: Giver, ctx: moderngl.Context
+) -> None:
     case = Case("float32", "HWC", 3, "contiguous", 61, 33)
     kept = bridge.put(give(case.tensor(1)), "HWC")
     for k, width in enumerate((61, 61, 30, 61, 61)):
         torn = Case("float32", "HWC", 3, "contiguous", width, 33)
         read_source(ctx, bridge.put(give(torn.tensor(2 + k)), "HWC"))
         bridge.undo()
-        assert same(read_source(ctx, kept), expected(case.tensor(1), "HWC"), "float32"), k
+        assert same(
+            read_source(ctx, kept), expected(case.tensor(1), "HWC"), "float32"
+        ), k
 
 
 def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
-    for shape, layout in (((4, 4, 5), "HWC"), ((4, 4), "HWC"), ((2, 4, 4, 3), "HWC"), ((4, 4, 3), "WHC")):
+    for shape, layout in (
+        ((4, 4, 5), "HWC"),
+        ((4, 4), "HWC"),
+        ((2, 4, 4, 3), "HWC"),
+        ((4, 4, 3), "WHC"),
+    ):
         with pytest.raises(SharingError, match="is no picture; legal are HW"):
             bridge.put(give(torch.zeros(shape, dtype=torch.uint8)), layout)
 
 
-def test_a_way_that_cannot_be_forced_is_refused(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    for way, words in (("gpu", "legal are direct, import, host"), ("import", "cannot take such a tensor; host can")):
+def test_a_way_that_cannot_be_forced_is_refused(
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for way, words in (
+        ("gpu", "legal are direct, import, host"),
+        ("import", "cannot take such a tensor; host can"),
+    ):
         monkeypatch.setenv("SPLATVIEW_INTEROP", way)
         with pytest.raises(SharingError, match=words):
             AutoBridge(ctx).put(np.zeros((4, 4, 3), np.uint8), "HWC")
@@ -218,33 +300,62 @@ def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
     """At a lower resolution, or planes beside each other: nothing is refused."""
     bridge = BRIDGES["host"](ctx)
     bridge._limit = 32
-    for layout, shape, stride in (("HW", (100, 40), 4), ("CHW", (3, 30, 20), 1), ("CHW", (3, 33, 20), 2)):
-        picture = np.arange(np.prod(shape), dtype=np.uint32).astype(np.uint8).reshape(shape)
+    for layout, shape, stride in (
+        ("HW", (100, 40), 4),
+        ("CHW", (3, 30, 20), 1),
+        ("CHW", (3, 33, 20), 2),
+    ):
+        picture = (
+            np.arange(np.prod(shape), dtype=np.uint32).astype(np.uint8).reshape(shape)
+        )
         source = bridge.put(picture, layout)
-        kept = picture[:, ::stride, ::stride] if layout == "CHW" else picture[::stride, ::stride]
+        kept = (
+            picture[:, ::stride, ::stride]
+            if layout == "CHW"
+            else picture[::stride, ::stride]
+        )
         assert source.stride == stride
-        assert same(read_source(ctx, source), expected(torch.from_numpy(kept.copy()), layout), "uint8")
+        assert same(
+            read_source(ctx, source),
+            expected(torch.from_numpy(kept.copy()), layout),
+            "uint8",
+        )
     bridge.close()
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", ["import", "host"])
-def test_canvases(name: str, ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canvases(
+    name: str, ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What CUDA draws is what a shader sees, several pictures in flight, sizes changing; the one before stays."""
     monkeypatch.setenv("SPLATVIEW_INTEROP", name)
     canvas = make_canvas(ctx)
     assert canvas.name == name
     before = None
     sizes = [(61, 33)] * 8 + [(30, 20)] * 3 + [(61, 33)] * 4
-    for dtype, channels in (("float16", 4), ("uint8", 3), ("uint8", 4), ("float32", 3), ("float32", 1)):
+    for dtype, channels in (
+        ("float16", 4),
+        ("uint8", 3),
+        ("uint8", 4),
+        ("float32", 3),
+        ("float32", 1),
+    ):
         for k, (w, h) in enumerate(sizes):
             drawn = Case(dtype, "HWC", channels, "contiguous", w, h).tensor(k)
             canvas.begin(h, w, channels, dtype).copy_(drawn.cuda())
             source = canvas.show()
             assert source.size == (w, h)
-            assert same(read_source(ctx, source), expected(drawn, "HWC"), dtype), (k, dtype)
+            assert same(read_source(ctx, source), expected(drawn, "HWC"), dtype), (
+                k,
+                dtype,
+            )
             if before is not None:
-                assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), before[0].dtype), (k, dtype)
+                assert same(
+                    read_source(ctx, before[0]),
+                    expected(before[1], "HWC"),
+                    before[0].dtype,
+                ), (k, dtype)
             before = source, drawn
     with pytest.raises(SharingError, match=r"show\(\) without begin\(\)"):
         canvas.show()
@@ -252,7 +363,9 @@ def test_canvases(name: str, ctx: moderngl.Context, monkeypatch: pytest.MonkeyPa
     canvas.show()
     canvas.undo()
     assert before is not None
-    assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), before[0].dtype)
+    assert same(
+        read_source(ctx, before[0]), expected(before[1], "HWC"), before[0].dtype
+    )
     canvas.close()
     canvas.close()
     assert ctx.error == "GL_NO_ERROR"
@@ -280,9 +393,13 @@ def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
 class Plain(GlMemory):
     """Ordinary OpenGL buffers in place of imported ones."""
 
-    def __init__(self, ctx: moderngl.Context, data: np.ndarray, sizes: Sequence[int]) -> None:
+    def __init__(
+        self, ctx: moderngl.Context, data: np.ndarray, sizes: Sequence[int]
+    ) -> None:
         super().__init__([(-1, size) for size in sizes])
-        self.made = [ctx.buffer(part.tobytes()) for part in np.split(data, np.cumsum(sizes)[:-1])]
+        self.made = [
+            ctx.buffer(part.tobytes()) for part in np.split(data, np.cumsum(sizes)[:-1])
+        ]
 
     def buffer(self, piece: int) -> int:
         return self.made[piece].glo
@@ -293,16 +410,30 @@ def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
     """By every way to fetch, in one piece of memory and across the borders of several."""
     data, met = np.random.default_rng(4).integers(0, 256, 3 * 512, np.uint8), set()
     for shape, dtype, layout, strides, offset in (
-            ((9, 7, 4), "uint8", "HWC", (28, 4, 1), 64), ((9, 7, 3), "uint8", "HWC", (22, 3, 1), 3),
-            ((9, 7, 3), "float16", "HWC", (23, 3, 1), 12), ((3, 9, 7), "float32", "CHW", (70, 7, 1), 256),
-            ((9, 7, 2), "bfloat16", "HWC", (2, 20, 1), 4), ((9, 7), "bfloat16", "HW", (1, 12), 100)):
+        ((9, 7, 4), "uint8", "HWC", (28, 4, 1), 64),
+        ((9, 7, 3), "uint8", "HWC", (22, 3, 1), 3),
+        ((9, 7, 3), "float16", "HWC", (23, 3, 1), 12),
+        ((3, 9, 7), "float32", "CHW", (70, 7, 1), 256),
+        ((9, 7, 2), "bfloat16", "HWC", (2, 20, 1), 4),
+        ((9, 7), "bfloat16", "HW", (1, 12), 100),
+    ):
         item = getattr(torch, dtype).itemsize
         memory = Plain(ctx, data, [len(data) // pieces] * pieces)
         source = BufferSource(memory, Form.of(shape, dtype, layout), strides, offset)
         met.add(source.access.fetch)
-        end = offset + item * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)))
-        picture = torch.from_numpy(data[offset:end].copy()).view(getattr(torch, dtype)).as_strided(shape, strides)
-        assert same(read_source(ctx, source), expected(picture, layout), dtype), (shape, dtype, layout)
+        end = offset + item * (
+            1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        )
+        picture = (
+            torch.from_numpy(data[offset:end].copy())
+            .view(getattr(torch, dtype))
+            .as_strided(shape, strides)
+        )
+        assert same(read_source(ctx, source), expected(picture, layout), dtype), (
+            shape,
+            dtype,
+            layout,
+        )
         source.release()
     assert met == {"FETCH_TEXEL", "FETCH_ELEMENT"}
     assert ctx.error == "GL_NO_ERROR"

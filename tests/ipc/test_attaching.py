@@ -35,7 +35,13 @@ def test_value_arrives_with_its_metadata(pair: Pair) -> None:
     assert version == 1 and meta == {"step": 7, "note": "hello", "layout": "HWC"}
     assert np.array_equal(tensors["image"], value.numpy())
     (s,) = pair.viewer.streams
-    assert (s.kind, s.shape, s.dtype, s.device, s.sharing) == ("image", (2, 3, 3), "uint8", "cpu", "ring")
+    assert (s.kind, s.shape, s.dtype, s.device, s.sharing) == (
+        "image",
+        (2, 3, 3),
+        "uint8",
+        "cpu",
+        "ring",
+    )
     assert pair.run.viewers == [{"pid": os.getpid(), "client": "viewer"}]
 
 
@@ -51,7 +57,9 @@ def test_nothing_is_copied_for_a_stream_that_is_not_open(pair: Pair) -> None:
     for value in range(100):
         pair.publish(image(value))
     pair.pump(5)
-    assert pair.viewer.streams[0].version == 200 and pair.counted("copies") == copies > 0
+    assert (
+        pair.viewer.streams[0].version == 200 and pair.counted("copies") == copies > 0
+    )
 
 
 def test_each_viewer_has_streams_of_its_own(pair: Pair) -> None:
@@ -88,7 +96,9 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     frame = pair.viewer.streams[0].read()
     assert frame is not None, "what it has stays readable"
     frame.close()
-    pair.until(lambda: pair.publisher.streams["image"].readers == 1, "it attaches again")
+    pair.until(
+        lambda: pair.publisher.streams["image"].readers == 1, "it attaches again"
+    )
     pair.publish(image(2))
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 
@@ -102,17 +112,32 @@ def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair) ->
     liar.hello(protocol=NEXT, version="9.0.0")
     refused = messages.decode_to_viewer(pair.until(liar.receive, "an answer"))
     assert isinstance(refused, messages.Refused)
-    assert f"9.0.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL})" in refused.reason
+    assert (
+        f"9.0.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL})"
+        in refused.reason
+    )
     pair.until(lambda: (liar.receive(), not liar.up)[-1])
     liar.close()
 
 
-@pytest.mark.parametrize(("said", "words"), [
-    ({"protocol": NEXT, "version": "9.0.0"}, f"the run 9.0.0 (protocol {NEXT})"),
-    ({"protocol": 1}, "the run of an unknown version (protocol 1)"),
-    ({"protocol": 10**6, "version": "x" * limits.MAX_VERSION, "more": [1, {"a": None}]}, "(protocol 1000000)"),
-])
-def test_run_of_another_protocol_is_not_attached_to(pair: Pair, said: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"protocol": NEXT, "version": "9.0.0"}, f"the run 9.0.0 (protocol {NEXT})"),
+        ({"protocol": 1}, "the run of an unknown version (protocol 1)"),
+        (
+            {
+                "protocol": 10**6,
+                "version": "x" * limits.MAX_VERSION,
+                "more": [1, {"a": None}],
+            },
+            "(protocol 1000000)",
+        ),
+    ],
+)
+def test_run_of_another_protocol_is_not_attached_to(
+    pair: Pair, said: dict[str, Any], words: str
+) -> None:
     folder = pair.publisher.folder
     before = msgspec.to_builtins(folder.description)
     del before["version"]
@@ -127,7 +152,11 @@ PUBLISH = "splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), '
 
 
 def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
-        subscriber: Subscriber, programs: Programs, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subscriber: Subscriber,
+    programs: Programs,
+    runtime_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SPLATVIEW_NAME", "same")
     trainer = Trainer(programs)
     splatview.publish(image(7), "render")
@@ -148,17 +177,28 @@ def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
         assert frame is not None, "the last picture of a dead run can still be read"
         with frame:
             assert frame.intact()
-    wait_until(lambda: (subscriber.poll(), sum(r.alive for r in subscriber.runs) == 1)[-1])
+    wait_until(
+        lambda: (subscriber.poll(), sum(r.alive for r in subscriber.runs) == 1)[-1]
+    )
     living = [r.id for r in subscriber.runs if r.alive]
-    wait_until(lambda: (subscriber.poll(), [p.name for p in runtime_dir.iterdir()] == living)[-1], "the dead is swept")
+    wait_until(
+        lambda: (subscriber.poll(), [p.name for p in runtime_dir.iterdir()] == living)[
+            -1
+        ],
+        "the dead is swept",
+    )
 
 
-def test_stopped_trainer_stops_no_viewer(programs: Programs, subscriber: Subscriber) -> None:
+def test_stopped_trainer_stops_no_viewer(
+    programs: Programs, subscriber: Subscriber
+) -> None:
     trainer = Trainer(programs)
     trainer.do(PUBLISH.format(step=0))
     newest(subscriber, "render")
     trainer.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, trainer.process.pid, os.WSTOPPED)  # its threads may run for a moment after the signal
+    os.waitid(
+        os.P_PID, trainer.process.pid, os.WSTOPPED
+    )  # its threads may run for a moment after the signal
     with Subscriber() as late:
         for _ in range(50):  # each poll returns
             late.poll()

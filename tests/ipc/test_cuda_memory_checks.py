@@ -21,11 +21,22 @@ def some_fd() -> int:
     return os.memfd_create("not-cuda", os.MFD_CLOEXEC)
 
 
-@pytest.mark.parametrize(("ref", "count"), [
-    (FdMemory("t-1", (4096,), GPU), 0), (FdMemory("t-1", (4096, 4096), GPU), 1), (FdMemory("t-1", (4096,), GPU), 2),
-    (FdMemory("t-1", (0,), GPU), 1), (FdMemory("t-1", (1 << 42, 1), GPU), 2), (IpcMemory(b"x" * 64, 0, GPU), 0),
-    (IpcMemory(b"x" * 64, 4096, GPU), 1)], ids=str)
-def test_memory_that_cannot_be_is_refused_and_its_descriptors_closed(ref: FdMemory | IpcMemory, count: int) -> None:
+@pytest.mark.parametrize(
+    ("ref", "count"),
+    [
+        (FdMemory("t-1", (4096,), GPU), 0),
+        (FdMemory("t-1", (4096, 4096), GPU), 1),
+        (FdMemory("t-1", (4096,), GPU), 2),
+        (FdMemory("t-1", (0,), GPU), 1),
+        (FdMemory("t-1", (1 << 42, 1), GPU), 2),
+        (IpcMemory(b"x" * 64, 0, GPU), 0),
+        (IpcMemory(b"x" * 64, 4096, GPU), 1),
+    ],
+    ids=str,
+)
+def test_memory_that_cannot_be_is_refused_and_its_descriptors_closed(
+    ref: FdMemory | IpcMemory, count: int
+) -> None:
     before = open_files()
     with pytest.raises(SharingError):
         memory.open_memory(ref, [some_fd() for _ in range(count)])
@@ -56,16 +67,33 @@ def export_file(fields: Any) -> list[int]:
     return [fd]
 
 
-@pytest.mark.parametrize(("number", "value"), [
-    (0, b"\x02x" + bytes(64)), (0, b"\x02c" + bytes(63)), (0, b"\x02e" + bytes(1 << 15)), (1, 4095), (1, 0),
-    (2, 2**42), (2, -1), (3, "/torch_1_2/../x"), (3, "/torch_" + "1" * 100), (4, 10_000), (4, -1), (4, "7")])
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [
+        (0, b"\x02x" + bytes(64)),
+        (0, b"\x02c" + bytes(63)),
+        (0, b"\x02e" + bytes(1 << 15)),
+        (1, 4095),
+        (1, 0),
+        (2, 2**42),
+        (2, -1),
+        (3, "/torch_1_2/../x"),
+        (3, "/torch_" + "1" * 100),
+        (4, 10_000),
+        (4, -1),
+        (4, "7"),
+    ],
+)
 def test_forged_exports_of_torch_are_refused(number: int, value: Any) -> None:
     before = open_files()
     memory = TorchMemory("t-1", 4096, GPU)
     good = export_file(EXPORT)
     assert read_export(memory, good).counter_offset == 7
-    forged = export_file([*EXPORT[:number], value, *EXPORT[number + 1:]])
-    pickled, long = export_file(b"\x80\x04."), export_file(encode(EXPORT) + bytes(1 << 20))
+    forged = export_file([*EXPORT[:number], value, *EXPORT[number + 1 :]])
+    pickled, long = (
+        export_file(b"\x80\x04."),
+        export_file(encode(EXPORT) + bytes(1 << 20)),
+    )
     for fds in (forged, pickled, long, good + good, []):
         with pytest.raises(SharingError):
             read_export(memory, fds)

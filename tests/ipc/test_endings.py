@@ -75,9 +75,16 @@ ENDINGS = {
     "an exception": ("raise ValueError('of the training')", 1),
     "os._exit": ("os._exit(4)", 4),
     "exec": ("os.execv('/bin/true', ['true'])", 0),
-    "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); sys.stdin.readline()", -signal.SIGINT),
-    "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); sys.stdin.readline()", -signal.SIGTERM),
-    "publishing to the end": ("""
+    "Ctrl-C": (
+        "os.kill(os.getpid(), signal.SIGINT); sys.stdin.readline()",
+        -signal.SIGINT,
+    ),
+    "SIGTERM": (
+        "os.kill(os.getpid(), signal.SIGTERM); sys.stdin.readline()",
+        -signal.SIGTERM,
+    ),
+    "publishing to the end": (
+        """
 import atexit
 def loop():
     for _ in range(1000):
@@ -89,7 +96,9 @@ torch_zeros = torch.zeros((8, 8), dtype=torch.uint8)
 last = Last(splatview.publish)
 threading.Thread(target=loop).start()
 atexit.register(publish)
-""", 0),
+""",
+        0,
+    ),
 }
 SAID = {"an exception": "ValueError", "Ctrl-C": "KeyboardInterrupt"}
 SUDDEN = {"os._exit", "SIGTERM", "exec"}
@@ -98,8 +107,9 @@ cleared away by what comes next."""
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, trainings: Trainings,
-                                     subscriber: Subscriber) -> None:
+def test_an_end_while_a_viewer_reads(
+    name: str, runtime_dir: Path, trainings: Trainings, subscriber: Subscriber
+) -> None:
     end, code = ENDINGS[name]
     pid = trainings.start("for _ in range(50): publish()\n" + end, runtime_dir)
     assert newest(subscriber, "image", pid=pid)[0] == 1
@@ -107,14 +117,21 @@ def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, trainings: Tr
     trainings.program.say()
     assert trainings.ended() == code
     errors = trainings.errors.read_text()
-    assert SAID.get(name, "") in errors and ("Traceback" in errors) == (name in SAID), errors
+    assert SAID.get(name, "") in errors and ("Traceback" in errors) == (name in SAID), (
+        errors
+    )
     assert len(list(runtime_dir.iterdir())) == (name in SUDDEN)
-    wait_until(lambda: (subscriber.poll(), not seen.run.alive)[-1], what="the viewer says that the run ended")
+    wait_until(
+        lambda: (subscriber.poll(), not seen.run.alive)[-1],
+        what="the viewer says that the run ended",
+    )
     version, meta, tensors = copied(seen)
     assert (tensors["image"] == meta["step"] % 256).all(), "the last picture stays"
     assert version >= 51 or name in SUDDEN
     run = create_run("next", os.getpid(), 2.0)
-    assert list(runtime_dir.iterdir()) == [run.path], "the next run clears away what is left"
+    assert list(runtime_dir.iterdir()) == [run.path], (
+        "the next run clears away what is left"
+    )
     run.remove()
 
 
@@ -124,7 +141,7 @@ CHILDREN = {
     "closes": "splatview.close(); os._exit(0)",
     "is another program": "os.execv('/bin/true', ['true'])",
     "publishes a run of its own": "publish(); splatview.api.session.begun().run_id != parent or os._exit(1); "
-                                  "splatview.close(); os._exit(0)",
+    "splatview.close(); os._exit(0)",
     "forks again": "os.fork() or publish(); os._exit(0)",
 }
 FORKING = """
@@ -140,18 +157,25 @@ for line in iter(sys.stdin.readline, "\\n"):
 """Forks a child for each line, which runs it; an empty one is the end."""
 
 
-def test_forked_children_do_no_harm(runtime_dir: Path, trainings: Trainings, subscriber: Subscriber) -> None:
+def test_forked_children_do_no_harm(
+    runtime_dir: Path, trainings: Trainings, subscriber: Subscriber
+) -> None:
     pid = trainings.start(FORKING, runtime_dir)
     newest(subscriber, "image", pid=pid)
     seen = stream_of(subscriber, "image", pid)
     trainings.program.say()
     for step, (name, child) in enumerate(CHILDREN.items(), 2):
         trainings.program.say(child)
-        assert trainings.program.line() == f"forked {-signal.SIGKILL if name == 'is killed' else 0}", name
+        assert (
+            trainings.program.line()
+            == f"forked {-signal.SIGKILL if name == 'is killed' else 0}"
+        ), name
         version, meta, tensors = newest(subscriber, "image", step - 1, pid)
         assert (version, meta["step"]) == (step, step), name
         assert (tensors["image"] == step).all() and seen.run.alive, name
-        wait_until(lambda: [r.description.pid for r in list_runs(runtime_dir)] == [pid], name)
+        wait_until(
+            lambda: [r.description.pid for r in list_runs(runtime_dir)] == [pid], name
+        )
     with Subscriber() as late:
         assert newest(late, "image", pid=pid)[0] == len(CHILDREN) + 1
     trainings.program.say()
@@ -177,19 +201,27 @@ os._exit(0)
 """
 
 
-def test_a_child_that_lives_on_keeps_nothing_alive(runtime_dir: Path, trainings: Trainings,
-                                                   subscriber: Subscriber) -> None:
+def test_a_child_that_lives_on_keeps_nothing_alive(
+    runtime_dir: Path, trainings: Trainings, subscriber: Subscriber
+) -> None:
     """However many threads were just publishing, or beginning to, when it was forked."""
     trainings.start(LIVING, runtime_dir)
     trainings.program.say()
     children = [*map(int, trainings.program.line().split())]
     assert len(children) == 5
     try:
-        wait_until(lambda: (subscriber.poll(), len([r for r in subscriber.runs if r.alive]) == 1)[-1])
+        wait_until(
+            lambda: (
+                subscriber.poll(),
+                len([r for r in subscriber.runs if r.alive]) == 1,
+            )[-1]
+        )
         trainings.program.say()
         assert trainings.ended() == 0
-        wait_until(lambda: (subscriber.poll(), not any(r.alive for r in subscriber.runs))[-1],
-                   what="the run ends with the parent")
+        wait_until(
+            lambda: (subscriber.poll(), not any(r.alive for r in subscriber.runs))[-1],
+            what="the run ends with the parent",
+        )
         wait_until(lambda: (subscriber.poll(), list(runtime_dir.iterdir()) == [])[-1])
     finally:
         for child in children:

@@ -37,8 +37,27 @@ from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 from splatview_ipc.transports.zero_copy_reader import check_tensors
 
 META: messages.MetaDict = {"layout": "HWC"}
-NUMBERS = st.one_of(st.sampled_from([0, 1, 2, 3, 15, 16, 17, 2**16, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]),
-                    st.integers(0, 2**64 - 1))
+NUMBERS = st.one_of(
+    st.sampled_from(
+        [
+            0,
+            1,
+            2,
+            3,
+            15,
+            16,
+            17,
+            2**16,
+            2**31,
+            2**32,
+            2**62,
+            2**63 - 1,
+            2**63,
+            2**64 - 1,
+        ]
+    ),
+    st.integers(0, 2**64 - 1),
+)
 
 
 @pytest.fixture
@@ -64,18 +83,33 @@ def touch(frame: Any, size: int) -> None:
         frame.intact()
 
 
-def test_any_control_word_holds_anything(ring: tuple[CpuRingWriter, CpuRingReader]) -> None:
+def test_any_control_word_holds_anything(
+    ring: tuple[CpuRingWriter, CpuRingReader],
+) -> None:
     """Words of the slots: sequence numbers, versions, times, lengths."""
     writer, reader = ring
     count = FIRST_SLOT + writer.slots * WORDS_PER_SLOT
     words = memoryview(writer.segment.map).cast("Q")
     honest = list(words[:count])
 
-    @settings(max_examples=200, deadline=None, database=None,
-              suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-    @given(st.lists(st.tuples(st.integers(0, count - 1), NUMBERS), min_size=1, max_size=12))
-    @example([(FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER, 2**64 - 1) for slot in range(4)])
-    @example([(FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION, 2**64 - 1) for slot in range(4)])
+    @settings(
+        max_examples=200,
+        deadline=None,
+        database=None,
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.function_scoped_fixture,
+        ],
+    )
+    @given(
+        st.lists(st.tuples(st.integers(0, count - 1), NUMBERS), min_size=1, max_size=12)
+    )
+    @example(
+        [(FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER, 2**64 - 1) for slot in range(4)]
+    )
+    @example(
+        [(FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION, 2**64 - 1) for slot in range(4)]
+    )
     @example([(SLOTS, 2**64 - 1), (CAPACITY, 2**64 - 1)])
     def holds(writes: list[tuple[int, int]]) -> None:
         for index, word in enumerate(honest):
@@ -92,9 +126,21 @@ def test_any_control_word_holds_anything(ring: tuple[CpuRingWriter, CpuRingReade
     words.release()
 
 
-@pytest.mark.parametrize(("slots", "capacity", "size"), [
-    (4, 2**64 - 1, 0), (4, 2**63, 0), (4, PAGE + 1, 0), (4, 2**40, 0), (3, 0, PAGE), (2**32, 0, 0),
-    (4, 64, 0), (1, PAGE, 0), (17, PAGE, 0), (4, PAGE, PAGE)])
+@pytest.mark.parametrize(
+    ("slots", "capacity", "size"),
+    [
+        (4, 2**64 - 1, 0),
+        (4, 2**63, 0),
+        (4, PAGE + 1, 0),
+        (4, 2**40, 0),
+        (3, 0, PAGE),
+        (2**32, 0, 0),
+        (4, 64, 0),
+        (1, PAGE, 0),
+        (17, PAGE, 0),
+        (4, PAGE, PAGE),
+    ],
+)
 def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) -> None:
     segment = Segment(size or PAGE * 9, "ring")
     words = memoryview(segment.map).cast("Q")
@@ -130,24 +176,46 @@ SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
 BIG = [0, 1, 2, 3, 2**31, 2**32, 2**39, limits.MAX_EXTENT]
 
 
-def in_place(*tensors: messages.TensorRef, memories: tuple[Any, ...]) -> messages.InPlaceRef:
+def in_place(
+    *tensors: messages.TensorRef, memories: tuple[Any, ...]
+) -> messages.InPlaceRef:
     return messages.InPlaceRef(SEGMENT, GPU, 1, memories, tensors)
 
 
-@settings(max_examples=200, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.tuples(st.sampled_from(BIG), st.sampled_from(BIG)), max_size=4),
-       st.sampled_from([0, 1, 4, 512, 2**40, limits.MAX_SEGMENT]), st.sampled_from(list(limits.ITEM_SIZE)),
-       st.sampled_from([1, 4096, 2**40, limits.MAX_SEGMENT]))
+@settings(
+    max_examples=200,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(
+    st.lists(st.tuples(st.sampled_from(BIG), st.sampled_from(BIG)), max_size=4),
+    st.sampled_from([0, 1, 4, 512, 2**40, limits.MAX_SEGMENT]),
+    st.sampled_from(list(limits.ITEM_SIZE)),
+    st.sampled_from([1, 4096, 2**40, limits.MAX_SEGMENT]),
+)
 def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
-        dims: list[tuple[int, int]], offset: int, dtype: str, size: int) -> None:
+    dims: list[tuple[int, int]], offset: int, dtype: str, size: int
+) -> None:
     """Of any size: nothing overflows, and both checks, that of offers and that of tensors, say the same."""
     shape, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
     ref = messages.TensorRef("t", dtype, shape, strides, 0, offset)  # type: ignore[arg-type]
     offer = in_place(ref, memories=(messages.IpcMemory(bytes(64), size, GPU),))
-    assert messages.decode_to_viewer(messages.encode(messages.Offer(0, "in-place", offer))).ref == offer  # type: ignore
+    assert (
+        messages.decode_to_viewer(
+            messages.encode(messages.Offer(0, "in-place", offer))
+        ).ref
+        == offer
+    )  # type: ignore
     count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in dims)
-    fits = offset + count * limits.ITEM_SIZE[dtype] <= size and offset % limits.ITEM_SIZE[dtype] == 0
-    for check in (lambda: check_tensors(offer), lambda: check_within(dtype, shape, strides, offset, size)):
+    fits = (
+        offset + count * limits.ITEM_SIZE[dtype] <= size
+        and offset % limits.ITEM_SIZE[dtype] == 0
+    )
+    for check in (
+        lambda: check_tensors(offer),
+        lambda: check_within(dtype, shape, strides, offset, size),
+    ):
         try:
             check()
             refused = False
@@ -156,17 +224,29 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
         assert refused != fits
 
 
-@pytest.mark.parametrize("case", ["outside", "another gpu", "twice", "names", "strides", "no memory"])
-def test_what_does_not_fit_together_is_refused_before_anything_is_opened(case: str) -> None:
+@pytest.mark.parametrize(
+    "case", ["outside", "another gpu", "twice", "names", "strides", "no memory"]
+)
+def test_what_does_not_fit_together_is_refused_before_anything_is_opened(
+    case: str,
+) -> None:
     memory = messages.IpcMemory(bytes(64), 4096, GPU)
     tensor = messages.TensorRef("t", "float32", (4,), (1,), 0, 0)
     ref = {
-        "outside": in_place(messages.TensorRef("t", "float32", (1024,), (2,), 0, 0), memories=(memory,)),
-        "another gpu": in_place(tensor, memories=(messages.IpcMemory(bytes(64), 4096, OTHER),)),
+        "outside": in_place(
+            messages.TensorRef("t", "float32", (1024,), (2,), 0, 0), memories=(memory,)
+        ),
+        "another gpu": in_place(
+            tensor, memories=(messages.IpcMemory(bytes(64), 4096, OTHER),)
+        ),
         "twice": in_place(tensor, memories=(memory, memory)),
         "names": in_place(tensor, tensor, memories=(memory,)),
-        "strides": in_place(messages.TensorRef("t", "float32", (4,), (), 0, 0), memories=(memory,)),
-        "no memory": in_place(messages.TensorRef("t", "float32", (4,), (1,), 1, 0), memories=(memory,)),
+        "strides": in_place(
+            messages.TensorRef("t", "float32", (4,), (), 0, 0), memories=(memory,)
+        ),
+        "no memory": in_place(
+            messages.TensorRef("t", "float32", (4,), (1,), 1, 0), memories=(memory,)
+        ),
     }[case]
     with pytest.raises(SharingError):
         check_tensors(ref)

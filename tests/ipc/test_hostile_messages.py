@@ -17,8 +17,16 @@ from support.pair import Pair
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import MAX_CONNECTIONS
 
-GARBAGE = [b"\x00" * 100, b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\x91" * 5000, b"\x81\xa1a" * 5000,
-           b"\xc1", b"\xff" * limits.MAX_MESSAGE, b"\xc6\x00\x03\xff\xf0" + b"x" * 262_000]
+GARBAGE = [
+    b"\x00" * 100,
+    b"\xdf\xff\xff\xff\xff",
+    b"\xdb\xff\xff\xff\xff",
+    b"\x91" * 5000,
+    b"\x81\xa1a" * 5000,
+    b"\xc1",
+    b"\xff" * limits.MAX_MESSAGE,
+    b"\xc6\x00\x03\xff\xf0" + b"x" * 262_000,
+]
 
 
 class Run:
@@ -35,7 +43,9 @@ class Run:
         """Publish; the honest viewer sees it."""
         self.step += 1
         self.pair.publish(self.image.fill_(self.step % 256), "frame", step=self.step)
-        assert (self.pair.newest("frame", after=self.step)[2]["image"] == self.step % 256).all()
+        assert (
+            self.pair.newest("frame", after=self.step)[2]["image"] == self.step % 256
+        ).all()
 
     def alone(self) -> bool:
         """Return whether the honest viewer is the only one."""
@@ -65,7 +75,10 @@ def test_anything_in_any_field(run: Run) -> None:
         assert link.up
     count = len(wrong) + len(GARBAGE)
     run.pair.until(lambda: run.pair.counted("dropped_messages") >= count)
-    assert (run.pair.counted("dropped_messages"), run.pair.counted("faults")) == (count, 0)
+    assert (run.pair.counted("dropped_messages"), run.pair.counted("faults")) == (
+        count,
+        0,
+    )
     link.close()
     for packet in right:  # a Bye ends a connection
         link = run.liar()
@@ -80,12 +93,28 @@ def test_anything_in_any_field(run: Run) -> None:
 @pytest.mark.parametrize("what", ["garbage", "hellos", "opens", "fetches"])
 def test_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
     base, luck = footprint(), random.Random(7)
-    hello = messages.encode(messages.Hello(limits.PROTOCOL, os.getpid(), "liar", inbox="in-0123abcd"))
-    opens = [messages.encode(m) for m in (messages.Open(0, "ring"), messages.Release(0), messages.Open(0, "host"),
-                                          messages.Pause(False), messages.Snapshot(0))]
-    fetch = messages.encode(messages.Fetch(run.pair.publisher.control.segment.ref.token))
-    kinds: dict[str, Callable[[], bytes]] = {"garbage": lambda: luck.choice(GARBAGE), "hellos": lambda: hello,
-                                             "opens": lambda: luck.choice(opens), "fetches": lambda: fetch}
+    hello = messages.encode(
+        messages.Hello(limits.PROTOCOL, os.getpid(), "liar", inbox="in-0123abcd")
+    )
+    opens = [
+        messages.encode(m)
+        for m in (
+            messages.Open(0, "ring"),
+            messages.Release(0),
+            messages.Open(0, "host"),
+            messages.Pause(False),
+            messages.Snapshot(0),
+        )
+    ]
+    fetch = messages.encode(
+        messages.Fetch(run.pair.publisher.control.segment.ref.token)
+    )
+    kinds: dict[str, Callable[[], bytes]] = {
+        "garbage": lambda: luck.choice(GARBAGE),
+        "hellos": lambda: hello,
+        "opens": lambda: luck.choice(opens),
+        "fetches": lambda: fetch,
+    }
     links = [run.liar() for _ in range(3)]
     for _ in range(10):
         for link in links:
@@ -94,10 +123,14 @@ def test_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
                     break
         before = run.pair.publisher.control.counters()["dropped_messages"]
         run.pair.turn_helper()
-        assert run.pair.publisher.control.counters()["dropped_messages"] <= before + 64, "in one turn"
+        assert (
+            run.pair.publisher.control.counters()["dropped_messages"] <= before + 64
+        ), "in one turn"
         run.goes_on()
         assert footprint().descriptors <= base.descriptors + 24
-        if what != "fetches":  # those who fetch do not read: what is queued for them is bounded
+        if (
+            what != "fetches"
+        ):  # those who fetch do not read: what is queued for them is bounded
             for link in links:
                 while link.receive() is not None:
                     pass
@@ -129,7 +162,8 @@ def test_connections_that_say_nothing_are_bounded_and_closed(run: Run) -> None:
 
 
 def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
-        run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> Any:
         raise OSError(24, "Too many open files")
 
@@ -139,7 +173,9 @@ def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
         run.pair.turn_helper()
         listening = len(run.pair.publisher.helper.fds())
         run.pair.pump(50)
-        assert len(run.pair.publisher.helper.fds()) == listening, "what waits does not wake it"
+        assert len(run.pair.publisher.helper.fds()) == listening, (
+            "what waits does not wake it"
+        )
     assert len(run.pair.faults) == 1 and "ulimit -n" in str(run.pair.faults.pop())
     link.hello()
     run.pair.until(lambda: len(run.pair.run.viewers) == 2)

@@ -62,7 +62,9 @@ def through(impostor: Impostor, pair: Pair, packets: list[Any]) -> None:
 
 def opened(impostor: Impostor, pair: Pair, **said: Any) -> RemoteStream:
     """The viewer has attached to the impostor, and opened its stream 0, of which this is `said`."""
-    through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0, **said),), ())])
+    through(
+        impostor, pair, [impostor.welcome(), messages.Manifest((info(0, **said),), ())]
+    )
     stream = liar(pair).streams[0]
     stream.open()
     pair.until(lambda: any(isinstance(h, messages.Open) for h in impostor.heard))
@@ -79,11 +81,23 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
     assert not footprint().over(before, descriptors=8)
 
 
-@pytest.mark.parametrize("packets", [
-    [(2**32 - 1, 1)], [(0, 5)], [(1, 2)], [(3, 1), (1, 1)], [(1, 250)], [(4096, 200)] * 21, [(2, 2)], [(1, 0)]],
-    ids=lambda packets: f"{packets[0][0]} with {packets[0][1]}, {len(packets)} times")
+@pytest.mark.parametrize(
+    "packets",
+    [
+        [(2**32 - 1, 1)],
+        [(0, 5)],
+        [(1, 2)],
+        [(3, 1), (1, 1)],
+        [(1, 250)],
+        [(4096, 200)] * 21,
+        [(2, 2)],
+        [(1, 0)],
+    ],
+    ids=lambda packets: f"{packets[0][0]} with {packets[0][1]}, {len(packets)} times",
+)
 def test_descriptors_that_were_not_asked_for_are_closed(
-        impostor: Impostor, pair: Pair, packets: list[tuple[int, int]]) -> None:
+    impostor: Impostor, pair: Pair, packets: list[tuple[int, int]]
+) -> None:
     """A run hands over more than it says, less, none, or says what cannot be: all is closed, and its memory refused."""
     stream = opened(impostor, pair)
     impostor.silent = True
@@ -93,7 +107,12 @@ def test_descriptors_that_were_not_asked_for_are_closed(
     before, null = open_files(), os.open("/dev/null", os.O_RDONLY)
     for token in (segment.token, "never-asked-for"):
         for total, count in packets:
-            impostor.hand(messages.encode({"type": "Descriptors", "token": token, "total": total}), [null] * count)
+            impostor.hand(
+                messages.encode(
+                    {"type": "Descriptors", "token": token, "total": total}
+                ),
+                [null] * count,
+            )
     os.close(null)
     pair.pump(5)
     assert not stream.opened
@@ -104,20 +123,33 @@ def test_descriptors_that_were_not_asked_for_are_closed(
     assert sees_the_honest(pair)
 
 
-def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impostor, pair: Pair) -> None:
+def test_offer_of_endless_memory_is_refused_before_it_is_fetched(
+    impostor: Impostor, pair: Pair
+) -> None:
     gpu = "0" * 32
     stream = opened(impostor, pair, transports=("in-place",), device="cuda:0", gpu=gpu)
-    memories = tuple(messages.FdMemory(f"fds-{i}", (1 << 21,) * 4096, gpu) for i in range(2))
+    memories = tuple(
+        messages.FdMemory(f"fds-{i}", (1 << 21,) * 4096, gpu) for i in range(2)
+    )
     impostor.heard.clear()
     for _ in range(2):
-        impostor.tell(messages.Offer(0, "in-place", messages.InPlaceRef(
-            impostor.control.segment.ref, gpu, 1, memories, ())))
+        impostor.tell(
+            messages.Offer(
+                0,
+                "in-place",
+                messages.InPlaceRef(impostor.control.segment.ref, gpu, 1, memories, ()),
+            )
+        )
         pair.pump(20)
     assert stream.fault and not stream.opened
-    assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, "nothing is fetched"
+    assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, (
+        "nothing is fetched"
+    )
 
 
-def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(impostor: Impostor, pair: Pair) -> None:
+def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(
+    impostor: Impostor, pair: Pair
+) -> None:
     stream, writer = opened(impostor, pair), CpuRingWriter(1 << 16, 3)
     impostor.silent = True
     impostor.tell(messages.Offer(0, "ring", writer.ref))

@@ -13,7 +13,13 @@ from support.reading import newest
 
 from splatview_ipc.control import descriptors, messages
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, Connection, Server, close_all, connect
+from splatview_ipc.control.sockets import (
+    DESCRIPTORS_PER_PACKET,
+    Connection,
+    Server,
+    close_all,
+    connect,
+)
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 FULL = """
@@ -40,7 +46,9 @@ for line in sys.stdin:
 """
 
 
-def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_some(programs: Programs) -> None:
+def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_some(
+    programs: Programs,
+) -> None:
     """libzmq would have ended it, had it been the one that listens."""
     trainer = programs.code(FULL)
     assert trainer.line() == "up"
@@ -85,14 +93,18 @@ def files(start: int, stop: int) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [1, 200, 201, 450])
-def test_descriptors_arrive_in_order(ends: tuple[Connection, Connection], count: int) -> None:
+def test_descriptors_arrive_in_order(
+    ends: tuple[Connection, Connection], count: int
+) -> None:
     trainer, viewer = ends
     before, token = open_files(), descriptors.offer(count, files)
     descriptors.send(trainer, token)
     assert open_files() <= before, "the trainer keeps none"
     fds = []
     while (packet := viewer.receive(DESCRIPTORS_PER_PACKET)) is not None:
-        assert messages.decode_to_viewer(packet[0]) == messages.Descriptors(token, count)
+        assert messages.decode_to_viewer(packet[0]) == messages.Descriptors(
+            token, count
+        )
         fds += packet[1]
     assert [int(os.pread(fd, 10, 0)) for fd in fds] == list(range(count))
     assert not any(os.get_inheritable(fd) for fd in fds)
@@ -107,7 +119,9 @@ def broken(start: int, stop: int) -> list[int]:
 
 
 @pytest.mark.parametrize("token", ["never-offered", "withdrawn", "broken"])
-def test_token_without_descriptors_is_answered_at_once(ends: tuple[Connection, Connection], token: str) -> None:
+def test_token_without_descriptors_is_answered_at_once(
+    ends: tuple[Connection, Connection], token: str
+) -> None:
     trainer, viewer = ends
     descriptors.offer(1, broken, token)
     if token != "broken":
@@ -118,7 +132,9 @@ def test_token_without_descriptors_is_answered_at_once(ends: tuple[Connection, C
     descriptors.withdraw(token)
 
 
-def test_descriptors_that_a_viewer_sends_are_closed(ends: tuple[Connection, Connection]) -> None:
+def test_descriptors_that_a_viewer_sends_are_closed(
+    ends: tuple[Connection, Connection],
+) -> None:
     trainer, viewer = ends
     before = open_files()
     null = os.open("/dev/null", os.O_RDONLY)

@@ -18,7 +18,12 @@ import torch
 
 from splatview_ipc.shm import slot_reader, slot_writer
 from splatview_ipc.shm.slot_layout import DONE, SEQ, VERSION
-from splatview_ipc.transports import cpu_ring, gpu_slots, zero_copy_reader, zero_copy_writer
+from splatview_ipc.transports import (
+    cpu_ring,
+    gpu_slots,
+    zero_copy_reader,
+    zero_copy_writer,
+)
 
 CELLS = 2
 """Stores in which a frame's data come, and its header."""
@@ -54,7 +59,9 @@ def every(run: Callable[[Callable[[int], int]], object]) -> int:
 class Memory:
     """What one process stores, and a GPU some time after it was queued. Also the process's own view of it."""
 
-    def __init__(self, weak: bool = False, choose: Callable[[int], int] = lambda count: 0):
+    def __init__(
+        self, weak: bool = False, choose: Callable[[int], int] = lambda count: 0
+    ):
         self.weak, self.choose = weak, choose
         self.stamp = self.begun = self.version = 0
         self.history: dict[Any, list[tuple[int, Any]]] = defaultdict(lambda: [(-1, 0)])
@@ -70,7 +77,9 @@ class Memory:
 
     def fence(self) -> None:
         self.stamp += self.weak
-        self.complete(self.choose(len(self.queued) + 1) if self.begun else len(self.queued))
+        self.complete(
+            self.choose(len(self.queued) + 1) if self.begun else len(self.queued)
+        )
 
     def complete(self, count: int) -> None:
         """So many of the stores that are queued are made."""
@@ -86,7 +95,9 @@ class Memory:
         """Return what is left when the process is killed at this moment."""
         left = Memory()
         for address, stored in self.history.items():
-            left.history[address] = [entry for entry in stored if entry[0] <= stamp][-1:]
+            left.history[address] = [entry for entry in stored if entry[0] <= stamp][
+                -1:
+            ]
         left.begun = stamp + 1
         return left
 
@@ -101,7 +112,11 @@ class View:
 
     def load(self, address: Any) -> Any:
         stored = self._memory.history[address]
-        first = max(self._at.get(address, 0), sum(stamp < self._floor for stamp, _ in stored) - 1, 0)
+        first = max(
+            self._at.get(address, 0),
+            sum(stamp < self._floor for stamp, _ in stored) - 1,
+            0,
+        )
         self._at[address] = first + self._choose(len(stored) - first)
         stamp, value = stored[self._at[address]]
         self._newest = max(self._newest, stamp)
@@ -117,8 +132,12 @@ now: Any = None
 """The `Memory` or `View` of the process that runs."""
 
 
-def explore(write: Callable[[Memory], object], look: Callable[[View], object], left: Callable[[View], object],
-            weak: bool = False) -> int:
+def explore(
+    write: Callable[[Memory], object],
+    look: Callable[[View], object],
+    left: Callable[[View], object],
+    weak: bool = False,
+) -> int:
     """Return in how many ways a reader can look on while a writer writes.
 
     `left` looks at what is there when the writer is killed, at any moment. These three raise AssertionError where an
@@ -156,14 +175,16 @@ class Region:
             return now.load(("word", part))
         if not part.start:
             return self
-        return b"".join(now.load(("header", part.start, cell)) or b"" for cell in range(CELLS))[:part.stop - part.start]
+        return b"".join(
+            now.load(("header", part.start, cell)) or b"" for cell in range(CELLS)
+        )[: part.stop - part.start]
 
     def __setitem__(self, part: Any, value: Any) -> None:
         if isinstance(part, int):
             now.store(("word", part), value)
             return
         for cell in range(CELLS):
-            share = value[len(value) * cell // CELLS: len(value) * (cell + 1) // CELLS]
+            share = value[len(value) * cell // CELLS : len(value) * (cell + 1) // CELLS]
             now.store(("header", part.start, cell), share)
 
     def cast(self, _: str) -> Region:
@@ -174,14 +195,24 @@ class Region:
 def _modelled(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (slot_writer, slot_reader, zero_copy_writer, zero_copy_reader):
         for name, value in {
-                "Segment": lambda size, label: SimpleNamespace(map=Region(), ref=REF),
-                "memoryview": lambda region: region,
-                "full_fence": lambda: now.fence(), "open_segment": lambda *args: Region(),
-                "time": SimpleNamespace(time_ns=lambda: EPOCH + now.version)}.items():
+            "Segment": lambda size, label: SimpleNamespace(map=Region(), ref=REF),
+            "memoryview": lambda region: region,
+            "full_fence": lambda: now.fence(),
+            "open_segment": lambda *args: Region(),
+            "time": SimpleNamespace(time_ns=lambda: EPOCH + now.version),
+        }.items():
             monkeypatch.setattr(module, name, value, raising=False)
-    monkeypatch.setattr(gpu_slots, "driver", SimpleNamespace(
-        is_capturing=lambda: False, current_stream=lambda index: 0,
-        write_value=lambda index, stream, word, value: now.queued.append((("word", word), value))))
+    monkeypatch.setattr(
+        gpu_slots,
+        "driver",
+        SimpleNamespace(
+            is_capturing=lambda: False,
+            current_stream=lambda index: 0,
+            write_value=lambda index, stream, word, value: now.queued.append(
+                (("word", word), value)
+            ),
+        ),
+    )
 
 
 class Data:
@@ -192,8 +223,9 @@ class Data:
 
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> None:
         for cell, value in enumerate(source.flatten().tolist()):
-            now.queued.append((("data", self._slot, cell), value)) if non_blocking else now.store(
-                ("data", self._slot, cell), value)
+            now.queued.append(
+                (("data", self._slot, cell), value)
+            ) if non_blocking else now.store(("data", self._slot, cell), value)
 
     def values(self) -> list[int]:
         return [now.load(("data", self._slot, cell)) for cell in range(CELLS)]
@@ -233,15 +265,27 @@ class GpuReader(Reader):
     in_segment = False
 
 
-def publish(memory: Memory, writer: Any, version: int, image: torch.Tensor | None = None) -> None:
+def publish(
+    memory: Memory, writer: Any, version: int, image: torch.Tensor | None = None
+) -> None:
     memory.version = version
-    image = torch.full((1, CELLS), version, dtype=torch.uint8) if image is None else image
-    if writer.write("image", {"image": image}, {"layout": "HW", "step": version}, version):
+    image = (
+        torch.full((1, CELLS), version, dtype=torch.uint8) if image is None else image
+    )
+    if writer.write(
+        "image", {"image": image}, {"layout": "HW", "step": version}, version
+    ):
         memory.store(PUBLISHED, version)
 
 
-def explore_slots(writer_type: Any = Ring, reader_type: Any = Reader, filled: int = 3, publishes: int = 2,
-                  reads: int = 1, weak: bool = False) -> int:
+def explore_slots(
+    writer_type: Any = Ring,
+    reader_type: Any = Reader,
+    filled: int = 3,
+    publishes: int = 2,
+    reads: int = 1,
+    weak: bool = False,
+) -> int:
     """`filled`: versions that were published before the reader comes."""
     gpu = issubclass(writer_type, GpuRing)
 
@@ -261,7 +305,9 @@ def explore_slots(writer_type: Any = Ring, reader_type: Any = Reader, filled: in
         values = frame.tensors["image"].values()
         if not frame.intact():
             return 0
-        assert {frame.meta["step"], frame.time_ns - EPOCH, *values} == {frame.version}, "torn"
+        assert {frame.meta["step"], frame.time_ns - EPOCH, *values} == {
+            frame.version
+        }, "torn"
         return frame.version
 
     def look(view: View) -> None:
@@ -273,14 +319,24 @@ def explore_slots(writer_type: Any = Ring, reader_type: Any = Reader, filled: in
                 newest = version
 
     def left(view: View) -> None:
-        assert read(reader_type(REF, {})) >= (filled if gpu else view.load(PUBLISHED)), "lost"
+        assert read(reader_type(REF, {})) >= (
+            filled if gpu else view.load(PUBLISHED)
+        ), "lost"
 
     return explore(write, look, left, weak)
 
 
-@pytest.mark.parametrize("case", [
-    {"publishes": 3}, {"filled": 0, "publishes": 3}, {"reads": 2}, {"weak": True},
-    {"writer_type": GpuRing, "reader_type": GpuReader}], ids=["round", "empty", "two reads", "weak", "GPU"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"publishes": 3},
+        {"filled": 0, "publishes": 3},
+        {"reads": 2},
+        {"weak": True},
+        {"writer_type": GpuRing, "reader_type": GpuReader},
+    ],
+    ids=["round", "empty", "two reads", "weak", "GPU"],
+)
 def test_every_interleaving_of_slots_holds(case: dict[str, Any]) -> None:
     assert explore_slots(**case) > 500
 
@@ -307,15 +363,22 @@ class Early(GpuReader):
     """Does not look whether the GPU is done."""
 
     def newest(self, after: int) -> tuple[int, int]:
-        found = max((self._words[base + VERSION], slot) for slot, base in enumerate(self.bases))
+        found = max(
+            (self._words[base + VERSION], slot) for slot, base in enumerate(self.bases)
+        )
         seq = self._words[self.bases[found[1]] + SEQ]
         return (found[1], seq) if found[0] > after and seq % 2 == 0 else (-1, 0)
 
 
-@pytest.mark.parametrize(("case", "wrong"), [
-    ({"writer_type": NumberFirst}, "torn"), ({"writer_type": NoFence, "weak": True}, "torn"),
-    ({"writer_type": OverNewest}, "lost"), ({"writer_type": GpuRing, "reader_type": Early}, "torn"),
-])
+@pytest.mark.parametrize(
+    ("case", "wrong"),
+    [
+        ({"writer_type": NumberFirst}, "torn"),
+        ({"writer_type": NoFence, "weak": True}, "torn"),
+        ({"writer_type": OverNewest}, "lost"),
+        ({"writer_type": GpuRing, "reader_type": Early}, "torn"),
+    ],
+)
 def test_slots_broken_on_purpose_are_found(case: dict[str, Any], wrong: str) -> None:
     with pytest.raises(AssertionError, match=wrong):
         explore_slots(**case)
@@ -349,8 +412,15 @@ class InPlaceReader(zero_copy_reader.ZeroCopyReader):
     def __init__(self, number: int):
         slot_reader.SlotReader.__init__(self, REF, {})
         self._open, self._closed = {}, False
-        self._generations: Any = [SimpleNamespace(
-            number=number, specs={"image": ("uint8", (1, CELLS))}, tensors={}, frames=0, memories=frozenset())]
+        self._generations: Any = [
+            SimpleNamespace(
+                number=number,
+                specs={"image": ("uint8", (1, CELLS))},
+                tensors={},
+                frames=0,
+                memories=frozenset(),
+            )
+        ]
 
 
 def explore_in_place(generation: int, weak: bool) -> int:

@@ -19,7 +19,9 @@ from splatview_viewer.kinds.snapshot.loading import from_pickled, store
 from splatview_viewer.recording.recording import StreamFolder
 
 
-def test_the_folders_are_the_owners_alone(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folders_are_the_owners_alone(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Of a run and of a viewer, its page's token among them, made where new files are everybody's."""
     cache, state = tmp_path / "cache", tmp_path / "state"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
@@ -32,8 +34,12 @@ def test_the_folders_are_the_owners_alone(runtime_dir: Path, monkeypatch: pytest
         columns = store.folder()
         assert columns is not None
         store.keep(columns, "0123", *store.packed(from_pickled({"segments": []})))
-        snapshot = memory_snapshots.write_private(memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x")
-        announcement = Announcement("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
+        snapshot = memory_snapshots.write_private(
+            memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x"
+        )
+        announcement = Announcement(
+            "http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007
+        )
         recording = StreamFolder(tmp_path / "recordings", "run", "stream")
         recording.write_index(1.0, [])
         recording.close()
@@ -44,14 +50,30 @@ def test_the_folders_are_the_owners_alone(runtime_dir: Path, monkeypatch: pytest
     publisher = publishing.begun()
     assert publisher is not None
     run = publisher.folder.path
-    for path in (runtime_dir, run, run / "run.json", run / "lock", memo, told, columns / "0123.columns", snapshot,
-                 cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview", recording.path):
+    for path in (
+        runtime_dir,
+        run,
+        run / "run.json",
+        run / "lock",
+        memo,
+        told,
+        columns / "0123.columns",
+        snapshot,
+        cache / "splatview",
+        columns.parent,
+        columns,
+        snapshot.parent,
+        state / "splatview",
+        recording.path,
+    ):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
     announcement.close()
 
 
 @needs_root
-def test_a_runtime_folder_of_another_user_is_not_used(runtime_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_runtime_folder_of_another_user_is_not_used(
+    runtime_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Prepared in /tmp, say, to catch runs."""
     runtime_dir.mkdir(mode=0o777)
     os.chown(runtime_dir, OTHER, OTHER)

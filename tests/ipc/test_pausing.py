@@ -48,7 +48,9 @@ def waits(subscriber: Subscriber, run: Any) -> bool:
     return run.paused and run.waits == 2
 
 
-def test_a_step_lets_exactly_one_call_through(subscriber: Subscriber, run: Any, loop: Any) -> None:
+def test_a_step_lets_exactly_one_call_through(
+    subscriber: Subscriber, run: Any, loop: Any
+) -> None:
     wait_until(lambda: loop.steps > 3)
     run.set_paused(True)
     wait_until(lambda: waits(subscriber, run))
@@ -84,11 +86,15 @@ def test_closing_the_run_ends_the_wait(subscriber: Subscriber, run: Any) -> None
     assert done == [True]
 
 
-def test_status_says_that_a_run_is_paused(subscriber: Subscriber, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_says_that_a_run_is_paused(
+    subscriber: Subscriber, run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     run.set_paused(True)
     wait_until(splatview.paused)
     main(["status"])
-    assert "wait_while_paused" in capsys.readouterr().out  # which the script does not call
+    assert (
+        "wait_while_paused" in capsys.readouterr().out
+    )  # which the script does not call
     thread = threading.Thread(target=splatview.wait_while_paused)
     thread.start()
     wait_until(lambda: waits(subscriber, run))

@@ -7,7 +7,9 @@ import pytest
 from splatview_ipc.subscriber.rate import Rate
 
 
-def looked(rate: Rate, hz: float, every: float, begin: float, seconds: float) -> list[float]:
+def looked(
+    rate: Rate, hz: float, every: float, begin: float, seconds: float
+) -> list[float]:
     """What it says at each look, while something happens `hz` times a second since 0."""
     said = []
     for k in range(int(seconds / every)):

@@ -18,7 +18,13 @@ from splatview_ipc.control import limits
 from splatview_ipc.control import run_folder as runs
 from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.control.registry import Announcement, viewers
-from splatview_ipc.control.run_folder import Description, create_run, list_runs, remove_stale, runtime_folder
+from splatview_ipc.control.run_folder import (
+    Description,
+    create_run,
+    list_runs,
+    remove_stale,
+    runtime_folder,
+)
 
 LONG_AGO, FAR_AHEAD = 1e9, 4e9
 
@@ -59,17 +65,29 @@ def test_a_machine_that_was_started_anew(runtime_dir: Path) -> None:
     (half / "run.json").unlink()
     os.utime(half, (LONG_AGO, LONG_AGO))
     (runtime_dir / "link-77-feed").symlink_to(runtime_dir / "elsewhere")
-    foreign = [runtime_dir / name for name in (
-        "photos/holiday.jpg", "elsewhere/run.json", "file-88-face",  # no name of a run's, or no folder
-        "thesis-2024-0815/text.tex", "train-55-beef/run.json", "train-55-beef/lock", "train-55-beef/notes.txt",
-        "deep-66-cafe/socket/kept")]  # the name of one, and something else in it
+    foreign = [
+        runtime_dir / name
+        for name in (
+            "photos/holiday.jpg",
+            "elsewhere/run.json",
+            "file-88-face",  # no name of a run's, or no folder
+            "thesis-2024-0815/text.tex",
+            "train-55-beef/run.json",
+            "train-55-beef/lock",
+            "train-55-beef/notes.txt",
+            "deep-66-cafe/socket/kept",
+        )
+    ]  # the name of one, and something else in it
     for file in foreign:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("mine")
 
     run = create_run("new", os.getpid(), 1.0)
     assert {p.name for p in runtime_dir.iterdir()} == {
-        "link-77-feed", run.path.name, *(file.relative_to(runtime_dir).parts[0] for file in foreign)}
+        "link-77-feed",
+        run.path.name,
+        *(file.relative_to(runtime_dir).parts[0] for file in foreign),
+    }
     assert all(file.read_text() == "mine" for file in foreign)
     assert list_runs(runtime_dir)[0].description.id == run.description.id
     run.remove()
@@ -96,7 +114,9 @@ def test_many_who_begin_and_clear_away_at_once(runtime_dir: Path) -> None:
     for thread in threads:
         thread.join()
     assert faults == []
-    assert {r.description.id for r in list_runs(runtime_dir)} == {r.description.id for r in made}
+    assert {r.description.id for r in list_runs(runtime_dir)} == {
+        r.description.id for r in made
+    }
     assert len(list(runtime_dir.iterdir())) == len(made) == 30
     for run in made:
         run.remove()
@@ -118,7 +138,8 @@ def test_folder_in_use_is_touched_once_an_hour(runtime_dir: Path) -> None:
 
 
 def test_folder_that_was_deleted_is_logged_once_and_attached_viewers_stay(
-        pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     pair.publish(torch.zeros(4, 4))
     pair.newest()
     shutil.rmtree(pair.publisher.folder.path)
@@ -130,7 +151,9 @@ def test_folder_that_was_deleted_is_logged_once_and_attached_viewers_stay(
     assert pair.newest(after=1)[0] == 2 and pair.run.alive
 
 
-def test_runs_are_in_tmp_unless_a_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_in_tmp_unless_a_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("SPLATVIEW_RUNTIME_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/0")
     folder = Path(f"/tmp/splatview-{os.getuid()}")
@@ -151,10 +174,17 @@ sys.stdin.readline()
 
 
 def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
-    announcement = Announcement(URL + "?token=ab-C_1", host="0.0.0.0", port=7007, run="train")
+    announcement = Announcement(
+        URL + "?token=ab-C_1", host="0.0.0.0", port=7007, run="train"
+    )
     (found,) = viewers()
     assert (found.pid, found.url, found.host, found.port, found.run) == (
-        os.getpid(), URL + "?token=ab-C_1", "0.0.0.0", 7007, "train")
+        os.getpid(),
+        URL + "?token=ab-C_1",
+        "0.0.0.0",
+        7007,
+        "train",
+    )
     (file,) = runtime_dir.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     announcement.close()
@@ -163,7 +193,9 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
     assert list(runtime_dir.iterdir()) == []
 
 
-def test_a_killed_viewer_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:
+def test_a_killed_viewer_is_gone_and_cleaned_up(
+    runtime_dir: Path, programs: Programs
+) -> None:
     process = programs.code(HOLD)
     assert process.line() == "announced"
     assert [(v.pid, v.run) for v in viewers()] == [(process.pid, "x")]
@@ -174,7 +206,8 @@ def test_a_killed_viewer_is_gone_and_cleaned_up(runtime_dir: Path, programs: Pro
 
 
 def test_a_viewer_that_cannot_be_announced_goes_on(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path / "file"))
     with Announcement(URL, host="127.0.0.1", port=7007):

@@ -28,6 +28,7 @@ def published(pair: Pair) -> Stream:
 
 def shows(pair: Pair, value: int, **more: Any) -> int:
     """The version, once a viewer is shown this value."""
+
     def seen() -> int:
         version, _, arrays = pair.newest(**more)
         return version if int(arrays["image"].max()) == value else 0
@@ -54,7 +55,9 @@ def _no_reader(*args: Any) -> Any:
 # ---- publishing
 
 
-def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(pair: Pair) -> None:
+def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(
+    pair: Pair,
+) -> None:
     pair.publish(image(0))
     shows(pair, 0)
     before = pair.counted("copies")
@@ -66,7 +69,9 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(pair: Pa
     assert not published(pair).behind()
 
 
-def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair.publish(image(0))
     shows(pair, 0)
 
@@ -74,7 +79,9 @@ def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(pair: Pair, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("splatview_ipc.transports.cpu_ring.CpuRingWriter.begin", interrupted)
+        patch.setattr(
+            "splatview_ipc.transports.cpu_ring.CpuRingWriter.begin", interrupted
+        )
         pair.now += 1
         with pytest.raises(KeyboardInterrupt):
             pair.publish(image(1))
@@ -88,7 +95,10 @@ def test_frames_of_a_new_size_take_a_new_ring(pair: Pair) -> None:
     for side in (8, 300, 2, 1000, 16):
         pair.publish(image(side % 251, side))
         _, _, arrays = pair.newest(after=published(pair).version - 1)
-        assert arrays["image"].shape == (side, side) and (arrays["image"] == side % 251).all()
+        assert (
+            arrays["image"].shape == (side, side)
+            and (arrays["image"] == side % 251).all()
+        )
     pair.until(lambda: pair.stream().shape == (16, 16))
     assert not pair.faults
 
@@ -118,10 +128,16 @@ def test_a_late_copy_of_tensors_amid_a_write_is_marked(pair: Pair) -> None:
     def read() -> tuple[int, int, bool]:
         frame = reader.read()
         assert frame is not None
-        return frame.version, int(frame.tensors["image"].to_float32().max()), frame.confirmed
+        return (
+            frame.version,
+            int(frame.tensors["image"].to_float32().max()),
+            frame.confirmed,
+        )
 
     assert read() == (1, 7, True)
-    picture.fill_(8)  # an operation that ends after the copy, and may have begun before it
+    picture.fill_(
+        8
+    )  # an operation that ends after the copy, and may have begun before it
     stream.turn(pair.now + 1)
     assert read() == (2, 8, False)
     picture.fill_(9)
@@ -148,9 +164,14 @@ def test_the_first_viewer_of_a_busy_run_waits_for_its_next_publish(pair: Pair) -
 
 
 def test_a_transport_that_fails_in_the_trainer_is_given_up_and_said_once(
-        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    offer(monkeypatch, pair, device_ring=Transport(_no_writer, RING.reader, ""), ring=RING)
-    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: "")
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(
+        monkeypatch, pair, device_ring=Transport(_no_writer, RING.reader, ""), ring=RING
+    )
+    monkeypatch.setattr(
+        "splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: ""
+    )
     pair.publish(image(1))
     shows(pair, 1)
     for value in range(2, 6):
@@ -159,17 +180,26 @@ def test_a_transport_that_fails_in_the_trainer_is_given_up_and_said_once(
     shows(pair, 5)
     stream = pair.stream()
     assert (stream.sharing, stream.info.transports) == ("ring", ("ring",))
-    assert stream.info.why == stream.fallback == "device-ring: this GPU has no memory to share"
+    assert (
+        stream.info.why
+        == stream.fallback
+        == "device-ring: this GPU has no memory to share"
+    )
     assert stream.fault is None
-    assert ["goes by ring instead of device-ring" in str(e) for e in pair.faults] == [True]
+    assert ["goes by ring instead of device-ring" in str(e) for e in pair.faults] == [
+        True
+    ]
 
 
 def test_a_transport_that_fails_in_the_viewer_is_followed_by_the_next(
-        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing = Transport(RING.writer, _no_reader, "")
     offer(monkeypatch, pair, device_ring=failing, ring=failing, host=RING)
     monkeypatch.setattr(remote_stream, "TRANSPORTS", TRANSPORTS)
-    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: "")
+    monkeypatch.setattr(
+        "splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: ""
+    )
     pair.publish(image(1))
     shows(pair, 1)
     stream = pair.stream()
@@ -183,7 +213,9 @@ def test_a_transport_that_fails_in_the_viewer_is_followed_by_the_next(
     assert "host: cannot be drawn" in stream.fallback
 
 
-def test_viewers_by_several_transports_at_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_viewers_by_several_transports_at_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offer(monkeypatch, pair, ring=RING, host=RING)
     other = pair.attach(transports=("host",))
     for value in range(1, 5):
@@ -201,7 +233,9 @@ def test_viewers_by_several_transports_at_once(pair: Pair, monkeypatch: pytest.M
     shows(pair, 9, viewer=other)
 
 
-def test_memory_that_is_short_is_said_and_comes_when_it_is_free(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_short_is_said_and_comes_when_it_is_free(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = [1 << 20]
     monkeypatch.setattr(segment.free_memory, "available_bytes", lambda: free[0])
     pair.publish(image(3, 2000))
@@ -219,8 +253,12 @@ def test_memory_that_is_short_is_said_and_comes_when_it_is_free(pair: Pair, monk
 # ---- live streams, whose tensors change without another publish
 
 
-@pytest.mark.parametrize("picture", [torch.zeros(9, 7), torch.zeros(7, 9).t()], ids=["plain", "strided"])
-def test_a_live_tensor_is_copied_when_its_values_change_and_only_then(pair: Pair, picture: torch.Tensor) -> None:
+@pytest.mark.parametrize(
+    "picture", [torch.zeros(9, 7), torch.zeros(7, 9).t()], ids=["plain", "strided"]
+)
+def test_a_live_tensor_is_copied_when_its_values_change_and_only_then(
+    pair: Pair, picture: torch.Tensor
+) -> None:
     stream = pair.publisher.stream("image", "image")
     pair.publish(picture)
     stream.describe(stream.layout, live=True)  # type: ignore[arg-type]

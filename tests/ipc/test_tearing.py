@@ -20,7 +20,9 @@ while True:  # a tensor each: of one that changes, a late copy may be amid the c
 SLOTS = 8
 
 
-def test_a_frame_is_whole_or_given_up(programs: Programs, subscriber: Subscriber) -> None:
+def test_a_frame_is_whole_or_given_up(
+    programs: Programs, subscriber: Subscriber
+) -> None:
     """Half of them are read so slowly that they are overwritten meanwhile: without the check they would be torn."""
     assert programs.code(WRITER).line() == "ready"
     stream = stream_of(subscriber, "frames")
@@ -38,6 +40,15 @@ def test_a_frame_is_whole_or_given_up(programs: Programs, subscriber: Subscriber
                 if whole <= torn or stream.run.counters["copies"] >= copies + 2 * SLOTS:
                     break
             second, last = pixels[200:].copy(), frame.version
-            same = len({int(value) for half in (first, second) for value in (half.min(), half.max())}) == 1
+            same = (
+                len(
+                    {
+                        int(value)
+                        for half in (first, second)
+                        for value in (half.min(), half.max())
+                    }
+                )
+                == 1
+            )
             assert same or not frame.intact()
             whole, torn = whole + same, torn + (not same)

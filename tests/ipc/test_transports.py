@@ -23,7 +23,10 @@ COPYING = ("ring", "device-ring", "host")
 
 
 def _cases(names: Any) -> list[object]:
-    return [pytest.param(n, marks=[] if n in ("memory", "ring") else [pytest.mark.cuda]) for n in names]
+    return [
+        pytest.param(n, marks=[] if n in ("memory", "ring") else [pytest.mark.cuda])
+        for n in names
+    ]
 
 
 @pytest.fixture(params=_cases(NAMES))
@@ -44,7 +47,11 @@ def test_the_newest_frame_arrives_whole(pair: TransportPair) -> None:
     for version, n in enumerate([5, 1000, 0, 17, 999], 1):
         pair.write(n, version)
         with pair.read(version - 1) as frame:
-            assert (frame.kind, frame.version, frame.meta["step"]) == ("gaussians", version, 3)
+            assert (frame.kind, frame.version, frame.meta["step"]) == (
+                "gaussians",
+                version,
+                3,
+            )
             assert frame.time_ns > 0
             assert frame.on_gpu == (pair.name in ("in-place", "device-ring"))
             for name, tensor in frame.tensors.items():
@@ -79,11 +86,17 @@ def test_what_was_announced_is_not_trusted(pair: TransportPair) -> None:
     announced: Any = pair.writer.ref
     ref = announced.segment if isinstance(announced, RingRef) else announced.control
     for forged in (
-            SegmentRef(ref.token, ref.size * 2), SegmentRef("no-such-token", ref.size), SegmentRef(ref.token, 9)):
+        SegmentRef(ref.token, ref.size * 2),
+        SegmentRef("no-such-token", ref.size),
+        SegmentRef(ref.token, 9),
+    ):
         with pytest.raises(SharingError):
             reader_of("ring", RingRef(forged))
     for name in TRANSPORTS:
-        if name not in (pair.name, *({"ring", "host"} if pair.name in ("ring", "host") else ())):
+        if name not in (
+            pair.name,
+            *({"ring", "host"} if pair.name in ("ring", "host") else ()),
+        ):
             with pytest.raises(SharingError):
                 reader_of(name, announced)
 
@@ -112,14 +125,31 @@ def ring() -> Iterator[tuple[CpuRingWriter, CpuRingReader]]:
     writer.close()
 
 
-@pytest.mark.parametrize("image", [
-    *(torch.arange(60).reshape(10, 6).to(dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32)),
-    torch.arange(60, dtype=torch.uint8).reshape(10, 6).t(),
-    torch.arange(60, dtype=torch.uint8).reshape(10, 6)[::2, 1:4],
-    torch.arange(6, dtype=torch.uint8).expand(5, 6), torch.arange(60, dtype=torch.uint8)[7:].reshape(1, 53),
-], ids=["float16", "bfloat16", "float32", "transposed", "a part", "repeated", "from its middle"])
+@pytest.mark.parametrize(
+    "image",
+    [
+        *(
+            torch.arange(60).reshape(10, 6).to(dtype)
+            for dtype in (torch.float16, torch.bfloat16, torch.float32)
+        ),
+        torch.arange(60, dtype=torch.uint8).reshape(10, 6).t(),
+        torch.arange(60, dtype=torch.uint8).reshape(10, 6)[::2, 1:4],
+        torch.arange(6, dtype=torch.uint8).expand(5, 6),
+        torch.arange(60, dtype=torch.uint8)[7:].reshape(1, 53),
+    ],
+    ids=[
+        "float16",
+        "bfloat16",
+        "float32",
+        "transposed",
+        "a part",
+        "repeated",
+        "from its middle",
+    ],
+)
 def test_values_of_any_dtype_and_strides_and_metadata_arrive(
-        ring: tuple[CpuRingWriter, CpuRingReader], image: torch.Tensor) -> None:
+    ring: tuple[CpuRingWriter, CpuRingReader], image: torch.Tensor
+) -> None:
     writer, reader = ring
     meta = {"layout": "HW", "step": 12, "note": "\u00e9", "ok": True, "lr": 0.5}
     writer.write("image", {"image": image}, meta, 5, confirmed=False)
@@ -127,13 +157,24 @@ def test_values_of_any_dtype_and_strides_and_metadata_arrive(
     assert frame is not None
     with frame:
         assert (frame.version, frame.meta, frame.confirmed) == (5, meta, False)
-        assert np.array_equal(frame.tensors["image"].to_float32(), image.float().numpy())
+        assert np.array_equal(
+            frame.tensors["image"].to_float32(), image.float().numpy()
+        )
 
 
 def test_slots_by_size() -> None:
-    for size, growing, slots in ((1, False, 8), (8, False, 8), (8, True, 4), (64, False, 4), (64, True, 3)):
+    for size, growing, slots in (
+        (1, False, 8),
+        (8, False, 8),
+        (8, True, 4),
+        (64, False, 4),
+        (64, True, 3),
+    ):
         tensors = {"image": torch.empty(size << 20, dtype=torch.uint8, device="meta")}
-        assert ring_size(tensors, growing) == (size << 20 if not growing else 3 * size << 19, slots)
+        assert ring_size(tensors, growing) == (
+            size << 20 if not growing else 3 * size << 19,
+            slots,
+        )
 
 
 def test_segments_are_sealed_and_withdrawn() -> None:

@@ -37,8 +37,15 @@ assert [sys.modules[name].MINE for name in ("ipc", "viewer_app", "tests", "bench
 def _run(*command: str | Path, cwd: Path) -> str:
     """Run a program without this process's Python settings and return its output; a failure shows all of it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    done = subprocess.run([str(c) for c in command], cwd=cwd, env=kept, text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(
+        [str(c) for c in command],
+        cwd=cwd,
+        env=kept,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert done.returncode == 0, f"{' '.join(map(str, command))}:\n{done.stdout}"
     return done.stdout
 
@@ -46,8 +53,14 @@ def _run(*command: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """A source distribution and a wheel built in the checkout, and a wheel built from the source distribution."""
-    sdist = pytest.importorskip("hatchling.builders.sdist", reason="needs hatchling: pip install 'splatview[test]'")
-    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install 'splatview[test]'")
+    sdist = pytest.importorskip(
+        "hatchling.builders.sdist",
+        reason="needs hatchling: pip install 'splatview[test]'",
+    )
+    wheel = pytest.importorskip(
+        "hatchling.builders.wheel",
+        reason="needs hatchling: pip install 'splatview[test]'",
+    )
     folder = tmp_path_factory.mktemp("dist")
     (source,) = sdist.SdistBuilder(str(ROOT)).build(directory=str(folder))
     with tarfile.open(source) as archive:
@@ -57,7 +70,9 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     (unpacked,) = (folder / "unpacked").iterdir()
     made = {"sdist": Path(source)}
     for name, root in (("wheel", ROOT), ("wheel of the sdist", unpacked)):
-        (built,) = wheel.WheelBuilder(str(root)).build(directory=str(folder / name), versions=["standard"])
+        (built,) = wheel.WheelBuilder(str(root)).build(
+            directory=str(folder / name), versions=["standard"]
+        )
         made[name] = Path(built)
     return made
 
@@ -66,14 +81,28 @@ def test_distributions_pass_the_index_checks(dist: Mapping[str, Path]) -> None:
     """Twine renders the README and checks the metadata."""
     pytest.importorskip("twine", reason="needs twine: pip install 'splatview[test]'")
     files = dist["sdist"], dist["wheel"]
-    assert [f.name for f in files] == [f"splatview-{splatview.__version__}{end}" for end in
-                                       (".tar.gz", "-py3-none-any.whl")]
-    assert _run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=files[0].parent).count("PASSED") == 2
+    assert [f.name for f in files] == [
+        f"splatview-{splatview.__version__}{end}"
+        for end in (".tar.gz", "-py3-none-any.whl")
+    ]
+    assert (
+        _run(
+            sys.executable,
+            "-m",
+            "twine",
+            "check",
+            "--strict",
+            *files,
+            cwd=files[0].parent,
+        ).count("PASSED")
+        == 2
+    )
 
 
 @pytest.mark.parametrize("how", ["wheel", "editable"])
-def test_script_keeps_its_own_modules(dist: Mapping[str, Path], how: str, tmp_path: Path,
-                                      programs: Programs) -> None:
+def test_script_keeps_its_own_modules(
+    dist: Mapping[str, Path], how: str, tmp_path: Path, programs: Programs
+) -> None:
     """A script with modules of the names that splatview's folders have publishes, grabs and is shown."""
     env, root = {}, ROOT
     if how == "wheel":
@@ -84,26 +113,42 @@ def test_script_keeps_its_own_modules(dist: Mapping[str, Path], how: str, tmp_pa
     programs.folder = tmp_path / "project"
     programs.folder.mkdir()
     (programs.folder / "train.py").write_text(SCRIPT)
-    for name in ("ipc.py", "viewer_app/__init__.py", "tests/__init__.py", "benchmarks/__init__.py"):
+    for name in (
+        "ipc.py",
+        "viewer_app/__init__.py",
+        "tests/__init__.py",
+        "benchmarks/__init__.py",
+    ):
         path = programs.folder / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"MINE = {name.removesuffix('.py').removesuffix('/__init__')!r}\n")
+        path.write_text(
+            f"MINE = {name.removesuffix('.py').removesuffix('/__init__')!r}\n"
+        )
     program = programs.python("train.py", root / "splatview", **env)
     _, said = program.communicate()
     assert program.returncode == 0, said
     with Image.open(programs.folder / "out.png") as picture:
-        assert picture.convert("RGB").getpixel((picture.width // 2, picture.height // 2)) == (200, 200, 200)
+        assert picture.convert("RGB").getpixel(
+            (picture.width // 2, picture.height // 2)
+        ) == (200, 200, 200)
 
 
 @pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
-def test_wheel_holds_every_file_below_splatview(dist: Mapping[str, Path], name: str) -> None:
+def test_wheel_holds_every_file_below_splatview(
+    dist: Mapping[str, Path], name: str
+) -> None:
     assert dist[name].name == f"splatview-{splatview.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(dist[name]) as archive:
         names = [n for n in archive.namelist() if ".dist-info/" not in n]
     assert len(names) == len(set(names))
     assert set(names) == {
         f"{installed}/{path.relative_to(ROOT / folder)}"
-        for folder, installed in (("splatview", "splatview"), ("ipc/splatview_ipc", "splatview_ipc"),
-                                  ("viewer_app/splatview_viewer", "splatview_viewer"))
-        for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+        for folder, installed in (
+            ("splatview", "splatview"),
+            ("ipc/splatview_ipc", "splatview_ipc"),
+            ("viewer_app/splatview_viewer", "splatview_viewer"),
+        )
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     assert "splatview/py.typed" in names

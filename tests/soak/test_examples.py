@@ -14,17 +14,31 @@ from support.wait import wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
-IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers", "camera_detector": "torchvision"}
+IN_OTHERS = {
+    "lightning_callback": "lightning",
+    "hf_trainer_callback": "transformers",
+    "camera_detector": "torchvision",
+}
 """Examples with other people's trainers and models, and what those need."""
 MORE = {"sharded": ("--ranks", "2")}
 """Further options: each rank is a process that loads torch."""
-EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py")
-                  if not p.stem.startswith("window_"))  # they need a display: tests/api/test_window_class.py
-STREAMS = {"camera_detector": {"camera"}, "image": {"image"}, "gaussian_training": {"gaussians", "render"},
-           "hf_trainer_callback": {"learned"},
-           "lightning_callback": {"learned"}, "memory": {"learned", "memory"}, "notebook": {"waves"},
-           "scalars": {"learned", "scalars"}, "second_process": {"edges"}, "sharded": {"gaussians", "scalars"},
-           "streams": {"gaussians", "image", "depth"}, "training_cameras": {"ball", "cameras"}}
+EXAMPLES = sorted(
+    p for p in (ROOT / "examples").glob("*.py") if not p.stem.startswith("window_")
+)  # they need a display: tests/api/test_window_class.py
+STREAMS = {
+    "camera_detector": {"camera"},
+    "image": {"image"},
+    "gaussian_training": {"gaussians", "render"},
+    "hf_trainer_callback": {"learned"},
+    "lightning_callback": {"learned"},
+    "memory": {"learned", "memory"},
+    "notebook": {"waves"},
+    "scalars": {"learned", "scalars"},
+    "second_process": {"edges"},
+    "sharded": {"gaussians", "scalars"},
+    "streams": {"gaussians", "image", "depth"},
+    "training_cameras": {"ball", "cameras"},
+}
 
 
 def needed(path: Path) -> None:
@@ -37,25 +51,40 @@ def needed(path: Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
     needed(path)
-    process = programs.python(path, "--steps", "3", *MORE.get(path.stem, ()), SPLATVIEW_STRICT="1")
+    process = programs.python(
+        path, "--steps", "3", *MORE.get(path.stem, ()), SPLATVIEW_STRICT="1"
+    )
     _, err = process.communicate()
     assert process.returncode == 0, err
-    assert "Warning" not in err or path.stem in IN_OTHERS  # what others warn of is theirs
+    assert (
+        "Warning" not in err or path.stem in IN_OTHERS
+    )  # what others warn of is theirs
 
 
-@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem in STREAMS], ids=lambda path: path.stem)
-def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Programs, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "path", [p for p in EXAMPLES if p.stem in STREAMS], ids=lambda path: path.stem
+)
+def test_a_viewer_draws_every_stream_of_an_example(
+    path: Path, programs: Programs, tmp_path: Path
+) -> None:
     needed(path)
     process = programs.python(path, "--steps", "1000000", *MORE.get(path.stem, ()))
     with Subscriber() as viewer:
-        wait_until(lambda: (viewer.poll(), {s.name for s in viewer.streams if s.version} >= STREAMS[path.stem])[-1])
+        wait_until(
+            lambda: (
+                viewer.poll(),
+                {s.name for s in viewer.streams if s.version} >= STREAMS[path.stem],
+            )[-1]
+        )
     for stream in sorted(STREAMS[path.stem]):
         out = tmp_path / f"{stream}.png"
         shot = programs.splatview("shot", out, "--stream", stream, "--run", process.pid)
         _, err = shot.end()
         assert shot.returncode == 0, err
         colors = Image.open(out).convert("RGB").getcolors(1 << 24)
-        assert colors is not None and len(colors) > 50  # a picture; one of NaN has a single colour
+        assert (
+            colors is not None and len(colors) > 50
+        )  # a picture; one of NaN has a single colour
 
 
 PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"
@@ -83,7 +112,9 @@ def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> 
     """Its very lines, with the names that the trainer has there."""
     _, _, loop = PATCH.read_text().split("\n@@")
     process = programs.code(TRAINER, SPLATVIEW_STRICT="1")
-    process.say(json.dumps("\n".join(line[1:] for line in loop.splitlines() if line[:1] == "+")))
+    process.say(
+        json.dumps("\n".join(line[1:] for line in loop.splitlines() if line[:1] == "+"))
+    )
     assert process.line() == "done", process.end()[1]
     with Subscriber() as subscriber:
         _, meta, tensors = newest(subscriber, "gaussians", 2499)
@@ -91,4 +122,6 @@ def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> 
         assert tensors["shN"].shape == (50, 15, 3)
         _, meta, tensors = newest(subscriber, "render", 2499)
         assert tensors["image"].shape == (6, 8, 3)
-        assert tensors["image"].min() == 0 and tensors["image"].max() == 1  # within what an image may have
+        assert (
+            tensors["image"].min() == 0 and tensors["image"].max() == 1
+        )  # within what an image may have

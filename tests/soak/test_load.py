@@ -60,7 +60,9 @@ def blocks(trainer: Trainer, **slack: int) -> dict[str, Any]:
     counters: dict[str, Any] = {}
     for number in range(10):
         counters, objects = trainer.do(
-            "block(); gc.collect(); answer = publishing.begun().control.counters(), len(gc.get_objects())", 300)
+            "block(); gc.collect(); answer = publishing.begun().control.counters(), len(gc.get_objects())",
+            300,
+        )
         now = footprint(trainer.process.pid)
         first = first or (now, objects)
         assert now.over(first[0], rss=SLACK_BYTES, **slack) == {}, number
@@ -88,7 +90,10 @@ def test_a_million_publishes_without_a_viewer(programs: Programs) -> None:
 
 
 def test_ten_thousand_new_tensors_of_new_shapes(programs: Programs) -> None:
-    trainer, reader = Trainer(programs), programs.python("-m", "support.watcher", "--period", "0.1")
+    trainer, reader = (
+        Trainer(programs),
+        programs.python("-m", "support.watcher", "--period", "0.1"),
+    )
     seen(reader, dict.fromkeys(trainer.do(FRESH, 60), 1))
     base = footprint(reader.pid)
     blocks(trainer, segment_bytes=8 * MB)

@@ -34,18 +34,34 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("shader", ["project.frag", "walk.frag", "unfinished.frag"])
 def test_a_shader_that_is_refused_is_named(
-        ctx: moderngl.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shader: str) -> None:
+    ctx: moderngl.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shader: str
+) -> None:
     damaged = shutil.copytree(passes.SHADERS, tmp_path / "shaders") / shader
     monkeypatch.setattr(passes, "SHADERS", damaged.parent)
-    damaged.write_text(damaged.read_text().replace("void main() {", "void main() {\n    vec3 torn = nonsense(1.0);"))
-    with pytest.raises(RendererError, match=f"gl: this driver refuses {shader} .*nonsense.*update the graphics driver"):
-        draw(MAKERS["gl-tiles"](ctx), random_scene(1, Chance(n=200)), looking_at_origin(80, 60))
+    damaged.write_text(
+        damaged.read_text().replace(
+            "void main() {", "void main() {\n    vec3 torn = nonsense(1.0);"
+        )
+    )
+    with pytest.raises(
+        RendererError,
+        match=f"gl: this driver refuses {shader} .*nonsense.*update the graphics driver",
+    ):
+        draw(
+            MAKERS["gl-tiles"](ctx),
+            random_scene(1, Chance(n=200)),
+            looking_at_origin(80, 60),
+        )
     assert ctx.error == "GL_NO_ERROR"
 
 
 def test_a_viewer_that_has_lost_its_gpu_ends_and_says_so(programs: Programs) -> None:
-    Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(programs.folder / "grey.png")
-    viewer = programs.code(SERVE, "serve", "--host", "127.0.0.1", "--port", "0", "grey.png")
+    Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(
+        programs.folder / "grey.png"
+    )
+    viewer = programs.code(
+        SERVE, "serve", "--host", "127.0.0.1", "--port", "0", "grey.png"
+    )
     said: list[str] = []
     port, token = address(viewer, said)
     with Page(port, acks=True) as page:
@@ -54,4 +70,7 @@ def test_a_viewer_that_has_lost_its_gpu_ends_and_says_so(programs: Programs) -> 
         (programs.folder / "lost").touch()
         assert page.ended()
     _, rest = viewer.end()
-    assert viewer.returncode == 2 and "the GPU is lost. Start the viewer again" in "".join(said) + rest
+    assert (
+        viewer.returncode == 2
+        and "the GPU is lost. Start the viewer again" in "".join(said) + rest
+    )

@@ -37,10 +37,20 @@ def quiet(device):
 """
 
 
-@pytest.mark.parametrize(("way", "allocator"), [
-    ("ring", ""), *(pytest.param(way, allocator, marks=pytest.mark.cuda)
-                    for way in ("in-place", "device-ring") for allocator in ALLOCATORS.values())])
-def test_killed_viewers_leave_nothing(programs: Programs, tmp_path: Path, way: str, allocator: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "allocator"),
+    [
+        ("ring", ""),
+        *(
+            pytest.param(way, allocator, marks=pytest.mark.cuda)
+            for way in ("in-place", "device-ring")
+            for allocator in ALLOCATORS.values()
+        ),
+    ],
+)
+def test_killed_viewers_leave_nothing(
+    programs: Programs, tmp_path: Path, way: str, allocator: str
+) -> None:
     trainer, chance = Trainer(programs, allocator), random.Random(8)
     device = "cpu" if way == "ring" else "cuda"
 
@@ -49,8 +59,19 @@ def test_killed_viewers_leave_nothing(programs: Programs, tmp_path: Path, way: s
         gate = tmp_path / name
         trainer.start(f"answer = flat_out({device!r}, {str(gate)!r})")
         for _ in range(0, viewers, AT_ONCE):
-            started = [programs.python("-m", "support.watcher", "--ways", way, "--hold", 3, "--period", 0.05)
-                       for _ in range(min(viewers, AT_ONCE))]
+            started = [
+                programs.python(
+                    "-m",
+                    "support.watcher",
+                    "--ways",
+                    way,
+                    "--hold",
+                    3,
+                    "--period",
+                    0.05,
+                )
+                for _ in range(min(viewers, AT_ONCE))
+            ]
             for number, viewer in enumerate(started):
                 if number % 2 or not most:
                     assert json.loads(viewer.line())["sharing"] == way
@@ -61,11 +82,21 @@ def test_killed_viewers_leave_nothing(programs: Programs, tmp_path: Path, way: s
 
     def free() -> int:
         """Bytes of the GPU's memory; tests of other workers take and give some, too."""
-        return torch.cuda.mem_get_info()[0] if device == "cuda" and "PYTEST_XDIST_WORKER" not in os.environ else 0
+        return (
+            torch.cuda.mem_get_info()[0]
+            if device == "cuda" and "PYTEST_XDIST_WORKER" not in os.environ
+            else 0
+        )
 
-    trainer.do(FLAT_OUT + f"scene = make(20_000, 1, {device!r}); splatview.publish(scene, step=0)")
+    trainer.do(
+        FLAT_OUT
+        + f"scene = make(20_000, 1, {device!r}); splatview.publish(scene, step=0)"
+    )
     live("first", 2, 0.0)
-    allocated, base = trainer.do(f"answer = quiet({device!r})"), footprint(trainer.process.pid)
+    allocated, base = (
+        trainer.do(f"answer = quiet({device!r})"),
+        footprint(trainer.process.pid),
+    )
     before = free()
     live("second", KILLS, 0.2)
     assert trainer.do(f"answer = quiet({device!r})") <= allocated

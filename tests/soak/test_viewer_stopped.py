@@ -26,17 +26,24 @@ def test_stopped_for_a_minute(programs: Programs) -> None:
     trainer, step = Trainer(programs), 1
     trainer.do(PUBLISHES + "publish('frames', (100, 200, 3), 1)")
     # One that is never stopped, one that holds a frame, and one that looks in.
-    beside, *stopped = (programs.python("-m", "support.watcher", "--streams", "frames", "--hold", n) for n in (0, 1, 0))
+    beside, *stopped = (
+        programs.python("-m", "support.watcher", "--streams", "frames", "--hold", n)
+        for n in (0, 1, 0)
+    )
     assert [seen(reader) for reader in (beside, *stopped)] == [1, 1, 1]
     for reader in stopped:
         reader.send_signal(signal.SIGSTOP)
     for step in range(2, 1001):
-        side = 200 if step > 500 else 100  # larger: it is stored somewhere else from then on
+        side = (
+            200 if step > 500 else 100
+        )  # larger: it is stored somewhere else from then on
         trainer.do(f"publish('frames', ({side}, {2 * side}, 3), {step})")
         if step % 5 == 0:  # news of which their queues fill up
             trainer.do(f"publish('changing {step % 20}', ({4 + step % 7}, 5), {step})")
         assert seen(beside) == step, "the viewer beside sees each version"
     for reader in stopped:
         reader.send_signal(signal.SIGCONT)
-        assert seen(reader) == step or seen(reader) == step, "after the last of the ring that it knew, the newest"
+        assert seen(reader) == step or seen(reader) == step, (
+            "after the last of the ring that it knew, the newest"
+        )
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0

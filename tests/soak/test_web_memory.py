@@ -25,15 +25,22 @@ MARGIN = 96 * MB
 
 
 @pytest.fixture
-def viewer(programs: Programs, tmp_path: Path) -> Iterator[tuple[Callable[..., Page], Callable[[], int]]]:
+def viewer(
+    programs: Programs, tmp_path: Path
+) -> Iterator[tuple[Callable[..., Page], Callable[[], int]]]:
     """`page(id)`: a page of a viewer that shows a picture which does not compress well, and has loaded whatever the
     first page of this size needs; and the bytes that it takes."""
-    noise = np.random.default_rng(0).integers(0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8)
+    noise = np.random.default_rng(0).integers(
+        0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8
+    )
     Image.fromarray(noise).save(tmp_path / "noise.png")
-    process = programs.splatview("serve", "--host", "127.0.0.1", "--port", "0", str(tmp_path / "noise.png"))
+    process = programs.splatview(
+        "serve", "--host", "127.0.0.1", "--port", "0", str(tmp_path / "noise.png")
+    )
     port, token = address(process, [])
     threading.Thread(target=process.stderr.read, daemon=True).start()
     with ExitStack() as pages:
+
         def page(id: str, *, acks: bool = True, visible: bool = True) -> Page:
             made = pages.enter_context(Page(port, acks=acks)).connect(token=token)
             made.greet(*SIZE, id=id, visible=visible)
@@ -43,7 +50,11 @@ def viewer(programs: Programs, tmp_path: Path) -> Iterator[tuple[Callable[..., P
         yield page, lambda: footprint(process.pid).rss
 
 
-@pytest.mark.parametrize("acks", [False, True], ids=["pages that acknowledge nothing", "pages that show pictures"])
+@pytest.mark.parametrize(
+    "acks",
+    [False, True],
+    ids=["pages that acknowledge nothing", "pages that show pictures"],
+)
 def test_large_pages_take_a_few_pictures_each(viewer: Any, acks: bool) -> None:
     page, memory = viewer
     base = most = memory()

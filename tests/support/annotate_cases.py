@@ -20,7 +20,11 @@ from support.frames import remote
 def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return the frame that `annotate` makes of this, once the receiver's own check has passed it."""
     tensors, meta = adapted(given)
-    check_frame("overlay", {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in tensors.items()}, meta)
+    check_frame(
+        "overlay",
+        {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in tensors.items()},
+        meta,
+    )
     return tensors, meta
 
 
@@ -35,7 +39,15 @@ def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> Frame:
     """What `annotate` sends for this, computed on this version of the image."""
     tensors, meta = made(**given)
     meta |= {"version": version, "time_ns": time_ns}
-    return Frame("overlay", 1, 0, meta, {k: remote(t) for k, t in tensors.items()}, lambda: True, lambda: None)
+    return Frame(
+        "overlay",
+        1,
+        0,
+        meta,
+        {k: remote(t) for k, t in tensors.items()},
+        lambda: True,
+        lambda: None,
+    )
 
 
 def result_of(frame: Frame, shown: tuple[int, int] = (64, 48)) -> Result:

@@ -51,13 +51,22 @@ class Rig:
         assert self.ctx.error == "GL_NO_ERROR"
         self.ctx.release()
 
-    def open(self, width: int = 96, height: int = 64, *, acks: bool = True, reading: bool = True,
-             encoder: Encoder | None = None) -> BrowserScreen:
+    def open(
+        self,
+        width: int = 96,
+        height: int = 64,
+        *,
+        acks: bool = True,
+        reading: bool = True,
+        encoder: Encoder | None = None,
+    ) -> BrowserScreen:
         """A page that says hello, and its screen."""
         hello = Hello(id="page", width=width, height=height)
         self._encoder = self._encoder or choose(self.ctx)
         with ExitStack() as opened:
-            page = opened.enter_context(Page(self.server.port, acks=acks, reading=reading))
+            page = opened.enter_context(
+                Page(self.server.port, acks=acks, reading=reading)
+            )
             page.connect(token=self.server.token).send(hello)
             (arrived,) = wait_until(self.server.arrivals, "the page arrives")
             if reading:
@@ -68,20 +77,28 @@ class Rig:
         return screen
 
 
-def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0) -> np.ndarray:
+def draw(
+    screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0
+) -> np.ndarray:
     """Draw and present something, when the screen takes it; what was drawn, (H, W, 3). `mark` makes it another picture
     than the same with another one."""
     until_ready(screen)
     screen.framebuffer.clear(*color, 1.0)
     width, height = screen.state.size
-    screen.framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, height - height // 4, width // 3, height // 4))
+    screen.framebuffer.clear(
+        1.0, 1.0, 1.0, 1.0, viewport=(0, height - height // 4, width // 3, height // 4)
+    )
     screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0, viewport=(mark % (width - 8), 8, 8, 8))
     drawn = read_pixels(screen.framebuffer)[..., :3]
     screen.present(CAPTION)
     return drawn
 
 
-def poll(screen: BrowserScreen, condition: Callable[[], Any], events: list[Event] | None = None) -> Any:
+def poll(
+    screen: BrowserScreen,
+    condition: Callable[[], Any],
+    events: list[Event] | None = None,
+) -> Any:
     """Poll as the viewer's loop does until something is true, and return that."""
     for _ in turns(f"{condition}", rest=False):
         if result := condition():

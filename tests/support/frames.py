@@ -28,14 +28,35 @@ def host_array(tensor: RemoteTensor | DeviceTensor) -> np.ndarray:
     return tensor.array
 
 
-def frame_of(kind: str, tensors: dict[str, torch.Tensor], *, intact: bool = True, version: int = 1,
-             **meta: Any) -> Frame:
-    return Frame(kind, version, 0, meta, {k: remote(t) for k, t in tensors.items()}, lambda: intact, lambda: None)
+def frame_of(
+    kind: str,
+    tensors: dict[str, torch.Tensor],
+    *,
+    intact: bool = True,
+    version: int = 1,
+    **meta: Any,
+) -> Frame:
+    return Frame(
+        kind,
+        version,
+        0,
+        meta,
+        {k: remote(t) for k, t in tensors.items()},
+        lambda: intact,
+        lambda: None,
+    )
 
 
-def image_frame(tensor: torch.Tensor | np.ndarray, layout: str | None = None, **more: Any) -> Frame:
+def image_frame(
+    tensor: torch.Tensor | np.ndarray, layout: str | None = None, **more: Any
+) -> Frame:
     tensor = torch.as_tensor(tensor)
-    return frame_of("image", {"image": tensor}, layout=layout or ("HW" if tensor.ndim == 2 else "HWC"), **more)
+    return frame_of(
+        "image",
+        {"image": tensor},
+        layout=layout or ("HW" if tensor.ndim == 2 else "HWC"),
+        **more,
+    )
 
 
 def cloud(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -62,40 +83,76 @@ def memory_samples(n: int = 200, period: float = 0.1) -> torch.Tensor:
     rows[n // 2, 4] = 9e9
     rows[:, 5], rows[:, 6] = rows[:, 4] + 0.2e9, rows[:, 2] - 0.1e9
     rows[:, 7], rows[:, 8], rows[:, 9] = 8e9, 0.4e9, 1e9
-    rows[n // 2:, 7] = 10e9
+    rows[n // 2 :, 7] = 10e9
     rows[:, 10] = 100 * t
     return rows
 
 
 def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> Frame:
-    meta = {"device": "cuda:0", "gpu": "A GPU", "total": 80 * 2**30, "hz": 10.0, "snapshot": "", "snapshots": 0,
-            "trouble": ""} | more
-    return frame_of("memory", {"samples": memory_samples() if rows is None else rows}, **meta)
+    meta = {
+        "device": "cuda:0",
+        "gpu": "A GPU",
+        "total": 80 * 2**30,
+        "hz": 10.0,
+        "snapshot": "",
+        "snapshots": 0,
+        "trouble": "",
+    } | more
+    return frame_of(
+        "memory", {"samples": memory_samples() if rows is None else rows}, **meta
+    )
 
 
-def gaussian_frame(tensors: dict[str, torch.Tensor] | None = None, **more: Any) -> Frame:
-    meta = {"color": "sh", "activated": False, "sh_degree": 0, "antialiased": False} | more
+def gaussian_frame(
+    tensors: dict[str, torch.Tensor] | None = None, **more: Any
+) -> Frame:
+    meta = {
+        "color": "sh",
+        "activated": False,
+        "sh_degree": 0,
+        "antialiased": False,
+    } | more
     return frame_of("gaussians", cloud() if tensors is None else tensors, **meta)
 
 
 def scalar_rows(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
     """(n, 7) float64 by name: a loss that falls, a count that grows, and a rare measure."""
-    noise = torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    noise = torch.randn(
+        n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     steps = torch.arange(n, dtype=torch.float64)
 
     def rows(value: torch.Tensor, every: int = 1) -> torch.Tensor:
-        found = torch.stack([steps, 1.7e9 + 0.05 * steps, value, value, value, 0 * steps + 1, 0 * steps], dim=1)
+        found = torch.stack(
+            [
+                steps,
+                1.7e9 + 0.05 * steps,
+                value,
+                value,
+                value,
+                0 * steps + 1,
+                0 * steps,
+            ],
+            dim=1,
+        )
         return found[::every].contiguous()
 
-    return {"loss": rows(torch.exp(-steps / 100) + 0.1 + 0.02 * noise), "parts/count": rows(1000 + 3 * steps),
-            "parts/rare": rows(20 + 0.01 * steps, 50)}
+    return {
+        "loss": rows(torch.exp(-steps / 100) + 0.1 + 0.02 * noise),
+        "parts/count": rows(1000 + 3 * steps),
+        "parts/rare": rows(20 + 0.01 * steps, 50),
+    }
 
 
 def scalars_frame(rows: dict[str, torch.Tensor] | None = None, **more: Any) -> Frame:
     rows = scalar_rows() if rows is None else rows
-    tensors = {"rows": torch.cat([*rows.values()]),
-               "ends": torch.tensor([len(r) for r in rows.values()]).cumsum(0).to(torch.int32),
-               "names": torch.tensor([*"".join(f"{name}\0" for name in rows).encode()], dtype=torch.uint8)}
+    tensors = {
+        "rows": torch.cat([*rows.values()]),
+        "ends": torch.tensor([len(r) for r in rows.values()]).cumsum(0).to(torch.int32),
+        "names": torch.tensor(
+            [*"".join(f"{name}\0" for name in rows).encode()], dtype=torch.uint8
+        ),
+    }
     return frame_of("scalars", tensors, **more)
 
 
@@ -113,16 +170,26 @@ def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
 
-def scene(n: int = 500, degree: int = 3, seed: int = 0, activated: bool = False) -> GaussianScene:
+def scene(
+    n: int = 500, degree: int = 3, seed: int = 0, activated: bool = False
+) -> GaussianScene:
     g = torch.Generator().manual_seed(seed)
     parts, _ = scene_of(gaussian_frame(cloud(n, seed)))
     higher = 0.2 * torch.randn(n, (degree + 1) ** 2 - 1, 3, generator=g)
-    parts = dataclasses.replace(parts, shN=higher, sh_degree=degree,
-                                quats=parts.quats * (0.1 + 9.9 * torch.rand(n, 1, generator=g)),
-                                scales=parts.scales + torch.randn(n, 3, generator=g))
+    parts = dataclasses.replace(
+        parts,
+        shN=higher,
+        sh_degree=degree,
+        quats=parts.quats * (0.1 + 9.9 * torch.rand(n, 1, generator=g)),
+        scales=parts.scales + torch.randn(n, 3, generator=g),
+    )
     if activated:
-        parts = dataclasses.replace(parts, activated=True, scales=parts.scales.exp(),
-                                    opacities=parts.opacities.sigmoid())
+        parts = dataclasses.replace(
+            parts,
+            activated=True,
+            scales=parts.scales.exp(),
+            opacities=parts.opacities.sigmoid(),
+        )
     return parts
 
 
@@ -131,9 +198,13 @@ SIZE = 48, 32
 
 def ring(count: int = 8, distance: float = 4.0) -> tuple[torch.Tensor, torch.Tensor]:
     """(count, 4, 4) and (count, 3, 3): cameras in a circle that look at the origin, y down."""
-    views = [look_at((distance * math.sin(a), -1.0, distance * math.cos(a)), (0, 0, 0))
-             for a in np.linspace(0, 2 * math.pi, count, endpoint=False)]
-    K = torch.tensor([[40.0, 0, SIZE[0] / 2], [0, 40, SIZE[1] / 2], [0, 0, 1]], dtype=torch.float64)
+    views = [
+        look_at((distance * math.sin(a), -1.0, distance * math.cos(a)), (0, 0, 0))
+        for a in np.linspace(0, 2 * math.pi, count, endpoint=False)
+    ]
+    K = torch.tensor(
+        [[40.0, 0, SIZE[0] / 2], [0, 40, SIZE[1] / 2], [0, 0, 1]], dtype=torch.float64
+    )
     return torch.from_numpy(np.array(views).reshape(-1, 4, 4)), K.repeat(count, 1, 1)
 
 
@@ -141,20 +212,50 @@ def photographs(count: int = 8, seed: int = 0) -> torch.Tensor:
     """(count, H, W, 3) uint8, each of a colour of its own, brighter to the right."""
     g = torch.Generator().manual_seed(seed)
     colors = torch.randint(60, 200, (count, 1, 1, 3), generator=g)
-    return (colors + torch.arange(SIZE[0])[None, None, :, None]).expand(-1, SIZE[1], -1, -1).clamp(0, 255).to(
-        torch.uint8).contiguous()
+    return (
+        (colors + torch.arange(SIZE[0])[None, None, :, None])
+        .expand(-1, SIZE[1], -1, -1)
+        .clamp(0, 255)
+        .to(torch.uint8)
+        .contiguous()
+    )
 
 
-def cameras_frame(count: int = 8, photos: int = 0, paths: list[str] | None = None, distance: float = 4.0,
-                  intact: bool = True, **meta: Any) -> Frame:
+def cameras_frame(
+    count: int = 8,
+    photos: int = 0,
+    paths: list[str] | None = None,
+    distance: float = 4.0,
+    intact: bool = True,
+    **meta: Any,
+) -> Frame:
     """The cameras themselves."""
     views, Ks = ring(count, distance)
-    tensors = {"viewmats": views, "Ks": Ks, "sizes": torch.tensor([SIZE] * count, dtype=torch.int32).reshape(-1, 2)}
+    tensors = {
+        "viewmats": views,
+        "Ks": Ks,
+        "sizes": torch.tensor([SIZE] * count, dtype=torch.int32).reshape(-1, 2),
+    }
     if paths is not None:
-        tensors["paths"] = torch.frombuffer(bytearray(("\0".join(paths) + "\0").encode()), dtype=torch.uint8)
+        tensors["paths"] = torch.frombuffer(
+            bytearray(("\0".join(paths) + "\0").encode()), dtype=torch.uint8
+        )
     return frame_of("cameras", tensors, intact=intact, photos=photos, **meta)
 
 
-def photos_frame(photos: torch.Tensor, camera: int, side: int = 0, number: int = 1, intact: bool = True) -> Frame:
+def photos_frame(
+    photos: torch.Tensor,
+    camera: int,
+    side: int = 0,
+    number: int = 1,
+    intact: bool = True,
+) -> Frame:
     """Photographs as a publisher brings them."""
-    return frame_of("cameras", {"photos": photos}, intact=intact, camera=camera, side=side, photos=number)
+    return frame_of(
+        "cameras",
+        {"photos": photos},
+        intact=intact,
+        camera=camera,
+        side=side,
+        photos=number,
+    )

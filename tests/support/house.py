@@ -25,19 +25,25 @@ class House:
         screen = OffscreenScreen(700, 400)
         self.browsers = Browsers(screen.ctx, screen.wake, port=0)
         options = {"watched": False, "max_fps": 200, **options}
-        self.app = App(screen, AppOptions(files=files, **options), browsers=self.browsers)
+        self.app = App(
+            screen, AppOptions(files=files, **options), browsers=self.browsers
+        )
         self.users: dict[Page, User] = {}
         self.keys: dict[Page, str] = {}
         """What each page may send files with."""
         self._newest: dict[Page, Image] = {}
 
-    def page(self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = "") -> Page:
+    def page(
+        self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = ""
+    ) -> Page:
         """Connect one more page, and wait until it has a user."""
         page = Page(self.browsers.server.port, acks=True)
         self.users[page] = None  # type: ignore[assignment]  # to be closed with the others, whatever happens
         page.connect(token=self.browsers.server.token)
         count = len(self.app.users)
-        self.keys[page] = page.greet(width, height, scale, id=id or f"page{len(self.users)}").key
+        self.keys[page] = page.greet(
+            width, height, scale, id=id or f"page{len(self.users)}"
+        ).key
         self.until(lambda: len(self.app.users) > count)
         self.users[page] = self.app.users[-1]
         return page
@@ -61,8 +67,14 @@ class House:
 
         def rests() -> bool:
             newest = self.newest(page)
-            return (newest is not None and newest.lossless and not user.dirty
-                    and np.array_equal(decoded(newest), read_pixels(user.screen.framebuffer)[..., :3]))
+            return (
+                newest is not None
+                and newest.lossless
+                and not user.dirty
+                and np.array_equal(
+                    decoded(newest), read_pixels(user.screen.framebuffer)[..., :3]
+                )
+            )
 
         self.until(rests)
         return decoded(self._newest[page]).astype(int)

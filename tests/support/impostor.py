@@ -21,26 +21,63 @@ from support.pair import inproc
 
 def info(index: int = 0, **changes: Any) -> StreamInfo:
     """An honest run's description of a stream; `changes` are fields."""
-    said: dict[str, Any] = {"index": index, "name": f"stream {index}", "kind": "image", "shape": (4, 6, 3),
-                            "dtype": "uint8", "device": "cpu", "transports": ("ring",)}
+    said: dict[str, Any] = {
+        "index": index,
+        "name": f"stream {index}",
+        "kind": "image",
+        "shape": (4, 6, 3),
+        "dtype": "uint8",
+        "device": "cpu",
+        "transports": ("ring",),
+    }
     return messages.StreamInfo(**said | changes)
 
 
-ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), float("inf"), None, True, "",
-                  "x" * 100_000, "\x00\x1b[2J", b"\x80\x04", [], [[[[]]]], {}, {"a": {"b": {}}}, "ring", "Hello"]
+ODD: list[Any] = [
+    2**63,
+    2**64 - 1,
+    -(2**63),
+    -1,
+    2**31,
+    1.5,
+    float("nan"),
+    float("inf"),
+    None,
+    True,
+    "",
+    "x" * 100_000,
+    "\x00\x1b[2J",
+    b"\x80\x04",
+    [],
+    [[[[]]]],
+    {},
+    {"a": {"b": {}}},
+    "ring",
+    "Hello",
+]
 
 
-def spoiled(honest: list[Any], decode: Callable[[bytes], Any]) -> tuple[list[bytes], list[bytes]]:
+def spoiled(
+    honest: list[Any], decode: Callable[[bytes], Any]
+) -> tuple[list[bytes], list[bytes]]:
     """Messages with odd values in each field, with one field more and one less: those that `decode` refuses, and the
     few that it takes."""
     packets = []
     for message in honest:
         said = msgspec.to_builtins(message)
         packets += [messages.encode({**said, "more": 1})]
-        packets += [messages.encode({k: v for k, v in said.items() if k != name}) for name in said]
-        packets += [messages.encode({**said, name: odd}) for name in said for odd in ODD]
-        packets += [messages.encode({**said, "ref": {**said["ref"], name: odd}}) for name in said.get("ref", {})
-                    for odd in ODD]
+        packets += [
+            messages.encode({k: v for k, v in said.items() if k != name})
+            for name in said
+        ]
+        packets += [
+            messages.encode({**said, name: odd}) for name in said for odd in ODD
+        ]
+        packets += [
+            messages.encode({**said, "ref": {**said["ref"], name: odd}})
+            for name in said.get("ref", {})
+            for odd in ODD
+        ]
     wrong, right = [], []
     for packet in packets:
         try:
@@ -72,7 +109,9 @@ class Impostor:
                 while (packet := connection.receive()) is not None:
                     self.heard.append(message := messages.decode_to_trainer(packet[0]))
                     if isinstance(message, messages.Hello):
-                        self.viewers[connection] = mail.Push(inproc(self.folder.path, message.inbox))
+                        self.viewers[connection] = mail.Push(
+                            inproc(self.folder.path, message.inbox)
+                        )
                     elif isinstance(message, messages.Fetch) and not self.silent:
                         descriptors.send(connection, message.token)
             except EndedError:
@@ -84,7 +123,9 @@ class Impostor:
         """Send messages (bytes: as they are) to the viewer; return how many its queue took."""
         for push in self.viewers.values():
             for number, message in enumerate(said):
-                if not push.send(message if isinstance(message, bytes) else messages.encode(message)):
+                if not push.send(
+                    message if isinstance(message, bytes) else messages.encode(message)
+                ):
                     return number
             return len(said)
         return 0
@@ -114,8 +155,12 @@ class Liar:
 
     def __init__(self, folder: Path):
         """Connect to a run. Raises BlockingIOError when too many wait."""
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * limits.MAX_MESSAGE)
+        self.socket = socket.socket(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
+        )
+        self.socket.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * limits.MAX_MESSAGE
+        )
         try:
             self.socket.connect(str(folder / SOCKET_NAME))
         except BlockingIOError:
@@ -128,8 +173,12 @@ class Liar:
 
     def hello(self, **changes: Any) -> None:
         """Send an honest viewer's first message; `changes` are fields."""
-        said: dict[str, Any] = {"protocol": limits.PROTOCOL, "pid": os.getpid(), "client": "liar",
-                                "inbox": mail.new_name()}
+        said: dict[str, Any] = {
+            "protocol": limits.PROTOCOL,
+            "pid": os.getpid(),
+            "client": "liar",
+            "inbox": mail.new_name(),
+        }
         hello = messages.Hello(**said | changes)
         if hello.inbox:
             self._pull = mail.Pull(inproc(self._folder, hello.inbox))

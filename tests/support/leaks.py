@@ -24,7 +24,9 @@ from support.wait import turns
 _ROOT = str(Path(__file__).resolve().parents[2])
 _POOLS = ("encode_", "paint_")
 """Names of the threads of pools that all users in a process share, and that last as long as it."""
-_started: weakref.WeakKeyDictionary[threading.Thread | subprocess.Popen[Any], str] = weakref.WeakKeyDictionary()
+_started: weakref.WeakKeyDictionary[threading.Thread | subprocess.Popen[Any], str] = (
+    weakref.WeakKeyDictionary()
+)
 """Threads and programs, and the line that started each."""
 _descriptors: dict[int, tuple[tuple[int, int], str]] = {}
 """Device and inode of each descriptor made by Python, and the line that made it."""
@@ -33,10 +35,30 @@ _descriptors: dict[int, tuple[tuple[int, int], str]] = {}
 def install() -> None:
     """Record the line that makes each thread, program and descriptor from now on. Call it once a process."""
     for owner, name in ((threading.Thread, "start"), (subprocess.Popen, "__init__")):
-        _wrap(owner, name, lambda line, _, made, *more: _started.__setitem__(made, line))
-    _wrap(socket.socket, "__init__", lambda line, _, made, *more: _record(line, made.fileno()))
-    for name in ("open", "pipe", "pipe2", "dup", "memfd_create", "eventfd", "pidfd_open"):
-        _wrap(os, name, lambda line, made, *_: _record(line, *(made if isinstance(made, tuple) else (made,))))
+        _wrap(
+            owner, name, lambda line, _, made, *more: _started.__setitem__(made, line)
+        )
+    _wrap(
+        socket.socket,
+        "__init__",
+        lambda line, _, made, *more: _record(line, made.fileno()),
+    )
+    for name in (
+        "open",
+        "pipe",
+        "pipe2",
+        "dup",
+        "memfd_create",
+        "eventfd",
+        "pidfd_open",
+    ):
+        _wrap(
+            os,
+            name,
+            lambda line, made, *_: _record(
+                line, *(made if isinstance(made, tuple) else (made,))
+            ),
+        )
     plain = os.close
 
     def close(fd: int) -> None:
@@ -54,8 +76,11 @@ class Here:
 
     def left(self) -> list[str]:
         """Return what has come since then and is still there, in words, with the line that made it."""
-        found = [f"{made!r}, started at {line}" for made, line in list(_started.items())
-                 if made not in self._started and _lives(made)]
+        found = [
+            f"{made!r}, started at {line}"
+            for made, line in list(_started.items())
+            if made not in self._started and _lives(made)
+        ]
         for fd, identity in _open().items():
             known, line = _descriptors.get(fd, ((0, 0), ""))
             if identity == known and self._open.get(fd) != identity:
@@ -103,7 +128,11 @@ def _line() -> str:
         name = frame.f_code.co_filename
         if name.startswith(_ROOT) and "/.venv/" not in name and name != __file__:
             # Fixtures of a module or session end what they make later than the test that came first.
-            return "" if name.endswith("/conftest.py") else f"{name.removeprefix(_ROOT + '/')}:{frame.f_lineno}"
+            return (
+                ""
+                if name.endswith("/conftest.py")
+                else f"{name.removeprefix(_ROOT + '/')}:{frame.f_lineno}"
+            )
         frame = frame.f_back
     return ""
 

@@ -35,8 +35,16 @@ class Allocator:
         put(torch.cuda, "is_initialized", lambda: self.begun)
         put(torch.cuda, "current_device", lambda: self.current)
         put(torch.cuda, "device_count", lambda: len(self.allocated))
-        put(torch.cuda, "get_device_properties", lambda i: SimpleNamespace(name=f"GPU {i}", total_memory=80 * GIB))
-        put(torch.cuda, "_lazy_call", lambda call: call() if self.begun else self._queued.append(call))
+        put(
+            torch.cuda,
+            "get_device_properties",
+            lambda i: SimpleNamespace(name=f"GPU {i}", total_memory=80 * GIB),
+        )
+        put(
+            torch.cuda,
+            "_lazy_call",
+            lambda call: call() if self.begun else self._queued.append(call),
+        )
         put(torch._C, "_cuda_memoryStats", self.stats)
         put(torch._C, "_cuda_isHistoryEnabled", lambda: self.recording)
         put(torch._C, "_cuda_attach_out_of_memory_observer", self.observers.append)
@@ -67,17 +75,45 @@ class Allocator:
 
     def stats(self, gpu: int) -> dict[str, Any]:
         def of(current: int, peak: int) -> dict[str, Any]:
-            return {"all": {"current": current, "peak": peak, "allocated": peak, "freed": peak - current}}
+            return {
+                "all": {
+                    "current": current,
+                    "peak": peak,
+                    "allocated": peak,
+                    "freed": peak - current,
+                }
+            }
 
-        allocated, reserved = of(self.allocated[gpu], self.peak[gpu]), of(self.reserved[gpu], self.reserved[gpu])
-        return {"allocated_bytes": allocated, "active_bytes": allocated, "requested_bytes": allocated,
-                "reserved_bytes": reserved, "inactive_split_bytes": of(0, 0), "allocation": of(1, 2),
-                "num_alloc_retries": 0, "num_ooms": self.ooms}
+        allocated, reserved = (
+            of(self.allocated[gpu], self.peak[gpu]),
+            of(self.reserved[gpu], self.reserved[gpu]),
+        )
+        return {
+            "allocated_bytes": allocated,
+            "active_bytes": allocated,
+            "requested_bytes": allocated,
+            "reserved_bytes": reserved,
+            "inactive_split_bytes": of(0, 0),
+            "allocation": of(1, 2),
+            "num_alloc_retries": 0,
+            "num_ooms": self.ooms,
+        }
 
     def snapshot(self) -> dict[str, Any]:
         """Of one live allocation that the trace saw."""
         self.snapshots += 1
         frames = [frame("step", 7)]
-        trace = [event("alloc", 512, 4000, time_us=1_700_000_000_000_000, frames=frames)]
-        return snapshot([], [segment(512, [block(512, 4096, requested=4000, frames=frames)], segment_type="small")],
-                        device_traces=[trace, []])
+        trace = [
+            event("alloc", 512, 4000, time_us=1_700_000_000_000_000, frames=frames)
+        ]
+        return snapshot(
+            [],
+            [
+                segment(
+                    512,
+                    [block(512, 4096, requested=4000, frames=frames)],
+                    segment_type="small",
+                )
+            ],
+            device_traces=[trace, []],
+        )

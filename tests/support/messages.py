@@ -18,8 +18,10 @@ from unittest import mock
 
 TESTS = Path(__file__).resolve().parents[1]
 MESSAGES = TESTS / "cli" / "messages.json"
-POINTS = ("ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\nproperty float z\n"
-          "end_header\n0 0 0\n")
+POINTS = (
+    "ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\nproperty float z\n"
+    "end_header\n0 0 0\n"
+)
 
 
 def fill(folder: Path) -> None:
@@ -62,7 +64,9 @@ def said() -> dict[str, str]:
         for line in json.loads(MESSAGES.read_text()):
             args = shlex.split(line)
             variables = [args.pop(0)] if "=" in args[0] else []
-            with mock.patch.dict(os.environ, [variable.split("=", 1) for variable in variables]):
+            with mock.patch.dict(
+                os.environ, [variable.split("=", 1) for variable in variables]
+            ):
                 code, text = run(args)
             assert code == 2 and "Traceback" not in text, f"{line}: {code}, {text}"
             found[line] = text.replace(folder, "FOLDER")

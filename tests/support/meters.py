@@ -30,22 +30,35 @@ class Footprint:
         """What is more than in `base` by more than its slack (0 unless given; 16 MB of anonymous memory, which
         allocators keep): name -> (before, now). Empty: nothing grew."""
         allowed = {"rss": 16 * MB, **slack}
-        pairs = {f.name: (getattr(base, f.name), getattr(self, f.name)) for f in fields(self)}
-        return {name: pair for name, pair in pairs.items() if pair[1] > pair[0] + allowed.get(name, 0)}
+        pairs = {
+            f.name: (getattr(base, f.name), getattr(self, f.name)) for f in fields(self)
+        }
+        return {
+            name: pair
+            for name, pair in pairs.items()
+            if pair[1] > pair[0] + allowed.get(name, 0)
+        }
 
 
 def footprint(pid: int | None = None) -> Footprint:
     """Of a living process, this one by default. Raises OSError when it is gone."""
     root = Path(f"/proc/{os.getpid() if pid is None else pid}")
-    status = dict(line.split(":", 1) for line in (root / "status").read_text().splitlines())
+    status = dict(
+        line.split(":", 1) for line in (root / "status").read_text().splitlines()
+    )
     segments: dict[str, int] = defaultdict(int)
     for line in (root / "maps").read_text().splitlines():
         if "/memfd:splatview-" in line:
             place, _, _, _, inode, _ = line.split(maxsplit=5)
             begin, end = (int(p, 16) for p in place.split("-"))
             segments[inode] += end - begin
-    return Footprint(rss=int(status["RssAnon"].split()[0]) * 1024, descriptors=len(os.listdir(root / "fd")),
-                     threads=int(status["Threads"]), segments=len(segments), segment_bytes=sum(segments.values()))
+    return Footprint(
+        rss=int(status["RssAnon"].split()[0]) * 1024,
+        descriptors=len(os.listdir(root / "fd")),
+        threads=int(status["Threads"]),
+        segments=len(segments),
+        segment_bytes=sum(segments.values()),
+    )
 
 
 def settled(base: Footprint, pid: int | None = None, **slack: int) -> None:
@@ -53,7 +66,9 @@ def settled(base: Footprint, pid: int | None = None, **slack: int) -> None:
     try:
         wait_until(lambda: not footprint(pid).over(base, **slack))
     except AssertionError:
-        raise AssertionError(f"still more than before (before, now): {footprint(pid).over(base, **slack)}") from None
+        raise AssertionError(
+            f"still more than before (before, now): {footprint(pid).over(base, **slack)}"
+        ) from None
 
 
 def open_files() -> frozenset[tuple[int, int, int]]:

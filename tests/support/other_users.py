@@ -21,4 +21,6 @@ def why_not() -> str:
     return ""
 
 
-needs_root = pytest.mark.skipif(bool(why_not()), reason=why_not() or "programs can become another user")
+needs_root = pytest.mark.skipif(
+    bool(why_not()), reason=why_not() or "programs can become another user"
+)

@@ -48,20 +48,33 @@ def shows(client: Client, pixels: np.ndarray, **options: Any) -> int:
     return number
 
 
-def send(client: Client, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None) -> int:
+def send(
+    client: Client,
+    pixels: np.ndarray,
+    *,
+    quality: int = 0,
+    full: tuple[int, int] | None = None,
+) -> int:
     """Send (H, W, 3) uint8 to a page; `quality` 0 is lossless. Returns its number."""
     client.number += 1
     file, form = io.BytesIO(), "jpeg" if quality else "png"
-    Image.fromarray(pixels).save(file, form, quality=quality, subsampling=0, compress_level=1)
+    Image.fromarray(pixels).save(
+        file, form, quality=quality, subsampling=0, compress_level=1
+    )
     size = full or (pixels.shape[1], pixels.shape[0])
-    client.put(m.Picture(client.number, form, size, 0.0, quality or 100, quality == 0), file.getvalue())
+    client.put(
+        m.Picture(client.number, form, size, 0.0, quality or 100, quality == 0),
+        file.getvalue(),
+    )
     return client.number
 
 
 def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
     """(H, W, 3) uint8 with a colour of its own in each pixel's neighbourhood: a shift by one pixel shows."""
     y, x = np.mgrid[:height, :width]
-    blocks = np.random.default_rng(seed).integers(0, 256, (height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8)
+    blocks = np.random.default_rng(seed).integers(
+        0, 256, (height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8
+    )
     pixels = blocks[y // 8, x // 8]
     pixels[..., 0] ^= ((x ^ y) & 1).astype(np.uint8) * 8
     return pixels
@@ -81,7 +94,11 @@ def seen(page: Page) -> np.ndarray:
 
 def mask(event: Any) -> int:
     """The modifiers of an event as a number: shift 1, ctrl 2, alt 4, super 8."""
-    return sum(1 << bit for bit, name in enumerate(("shift", "ctrl", "alt", "super")) if name in event.mods)
+    return sum(
+        1 << bit
+        for bit, name in enumerate(("shift", "ctrl", "alt", "super"))
+        if name in event.mods
+    )
 
 
 def state(page: Page) -> dict[str, Any]:
@@ -97,7 +114,9 @@ def until(page: Page, condition: str) -> Any:
     raise AssertionError
 
 
-def connected(viewer: Viewer, open_page: Open, *args: Any, **options: Any) -> tuple[Page, Client]:
+def connected(
+    viewer: Viewer, open_page: Open, *args: Any, **options: Any
+) -> tuple[Page, Client]:
     """A page with a first picture on it."""
     page = open_page(viewer.url, *args, **options)
     client = viewer.client()
@@ -106,17 +125,26 @@ def connected(viewer: Viewer, open_page: Open, *args: Any, **options: Any) -> tu
     return page, client
 
 
-def drag(page: Page, *files: Path, kinds: tuple[str, ...] = ("dragEnter", "dragOver", "drop")) -> None:
+def drag(
+    page: Page, *files: Path, kinds: tuple[str, ...] = ("dragEnter", "dragOver", "drop")
+) -> None:
     """Hold files over a page, as one that drags them from a folder's window, and drop them."""
     session = page.context.new_cdp_session(page)
-    data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
+    data = {
+        "items": [],
+        "files": [str(file) for file in files],
+        "dragOperationsMask": 1,
+    }
     for kind in kinds:
-        session.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
+        session.send(
+            "Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data}
+        )
 
 
 @contextmanager
 def elsewhere(html: str) -> Iterator[str]:
     """Serve a page that holds `html`, as one of another site: its address."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)

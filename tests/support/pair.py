@@ -42,7 +42,13 @@ class Pair:
         """`options` are the subscriber's; without `run` it sees this run alone."""
         self.now = 100.0
         self.faults: list[BaseException] = []
-        self.publisher = Publisher("pair", self.faults.append, threaded=False, clock=lambda: self.now, endpoint=inproc)
+        self.publisher = Publisher(
+            "pair",
+            self.faults.append,
+            threaded=False,
+            clock=lambda: self.now,
+            endpoint=inproc,
+        )
         self.others: list[Callable[[], object]] = []
         """Called in each turn: other programs that take part."""
         self.viewers: list[Subscriber] = []
@@ -50,7 +56,9 @@ class Pair:
 
     def attach(self, **options: Any) -> Subscriber:
         """Make another viewer of the run, which `pump` polls too."""
-        viewer = Subscriber(options.pop("run", self.publisher.run_id), endpoint=inproc, **options)
+        viewer = Subscriber(
+            options.pop("run", self.publisher.run_id), endpoint=inproc, **options
+        )
         self.viewers.append(viewer)
         return viewer
 
@@ -84,21 +92,45 @@ class Pair:
     @property
     def run(self) -> RemoteRun:
         """The run, as the first viewer sees it, once it has answered."""
-        return self.until(lambda: next((r for r in self.viewer.runs if r.welcomed and r.id == self.publisher.run_id),
-                                       None), "the run answers")
+        return self.until(
+            lambda: next(
+                (
+                    r
+                    for r in self.viewer.runs
+                    if r.welcomed and r.id == self.publisher.run_id
+                ),
+                None,
+            ),
+            "the run answers",
+        )
 
-    def stream(self, name: str = "image", viewer: Subscriber | None = None) -> RemoteStream:
+    def stream(
+        self, name: str = "image", viewer: Subscriber | None = None
+    ) -> RemoteStream:
         """A stream of the run, opened."""
         viewer = viewer or self.viewer
-        found = self.until(lambda: next((s for s in viewer.streams if s.name == name and
-                                         s.run.id == self.publisher.run_id), None), f"stream {name}")
+        found = self.until(
+            lambda: next(
+                (
+                    s
+                    for s in viewer.streams
+                    if s.name == name and s.run.id == self.publisher.run_id
+                ),
+                None,
+            ),
+            f"stream {name}",
+        )
         found.open()
         return found
 
-    def newest(self, name: str = "image", after: int = 0, viewer: Subscriber | None = None) -> Any:
+    def newest(
+        self, name: str = "image", after: int = 0, viewer: Subscriber | None = None
+    ) -> Any:
         """Version, metadata and arrays of the newest frame over `after`."""
         stream = self.stream(name, viewer)
-        return self.until(lambda: copied(stream, after), f"a frame of {name} after {after}")
+        return self.until(
+            lambda: copied(stream, after), f"a frame of {name} after {after}"
+        )
 
     def counted(self, name: str) -> int:
         """One of the run's counters."""

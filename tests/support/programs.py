@@ -23,7 +23,9 @@ ROOT = TESTS.parent
 def environment(**more: str) -> dict[str, str]:
     """Variables for a program of a test: this process's, with splatview and the tests' `support` importable."""
     folders = (ROOT, ROOT / "ipc", ROOT / "viewer_app", TESTS)
-    path = os.pathsep.join(filter(None, [*map(str, folders), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [*map(str, folders), os.environ.get("PYTHONPATH")])
+    )
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 
 
@@ -44,7 +46,9 @@ class Program(subprocess.Popen[str]):
             guard.cancel()
             guard.join()
         if not line and self.poll() == -signal.SIGKILL:
-            raise AssertionError(f"process {self.pid} printed nothing for {timeout} s: {self.stderr.read()[-3000:]}")
+            raise AssertionError(
+                f"process {self.pid} printed nothing for {timeout} s: {self.stderr.read()[-3000:]}"
+            )
         return line.rstrip("\n")
 
     def say(self, line: str = "") -> None:
@@ -80,8 +84,15 @@ class Programs:
 
     def python(self, *args: Any, **env: str) -> Program:
         """`python ARGS` with piped streams; `env` is added to the environment."""
-        program = Program([sys.executable, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, cwd=self.folder, env=environment(**env))
+        program = Program(
+            [sys.executable, *map(str, args)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env=environment(**env),
+        )
         self._running.append(program)
         return program
 
@@ -127,7 +138,9 @@ def children(pid: int) -> dict[int, str]:
         try:
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
             if state != "Z" and int(parent) == pid:
-                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_text().replace("\0", " ")
+                )
         except OSError:
             continue
     return found
@@ -136,7 +149,9 @@ def children(pid: int) -> dict[int, str]:
 def in_child(work: Callable[[], None]) -> None:
     """Run `work` in a forked child; AssertionError where it raises there."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, which is what is tested
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of a fork beside threads, which is what is tested
         child = os.fork()
     if not child:
         try:

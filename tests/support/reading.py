@@ -17,21 +17,35 @@ from support.frames import host_array
 from support.wait import wait_until
 
 
-def stream_of(subscriber: Subscriber, name: str = "gaussians", pid: int | None = None) -> RemoteStream:
+def stream_of(
+    subscriber: Subscriber, name: str = "gaussians", pid: int | None = None
+) -> RemoteStream:
     """Wait for a stream of a living run (of process `pid`), and open it."""
+
     def find() -> RemoteStream | None:
         subscriber.poll()
-        return next((s for s in subscriber.streams if s.name == name and s.run.alive and pid in (None, s.run.pid)),
-                    None)
+        return next(
+            (
+                s
+                for s in subscriber.streams
+                if s.name == name and s.run.alive and pid in (None, s.run.pid)
+            ),
+            None,
+        )
 
     found = wait_until(find, f"stream {name}")
     found.open()
     return found
 
 
-def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0,
-               fits: Callable[[Frame], bool] = lambda frame: True) -> Frame:
+def next_frame(
+    subscriber: Subscriber,
+    stream: RemoteStream,
+    after: int = 0,
+    fits: Callable[[Frame], bool] = lambda frame: True,
+) -> Frame:
     """Wait for the newest frame with a version over `after` that fits."""
+
     def read() -> Frame | None:
         nonlocal after
         subscriber.poll()
@@ -47,8 +61,10 @@ def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0,
     try:
         return wait_until(read, f"a frame of {stream.name}")
     except AssertionError as e:
-        raise AssertionError(f"{e}; after {after}: version {stream.version}, by {stream.sharing!r}, fault "
-                             f"{stream.fault!r}, fallback {stream.fallback!r}, {stream.run.counters}") from None
+        raise AssertionError(
+            f"{e}; after {after}: version {stream.version}, by {stream.sharing!r}, fault "
+            f"{stream.fault!r}, fallback {stream.fallback!r}, {stream.run.counters}"
+        ) from None
 
 
 def values(frame: Frame) -> dict[str, np.ndarray]:
@@ -56,7 +72,9 @@ def values(frame: Frame) -> dict[str, np.ndarray]:
     return {name: t.to_float32() for name, t in frame.tensors.items()}
 
 
-def newest(subscriber: Subscriber, name: str, after: int = 0, pid: int | None = None) -> Any:
+def newest(
+    subscriber: Subscriber, name: str, after: int = 0, pid: int | None = None
+) -> Any:
     """Wait for a whole frame with a version over `after`: its version, metadata, and copies of its arrays."""
     found = stream_of(subscriber, name, pid)
 
@@ -71,7 +89,11 @@ def _checked(stream: RemoteStream, after: int) -> Frame | None:
     """Return the newest frame over `after`, which has to pass the receiver's check; None: there is none."""
     frame = stream.read(after)
     if frame is not None:
-        check_frame(frame.kind, {name: (t.dtype, t.shape) for name, t in frame.tensors.items()}, frame.meta)
+        check_frame(
+            frame.kind,
+            {name: (t.dtype, t.shape) for name, t in frame.tensors.items()},
+            frame.meta,
+        )
     return frame
 
 
@@ -81,11 +103,17 @@ def copied(stream: RemoteStream, after: int = 0) -> Any:
     if frame is None:
         return None
     with frame:
-        found = frame.version, frame.meta, {name: host_array(t).copy() for name, t in frame.tensors.items()}
+        found = (
+            frame.version,
+            frame.meta,
+            {name: host_array(t).copy() for name, t in frame.tensors.items()},
+        )
         return found if frame.intact() else None
 
 
-def logged_rows(subscriber: Subscriber, name: str, samples: int) -> dict[str, np.ndarray]:
+def logged_rows(
+    subscriber: Subscriber, name: str, samples: int
+) -> dict[str, np.ndarray]:
     """The rows of all scalars, once there are so many samples of one."""
     stream = stream_of(subscriber, "scalars")
 
@@ -94,14 +122,22 @@ def logged_rows(subscriber: Subscriber, name: str, samples: int) -> dict[str, np
         if (found := copied(stream)) is None:
             return None
         names = found[2]["names"].tobytes().decode().split("\0")[:-1]
-        rows = dict(zip(names, np.split(found[2]["rows"], found[2]["ends"][:-1]), strict=True))
-        return rows if name in rows and rows[name][:, SCALAR_COLUMNS.index("count")].sum() == samples else None
+        rows = dict(
+            zip(names, np.split(found[2]["rows"], found[2]["ends"][:-1]), strict=True)
+        )
+        return (
+            rows
+            if name in rows
+            and rows[name][:, SCALAR_COLUMNS.index("count")].sum() == samples
+            else None
+        )
 
     return wait_until(there, f"{samples} samples of {name}")
 
 
 def welcomed(subscriber: Subscriber) -> RemoteRun:
     """Wait until a run has answered."""
+
     def find() -> RemoteRun | None:
         subscriber.poll()
         return next((run for run in subscriber.runs if run.welcomed), None)

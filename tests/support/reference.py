@@ -84,8 +84,12 @@ class Projected:
 
     def pixels(self, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
         """The boxes of a picture's pixels whose centres lie in the half boxes: first column and row (M, 2), and end."""
-        low = np.maximum(np.ceil(self.centers - self.half_boxes - 0.5), 0).astype(np.int64)
-        high = np.minimum(np.floor(self.centers + self.half_boxes - 0.5) + 1, [width, height]).astype(np.int64)
+        low = np.maximum(np.ceil(self.centers - self.half_boxes - 0.5), 0).astype(
+            np.int64
+        )
+        high = np.minimum(
+            np.floor(self.centers + self.half_boxes - 0.5) + 1, [width, height]
+        ).astype(np.int64)
         return low, np.maximum(high, low)
 
 
@@ -104,10 +108,18 @@ class ReferencePicture:
         from splatview_viewer.render.gl.passes import texture_source
 
         if self.ctx is None:
-            raise RendererError("reference: made without an OpenGL context; only pixels() works")
+            raise RendererError(
+                "reference: made without an OpenGL context; only pixels() works"
+            )
         rgba = np.dstack([self.held.color, self.held.alpha])
-        return texture_source(self.ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba),
-                                               dtype="f4"))
+        return texture_source(
+            self.ctx.texture(
+                (rgba.shape[1], rgba.shape[0]),
+                4,
+                np.ascontiguousarray(rgba),
+                dtype="f4",
+            )
+        )
 
 
 class ReferenceRenderer(Renderer):
@@ -120,7 +132,9 @@ class ReferenceRenderer(Renderer):
         self._ctx = ctx
         self._scene = nothing()
 
-    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+    def load(
+        self, scene: GaussianScene, ready: Callable[[int], None] | None = None
+    ) -> None:
         self._check_open()
         a, self.left_out = activate(scene.to_host(ready))
         self._scene = replace(a, **{name: getattr(a, name).clone() for name in FIELDS})
@@ -135,8 +149,12 @@ class ReferenceRenderer(Renderer):
             sums, alpha = blend(projected, *size, options)
         sums = sums.astype(np.float32)
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
-        return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
-                                       alpha.astype(np.float32), depth), self._ctx)
+        return ReferencePicture(
+            Pixels(
+                np.ascontiguousarray(sums[..., :3]), alpha.astype(np.float32), depth
+            ),
+            self._ctx,
+        )
 
     def scene(self) -> GaussianScene:
         self._check_open()
@@ -148,11 +166,15 @@ class ReferenceRenderer(Renderer):
 
 def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Projected:
     """Project activated Gaussians into the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu)."""
-    means, quats, scales, opacities, sh0, rest = (getattr(a, name).numpy() for name in FIELDS)
+    means, quats, scales, opacities, sh0, rest = (
+        getattr(a, name).numpy() for name in FIELDS
+    )
     found = flags(a, options.selection).numpy()
     world_to_camera = camera.viewmat[:3, :3]
     p = means.astype(np.float64) @ world_to_camera.T + camera.viewmat[:3, 3]
-    index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far) & ((found & HIDDEN) == 0))
+    index = np.flatnonzero(
+        (p[:, 2] >= camera.near) & (p[:, 2] <= camera.far) & ((found & HIDDEN) == 0)
+    )
     p = p[index]
     # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
     axes = world_to_camera @ rotations.matrix(quats[index])  # quat_to_rotmat
@@ -166,7 +188,11 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     if options.mode == "antialiased" and by_opacity:
         opacities = opacities * np.sqrt(det_sharp / det)
     # exp(-sigma) opacity = 1/255 at this many standard deviations.
-    reach = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1))) if by_opacity else np.full(len(p), BODY_SIGMAS)
+    reach = (
+        np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
+        if by_opacity
+        else np.full(len(p), BODY_SIGMAS)
+    )
     half_boxes = reach[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
     visible = (opacities >= ALPHA_MIN) & (xx + yy < COVARIANCE_MAX)
     if options.paint == "points":
@@ -177,10 +203,16 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     order = np.flatnonzero(visible)
     # gsplat sorts the bits of float32 depths, stably (csrc/IntersectTile.cu).
     order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
-    degree = a.sh_degree if options.sh_degree is None else min(options.sh_degree, a.sh_degree)
+    degree = (
+        a.sh_degree
+        if options.sh_degree is None
+        else min(options.sh_degree, a.sh_degree)
+    )
     shapes = None
     if options.paint == "ellipsoids":
-        shapes = bodies(jacobian[order], m[order], np.stack([xx, xy, yy], axis=1)[order], det[order])
+        shapes = bodies(
+            jacobian[order], m[order], np.stack([xx, xy, yy], axis=1)[order], det[order]
+        )
     index = index[order]
     if options.paint == "normals":
         towards = np.array([[0.0, 0.0, 1.0]]) if camera.model == "ortho" else p[order]
@@ -190,8 +222,14 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     marked = (found[index] & MARKED) != 0
     rgb[marked] = (rgb[marked] + MARK_COLOR) / 2
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
-    return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
-                     np.column_stack([rgb, p[order, 2]]), shapes)
+    return Projected(
+        centers[order],
+        conics[order],
+        half_boxes[order],
+        opacities[order],
+        np.column_stack([rgb, p[order, 2]]),
+        shapes,
+    )
 
 
 def ellipses(p: np.ndarray, camera: Camera, m: np.ndarray) -> Iterator[np.ndarray]:
@@ -203,38 +241,57 @@ def ellipses(p: np.ndarray, camera: Camera, m: np.ndarray) -> Iterator[np.ndarra
     return (np.asarray(values) for values in (np.stack(at, axis=1), jacobian, *found))
 
 
-def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
+def colors(
+    sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int
+) -> np.ndarray:
     """(M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics seen along `directions` (M, 3), any length."""
     length = np.linalg.norm(directions, axis=1, keepdims=True)
     rgb = 0.2820947917738781 * sh0.astype(np.float64)
     if degree:
         values = harmonics(directions / np.where(length > 0, length, 1), degree)
-        rgb += np.einsum("mk,mkc->mc", values, shN[:, :values.shape[1]].astype(np.float64))
+        rgb += np.einsum(
+            "mk,mkc->mc", values, shN[:, : values.shape[1]].astype(np.float64)
+        )
     return np.clip(rgb + 0.5, 0, COLOR_MAX)
 
 
-def blend(projected: Projected | None, width: int, height: int,
-          options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
+def blend(
+    projected: Projected | None, width: int, height: int, options: RenderOptions
+) -> tuple[np.ndarray, np.ndarray]:
     """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and alpha (H, W). For
     `overdraw`, how many there are in place of RGB."""
-    sums, left, finished = np.zeros((height, width, 4)), np.ones((height, width)), np.zeros((height, width), bool)
+    sums, left, finished = (
+        np.zeros((height, width, 4)),
+        np.ones((height, width)),
+        np.zeros((height, width), bool),
+    )
     counts = np.zeros((height, width))
     if projected is None:
         return sums, counts
     columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
     for (x0, y0), (x1, y1), (cx, cy), conic, opacity, rgbz in zip(
-            *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, projected.rgbz,
-            strict=True):
+        *projected.pixels(width, height),
+        projected.centers,
+        projected.conics,
+        projected.opacities,
+        projected.rgbz,
+        strict=True,
+    ):
         box = slice(y0, y1), slice(x0, x1)
         if finished[box].all() and options.paint != "overdraw":
             continue
-        alpha, there = coverage(options, (columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]), conic, opacity)
+        alpha, there = coverage(
+            options, (columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]), conic, opacity
+        )
         there &= alpha >= ALPHA_MIN
         counts[box] += there
         hit = there & ~finished[box]
         after = left[box] * (1 - alpha)
         ends = hit & (after <= TRANSMITTANCE_MIN)
-        if options.paint not in ("rings", "points"):  # a pixel stops before the Gaussian that would end it
+        if options.paint not in (
+            "rings",
+            "points",
+        ):  # a pixel stops before the Gaussian that would end it
             hit &= ~ends
         sums[box] += np.where(hit, alpha * left[box], 0)[..., None] * rgbz
         left[box] = np.where(hit, after, left[box])
@@ -248,7 +305,9 @@ def blend(projected: Projected | None, width: int, height: int,
 # -- other paints: `RenderOptions.paint`
 
 
-def bodies(jacobian: np.ndarray, m: np.ndarray, cov: np.ndarray, det: np.ndarray) -> Bodies:
+def bodies(
+    jacobian: np.ndarray, m: np.ndarray, cov: np.ndarray, det: np.ndarray
+) -> Bodies:
     """Bodies from the Jacobians (M, 2, 3) of their projection in pixels, square roots `m` (M, 3, 3) of their
     covariances in camera space, and projected covariances with blur (M, 3: xx, xy, yy) with determinants (M,)."""
     xx, xy, yy = cov.T
@@ -258,22 +317,32 @@ def bodies(jacobian: np.ndarray, m: np.ndarray, cov: np.ndarray, det: np.ndarray
     whiten[:, 1, 1] = 1 / np.sqrt(yy)
     along = m[:, 2]
     slope = np.einsum("mij,mjk,mkl,ml->mi", whiten, jacobian, m, along)
-    thickness = np.sqrt(np.maximum((along * along).sum(axis=1) - (slope * slope).sum(axis=1), 0))
-    sides = whiten @ jacobian  # how the standard deviations of the picture change in space
+    thickness = np.sqrt(
+        np.maximum((along * along).sum(axis=1) - (slope * slope).sum(axis=1), 0)
+    )
+    sides = (
+        whiten @ jacobian
+    )  # how the standard deviations of the picture change in space
     front = np.einsum("mi,mij->mj", slope, sides) - [0, 0, 1]
     normals = np.concatenate([front[:, None], thickness[:, None, None] * sides], axis=1)
     return Bodies(whiten, slope, thickness, normals)
 
 
-def normal_colors(axes: np.ndarray, scales: np.ndarray, towards: np.ndarray) -> np.ndarray:
+def normal_colors(
+    axes: np.ndarray, scales: np.ndarray, towards: np.ndarray
+) -> np.ndarray:
     """(M, 3) RGB of the shortest of three axes in camera space (M, 3, 3: columns), the first one of equals, by their
     lengths (M, 3); against `towards` (M, 3), where one looks."""
     n = axes[np.arange(len(axes)), :, np.argmin(scales, axis=1)]
     return (np.where((n * towards).sum(axis=1, keepdims=True) > 0, -n, n) + 1) / 2
 
 
-def coverage(options: RenderOptions, d: tuple[np.ndarray, np.ndarray], conic: np.ndarray, opacity: float | np.ndarray,
-             ) -> tuple[np.ndarray, np.ndarray]:
+def coverage(
+    options: RenderOptions,
+    d: tuple[np.ndarray, np.ndarray],
+    conic: np.ndarray,
+    opacity: float | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """The alpha of Gaussians at offsets `d` in pixels from their centres, and whether they are seen there at all. Each
     entry of `conic`, xx, xy, yy, and `opacity` is of one Gaussian, or broadcast against `d`."""
     dx, dy = d
@@ -286,12 +355,16 @@ def coverage(options: RenderOptions, d: tuple[np.ndarray, np.ndarray], conic: np
         return np.minimum(ALPHA_MAX, opacity * np.exp(-sigma)), sigma >= 0
     m = np.sqrt(2 * np.maximum(sigma, 0))
     steepness = np.hypot(a * dx + b * dy, b * dx + c * dy)  # m times the gradient of m
-    inwards = (BODY_SIGMAS - m) * m / np.maximum(steepness, 1e-12)  # pixels to the outline, where that is near
+    inwards = (
+        (BODY_SIGMAS - m) * m / np.maximum(steepness, 1e-12)
+    )  # pixels to the outline, where that is near
     line = np.clip(np.minimum(inwards, RING_PX + 1 - inwards), 0, 1)
     return np.minimum(ALPHA_MAX, np.maximum(line, RING_INSIDE)), m <= BODY_SIGMAS
 
 
-def solid(projected: Projected, shapes: Bodies, near: float, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def solid(
+    projected: Projected, shapes: Bodies, near: float, size: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
     """The nearest surface at each pixel: RGB and camera z (H, W, 4), and alpha (H, W). What is nearer than `near` is
     cut away."""
     width, height = size
@@ -302,7 +375,7 @@ def solid(projected: Projected, shapes: Bodies, near: float, size: tuple[int, in
         columns, rows = np.meshgrid(np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5)
         v = np.stack([columns, rows], axis=-1) - projected.centers[i]
         v = v @ shapes.whiten[i].T
-        square = BODY_SIGMAS ** 2 - (v * v).sum(axis=-1)
+        square = BODY_SIGMAS**2 - (v * v).sum(axis=-1)
         s = np.sqrt(np.maximum(square, 0))
         z = projected.rgbz[i, 3] + v @ shapes.slope[i] - shapes.thickness[i] * s
         box = slice(y0, y1), slice(x0, x1)
@@ -310,7 +383,11 @@ def solid(projected: Projected, shapes: Bodies, near: float, size: tuple[int, in
         n = np.concatenate([s[..., None], v], axis=-1) @ shapes.normals[i]
         lit = np.maximum((n @ LIGHT) / np.maximum(np.linalg.norm(n, axis=-1), 1e-30), 0)
         shaded = projected.rgbz[i, :3] * (AMBIENT + (1 - AMBIENT) * lit)[..., None]
-        picture[box] = np.where(hit[..., None], np.concatenate([shaded, z[..., None]], axis=-1), picture[box])
+        picture[box] = np.where(
+            hit[..., None],
+            np.concatenate([shaded, z[..., None]], axis=-1),
+            picture[box],
+        )
         nearest[box] = np.where(hit, z, nearest[box])
         alpha[box][hit] = 1
     return picture, alpha

@@ -45,7 +45,10 @@ MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "gsplat": GsplatRenderer,
 }
 """Every implementation by its name; after a hyphen, by the way it works."""
-MARKED = [pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name for name in sorted(MAKERS)]
+MARKED = [
+    pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name
+    for name in sorted(MAKERS)
+]
 """Their names, for tests; those that need a GPU say so."""
 
 
@@ -54,24 +57,37 @@ CENTER = 24, 32
 """Row and column of the pixel that `camera()` looks along."""
 
 
-def draw(renderer: Renderer, gaussians: GaussianScene, view: Camera | None = None,
-         options: RenderOptions = CLASSIC) -> Pixels:
+def draw(
+    renderer: Renderer,
+    gaussians: GaussianScene,
+    view: Camera | None = None,
+    options: RenderOptions = CLASSIC,
+) -> Pixels:
     renderer.load(gaussians)
     return renderer.render(view or camera(), options).pixels()
 
 
-def pick(given: GaussianScene, view: Camera, x: float, y: float, options: RenderOptions) -> Hit | None:
+def pick(
+    given: GaussianScene, view: Camera, x: float, y: float, options: RenderOptions
+) -> Hit | None:
     return pick_later(given, view, x, y, options)()
 
 
-def camera(width: int = 64, height: int = 48, focal: float = 50.0, **kwargs: Any) -> Camera:
+def camera(
+    width: int = 64, height: int = 48, focal: float = 50.0, **kwargs: Any
+) -> Camera:
     """At the origin, looking along +z; the optical axis goes through the centre of pixel (width/2, height/2)."""
     K = np.array([[focal, 0, width / 2 + 0.5], [0, focal, height / 2 + 0.5], [0, 0, 1]])
     return Camera(np.eye(4), K, width, height, **kwargs)
 
 
-def scene(means: Any, rgb: Any = (1.0, 1.0, 1.0), scales: Any = 0.1, opacities: Any = 0.5,
-          **kwargs: Any) -> GaussianScene:
+def scene(
+    means: Any,
+    rgb: Any = (1.0, 1.0, 1.0),
+    scales: Any = 0.1,
+    opacities: Any = 0.5,
+    **kwargs: Any,
+) -> GaussianScene:
     """Activated Gaussians of constant colour; everything is broadcast to the number of means."""
     means = np.atleast_2d(np.asarray(means, np.float32))
     n = len(means)
@@ -79,8 +95,13 @@ def scene(means: Any, rgb: Any = (1.0, 1.0, 1.0), scales: Any = 0.1, opacities: 
         "quats": np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1)),
         "scales": np.array(np.broadcast_to(scales, (n, 3)), np.float32),
         "opacities": np.array(np.broadcast_to(opacities, (n,)), np.float32),
-        "sh0": np.array(np.broadcast_to((np.asarray(rgb, np.float64) - 0.5) / SH_C0, (n, 3)), np.float32),
-        "shN": np.zeros((n, 0, 3), np.float32), "activated": True, "sh_degree": 0,
+        "sh0": np.array(
+            np.broadcast_to((np.asarray(rgb, np.float64) - 0.5) / SH_C0, (n, 3)),
+            np.float32,
+        ),
+        "shN": np.zeros((n, 0, 3), np.float32),
+        "activated": True,
+        "sh_degree": 0,
     }
     return GaussianScene.of_arrays(means, **{**fields, **kwargs})
 
@@ -106,9 +127,15 @@ def random_scene(seed: int, chance: Chance) -> GaussianScene:
         return (mean + deviation * g.standard_normal(shape)).astype(np.float32)
 
     n = chance.n
-    return GaussianScene.of_arrays(normal(0, chance.spread, n, 3), normal(0, 1, n, 4), normal(*chance.log_scale, n, 3),
-                         normal(*chance.logit, n), normal(0, 1, n, 3), normal(0, 0.3, n, k, 3),
-                         sh_degree=chance.sh_degree)
+    return GaussianScene.of_arrays(
+        normal(0, chance.spread, n, 3),
+        normal(0, 1, n, 4),
+        normal(*chance.log_scale, n, 3),
+        normal(*chance.logit, n),
+        normal(0, 1, n, 3),
+        normal(0, 0.3, n, k, 3),
+        sh_degree=chance.sh_degree,
+    )
 
 
 def activated(given: GaussianScene) -> GaussianScene:
@@ -116,7 +143,9 @@ def activated(given: GaussianScene) -> GaussianScene:
     return activate(given)[0]
 
 
-def looking_at_origin(width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any) -> Camera:
+def looking_at_origin(
+    width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any
+) -> Camera:
     """Obliquely, with a principal point off the middle and pixels that are not quite square."""
     K = intrinsics(55.0, width, height)
     K[0, 0] *= 1.1
@@ -138,7 +167,9 @@ def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
     pixel's centre, it may fall to either side."""
     edge = np.abs(got.alpha - wanted.alpha) == 1
     assert edge.mean() < 2e-3
-    for name in ("color", "alpha", "depth") if got.depth is not None else ("color", "alpha"):
+    for name in (
+        ("color", "alpha", "depth") if got.depth is not None else ("color", "alpha")
+    ):
         a, b = getattr(got, name)[~edge], getattr(wanted, name)[~edge]
         assert b.max() > 0, f"{name}: nothing is seen"
         found = psnr(a, b, float(b.max()))
@@ -164,7 +195,15 @@ def gsplat_picture(data_dir: Path, name: str) -> Drawn:
     with np.load(folder / "renders.npz") as renders:
         picture = renders[name].astype(np.float32)
     view = Camera(np.array(c["viewmat"]), np.array(c["K"]), c["width"], c["height"])
-    return Drawn(c["scene"], view, c["mode"], c["sh_degree"], picture[..., :3], picture[..., 3], picture[..., 4])
+    return Drawn(
+        c["scene"],
+        view,
+        c["mode"],
+        c["sh_degree"],
+        picture[..., :3],
+        picture[..., 3],
+        picture[..., 4],
+    )
 
 
 def real_scene(data_dir: Path, name: str) -> GaussianScene:
@@ -172,7 +211,15 @@ def real_scene(data_dir: Path, name: str) -> GaussianScene:
     if name != "random":
         from splatview_viewer.formats import open_file
 
-        return open_file(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
+        return open_file(
+            data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name]
+        )
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:
-        return GaussianScene.of_arrays(z["means"], z["quats"], z["scales"], z["opacities"], z["sh0"],
-                             z["shN"].astype(np.float32))
+        return GaussianScene.of_arrays(
+            z["means"],
+            z["quats"],
+            z["scales"],
+            z["opacities"],
+            z["sh0"],
+            z["shN"].astype(np.float32),
+        )

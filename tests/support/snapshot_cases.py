@@ -28,8 +28,13 @@ MOMENT = 15_000
 class User:
     """Looks at a snapshot on a screen of its own size, and uses it as a person would."""
 
-    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (960, 600),
-                 **state: Any) -> None:
+    def __init__(
+        self,
+        screen: OffscreenScreen,
+        snapshot: Snapshot,
+        size: tuple[int, int] = (960, 600),
+        **state: Any,
+    ) -> None:
         screen.resize(*size, 1.0)
         self.screen, self.panel, self.rect = screen, Panel(1.0), Rect(0, 0, *size)
         self.view = SnapshotView(SnapshotData(screen.ctx), SnapshotState(**state))
@@ -48,7 +53,9 @@ class User:
     @property
     def lit(self) -> list[int] | None:
         """The allocations that are lit in the timeline."""
-        mask = self.view.content.mask(self.view.device, self.state.search, self.state.lit)[1]
+        mask = self.view.content.mask(
+            self.view.device, self.state.search, self.state.lit
+        )[1]
         return None if mask is None else np.flatnonzero(mask).tolist()
 
     def draw(self) -> bool:
@@ -76,10 +83,14 @@ class User:
             self.draw()
             self.draw()
 
-    def click(self, at: tuple[float, float], button: Any = "left", *, double: bool = False) -> None:
+    def click(
+        self, at: tuple[float, float], button: Any = "left", *, double: bool = False
+    ) -> None:
         self.do(PointerMove(*at))
         for clicks in range(1, 3 if double else 2):
-            self.do(PointerPress(*at, button, clicks=clicks), PointerRelease(*at, button))
+            self.do(
+                PointerPress(*at, button, clicks=clicks), PointerRelease(*at, button)
+            )
         self.settle()
 
     def press(self, name: str, **how: Any) -> None:
@@ -91,9 +102,16 @@ class User:
     def box(self, node: int) -> tuple[float, float]:
         """The middle of a box of the flame graph."""
         flame, place = self.view.memory["flame"], widgets.drawn["flame"]
-        found = [(row, box) for row, boxes in enumerate(flame["rows"]) for box in boxes if box.node == node]
+        found = [
+            (row, box)
+            for row, boxes in enumerate(flame["rows"])
+            for box in boxes
+            if box.node == node
+        ]
         (row, box), height = found[0], round(imgui.get_text_line_height() + 5)
-        return place.x + (box.x0 + box.x1) / 2, place.y + (row - flame["top"] + 0.5) * height
+        return place.x + (box.x0 + box.x1) / 2, place.y + (
+            row - flame["top"] + 0.5
+        ) * height
 
     def close(self) -> None:
         self.panel.close()

@@ -35,7 +35,9 @@ def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
 def video(path: Path, times: list[float] | None = None) -> Path:
     """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly."""
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=30, options={"crf": "8", "preset": "ultrafast"})
+        stream = container.add_stream(
+            "libx264", rate=30, options={"crf": "8", "preset": "ultrafast"}
+        )
         stream.width, stream.height, stream.pix_fmt = W, H, "yuv420p"
         for i in range(12 if times is None else len(times)):
             frame = av.VideoFrame.from_ndarray(pattern(i), format="rgb24")
@@ -55,7 +57,9 @@ class StreamServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler)
         self.port: int = self.server_address[1]
         self._serve, self._open = serve, set[socket.socket]()
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(0.01,), daemon=True
+        )
         self._thread.start()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -76,17 +80,22 @@ class StreamServer(socketserver.ThreadingTCPServer):
 
 def mjpeg(rate: float, pictures: int | None = None) -> Callable[[socket.socket], None]:
     """Serve numbered pictures as JPEG; after so many, say nothing any more."""
+
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
             while request.readline().strip():
                 pass
-        connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=picture\r\n\r\n")
+        connection.sendall(
+            b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=picture\r\n\r\n"
+        )
         for number in itertools.count() if pictures is None else range(pictures):
             file = io.BytesIO()
             Image.fromarray(pattern(number)).save(file, "JPEG", quality=95)
             data = file.getvalue()
-            connection.sendall(b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
-                               % (len(data), data))
+            connection.sendall(
+                b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
+                % (len(data), data)
+            )
             time.sleep(1 / rate)
         connection.recv(1)
 

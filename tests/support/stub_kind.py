@@ -41,13 +41,19 @@ class BarsView(View[BarsData, BarsState]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         framebuffer.use()
-        framebuffer.clear(0.1, 0.1, 0.1, 1.0, viewport=rect.viewport(framebuffer.height))
+        framebuffer.clear(
+            0.1, 0.1, 0.1, 1.0, viewport=rect.viewport(framebuffer.height)
+        )
         for i, level in enumerate(self.data.levels):
-            left, right = (rect.x + rect.width * k // len(self.data.levels) for k in (i, i + 1))
+            left, right = (
+                rect.x + rect.width * k // len(self.data.levels) for k in (i, i + 1)
+            )
             height = round(rect.height * min(level * self.state.gain, 1.0))
             bar = Rect(left, rect.y + rect.height - height, right - left, height)
             if bar.width and bar.height:
-                framebuffer.clear(0.4, 0.7, 1.0, 1.0, viewport=bar.viewport(framebuffer.height))
+                framebuffer.clear(
+                    0.4, 0.7, 1.0, 1.0, viewport=bar.viewport(framebuffer.height)
+                )
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Wheel):

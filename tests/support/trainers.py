@@ -60,7 +60,10 @@ class Trainer:
     def __init__(self, programs: Programs, allocator: str = "", **env: str):
         """`allocator`: PYTORCH_CUDA_ALLOC_CONF."""
         if allocator:
-            env |= {"PYTORCH_CUDA_ALLOC_CONF": allocator, "PYTORCH_ALLOC_CONF": allocator}
+            env |= {
+                "PYTORCH_CUDA_ALLOC_CONF": allocator,
+                "PYTORCH_ALLOC_CONF": allocator,
+            }
         self.process = programs.code(_LOOP, **env)
         self._busy = False
         assert self.process.line() == '"ready"', self.process.end()[1]

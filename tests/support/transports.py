@@ -16,7 +16,14 @@ from splatview_ipc.transports.memory import MemoryTransport
 from support.wait import turns, wait_until
 
 META = {"color": "sh", "activated": False, "step": 3}
-SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}
+SHAPES = {
+    "means": (3,),
+    "quats": (4,),
+    "scales": (3,),
+    "opacities": (),
+    "sh0": (3,),
+    "shN": (15, 3),
+}
 NAMES = "memory", *(name for name in TRANSPORTS if name != "torch-ipc")
 """Without torch's handles, which no process can open itself: tests/cuda/test_torch_ipc.py has two."""
 
@@ -25,7 +32,12 @@ class Handed(dict[str, list[int]]):
     """The descriptors of what a writer announces, as a viewer fetches them; closed at the end of the `with` block."""
 
     def __init__(self, ref: Any):
-        super().__init__({token: descriptors.take(token, 0, count)[0] for token, count in tokens(ref).items()})
+        super().__init__(
+            {
+                token: descriptors.take(token, 0, count)[0]
+                for token, count in tokens(ref).items()
+            }
+        )
 
     def __enter__(self) -> Handed:
         return self
@@ -46,22 +58,37 @@ class TransportPair:
     def __init__(self, name: str):
         self.name = name
         self._memory: Any = None
-        if name == "in-place":  # a process cannot open an IPC handle of its own, but it can open a descriptor
+        if (
+            name == "in-place"
+        ):  # a process cannot open an IPC handle of its own, but it can open a descriptor
             from splatview_ipc.cuda.memory import Allocation
 
             self._memory = Allocation(4 << 20, 0)
-        self.writer: Writer = (MemoryTransport() if name == "memory" else  # type: ignore[assignment]
-                               TRANSPORTS[name].writer(self.scene(1000, 0), False))
-        self.reader: Reader = (self.writer if name == "memory" else  # type: ignore[assignment]
-                               reader_of(name, self.writer.ref))
+        self.writer: Writer = (
+            MemoryTransport()
+            if name == "memory"
+            # type: ignore[assignment]
+            else TRANSPORTS[name].writer(self.scene(1000, 0), False)
+        )
+        self.reader: Reader = (
+            self.writer
+            if name == "memory"
+            # type: ignore[assignment]
+            else reader_of(name, self.writer.ref)
+        )
 
     def scene(self, n: int, value: float) -> dict[str, torch.Tensor]:
         """A scene all of whose numbers are one; in place, always in the same memory."""
         if self._memory is None:
             device = "cpu" if self.name in ("memory", "ring") else "cuda"
-            return {name: torch.full((n, *shape), float(value), device=device) for name, shape in SHAPES.items()}
-        return {name: self._memory.tensor("float32", (n, *shape), i << 19).fill_(value)
-                for i, (name, shape) in enumerate(SHAPES.items())}
+            return {
+                name: torch.full((n, *shape), float(value), device=device)
+                for name, shape in SHAPES.items()
+            }
+        return {
+            name: self._memory.tensor("float32", (n, *shape), i << 19).fill_(value)
+            for i, (name, shape) in enumerate(SHAPES.items())
+        }
 
     def write(self, n: int, version: int) -> None:
         """Until the transport takes it: those that fill slots on the GPU may be busy, or rest."""

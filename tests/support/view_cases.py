@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Pinch,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.gpu.work import GpuWork
@@ -46,7 +52,10 @@ def value(kind: str, k: int = 0, **more: Any) -> Any:
     """The `k`th of three frames, or of what three files hold, that look different."""
     match kind:
         case "image":
-            return image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k)), **more)
+            return image_frame(
+                torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k)),
+                **more,
+            )
         case "gaussians":
             return gaussian_frame(cloud(300, seed=k), **more)
         case "memory":
@@ -58,11 +67,15 @@ def value(kind: str, k: int = 0, **more: Any) -> Any:
         case "snapshot":
             return small_snapshot(k)
         case "stub":
-            return frame_of("stub", {"levels": torch.tensor([0.2, 0.6, 0.4 - 0.1 * k])}, **more)
+            return frame_of(
+                "stub", {"levels": torch.tensor([0.2, 0.6, 0.4 - 0.1 * k])}, **more
+            )
     raise AssertionError(kind)
 
 
-def shown(view: ShownView, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:
+def shown(
+    view: ShownView, screen: OffscreenScreen, rect: Rect | None = None
+) -> np.ndarray:
     """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
     rect = rect or Rect(0, 0, *screen.size)
     panel = Panel() if view.kind in WRITTEN else None
@@ -72,7 +85,9 @@ def shown(view: ShownView, screen: OffscreenScreen, rect: Rect | None = None) ->
         view.draw(screen.framebuffer, rect)
         if panel is None:
             break
-        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0)
+        panel.draw_over(
+            screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0
+        )
         quiet += 1
         if not getattr(inner, "complete", True) and not view.empty:
             inner.wait(PATIENCE)
@@ -86,30 +101,51 @@ def shown(view: ShownView, screen: OffscreenScreen, rect: Rect | None = None) ->
 class Look:
     """A user: a place on the screen, settings, and what the mouse did."""
 
-    def __init__(self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any) -> None:
+    def __init__(
+        self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any
+    ) -> None:
         self.rect, self.events, self.settings = rect, events, settings
 
     def take(self, view: ShownView, screen: OffscreenScreen) -> None:
         """Make a view that has data look like this."""
         names = {field.name for field in fields(view.view.state)}
-        see(view, **{name: value for name, value in self.settings.items() if name in names})
+        see(
+            view,
+            **{name: value for name, value in self.settings.items() if name in names},
+        )
         shown(view, screen, self.rect)
         for event in self.events:
             view.handle(event, self.rect)
 
 
 LOOKS = [
-    Look(RECT, (Wheel(30, 20, 2),), exposure=1.0, show="color", background=(0.2, 0.3, 0.4)),
-    Look(SMALL, (PointerPress(20, 20), PointerMove(26, 18), PointerRelease(26, 18)), gamma=2.0, show="depth"),
+    Look(
+        RECT,
+        (Wheel(30, 20, 2),),
+        exposure=1.0,
+        show="color",
+        background=(0.2, 0.3, 0.4),
+    ),
+    Look(
+        SMALL,
+        (PointerPress(20, 20), PointerMove(26, 18), PointerRelease(26, 18)),
+        gamma=2.0,
+        show="depth",
+    ),
     Look(RECT, (Pinch(20, 10, 1.7, 4, -3),), exposure=-1.0, background=(0.9, 0.1, 0.1)),
     Look(LOW, (Wheel(30, 20, -3),), show="alpha"),
 ]
 
 
 @contextlib.contextmanager
-def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[ShownView]]:
-    first: Any = (ShownView(stub_kind.view(screen.ctx, None)) if kind == "stub"
-                  else make_view(kind, screen.ctx))
+def opened(
+    kind: str, screen: OffscreenScreen, count: int = 2
+) -> Iterator[list[ShownView]]:
+    first: Any = (
+        ShownView(stub_kind.view(screen.ctx, None))
+        if kind == "stub"
+        else make_view(kind, screen.ctx)
+    )
     views = [first, *(first.beside() for _ in range(count - 1))]
     try:
         yield views
@@ -128,7 +164,12 @@ def alone(kind: str, screen: OffscreenScreen, look: Look, *later: Any) -> np.nda
         return part(view, screen, look)
 
 
-def scene_view(screen: OffscreenScreen, renderer: Any = None, work: GpuWork | None = None, **changes: Any) -> Any:
+def scene_view(
+    screen: OffscreenScreen,
+    renderer: Any = None,
+    work: GpuWork | None = None,
+    **changes: Any,
+) -> Any:
     """A view of Gaussians, in a state with these fields changed."""
     data = SceneCache(screen.ctx, work or GpuWork(screen.ctx), renderer)
     return ShownView(GaussianView(data, GaussianState(**changes)))
@@ -148,4 +189,4 @@ def see(view: Any, **changes: Any) -> None:
 
 def part(view: ShownView, screen: OffscreenScreen, look: Look) -> np.ndarray:
     r = look.rect
-    return shown(view, screen, r)[r.y:r.y + r.height, r.x:r.x + r.width]
+    return shown(view, screen, r)[r.y : r.y + r.height, r.x : r.x + r.width]

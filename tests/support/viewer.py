@@ -8,7 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from splatview_viewer.app.loop import App
-from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import (
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.image.view import ImageView
@@ -61,7 +66,12 @@ class Viewer(App):
     def click(self, name: str, **how: Any) -> None:
         """Click a widget, and have the pointer leave the screen; `how`: of the press."""
         x, y = self.find(name)
-        for event in (PointerMove(x, y), PointerPress(x, y, **how), PointerRelease(x, y), PointerLeave()):
+        for event in (
+            PointerMove(x, y),
+            PointerPress(x, y, **how),
+            PointerRelease(x, y),
+            PointerLeave(),
+        ):
             self.do(event)
 
     def close(self) -> None:
@@ -78,21 +88,34 @@ class Viewer(App):
 
     def picture(self) -> np.ndarray:
         r = self.user.layout.active.rect
-        return self.pixels()[r.y:r.y + r.height, r.x:r.x + r.width]
+        return self.pixels()[r.y : r.y + r.height, r.x : r.x + r.width]
 
     @property
     def image(self) -> ImageView:
         slot = self.user.shown
-        assert slot is not None and isinstance(slot.view, ShownView) and isinstance(slot.view.view, ImageView)
+        assert (
+            slot is not None
+            and isinstance(slot.view, ShownView)
+            and isinstance(slot.view.view, ImageView)
+        )
         return slot.view.view
 
     def shows(self, kind: type[V]) -> V | None:
         """Return the view of the active viewport, if it is of this class and has something to show."""
         view = self.user.view
-        return view.view if isinstance(view, ShownView) and not view.empty and isinstance(view.view, kind) else None
+        return (
+            view.view
+            if isinstance(view, ShownView)
+            and not view.empty
+            and isinstance(view.view, kind)
+            else None
+        )
 
     def loaded(self) -> bool:
         """Return whether the chosen entry has something to show, or a fault."""
         slot = self.user.shown
         return all(e.progress is None for e in self.state.entries) and (
-            slot is not None and slot.view is not None and (not slot.view.empty or bool(slot.entry.fault)))
+            slot is not None
+            and slot.view is not None
+            and (not slot.view.empty or bool(slot.entry.fault))
+        )

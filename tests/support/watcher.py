@@ -24,11 +24,22 @@ def right(frame: Frame) -> bool | None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ways", help="transports that it takes, comma-separated")
-    parser.add_argument("--streams", help="names of streams, comma-separated; all without it")
-    parser.add_argument("--hold", type=int, default=0, help="frames that it keeps and looks at again later")
-    parser.add_argument("--period", type=float, default=0.0, help="seconds between two lines, at least")
+    parser.add_argument(
+        "--streams", help="names of streams, comma-separated; all without it"
+    )
+    parser.add_argument(
+        "--hold",
+        type=int,
+        default=0,
+        help="frames that it keeps and looks at again later",
+    )
+    parser.add_argument(
+        "--period", type=float, default=0.0, help="seconds between two lines, at least"
+    )
     asked = parser.parse_args()
-    options: dict[str, Any] = {"transports": asked.ways.split(",")} if asked.ways else {}
+    options: dict[str, Any] = (
+        {"transports": asked.ways.split(",")} if asked.ways else {}
+    )
     chance, due = random.Random(8), 0.0
     seen: dict[str, int] = {}
     versions: dict[str, int] = {}
@@ -46,7 +57,9 @@ def main() -> None:
                 frame = stream.read(versions.get(stream.name, 0))
                 if frame is None:
                     continue
-                still = stream.sharing != "in-place"  # there a value may be of two steps: it is not stopped for us
+                still = (
+                    stream.sharing != "in-place"
+                )  # there a value may be of two steps: it is not stopped for us
                 good = right(frame)
                 told["wrong"] += good is False and still
                 held.append((frame, still))
@@ -56,7 +69,10 @@ def main() -> None:
                     old.close()
                 if good is not None:
                     told["wrong"] += frame.version <= versions.get(stream.name, 0)
-                    versions[stream.name], seen[stream.name] = frame.version, frame.meta["step"]
+                    versions[stream.name], seen[stream.name] = (
+                        frame.version,
+                        frame.meta["step"],
+                    )
                     told["frames"] += 1
                     told["sharing"], news = stream.sharing, True
             untold |= news

@@ -79,10 +79,19 @@ class Page:
             self._thread.start()
         return self
 
-    def greet(self, width: int = 320, height: int = 240, scale: float = 1.0, *, id: str = "page",
-              visible: bool = True) -> m.Welcome:
+    def greet(
+        self,
+        width: int = 320,
+        height: int = 240,
+        scale: float = 1.0,
+        *,
+        id: str = "page",
+        visible: bool = True,
+    ) -> m.Welcome:
         """Say hello; the viewer's welcome."""
-        self.send(m.Hello(id=id, width=width, height=height, scale=scale, visible=visible))
+        self.send(
+            m.Hello(id=id, width=width, height=height, scale=scale, visible=visible)
+        )
         answer = self.receive()
         assert isinstance(answer, m.Welcome), answer
         return answer
@@ -91,7 +100,10 @@ class Page:
         """A message, or any text or bytes in its place."""
         assert self._socket is not None
         text = message if isinstance(message, (str, bytes)) else m.encode(message)
-        self._socket.send(text.encode() if isinstance(text, str) else text, binary=isinstance(text, bytes))
+        self._socket.send(
+            text.encode() if isinstance(text, str) else text,
+            binary=isinstance(text, bytes),
+        )
 
     def receive(self) -> m.ServerMessage:
         return self._messages.get(timeout=PATIENCE)
@@ -131,7 +143,11 @@ class Page:
                 if not isinstance(answer, m.Picture):
                     self._messages.put(answer)
                     continue
-                self._pictures.put(Image(**msgspec.structs.asdict(answer), data=self._socket.receive()[1]))
+                self._pictures.put(
+                    Image(
+                        **msgspec.structs.asdict(answer), data=self._socket.receive()[1]
+                    )
+                )
                 if self.acks:
                     self.send(m.Ack(answer.number, (clock() - came) * 1e3))
         except (Closed, OSError) as e:
@@ -162,7 +178,10 @@ class Client:
 
     def wait(self, kind: type[T], count: int = 1) -> T:
         """The message of this kind that makes it `count` of them."""
-        return wait_until(lambda: (self.said(kind)[count - 1:] or [None])[0], f"{count} of {kind}: {self._said[-20:]}")
+        return wait_until(
+            lambda: (self.said(kind)[count - 1 :] or [None])[0],
+            f"{count} of {kind}: {self._said[-20:]}",
+        )
 
     def files(self, count: int = 1) -> list[Path]:
         """The files that it has sent, as soon as there are so many."""
@@ -194,16 +213,36 @@ class Visitor(Page):
         self.client = Client(connection)
 
     def headers(self, **other: str) -> dict[str, str]:
-        return {"Origin": f"http://127.0.0.1:{self.port}", "X-Splatview-Page": self.key,
-                "X-Splatview-Token": self.token, **other}
+        return {
+            "Origin": f"http://127.0.0.1:{self.port}",
+            "X-Splatview-Page": self.key,
+            "X-Splatview-Token": self.token,
+            **other,
+        }
 
-    def post(self, body: bytes = b"content", name: str = "scene.ply", **headers: str) -> Answer:
-        return ask(self.port, f"/upload?name={quote(name)}", body, **self.headers(**headers))
+    def post(
+        self, body: bytes = b"content", name: str = "scene.ply", **headers: str
+    ) -> Answer:
+        return ask(
+            self.port, f"/upload?name={quote(name)}", body, **self.headers(**headers)
+        )
 
-    def begin(self, size: int, body: bytes = b"", name: str = "scene.ply") -> socket.socket:
+    def begin(
+        self, size: int, body: bytes = b"", name: str = "scene.ply"
+    ) -> socket.socket:
         """As much of a file as there is; the rest is to follow."""
-        lines = {"Host": "127.0.0.1", "Content-Length": str(size), **self.headers(Origin="http://127.0.0.1")}
-        head = "".join([f"POST /upload?name={name} HTTP/1.1\r\n", *(f"{k}: {v}\r\n" for k, v in lines.items()), "\r\n"])
+        lines = {
+            "Host": "127.0.0.1",
+            "Content-Length": str(size),
+            **self.headers(Origin="http://127.0.0.1"),
+        }
+        head = "".join(
+            [
+                f"POST /upload?name={name} HTTP/1.1\r\n",
+                *(f"{k}: {v}\r\n" for k, v in lines.items()),
+                "\r\n",
+            ]
+        )
         client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
         client.sendall(head.encode() + body)
         return client
@@ -228,13 +267,21 @@ class Answer(NamedTuple):
     text: str
 
 
-def ask(port: int, path: str, body: bytes | None = None, method: str = "", **headers: str) -> Answer:
+def ask(
+    port: int, path: str, body: bytes | None = None, method: str = "", **headers: str
+) -> Answer:
     """Send one request; `method`: by default POST with a body, and GET without."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
-        client.request(method or ("GET" if body is None else "POST"), path, body, headers)
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    ) as client:
+        client.request(
+            method or ("GET" if body is None else "POST"), path, body, headers
+        )
         answer = client.getresponse()
         body = answer.read()
-        return Answer(answer.status, answer.headers, body, body.decode(errors="replace"))
+        return Answer(
+            answer.status, answer.headers, body, body.decode(errors="replace")
+        )
 
 
 def asking(path: str, *headers: tuple[str, str]) -> web.Request:
@@ -245,8 +292,10 @@ def asking(path: str, *headers: tuple[str, str]) -> web.Request:
 def raw(port: int, request: bytes) -> bytes:
     """What comes back on one connection until the server ends it; b"" where that resets it."""
     received = b""
-    with (socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client,
-          contextlib.suppress(ConnectionError)):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client,
+        contextlib.suppress(ConnectionError),
+    ):
         client.sendall(request)
         while chunk := client.recv(65536):
             received += chunk
@@ -255,5 +304,9 @@ def raw(port: int, request: bytes) -> bytes:
 
 def kept(folder: Path) -> list[Path]:
     """Files that were sent and are there, whole or in part. Folders may go meanwhile, which `glob` does not bear."""
-    return sorted(Path(at, name) for at, _, names in os.walk(folder) for name in names
-                  if at.startswith(str(folder / "splatview-files-")))
+    return sorted(
+        Path(at, name)
+        for at, _, names in os.walk(folder)
+        for name in names
+        if at.startswith(str(folder / "splatview-files-"))
+    )

@@ -9,9 +9,23 @@ from imgui_bundle import imgui
 
 from splatview_viewer.core.screen import Rect
 
-KINDS = ("button", "small_button", "invisible_button", "selectable", "menu_item", "checkbox", "combo", "slider_float",
-         "slider_int", "table_header", "drag_float", "drag_float3", "input_int", "input_text_with_hint",
-         "input_text_multiline")
+KINDS = (
+    "button",
+    "small_button",
+    "invisible_button",
+    "selectable",
+    "menu_item",
+    "checkbox",
+    "combo",
+    "slider_float",
+    "slider_int",
+    "table_header",
+    "drag_float",
+    "drag_float3",
+    "input_int",
+    "input_text_with_hint",
+    "input_text_multiline",
+)
 drawn: dict[str, Rect] = {}
 """Of the last pictures of all screens: the name without what imgui hides of it ("Run", or "key" of "##key")."""
 
@@ -21,7 +35,9 @@ def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
         result = draw(name, *args, **options)
         low, high = imgui.get_item_rect_min(), imgui.get_item_rect_max()
         shown, _, hidden = name.partition("##")
-        drawn[shown or hidden] = Rect(round(low.x), round(low.y), round(high.x - low.x), round(high.y - low.y))
+        drawn[shown or hidden] = Rect(
+            round(low.x), round(low.y), round(high.x - low.x), round(high.y - low.y)
+        )
         return result
 
     return noted

@@ -31,11 +31,16 @@ signal.pause() if "stays" in sys.argv else print("read", sys.stdin.readline(), f
 def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment in which `child` is a module."""
     (tmp_path / "child.py").write_text(_CHILD)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get('PYTHONPATH')])]))
+    monkeypatch.setenv(
+        "PYTHONPATH",
+        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    )
     return dict(os.environ)
 
 
-def test_last_words_are_kept_without_pipes_and_without_noise(env: dict[str, str]) -> None:
+def test_last_words_are_kept_without_pipes_and_without_noise(
+    env: dict[str, str],
+) -> None:
     program = ChildProgram("child", "ends", env=env)
     assert program.wait() == 7
     assert (program.running(), program.exit_code) == (False, 7)
@@ -59,10 +64,18 @@ def test_pipes_carry_lines(env: dict[str, str]) -> None:
 def test_lines_are_handed_on_as_they_come(apart: bool, env: dict[str, str]) -> None:
     """Without `on_output` both streams are one."""
     output, errors = list[str](), list[str]()
-    program = ChildProgram("child", "ends", env=env, on_output=output.append if apart else None, on_error=errors.append)
+    program = ChildProgram(
+        "child",
+        "ends",
+        env=env,
+        on_output=output.append if apart else None,
+        on_error=errors.append,
+    )
     program.wait()
     program.end()
-    assert (output, errors) == ((["out ends"], ["words"]) if apart else ([], ["out ends", "words"]))
+    assert (output, errors) == (
+        (["out ends"], ["words"]) if apart else ([], ["out ends", "words"])
+    )
     assert "words" in program.last_words()
 
 
@@ -101,7 +114,8 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("way", ["killed", "dropped"])
 def test_a_program_ends_with_the_process_or_the_object_that_started_it(
-        way: str, env: dict[str, str], programs: Programs) -> None:
+    way: str, env: dict[str, str], programs: Programs
+) -> None:
     """Killed, although a thread that is gone started it and a forked child lives on; or no longer kept. What a forked
     child does with it changes nothing."""
     process = programs.code(_PARENT, **env)

@@ -14,8 +14,8 @@ PROC = {
     "proc/meminfo": f"MemTotal: {16 << 20} kB\nMemFree: 100 kB\nMemAvailable:   {8 << 20} kB\nHugePages_Total: 0\n",
     "proc/self/status": f"Name:\tpython\nVmSize:\t {500 << 10} kB\nVmData:\t {200 << 10} kB\nThreads:\t1\n",
     "proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\n"
-                        "Max data size             unlimited            unlimited            bytes\n"
-                        "Max address space         unlimited            unlimited            bytes\n",
+    "Max data size             unlimited            unlimited            bytes\n"
+    "Max address space         unlimited            unlimited            bytes\n",
     "proc/self/cgroup": "0::/user.slice/job\n",
     "proc/self/mountinfo": V2_MOUNT.format(top="/"),
 }
@@ -24,7 +24,10 @@ JOB, SLICE = "sys/fs/cgroup/user.slice/job", "sys/fs/cgroup/user.slice"
 
 def tree(root: Path, **changed: str) -> Path:
     """A folder that looks as / does to a process in a cgroup; `changed` by path, with `__` in place of `/`."""
-    for name, text in {**PROC, **{k.replace("__", "/"): v for k, v in changed.items()}}.items():
+    for name, text in {
+        **PROC,
+        **{k.replace("__", "/"): v for k, v in changed.items()},
+    }.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -32,7 +35,10 @@ def tree(root: Path, **changed: str) -> Path:
 
 
 def cgroup(folder: str, **files: object) -> dict[str, str]:
-    return {f"{folder}/{name.replace('__', '.')}": f"{value}\n" for name, value in files.items()}
+    return {
+        f"{folder}/{name.replace('__', '.')}": f"{value}\n"
+        for name, value in files.items()
+    }
 
 
 def test_available_bytes_is_the_machines_when_nothing_limits(tmp_path: Path):
@@ -42,14 +48,30 @@ def test_available_bytes_is_the_machines_when_nothing_limits(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["memory__max", "memory__high"])
 def test_available_bytes_follows_a_cgroup_of_version_2(name: str, tmp_path: Path):
-    files = cgroup(JOB, memory__max="max", memory__high="max", memory__current=700 * MIB,
-                   memory__stat=f"anon 5\ninactive_file {300 * MIB}\nactive_file 9")
+    files = cgroup(
+        JOB,
+        memory__max="max",
+        memory__high="max",
+        memory__current=700 * MIB,
+        memory__stat=f"anon 5\ninactive_file {300 * MIB}\nactive_file 9",
+    )
     files |= cgroup(JOB, **{name: 1000 * MIB})
     assert available_bytes(tree(tmp_path, **files)) == 600 * MIB
 
 
 def test_available_bytes_follows_the_tightest_cgroup_above(tmp_path: Path):
-    files = cgroup(JOB, memory__max=1000 * MIB, memory__high="max", memory__current=100 * MIB, memory__stat="anon 5")
-    files |= cgroup(SLICE, memory__max=2000 * MIB, memory__high="max", memory__current=1950 * MIB,
-                    memory__stat="anon 5")
+    files = cgroup(
+        JOB,
+        memory__max=1000 * MIB,
+        memory__high="max",
+        memory__current=100 * MIB,
+        memory__stat="anon 5",
+    )
+    files |= cgroup(
+        SLICE,
+        memory__max=2000 * MIB,
+        memory__high="max",
+        memory__current=1950 * MIB,
+        memory__stat="anon 5",
+    )
     assert available_bytes(tree(tmp_path, **files)) == 50 * MIB

@@ -22,7 +22,9 @@ def open_viewer(runtime_dir: object) -> Iterator[Callable[..., Viewer]]:
     opened: list[Viewer] = []
 
     def build(size: tuple[int, int], **options: Any) -> Viewer:
-        opened.append(Viewer(OffscreenScreen(*size), AppOptions(**{"max_fps": 500, **options})))
+        opened.append(
+            Viewer(OffscreenScreen(*size), AppOptions(**{"max_fps": 500, **options}))
+        )
         return opened[-1]
 
     yield build
@@ -46,7 +48,9 @@ def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def viewer(request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]) -> Viewer:
+def viewer(
+    request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]
+) -> Viewer:
     """A viewer of `support.viewer.SIZE`; a parameter: its options."""
     from support.viewer import SIZE
 

@@ -38,17 +38,42 @@ from splatview_viewer.render import choose
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 KIND = replace(stub_kind.KIND, holds=lambda value: isinstance(value, Frame))
-BARS = Format("bars", (".bars",), "bars as text", lambda start: start.head.startswith(b"bars "), lambda path, progress:
-              frame_of("stub", {"levels": torch.tensor([float(word) for word in path.read_text().split()[1:]])}))
+BARS = Format(
+    "bars",
+    (".bars",),
+    "bars as text",
+    lambda start: start.head.startswith(b"bars "),
+    lambda path, progress: frame_of(
+        "stub",
+        {
+            "levels": torch.tensor(
+                [float(word) for word in path.read_text().split()[1:]]
+            )
+        },
+    ),
+)
 
 
-def test_a_kind_and_a_format(viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_and_a_format(
+    viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
     assert kinds.shown()[-1] == "stub" and kinds.about("stub") is KIND
     monkeypatch.setattr(files, "FORMATS", (*files.FORMATS, BARS))
     (tmp_path / "two.bars").write_text("bars 1 0")
     assert files.recognise(tmp_path / "two.bars") == "bars"
-    assert main(["shot", str(tmp_path / "out.png"), str(tmp_path / "two.bars"), "--size", "32x24"]) == 0
+    assert (
+        main(
+            [
+                "shot",
+                str(tmp_path / "out.png"),
+                str(tmp_path / "two.bars"),
+                "--size",
+                "32x24",
+            ]
+        )
+        == 0
+    )
     drawn = np.asarray(Image.open(tmp_path / "out.png").convert("RGB"))
     assert (drawn[:, :16] == (102, 178, 255)).all() and (drawn[:, 16:] == 26).all()
 
@@ -65,11 +90,19 @@ class Slow(ReferenceRenderer):
 def test_a_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(choose.RENDERERS, "slow", Slow)
     monkeypatch.setenv(choose.VARIABLE, "slow")
-    with closing(OffscreenScreen(32, 24)) as screen, closing(Still(screen, "gaussians", "shot", "--camera")) as still:
-        size = still.prepare(files.open_file(write_splat(tmp_path / "in.splat", truth(20))), Look((32, 24)))
+    with (
+        closing(OffscreenScreen(32, 24)) as screen,
+        closing(Still(screen, "gaussians", "shot", "--camera")) as still,
+    ):
+        size = still.prepare(
+            files.open_file(write_splat(tmp_path / "in.splat", truth(20))),
+            Look((32, 24)),
+        )
         assert size is not None and still.view is not None
         still.draw(size)
-        assert "slow renderer" in still.view.info.path and screen.pixels()[..., :3].any()
+        assert (
+            "slow renderer" in still.view.info.path and screen.pixels()[..., :3].any()
+        )
 
 
 class Once(OffscreenScreen):
@@ -77,16 +110,36 @@ class Once(OffscreenScreen):
 
     def present(self, caption: Any = None) -> None:
         super().present(caption)
-        if (self.pixels()[self.size[1] // 2, self.size[0] * 3 // 4, :3] == (255, 0, 0)).all():
+        if (
+            self.pixels()[self.size[1] // 2, self.size[0] * 3 // 4, :3] == (255, 0, 0)
+        ).all():
             self.push(Close())
 
 
 def test_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "SCREENS", (lambda options, size: Once(*size), *commands.SCREENS))
+    monkeypatch.setattr(
+        commands, "SCREENS", (lambda options, size: Once(*size), *commands.SCREENS)
+    )
     Image.new("RGB", (400, 300), (255, 0, 0)).save(tmp_path / "in.png")
-    assert main(["serve", str(tmp_path / "in.png"), "--offscreen", "--out", str(tmp_path / "out.png"),
-                 "--size", "640x400"]) == 0
-    assert Image.open(tmp_path / "out.png").convert("RGB").getpixel((480, 200)) == (255, 0, 0)
+    assert (
+        main(
+            [
+                "serve",
+                str(tmp_path / "in.png"),
+                "--offscreen",
+                "--out",
+                str(tmp_path / "out.png"),
+                "--size",
+                "640x400",
+            ]
+        )
+        == 0
+    )
+    assert Image.open(tmp_path / "out.png").convert("RGB").getpixel((480, 200)) == (
+        255,
+        0,
+        0,
+    )
 
 
 class Counter(Tool):
@@ -115,19 +168,27 @@ class Notes:
         """Compares nothing."""
 
 
-def test_a_tool_and_a_section_of_the_panel(open_viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_and_a_section_of_the_panel(
+    open_viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gaussians, "TOOLS", (*gaussians.TOOLS, Counter))
     monkeypatch.setattr(loop, "FEATURES", (*loop.FEATURES, Notes))
     viewer = open_viewer((900, 520))
     viewer.catalogue.open_file(write_splat(tmp_path / "in.splat", truth(20)))
     viewer.until(viewer.loaded)
     sections, info = viewer.user.layout.active.describe()
-    assert {"Counter", "Notes"} <= {section.title for section in sections} and "counted" in info.details
+    assert {"Counter", "Notes"} <= {
+        section.title for section in sections
+    } and "counted" in info.details
 
 
 def test_a_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     made = MemoryTransport()
-    monkeypatch.setitem(TRANSPORTS, "own", Transport(lambda *_: made, lambda *_: made, "in this process"))
+    monkeypatch.setitem(
+        TRANSPORTS,
+        "own",
+        Transport(lambda *_: made, lambda *_: made, "in this process"),
+    )
     writer = TRANSPORTS["own"].writer({"image": torch.zeros(2, 2)}, False)
     assert writer.write("image", {"image": torch.ones(2, 2)}, {}, 1)
     frame = TRANSPORTS["own"].reader(writer.ref, {}).read()
@@ -138,5 +199,13 @@ def test_the_guide_names_these_tables_and_its_samples_parse() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text()
     samples = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     assert len(samples) == 7 and all(ast.parse(sample).body for sample in samples)
-    for table in ("KINDS", "FORMATS", "RENDERERS", "SCREENS", "TOOLS", "FEATURES", "TRANSPORTS"):
+    for table in (
+        "KINDS",
+        "FORMATS",
+        "RENDERERS",
+        "SCREENS",
+        "TOOLS",
+        "FEATURES",
+        "TRANSPORTS",
+    ):
         assert f"`{table}`" in guide

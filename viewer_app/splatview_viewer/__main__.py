@@ -9,7 +9,10 @@ import os
 import sys
 from importlib import import_module
 
-_PROGRAMS: dict[str, str] = {"grab": "splatview_viewer.app.grab", "window": "splatview_viewer.app.window_program"}
+_PROGRAMS: dict[str, str] = {
+    "grab": "splatview_viewer.app.grab",
+    "window": "splatview_viewer.app.window_program",
+}
 """By name, the module whose `main(args)` it is."""
 
 
@@ -17,7 +20,9 @@ def main(args: list[str] | None = None) -> int:
     """The exit status: 0 when all went well, 2 for anything that a message can explain."""
     # Threads of torch's on the CPU wait for each other in loops: ten times slower where a trainer uses all cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # pages of 2 MiB for large tensors: copies take half the time
+    os.environ.setdefault(
+        "THP_MEM_ALLOC_ENABLE", "1"
+    )  # pages of 2 MiB for large tensors: copies take half the time
     if args is None:
         from splatview_ipc.system.entry import run
 
@@ -25,16 +30,26 @@ def main(args: list[str] | None = None) -> int:
     import logging
 
     from splatview_ipc.system import entry
-    from splatview_viewer.core.errors import GpuLostError, PrintableFormatter, ViewerError, of_opengl, words_of
+    from splatview_viewer.core.errors import (
+        GpuLostError,
+        PrintableFormatter,
+        ViewerError,
+        of_opengl,
+        words_of,
+    )
 
     assert logging.lastResort is not None
-    logging.lastResort.setFormatter(PrintableFormatter())  # streams and pages are named by others
+    logging.lastResort.setFormatter(
+        PrintableFormatter()
+    )  # streams and pages are named by others
     try:
         if args and args[0] in _PROGRAMS:
             _allow_descriptors()
             return import_module(_PROGRAMS[args[0]]).main(args[1:])
         asked = list[int]()
-        with entry.ending(lambda number, _: asked.append(number)):  # an interrupted import may keep its lock for ever
+        with entry.ending(
+            lambda number, _: asked.append(number)
+        ):  # an interrupted import may keep its lock for ever
             begin(args)
             from splatview_viewer.app.commands import parse
 
@@ -46,7 +61,9 @@ def main(args: list[str] | None = None) -> int:
     except ViewerError as e:
         print(f"splatview: {e}", file=sys.stderr)
         if isinstance(e, GpuLostError):
-            os._exit(2)  # at the end of Python, objects of the lost driver would be given back
+            os._exit(
+                2
+            )  # at the end of Python, objects of the lost driver would be given back
         return 2
     except Exception as e:
         if not of_opengl(e):

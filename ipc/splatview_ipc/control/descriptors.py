@@ -69,7 +69,9 @@ def duplicates(fds: Sequence[int]) -> list[int]:
         return made
     except OSError as e:
         close_all(made)
-        raise SharingError(f"no more file descriptors ({e.strerror}): raise the limit (ulimit -n)") from None
+        raise SharingError(
+            f"no more file descriptors ({e.strerror}): raise the limit (ulimit -n)"
+        ) from None
 
 
 def send(connection: Connection, token: str) -> None:

@@ -12,8 +12,14 @@ if TYPE_CHECKING:
 
     import torch
 
-_NUMPY = {"uint8": np.uint8, "float16": np.float16, "bfloat16": np.uint16, "float32": np.float32,
-          "float64": np.float64, "int32": np.int32}
+_NUMPY = {
+    "uint8": np.uint8,
+    "float16": np.float16,
+    "bfloat16": np.uint16,
+    "float32": np.float32,
+    "float64": np.float64,
+    "int32": np.int32,
+}
 
 
 class Piece(NamedTuple):
@@ -38,7 +44,9 @@ class DeviceMemory(Protocol):
         """Its chunks in order, for importing elsewhere (OpenGL, Vulkan); () for cudaMalloc memory."""
         ...
 
-    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+    def tensor(
+        self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> torch.Tensor:
         """Return a CUDA tensor over it, which keeps it mapped; `strides` in elements, `offset` in bytes.
 
         Raises SharingError."""
@@ -66,15 +74,23 @@ class RemoteTensor:
 
     def to_floats(self) -> np.ndarray:
         """As `to_float32`, but float64 stays float64."""
-        return np.array(self.array, order="C") if self.dtype == "float64" else self.to_float32()
+        return (
+            np.array(self.array, order="C")
+            if self.dtype == "float64"
+            else self.to_float32()
+        )
 
     @classmethod
-    def view(cls, buffer: Any, dtype: str, shape: tuple[int, ...], offset: int) -> RemoteTensor:
+    def view(
+        cls, buffer: Any, dtype: str, shape: tuple[int, ...], offset: int
+    ) -> RemoteTensor:
         """Return a tensor at a byte offset of a buffer, which holds it whole."""
         if 0 in shape:
             return cls(dtype, np.empty(shape, _NUMPY[dtype]))
         count = int(np.prod(shape, dtype=np.int64)) if shape else 1
-        return cls(dtype, np.frombuffer(buffer, _NUMPY[dtype], count, offset).reshape(shape))
+        return cls(
+            dtype, np.frombuffer(buffer, _NUMPY[dtype], count, offset).reshape(shape)
+        )
 
 
 def _nothing(*args: object) -> None:

@@ -38,5 +38,12 @@ MAX_PIECES = 4096
 MIN_SLOTS, MAX_SLOTS = 2, 16
 """Slots of a ring: one to write into beside the newest frame."""
 
-ITEM_SIZE = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4}
+ITEM_SIZE = {
+    "uint8": 1,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "int32": 4,
+}
 """Bytes per element of the types that can be shared."""

@@ -67,9 +67,13 @@ class _End:
         with process.lock:
             try:
                 most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-                used = len(os.listdir("/proc/self/fd"))  # not opened to see: the training may need the rest right now
+                used = len(
+                    os.listdir("/proc/self/fd")
+                )  # not opened to see: the training may need the rest right now
                 if most != resource.RLIM_INFINITY and used + _FILES > most:
-                    raise OSError(f"{used} open files of {most}: raise the limit (ulimit -n)")
+                    raise OSError(
+                        f"{used} open files of {most}: raise the limit (ulimit -n)"
+                    )
                 if process.context is None:
                     process.context = zmq.Context()
                 self._socket = process.context.socket(self._kind)
@@ -78,7 +82,9 @@ class _End:
                 self._socket.setsockopt(zmq.SNDHWM, _QUEUED)
                 self._socket.setsockopt(zmq.RCVHWM, _QUEUED)
                 self._socket.setsockopt(zmq.MAXMSGSIZE, limits.MAX_MESSAGE)
-                (self._socket.bind if self._kind == zmq.PULL else self._socket.connect)(address)
+                (self._socket.bind if self._kind == zmq.PULL else self._socket.connect)(
+                    address
+                )
             except (OSError, zmq.ZMQError) as e:
                 self._close()
                 raise SharingError(f"no ZeroMQ socket at {address}: {e}") from None

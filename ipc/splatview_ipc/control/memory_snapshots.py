@@ -35,10 +35,14 @@ def write_private(name: str, content: bytes) -> Path:
     try:
         make_private(path)
         if not _is_own(path, stat.S_IFDIR):
-            raise RuntimeFolderError(f"{path}: not a folder that belongs to you; set XDG_CACHE_HOME to another one")
+            raise RuntimeFolderError(
+                f"{path}: not a folder that belongs to you; set XDG_CACHE_HOME to another one"
+            )
         path.chmod(0o700)
     except OSError as e:
-        raise RuntimeFolderError(f"{path}: {e.strerror}; set XDG_CACHE_HOME to a folder that you can write") from None
+        raise RuntimeFolderError(
+            f"{path}: {e.strerror}; set XDG_CACHE_HOME to a folder that you can write"
+        ) from None
     write_output(path / name, content, private=True)
     return path / name
 
@@ -52,7 +56,11 @@ def find(name: str) -> Path | None:
     """Return the snapshot of this name; None if there is none, or one that is not this user's own regular file."""
     path = folder() / name
     with contextlib.suppress(OSError):
-        if _NAME.fullmatch(name) and _is_own(path.parent, stat.S_IFDIR) and _is_own(path, stat.S_IFREG):
+        if (
+            _NAME.fullmatch(name)
+            and _is_own(path.parent, stat.S_IFDIR)
+            and _is_own(path, stat.S_IFREG)
+        ):
             return path
     return None
 
@@ -61,8 +69,14 @@ def newest_oom_snapshot(run_id: str, since: float) -> Path | None:
     """Return the newest snapshot that a run took when it ran out of memory, after `since` (seconds since the epoch)."""
     of_run = re.compile(re.escape(run_id) + r"-[0-9]+-oom\.pickle")
     with contextlib.suppress(OSError):
-        newest = next((path for path in reversed(_all()) if of_run.fullmatch(path.name)), None)
-        return find(newest.name) if newest is not None and newest.lstat().st_mtime >= since else None
+        newest = next(
+            (path for path in reversed(_all()) if of_run.fullmatch(path.name)), None
+        )
+        return (
+            find(newest.name)
+            if newest is not None and newest.lstat().st_mtime >= since
+            else None
+        )
     return None
 
 
@@ -70,7 +84,9 @@ def tidy() -> None:
     """Remove all but the newest, and old half-written files. Never raises: other processes may remove them as well."""
     with contextlib.suppress(OSError):
         parts = folder().glob(".splatview-*.part")
-        stale = [path for path in parts if time.time() - path.lstat().st_mtime > _STALE_S]
+        stale = [
+            path for path in parts if time.time() - path.lstat().st_mtime > _STALE_S
+        ]
         for path in [*stale, *_all()[:-MAX_KEPT]]:
             path.unlink()
 

@@ -20,18 +20,25 @@ Pid = Annotated[int, Meta(ge=1, lt=2**31)]
 Counter = Annotated[int, Meta(ge=0, le=limits.MAX_COUNTER)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME)]
 Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
-Word = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")]
+Word = Annotated[
+    str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
+]
 DType = Literal["uint8", "float16", "bfloat16", "float32", "float64", "int32"]
 Kind = Literal["image", "gaussians", "cameras", "overlay", "scalars", "memory"]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
 Numbers = Annotated[tuple[float, ...], Meta(max_length=16)]
-MetaValue = bool | Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)] | float | Text | Numbers
+MetaValue = (
+    bool | Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)] | float | Text | Numbers
+)
 TransportName = Literal["ring", "device-ring", "in-place", "host", "torch-ipc"]
 Gpu = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 """A GPU's UUID."""
 Bytes = Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
-Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, Meta(ge=1, le=limits.MAX_SHARDS)]]
+Shard = tuple[
+    Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)],
+    Annotated[int, Meta(ge=1, le=limits.MAX_SHARDS)],
+]
 """A rank, and the number of ranks."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
@@ -61,8 +68,10 @@ class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"
     memory."""
 
     token: Token
-    pieces: Annotated[tuple[Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)], ...],
-                      Meta(min_length=1, max_length=limits.MAX_PIECES)]
+    pieces: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)], ...],
+        Meta(min_length=1, max_length=limits.MAX_PIECES),
+    ]
     gpu: Gpu
 
     @property
@@ -82,7 +91,9 @@ class TorchMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 MemoryRef = IpcMemory | FdMemory | TorchMemory
 
 
-class TensorRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class TensorRef(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
+):
     """A tensor in one of a list of memories."""
 
     name: Word
@@ -102,14 +113,18 @@ class RingRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ring
     segment: SegmentRef
 
 
-class DeviceRingRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="device-ring"):
+class DeviceRingRef(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="device-ring"
+):
     """Slots in GPU memory, with the control page and the headers in host memory."""
 
     control: SegmentRef
     memory: FdMemory
 
 
-class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="in-place"):
+class InPlaceRef(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="in-place"
+):
     """One generation of tensors that are shared without a copy: the transports in-place and torch-ipc."""
 
     control: SegmentRef
@@ -130,8 +145,11 @@ def tokens(ref: Ref | SegmentRef) -> dict[str, int]:
         return tokens(ref.segment)
     if isinstance(ref, DeviceRingRef):
         return tokens(ref.control) | {ref.memory.token: len(ref.memory.pieces)}
-    return tokens(ref.control) | {m.token: len(m.pieces) if isinstance(m, FdMemory) else 1 for m in ref.memories
-                                  if not isinstance(m, IpcMemory)}
+    return tokens(ref.control) | {
+        m.token: len(m.pieces) if isinstance(m, FdMemory) else 1
+        for m in ref.memories
+        if not isinstance(m, IpcMemory)
+    }
 
 
 class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,6 +189,7 @@ class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # From a viewer to a trainer.
+
 
 class Hello(_Message, frozen=True):
     """The first message of a viewer; repeated when it connects again, or has lost a message."""
@@ -236,6 +255,7 @@ ToTrainer = Hello | Open | Release | Fetch | Pause | Step | Snapshot | Photos | 
 
 # From a trainer to a viewer.
 
+
 class Welcome(_Message, frozen=True):
     """The answer to Hello: the control block."""
 
@@ -278,7 +298,10 @@ ToViewer = Welcome | Manifest | Offer | Refused | Descriptors
 
 # In shared memory, one page before the data of each slot.
 
-class TensorHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+
+class TensorHeader(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
+):
     name: Word
     dtype: DType
     shape: Shape
@@ -286,7 +309,9 @@ class TensorHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, arra
     """Bytes from the start of the slot's data."""
 
 
-class FrameHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class FrameHeader(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
+):
     kind: Kind
     tensors: Annotated[tuple[TensorHeader, ...], Meta(max_length=limits.MAX_TENSORS)]
     meta: MetaDict
@@ -294,7 +319,9 @@ class FrameHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
     """False: copied by the helper thread, perhaps while the training wrote into the tensor."""
 
 
-class VersionHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class VersionHeader(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
+):
     """The header of a version that is shared without a copy: its tensors are those of the generation."""
 
     kind: Kind
@@ -307,12 +334,19 @@ decode_to_trainer = msgspec.msgpack.Decoder(ToTrainer).decode
 decode_to_viewer = msgspec.msgpack.Decoder(ToViewer).decode
 decode_frame_header = msgspec.msgpack.Decoder(FrameHeader).decode
 decode_version_header = msgspec.msgpack.Decoder(VersionHeader).decode
-DecodeError = (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError)
+DecodeError = (
+    msgspec.DecodeError,
+    msgspec.ValidationError,
+    RecursionError,
+    UnicodeDecodeError,
+)
 
 
 def mismatch(viewer: tuple[str, int], run: tuple[str, int]) -> str:
     """Return the reason why a viewer and a run of these releases and protocols do not talk, to be shown."""
     (theirs, spoken), (ours, understood) = viewer, run
-    return (f"the viewer is splatview {theirs or 'of an unknown version'} (protocol {spoken}), the run "
-            f"{ours or 'of an unknown version'} (protocol {understood}): install the same version of splatview on both "
-            "sides")
+    return (
+        f"the viewer is splatview {theirs or 'of an unknown version'} (protocol {spoken}), the run "
+        f"{ours or 'of an unknown version'} (protocol {understood}): install the same version of splatview on both "
+        "sides"
+    )

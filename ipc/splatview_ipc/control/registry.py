@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("splatview")
 _FILE = re.compile(r"\.?viewer-[0-9]{1,10}-[0-9a-f]{8}\.json")
-_URL = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):([0-9]{1,5})"
-                  r"(?:/(?:\?[A-Za-z0-9._~=&%-]*)?)?")
+_URL = re.compile(
+    r"http://(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):([0-9]{1,5})"
+    r"(?:/(?:\?[A-Za-z0-9._~=&%-]*)?)?"
+)
 
 
 class ViewerInfo(msgspec.Struct, frozen=True):
@@ -51,8 +53,10 @@ class ViewerInfo(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         match = _URL.fullmatch(self.url)
         if match is None or int(match[1]) != self.port:
-            raise ValueError(f"url {self.url!r} is not of the form http://HOST:{self.port} or "
-                             f"http://HOST:{self.port}/?token=TOKEN")
+            raise ValueError(
+                f"url {self.url!r} is not of the form http://HOST:{self.port} or "
+                f"http://HOST:{self.port}/?token=TOKEN"
+            )
 
 
 class Announcement:
@@ -66,7 +70,14 @@ class Announcement:
 
         A runtime folder that cannot be used is logged.
         """
-        said = {"pid": os.getpid(), "url": url, "host": host, "port": port, "run": run, "started": time.time()}
+        said = {
+            "pid": os.getpid(),
+            "url": url,
+            "host": host,
+            "port": port,
+            "run": run,
+            "started": time.time(),
+        }
         try:
             content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
         except msgspec.ValidationError as e:
@@ -75,14 +86,20 @@ class Announcement:
         self._touch_due = 0.0
         self._lock_fd = -1
         try:
-            final = runtime_folder() / f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
+            final = (
+                runtime_folder() / f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
+            )
             self._path = final.with_name(f".{final.name}")
-            self._lock_fd = run_folder.create_locked(self._path)  # before anyone can see it
+            self._lock_fd = run_folder.create_locked(
+                self._path
+            )  # before anyone can see it
             os.write(self._lock_fd, content)
             self._path = self._path.rename(final)
         except (OSError, RuntimeFolderError) as e:
             self.close()
-            _log.warning("splatview.show, status and demo will not find this viewer: %s", e)
+            _log.warning(
+                "splatview.show, status and demo will not find this viewer: %s", e
+            )
 
     def refresh(self, now: float) -> None:
         """Touch the file if an hour has passed: cleaners of temporary files go by age."""
@@ -113,12 +130,19 @@ def viewers() -> list[ViewerInfo]:
     What cannot be read or understood is left out. Raises RuntimeFolderError when the runtime folder cannot be used.
     """
     with os.scandir(runtime_folder()) as entries:
-        paths = [Path(e.path) for e in islice(entries, run_folder.MOST_ENTRIES)
-                 if _FILE.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
+        paths = [
+            Path(e.path)
+            for e in islice(entries, run_folder.MOST_ENTRIES)
+            if _FILE.fullmatch(e.name) and e.is_file(follow_symlinks=False)
+        ]
     found = []
     for path in paths:
         if run_folder.held(path):
-            info = None if path.name.startswith(".") else run_folder.read_description(path, ViewerInfo)
+            info = (
+                None
+                if path.name.startswith(".")
+                else run_folder.read_description(path, ViewerInfo)
+            )
             found += [info] if info is not None else []
         elif not run_folder.being_made(path):
             with contextlib.suppress(OSError):
@@ -129,13 +153,24 @@ def viewers() -> list[ViewerInfo]:
 def ssh_line(host: str, port: int, environ: Mapping[str, str]) -> str:
     """Return the command for the user's own machine that brings a page served here at `host` and `port` to the same
     port there; "" where `environ` has no SSH session. An IPv6 address is in brackets."""
-    connection = environ.get("SSH_CONNECTION", "").split()  # client address and port, server address and port
+    connection = environ.get(
+        "SSH_CONNECTION", ""
+    ).split()  # client address and port, server address and port
     if len(connection) != 4:
         return ""
     _, _, address, ssh_port = connection
     user = environ.get("USER") or environ.get("LOGNAME")
     if not user:
-        with contextlib.suppress(KeyError):  # a container without an entry for this user
+        with contextlib.suppress(
+            KeyError
+        ):  # a container without an entry for this user
             user = pwd.getpwuid(os.getuid()).pw_name
-    return shlex.join(["ssh", "-L", f"{port}:{host}:{port}", *(["-p", ssh_port] if ssh_port != "22" else []),
-                       f"{user}@{address}" if user else address])
+    return shlex.join(
+        [
+            "ssh",
+            "-L",
+            f"{port}:{host}:{port}",
+            *(["-p", ssh_port] if ssh_port != "22" else []),
+            f"{user}@{address}" if user else address,
+        ]
+    )

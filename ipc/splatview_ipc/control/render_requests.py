@@ -58,14 +58,18 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ready"
     run: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-class RenderResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drawn"):
+class RenderResult(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drawn"
+):
     stream: Literal["host", "gpu"]
     version: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     flipped: bool = False
     """True if the lowest row comes first."""
 
 
-class RenderError(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="failed"):
+class RenderError(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="failed"
+):
     kind: Literal["value", "lookup", "timeout", "fault"]
     """The request makes no sense; names what is not there; came to nothing in time; or could not be drawn."""
     reason: str

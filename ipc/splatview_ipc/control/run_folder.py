@@ -60,7 +60,9 @@ class Description(msgspec.Struct, frozen=True):
     """The contents of `run.json`. Fields that a later version adds are ignored."""
 
     protocol: Annotated[int, Meta(ge=0, le=limits.MAX_COUNTER)]
-    id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._-]+\Z")]
+    id: Annotated[
+        str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._-]+\Z")
+    ]
     name: Annotated[str, Meta(max_length=limits.MAX_NAME)]
     pid: Annotated[int, Meta(ge=1, lt=2**31)]
     started: Annotated[float, Meta(ge=0, le=1e11)]
@@ -120,8 +122,12 @@ class OwnedRunFolder(RunFolder):
                         os.utime(path)
             except OSError as e:
                 if not self._deleted:
-                    _log.warning("viewers will not find this run: its folder %s was deleted (%s); a new run makes "
-                                 "another", self.path, e.strerror)
+                    _log.warning(
+                        "viewers will not find this run: its folder %s was deleted (%s); a new run makes "
+                        "another",
+                        self.path,
+                        e.strerror,
+                    )
                 self._deleted = True
         return self._touch_due
 
@@ -146,7 +152,9 @@ def runtime_folder() -> Path:
     It is made (mode 0700) when missing. Raises RuntimeFolderError when it cannot be used safely.
     """
     explicit = os.environ.get("SPLATVIEW_RUNTIME_DIR")
-    path = Path(explicit).absolute() if explicit else Path(f"/tmp/splatview-{os.getuid()}")
+    path = (
+        Path(explicit).absolute() if explicit else Path(f"/tmp/splatview-{os.getuid()}")
+    )
     trouble = ""
     if len(os.fsencode(path)) > _LONGEST:
         trouble = f"longer than {_LONGEST} bytes, too long for sockets in it"
@@ -161,21 +169,37 @@ def runtime_folder() -> Path:
         except OSError as e:
             trouble = str(e.strerror)
     if trouble:
-        raise RuntimeFolderError(f"runtime folder {path}: {trouble}; set SPLATVIEW_RUNTIME_DIR to a folder of your own")
+        raise RuntimeFolderError(
+            f"runtime folder {path}: {trouble}; set SPLATVIEW_RUNTIME_DIR to a folder of your own"
+        )
     return path
 
 
-def create_run(name: str, pid: int, started: float, hidden: bool = False) -> OwnedRunFolder:
+def create_run(
+    name: str, pid: int, started: float, hidden: bool = False
+) -> OwnedRunFolder:
     """Make this process's run folder, locked before anyone can see it; `hidden` as in Description.
 
     Raises RuntimeFolderError.
     """
     root = runtime_folder()
     remove_stale(root)
-    name = without_surrogates(name)  # bytes of the environment, or of the script's name, that are not UTF-8
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)[:_SLUG].strip(".-")
+    name = without_surrogates(
+        name
+    )  # bytes of the environment, or of the script's name, that are not UTF-8
+    kept = "".join(
+        c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name
+    )[:_SLUG].strip(".-")
     path = root / f"{kept or 'run'}-{pid}-{secrets.token_hex(2)}"
-    description = Description(limits.PROTOCOL, path.name, name[: limits.MAX_NAME], pid, started, hidden, limits.VERSION)
+    description = Description(
+        limits.PROTOCOL,
+        path.name,
+        name[: limits.MAX_NAME],
+        pid,
+        started,
+        hidden,
+        limits.VERSION,
+    )
     making, fd = path.with_name(f".{path.name}"), -1
     try:
         making.mkdir(mode=0o700)
@@ -190,14 +214,18 @@ def create_run(name: str, pid: int, started: float, hidden: bool = False) -> Own
                 os.close(fd)
             raise
     except OSError as e:
-        raise RuntimeFolderError(f"runtime folder {root}: {e.strerror}; set SPLATVIEW_RUNTIME_DIR to a folder you can "
-                                 "write") from None
+        raise RuntimeFolderError(
+            f"runtime folder {root}: {e.strerror}; set SPLATVIEW_RUNTIME_DIR to a folder you can "
+            "write"
+        ) from None
     return OwnedRunFolder(path, description, fd)
 
 
 def create_locked(path: Path) -> int:
     """Create a file, readable for its owner alone, and hold its lock; return the descriptor. Raises OSError."""
-    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = os.open(
+        path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -210,8 +238,16 @@ def list_runs(root: Path) -> list[RunFolder]:
     """Return the live runs, oldest first. What cannot be read or understood is left out."""
     found = []
     for path in _folders(root):
-        description = None if path.name.startswith(".") else read_description(path / _DESCRIPTION, Description)
-        if description is not None and description.id == path.name and held(path / _LOCK):
+        description = (
+            None
+            if path.name.startswith(".")
+            else read_description(path / _DESCRIPTION, Description)
+        )
+        if (
+            description is not None
+            and description.id == path.name
+            and held(path / _LOCK)
+        ):
             found.append(RunFolder(path, description))
     return sorted(found, key=lambda r: (r.description.started, r.description.id))
 
@@ -222,19 +258,30 @@ def other_runs(root: Path, text: str) -> str:
     if any(run.is_called(text) for run in runs):
         return ""
     named = [f"{printable(run.name)} ({run.pid})" for run in runs if not run.hidden]
-    return (f"there are: {', '.join(named)}" if named else
-            "there are none: start one (splatview.publish(tensor) in a training script, or splatview demo)")
+    return (
+        f"there are: {', '.join(named)}"
+        if named
+        else "there are none: start one (splatview.publish(tensor) in a training script, or splatview demo)"
+    )
 
 
 def remove_stale(root: Path) -> int:
     """Remove the folders of dead runs, and return their number. Other folders stay as they are."""
-    return sum(_remove(path) for path in _folders(root) if _FOLDER.fullmatch(path.name) and not being_made(path))
+    return sum(
+        _remove(path)
+        for path in _folders(root)
+        if _FOLDER.fullmatch(path.name) and not being_made(path)
+    )
 
 
 def _folders(root: Path) -> list[Path]:
     try:
         with os.scandir(root) as entries:
-            return [Path(e.path) for e in islice(entries, MOST_ENTRIES) if e.is_dir(follow_symlinks=False)]
+            return [
+                Path(e.path)
+                for e in islice(entries, MOST_ENTRIES)
+                if e.is_dir(follow_symlinks=False)
+            ]
     except OSError:
         return []
 
@@ -268,7 +315,11 @@ def read_description(path: Path, form: type[_Described]) -> _Described | None:
             raw = os.read(fd, _MAX_DESCRIPTION + 1)
         finally:
             os.close(fd)
-        return msgspec.json.decode(raw, type=form) if len(raw) <= _MAX_DESCRIPTION else None
+        return (
+            msgspec.json.decode(raw, type=form)
+            if len(raw) <= _MAX_DESCRIPTION
+            else None
+        )
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
@@ -276,7 +327,10 @@ def read_description(path: Path, form: type[_Described]) -> _Described | None:
 def being_made(path: Path) -> bool:
     """Return whether a folder or file is hidden because it is not ready."""
     try:
-        return path.name.startswith(".") and abs(path.stat().st_mtime - time.time()) < _MAKING_S
+        return (
+            path.name.startswith(".")
+            and abs(path.stat().st_mtime - time.time()) < _MAKING_S
+        )
     except OSError:
         return False
 

@@ -54,7 +54,11 @@ class Connection:
 
     def send(self, packet: bytes, fds: Sequence[int] = ()) -> bool:
         """Send a packet and descriptors, which stay the caller's. False: too much is queued. Raises EndedError."""
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        rights = (
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+            if fds
+            else []
+        )
         try:
             self._socket.sendmsg([packet], rights, socket.MSG_NOSIGNAL)
             return True
@@ -66,7 +70,11 @@ class Connection:
     def receive(self, descriptors: int = 0) -> tuple[bytes, list[int]] | None:
         """Return the next packet, empty if it was too long, and its descriptors, the caller's: none if there were more
         than `descriptors`. None: there is no packet yet. Raises EndedError."""
-        asked = limits.MAX_MESSAGE, socket.CMSG_SPACE(4 * descriptors) if descriptors else 0, socket.MSG_CMSG_CLOEXEC
+        asked = (
+            limits.MAX_MESSAGE,
+            socket.CMSG_SPACE(4 * descriptors) if descriptors else 0,
+            socket.MSG_CMSG_CLOEXEC,
+        )
         try:
             try:
                 data, control, flags, _ = self._socket.recvmsg(*asked)
@@ -117,7 +125,12 @@ class Server:
 
     def due(self) -> float:
         """Return when to call `accept` although nothing is ready; infinity: never."""
-        return min([self._resting_until or math.inf, *(c.until for c in self.connections.values())])
+        return min(
+            [
+                self._resting_until or math.inf,
+                *(c.until for c in self.connections.values()),
+            ]
+        )
 
     def accept(self, now: float) -> None:
         """Close connections that did not introduce themselves, and take in new ones. Raises SharingError once while
@@ -132,13 +145,19 @@ class Server:
                 if e.errno in (errno.EMFILE, errno.ENFILE):
                     self._resting_until = now + _NO_FILES_S
                     if not rested:
-                        raise SharingError("no open file is left to answer a viewer with: raise the limit (ulimit -n), "
-                                           "or have the training open fewer") from None
+                        raise SharingError(
+                            "no open file is left to answer a viewer with: raise the limit (ulimit -n), "
+                            "or have the training open fewer"
+                        ) from None
                 return
             found.setblocking(False)
-            credentials = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            credentials = found.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+            )
             if struct.unpack("3i", credentials)[1] == os.getuid():
-                self.connections[found.fileno()] = Connection(found, now + _INTRODUCTION_S)
+                self.connections[found.fileno()] = Connection(
+                    found, now + _INTRODUCTION_S
+                )
             else:
                 found.close()
 
@@ -166,7 +185,10 @@ def connect(path: Path) -> Connection:
 
 
 def _packets() -> socket.socket:
-    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    return socket.socket(
+        socket.AF_UNIX,
+        socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC,
+    )
 
 
 def close_all(fds: Sequence[int]) -> None:

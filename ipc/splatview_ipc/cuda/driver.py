@@ -26,7 +26,7 @@ _ADVICE = {
     "CUDA_ERROR_NOT_SUPPORTED": "this GPU or driver cannot do it (MIG, WSL2 and some virtual GPUs cannot share memory)",
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "driver and libcuda are of different versions; restart after a driver update",
     "CUDA_ERROR_OPERATING_SYSTEM": "the system refused; is the limit of open files reached (ulimit -n), or is this "
-                                   "container allowed less than the trainer?",
+    "container allowed less than the trainer?",
     "CUDA_ERROR_INVALID_HANDLE": "is the process that shared it still there?",
     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "a CUDA graph is being captured; publish outside of the capture",
 }
@@ -37,7 +37,9 @@ class CudaError(SharingError):
 
     def __init__(self, call: str, error: str):
         self.error = error
-        super().__init__(f"{call}: {error}" + (f" ({_ADVICE[error]})" if error in _ADVICE else ""))
+        super().__init__(
+            f"{call}: {error}" + (f" ({_ADVICE[error]})" if error in _ADVICE else "")
+        )
 
 
 @functools.cache
@@ -48,8 +50,10 @@ def bindings() -> Any:
 
         error = driver.cuInit(0)[0]
     except (ImportError, RuntimeError) as e:
-        raise SharingError("GPU memory is shared by the NVIDIA driver and the package cuda-bindings>=12.6, and one is "
-                           f"missing: {e}") from None
+        raise SharingError(
+            "GPU memory is shared by the NVIDIA driver and the package cuda-bindings>=12.6, and one is "
+            f"missing: {e}"
+        ) from None
     if int(error) != 0:
         raise CudaError("cuInit", error.name)
     return driver
@@ -66,7 +70,9 @@ def call(name: str, *args: Any) -> Any:
     try:
         result = getattr(driver, name)(*args)
     except (AttributeError, RuntimeError) as e:  # one of the two lacks it
-        raise SharingError(f"{name}: {e}; update the NVIDIA driver, and cuda-bindings (pip install -U)") from None
+        raise SharingError(
+            f"{name}: {e}; update the NVIDIA driver, and cuda-bindings (pip install -U)"
+        ) from None
     if int(result[0]) != 0:
         raise CudaError(name, result[0].name)
     return None if len(result) == 1 else result[1] if len(result) == 2 else result[1:]
@@ -76,7 +82,9 @@ def handle(name: str, *args: Any) -> Any:
     """`call` for a handle or an address, never null: some releases of cuda-bindings report success with a null."""
     value = call(name, *args)
     if int(value) == 0:
-        raise SharingError(f"{name} returned nothing: pip install -U cuda-bindings, or restart after a driver update")
+        raise SharingError(
+            f"{name} returned nothing: pip install -U cuda-bindings, or restart after a driver update"
+        )
     return value
 
 
@@ -101,7 +109,9 @@ def pointer_attribute(attribute: int, pointer: int) -> int:
     Raises CudaError; needs a current context (`context`).
     """
     cu, value = bindings(), ctypes.c_uint64(0)
-    error = _library().cuPointerGetAttribute(ctypes.byref(value), attribute, ctypes.c_uint64(pointer))
+    error = _library().cuPointerGetAttribute(
+        ctypes.byref(value), attribute, ctypes.c_uint64(pointer)
+    )
     if error != 0:
         raise CudaError("cuPointerGetAttribute", cu.CUresult(error).name)
     return value.value
@@ -116,7 +126,11 @@ def device(index: int) -> Any:
 @functools.cache
 def gpu_uuid(device_index: int) -> str:
     """Return a device's UUID (with MIG, its instance's), 32 lower-case hexadecimal digits; makes no context."""
-    name = "cuDeviceGetUuid_v2" if hasattr(bindings(), "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
+    name = (
+        "cuDeviceGetUuid_v2"
+        if hasattr(bindings(), "cuDeviceGetUuid_v2")
+        else "cuDeviceGetUuid"
+    )
     return bytes(call(name, device(device_index)).bytes).hex()
 
 
@@ -138,8 +152,10 @@ def here(uuid: str) -> int:
     """Return a GPU's ordinal in this process. Raises SharingError when it is not visible here."""
     index = device_of(uuid)
     if index is None:
-        raise SharingError(f"GPU {uuid} is not visible in this process: look at CUDA_VISIBLE_DEVICES, and in a "
-                           "container at which GPUs it was given")
+        raise SharingError(
+            f"GPU {uuid} is not visible in this process: look at CUDA_VISIBLE_DEVICES, and in a "
+            "container at which GPUs it was given"
+        )
     return index
 
 
@@ -160,7 +176,9 @@ def context(index: int) -> Iterator[None]:
         yield
         return
     if index not in _primary:
-        _primary[index] = handle("cuDevicePrimaryCtxRetain", device(index))  # two threads: counted twice, no matter
+        _primary[index] = handle(
+            "cuDevicePrimaryCtxRetain", device(index)
+        )  # two threads: counted twice, no matter
     call("cuCtxPushCurrent", _primary[index])
     try:
         yield
@@ -183,7 +201,9 @@ def relaxed_capture() -> Iterator[None]:
 def torch_with_cuda() -> Any:
     """The module torch if it has begun to use CUDA in this process, else None. Imports nothing."""
     torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)  # not there yet while another thread imports torch
+    cuda = getattr(
+        torch, "cuda", None
+    )  # not there yet while another thread imports torch
     return torch if cuda is not None and cuda.is_initialized() else None
 
 
@@ -224,7 +244,9 @@ def stream_object(stream: int) -> Any:
 def write_value(index: int, stream: int, address: int, value: int) -> None:
     """Have the GPU write 64 bits into memory of `register_host`, by its device address, when all earlier work of a
     stream of device `index` has ended and its writes can be seen everywhere. Never waits, costs 1 or 2 us."""
-    in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
+    in_stream(
+        index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0
+    )
 
 
 def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
@@ -234,9 +256,13 @@ def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
     current device has it.
     """
     torch = sys.modules["torch"]
-    if (stream or torch._C._cuda_getDevice() == index) and not getattr(bindings(), name)(*args)[0]:
+    if (stream or torch._C._cuda_getDevice() == index) and not getattr(
+        bindings(), name
+    )(*args)[0]:
         return
-    with context(index):  # for the default stream of another device, and threads without a context
+    with context(
+        index
+    ):  # for the default stream of another device, and threads without a context
         call(name, *args)
 
 
@@ -268,7 +294,9 @@ def broken(index: int) -> bool:
     """Return whether a device takes no more work, as after a fault in a kernel, or as CUDA shuts down. Never waits."""
     try:
         with context(index), relaxed_capture():
-            event = handle("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            event = handle(
+                "cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING)
+            )
             error = release("cuEventQuery", event)
             release("cuEventDestroy", event)
     except CudaError as e:
@@ -283,12 +311,20 @@ def register_host(address: int, size: int, index: int) -> int:
     Raises SharingError, also where the GPU cannot write so.
     """
     driver = bindings()
-    can_write = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+    can_write = (
+        driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+    )
     if not call("cuDeviceGetAttribute", can_write, device(index)):
-        raise SharingError("this GPU or driver cannot write 64 bits in the order of a stream")
+        raise SharingError(
+            "this GPU or driver cannot write 64 bits in the order of a stream"
+        )
     with context(index), relaxed_capture():
-        call("cuMemHostRegister", address, size,
-             driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+        call(
+            "cuMemHostRegister",
+            address,
+            size,
+            driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP,
+        )
         try:
             return int(handle("cuMemHostGetDevicePointer", address, 0))
         except SharingError:

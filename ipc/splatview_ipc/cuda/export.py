@@ -25,7 +25,9 @@ _MAPPING_SIZE, _MAPPING_BASE = 18, 19
 _POSIX_FD = 1
 
 Chunk = tuple[int, int]  # address, bytes
-Shared = tuple[tuple[MemoryRef, ...], tuple[TensorRef, ...], "list[Callable[[], object]]"]
+Shared = tuple[
+    tuple[MemoryRef, ...], tuple[TensorRef, ...], "list[Callable[[], object]]"
+]
 """Memories for other processes, each tensor's place in them, and the calls that take them back."""
 
 
@@ -35,15 +37,23 @@ def check_shareable(tensors: Mapping[str, torch.Tensor]) -> int:
 
     devices = {t.device for t in tensors.values()}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":
-        raise SharingError(f"tensors on {', '.join(sorted(map(str, devices))) or 'no device'}: GPU memory is shared "
-                           "from one CUDA device at a time")
+        raise SharingError(
+            f"tensors on {', '.join(sorted(map(str, devices))) or 'no device'}: GPU memory is shared "
+            "from one CUDA device at a time"
+        )
     for name, t in tensors.items():
         if dtype_name(t) not in limits.ITEM_SIZE:
-            raise SharingError(f"{name} is {dtype_name(t)}; legal are {', '.join(limits.ITEM_SIZE)}")
+            raise SharingError(
+                f"{name} is {dtype_name(t)}; legal are {', '.join(limits.ITEM_SIZE)}"
+            )
         if t.layout is not torch.strided:
-            raise SharingError(f"{name} is {t.layout}; only dense tensors can be shared where they are")
+            raise SharingError(
+                f"{name} is {t.layout}; only dense tensors can be shared where they are"
+            )
         if t.dim() > limits.MAX_DIMS:
-            raise SharingError(f"{name} has {t.dim()} dimensions; the limit is {limits.MAX_DIMS}")
+            raise SharingError(
+                f"{name} has {t.dim()} dimensions; the limit is {limits.MAX_DIMS}"
+            )
     return next(iter(devices)).index or 0
 
 
@@ -61,7 +71,9 @@ def describe(tensors: Mapping[str, torch.Tensor]) -> Shared:
         for t in tensors.values():
             if t.numel():
                 start = t.data_ptr()
-                found, ipc = chunks_behind(start, start + span(t.shape, t.stride()) * t.element_size())
+                found, ipc = chunks_behind(
+                    start, start + span(t.shape, t.stride()) * t.element_size()
+                )
                 (allocations if ipc else chunks).update(found)
         runs: list[list[Chunk]] = []
         for chunk in sorted(chunks):
@@ -69,37 +81,63 @@ def describe(tensors: Mapping[str, torch.Tensor]) -> Shared:
                 runs[-1].append(chunk)
             else:
                 runs.append([chunk])
-        if len(chunks) > limits.MAX_PIECES or len(runs) + len(allocations) > limits.MAX_MEMORIES:
-            raise SharingError(f"the tensors are spread over {len(chunks)} chunks and {len(allocations)} allocations; "
-                               f"at most {limits.MAX_PIECES} and {limits.MAX_MEMORIES} are shared at once: publish "
-                               "fewer tensors, or with copy=True")
+        if (
+            len(chunks) > limits.MAX_PIECES
+            or len(runs) + len(allocations) > limits.MAX_MEMORIES
+        ):
+            raise SharingError(
+                f"the tensors are spread over {len(chunks)} chunks and {len(allocations)} allocations; "
+                f"at most {limits.MAX_PIECES} and {limits.MAX_MEMORIES} are shared at once: publish "
+                "fewer tensors, or with copy=True"
+            )
         gpu = driver.gpu_uuid(index)
         for run in runs:
-            os.close(*_chunk_fds(index, run, 0, 1))  # a failure is better known now than when a viewer asks
+            os.close(
+                *_chunk_fds(index, run, 0, 1)
+            )  # a failure is better known now than when a viewer asks
         memories: dict[int, FdMemory | IpcMemory] = {}
         """By address."""
         for base, size in sorted(allocations):
-            memories[base] = IpcMemory(bytes(driver.call("cuIpcGetMemHandle", base).reserved), size, gpu)
+            memories[base] = IpcMemory(
+                bytes(driver.call("cuIpcGetMemHandle", base).reserved), size, gpu
+            )
     undo: list[Callable[[], object]] = []
     for run in runs:
         token = descriptors.offer(len(run), partial(_chunk_fds, index, run))
         undo.append(partial(descriptors.withdraw, token))
         memories[run[0][0]] = FdMemory(token, tuple(size for _, size in run), gpu)
-    return tuple(memories.values()), tensor_refs(tensors, {start: m.size for start, m in memories.items()}), undo
+    return (
+        tuple(memories.values()),
+        tensor_refs(tensors, {start: m.size for start, m in memories.items()}),
+        undo,
+    )
 
 
-def tensor_refs(tensors: Mapping[str, torch.Tensor], memories: Mapping[int, int]) -> tuple[TensorRef, ...]:
+def tensor_refs(
+    tensors: Mapping[str, torch.Tensor], memories: Mapping[int, int]
+) -> tuple[TensorRef, ...]:
     """Return each tensor's place in memories, given by address and bytes; an empty tensor is in memory 0."""
     refs = []
     for name, t in tensors.items():
         memory = offset = 0
         if t.numel():
             pointer = t.data_ptr()
-            memory, start = next((i, start) for i, (start, size) in enumerate(memories.items())
-                                 if start <= pointer < start + size)
+            memory, start = next(
+                (i, start)
+                for i, (start, size) in enumerate(memories.items())
+                if start <= pointer < start + size
+            )
             offset = pointer - start
-        refs.append(TensorRef(name, dtype_name(t), tuple(t.shape), tuple(t.stride()),  # type: ignore[arg-type]
-                              memory, offset))
+        refs.append(
+            TensorRef(
+                name,
+                dtype_name(t),
+                tuple(t.shape),
+                tuple(t.stride()),  # type: ignore[arg-type]
+                memory,
+                offset,
+            )
+        )
     return tuple(refs)
 
 
@@ -109,28 +147,38 @@ def chunks_behind(start: int, end: int) -> tuple[list[Chunk], bool]:
     Raises SharingError when it cannot be shared. Needs a current context.
     """
     if _attribute(_MEMPOOL, start):
-        raise SharingError("memory of PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync cannot be shared with another "
-                           "process; leave the backend out, or publish with copy=True")
+        raise SharingError(
+            "memory of PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync cannot be shared with another "
+            "process; leave the backend out, or publish with copy=True"
+        )
     if _attribute(_IS_MANAGED, start):
-        raise SharingError("managed memory (cudaMallocManaged) cannot be shared with another process; publish with "
-                           "copy=True")
+        raise SharingError(
+            "managed memory (cudaMallocManaged) cannot be shared with another process; publish with "
+            "copy=True"
+        )
     if _attribute(_IS_IPC_CAPABLE, start):
         base, size = (int(n) for n in driver.call("cuMemGetAddressRange", start))
         if not base <= start or end > base + size:
-            raise SharingError(f"a tensor at {start:#x} to {end:#x} reaches beyond its allocation of {size} bytes at "
-                               f"{base:#x}")
+            raise SharingError(
+                f"a tensor at {start:#x} to {end:#x} reaches beyond its allocation of {size} bytes at "
+                f"{base:#x}"
+            )
         return [(base, size)], True
     types = _attribute(_HANDLE_TYPES, start)
     if not types & _POSIX_FD:
         reason = f"handle types {types:#x}" if types else "no way to export it"
-        raise SharingError(f"this GPU memory was not made to be shared ({reason}); publish with copy=True, or use "
-                           "PyTorch's own allocator, from 2.5 on if with expandable_segments")
+        raise SharingError(
+            f"this GPU memory was not made to be shared ({reason}); publish with copy=True, or use "
+            "PyTorch's own allocator, from 2.5 on if with expandable_segments"
+        )
     chunks: list[Chunk] = []
     while start < end:
         base, size = _attribute(_MAPPING_BASE, start), _attribute(_MAPPING_SIZE, start)
         if not base <= start < base + size:
-            raise SharingError(f"this NVIDIA driver does not tell which memory is mapped at {start:#x}; publish with "
-                               "copy=True, or update the driver")
+            raise SharingError(
+                f"this NVIDIA driver does not tell which memory is mapped at {start:#x}; publish with "
+                "copy=True, or update the driver"
+            )
         chunks.append((base, size))
         start = base + size
     return chunks, False

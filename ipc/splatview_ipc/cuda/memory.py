@@ -59,7 +59,9 @@ class Mapped:
         access.location.id = self.index
         if not writable:
             access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READ
-            with contextlib.suppress(driver.CudaError):  # not every driver can map a GPU's memory read-only
+            with contextlib.suppress(
+                driver.CudaError
+            ):  # not every driver can map a GPU's memory read-only
                 driver.call("cuMemSetAccess", self.address, size, [access], 1)
                 return
         access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -67,7 +69,11 @@ class Mapped:
 
     def give_back(self, idle: bool = False) -> None:
         """Undo all, after waiting for the device unless nothing there uses the memory (`idle`). Never raises."""
-        with contextlib.suppress(SharingError), driver.context(self.index), driver.relaxed_capture():
+        with (
+            contextlib.suppress(SharingError),
+            driver.context(self.index),
+            driver.relaxed_capture(),
+        ):
             if not idle:
                 driver.release("cuCtxSynchronize")
             while self.undo:
@@ -75,11 +81,15 @@ class Mapped:
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
-            if not self.undo or os.getpid() != self._pid:  # CUDA does not survive a fork: it stays the parent's
+            if (
+                not self.undo or os.getpid() != self._pid
+            ):  # CUDA does not survive a fork: it stays the parent's
                 return
             if driver.is_capturing():  # waiting for the device would spoil the capture
                 stream = driver.current_stream(self.index)
-                retiring.retire(lambda: not driver.is_captured(self.index, stream), self.give_back)
+                retiring.retire(
+                    lambda: not driver.is_captured(self.index, stream), self.give_back
+                )
             else:
                 self.give_back(self.idle)
 
@@ -103,7 +113,9 @@ class Allocation:
         minimum = cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         mapped = Mapped(index)
         with driver.context(index), driver.relaxed_capture():
-            granule = int(driver.call("cuMemGetAllocationGranularity", properties, minimum))
+            granule = int(
+                driver.call("cuMemGetAllocationGranularity", properties, minimum)
+            )
             self.size = -(-size // granule) * granule
             self._chunk = driver.handle("cuMemCreate", self.size, properties, 0)
             mapped.undo.append(partial(driver.release, "cuMemRelease", self._chunk))
@@ -120,8 +132,13 @@ class Allocation:
             raise SharingError("this memory has been closed")
         return export_fd(self._chunk)
 
-    def tensor(self, dtype: str, shape: Sequence[int], offset: int = 0,
-               strides: Sequence[int] | None = None) -> torch.Tensor:
+    def tensor(
+        self,
+        dtype: str,
+        shape: Sequence[int],
+        offset: int = 0,
+        strides: Sequence[int] | None = None,
+    ) -> torch.Tensor:
         """A writable tensor over the memory from byte `offset` on; `strides` in elements, C-contiguous by default.
 
         Raises SharingError when it does not lie within the memory.
@@ -130,7 +147,14 @@ class Allocation:
         check_within(dtype, shape, strides, offset, self.size)
         if self._mapped is None:
             raise SharingError("this memory has been closed")
-        return tensor_at(self._mapped.address + offset, dtype, shape, strides, self.index, self._mapped)
+        return tensor_at(
+            self._mapped.address + offset,
+            dtype,
+            shape,
+            strides,
+            self.index,
+            self._mapped,
+        )
 
     def close(self, idle: bool = False) -> None:
         """Give it back, once the tensors over it are gone; other processes keep what they opened. Idempotent.
@@ -145,7 +169,9 @@ class Allocation:
 class Opened:
     """GPU memory that another process made: a `splatview_ipc.control.frame.DeviceMemory`."""
 
-    def __init__(self, gpu: str, size: int, handle: bytes = b"", pieces: tuple[Piece, ...] = ()):
+    def __init__(
+        self, gpu: str, size: int, handle: bytes = b"", pieces: tuple[Piece, ...] = ()
+    ):
         """`handle`: for memory of cudaMalloc; `pieces`: else its chunks, whose descriptors become ours."""
         self.gpu = gpu
         self.size = size
@@ -163,14 +189,18 @@ class Opened:
         """
         return self._map().address
 
-    def tensor(self, dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    def tensor(
+        self, dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int
+    ) -> torch.Tensor:
         """A tensor over it, which keeps it mapped; to be read, never written. Raises SharingError."""
         key = dtype, tuple(shape), tuple(strides), offset
         tensor = self._tensors.get(key)
         if tensor is None:
             check_within(dtype, shape, strides, offset, self.size)
             mapped = self._map()
-            tensor = tensor_at(mapped.address + offset, dtype, shape, strides, mapped.index, mapped)
+            tensor = tensor_at(
+                mapped.address + offset, dtype, shape, strides, mapped.index, mapped
+            )
             if len(self._tensors) >= _MOST_TENSORS:
                 self._tensors.clear()
             if not tensor.is_inference():  # such a one could not be used everywhere
@@ -181,7 +211,9 @@ class Opened:
         if self._closed:
             raise SharingError("this memory has been closed")
         mapped = self._mapped
-        if mapped is None:  # two threads may map it twice: the tensors of each keep their own mapping
+        if (
+            mapped is None
+        ):  # two threads may map it twice: the tensors of each keep their own mapping
             mapped = Mapped(driver.here(self.gpu))
             with driver.context(mapped.index), driver.relaxed_capture():
                 try:
@@ -199,18 +231,31 @@ class Opened:
             handle = cu.CUipcMemHandle()
             handle.reserved = self._handle
             lazily = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-            mapped.address = int(driver.handle("cuIpcOpenMemHandle", handle, int(lazily)))
-            mapped.undo.append(partial(driver.release, "cuIpcCloseMemHandle", mapped.address))
+            mapped.address = int(
+                driver.handle("cuIpcOpenMemHandle", handle, int(lazily))
+            )
+            mapped.undo.append(
+                partial(driver.release, "cuIpcCloseMemHandle", mapped.address)
+            )
             base, size = driver.call("cuMemGetAddressRange", mapped.address)
             if int(base) != mapped.address or int(size) < self.size:
-                raise SharingError(f"the shared allocation has {int(size)} bytes; {self.size} were announced")
+                raise SharingError(
+                    f"the shared allocation has {int(size)} bytes; {self.size} were announced"
+                )
             return
         if not self.pieces:  # for tensors without elements
             return
         chunks: list[tuple[Any, int]] = []
         try:
             for fd, size in self.pieces:
-                chunks.append((driver.handle("cuMemImportFromShareableHandle", fd, driver.fd_type()), size))
+                chunks.append(
+                    (
+                        driver.handle(
+                            "cuMemImportFromShareableHandle", fd, driver.fd_type()
+                        ),
+                        size,
+                    )
+                )
             mapped.map_chunks(chunks, writable=False)
         finally:
             for chunk, _ in chunks:
@@ -233,9 +278,13 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
 
     Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the descriptors are then closed).
     """
-    handle, sizes = (ref.handle, ()) if isinstance(ref, IpcMemory) else (b"", ref.pieces)
+    handle, sizes = (
+        (ref.handle, ()) if isinstance(ref, IpcMemory) else (b"", ref.pieces)
+    )
     if len(fds) != len(sizes) or not 1 <= ref.size <= limits.MAX_SEGMENT:
         close_all(fds)
-        raise SharingError(f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} descriptors; "
-                           f"legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for each piece")
+        raise SharingError(
+            f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} descriptors; "
+            f"legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for each piece"
+        )
     return Opened(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))

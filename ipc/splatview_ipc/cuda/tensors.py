@@ -18,7 +18,12 @@ class _Interface:
 
     def __init__(self, pointer: int, size: int, keep: Any):
         # Never marked read-only: torch refuses that.
-        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 3}
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "version": 3,
+        }
         self.keep = keep
 
 
@@ -26,7 +31,9 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Return the elements from a tensor's first to its last in memory, both included; 0 for an empty tensor."""
     if 0 in shape:
         return 0
-    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+    return 1 + sum(
+        (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)
+    )
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -39,8 +46,14 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def tensor_at(pointer: int, dtype: str, shape: Sequence[int], strides: Sequence[int], device: int,
-              keep: Any) -> torch.Tensor:
+def tensor_at(
+    pointer: int,
+    dtype: str,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    device: int,
+    keep: Any,
+) -> torch.Tensor:
     """Return a tensor over GPU memory that is already there; nothing is copied.
 
     `dtype`: "uint8", "float32", ...; `strides` in elements, none negative; `device`: the ordinal here; `keep` lives as
@@ -51,14 +64,25 @@ def tensor_at(pointer: int, dtype: str, shape: Sequence[int], strides: Sequence[
     where, kind = torch.device("cuda", device), getattr(torch, dtype)
     if 0 in shape:
         return torch.empty(tuple(shape), dtype=kind, device=where)
-    raw = torch.as_tensor(_Interface(pointer, span(shape, strides) * kind.itemsize, keep), device=where)
+    raw = torch.as_tensor(
+        _Interface(pointer, span(shape, strides) * kind.itemsize, keep), device=where
+    )
     return raw.view(kind).as_strided(tuple(shape), tuple(strides))
 
 
-def check_within(dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int) -> None:
+def check_within(
+    dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
+) -> None:
     """Raise SharingError unless a tensor lies within memory of `size` bytes, at a multiple of its element's size."""
     item = limits.ITEM_SIZE.get(dtype)
-    if (item is None or len(shape) != len(strides) or min(0, offset, *shape, *strides) < 0 or offset % item
-            or offset + span(shape, strides) * item > size):
-        raise SharingError(f"{dtype} {tuple(shape)} with strides {tuple(strides)} at byte {offset} does not lie within "
-                           f"{size} bytes, aligned to its elements")
+    if (
+        item is None
+        or len(shape) != len(strides)
+        or min(0, offset, *shape, *strides) < 0
+        or offset % item
+        or offset + span(shape, strides) * item > size
+    ):
+        raise SharingError(
+            f"{dtype} {tuple(shape)} with strides {tuple(strides)} at byte {offset} does not lie within "
+            f"{size} bytes, aligned to its elements"
+        )

@@ -42,9 +42,13 @@ class Dtype(NamedTuple):
     """moderngl's name of the texture format that keeps its bits."""
 
 
-DTYPES = {"uint8": Dtype("DTYPE_U8", 1, "f1"), "uint16": Dtype("DTYPE_U16", 2, "nu2"),
-          "float16": Dtype("DTYPE_F16", 2, "f2"), "bfloat16": Dtype("DTYPE_BF16", 2, "u2"),
-          "float32": Dtype("DTYPE_F32", 4, "f4")}
+DTYPES = {
+    "uint8": Dtype("DTYPE_U8", 1, "f1"),
+    "uint16": Dtype("DTYPE_U16", 2, "nu2"),
+    "float16": Dtype("DTYPE_F16", 2, "f2"),
+    "bfloat16": Dtype("DTYPE_BF16", 2, "u2"),
+    "float32": Dtype("DTYPE_F32", 4, "f4"),
+}
 LAYOUTS = ("HW", "HWC", "CHW")
 MAX_CHANNELS = 4
 
@@ -82,12 +86,21 @@ class Form:
     @classmethod
     def of(cls, shape: tuple[int, ...], dtype: str, layout: str) -> Form:
         """Raises SharingError for what is no picture."""
-        legal = layout in LAYOUTS and len(shape) == len(layout) and min(shape, default=0) > 0 and dtype in DTYPES
+        legal = (
+            layout in LAYOUTS
+            and len(shape) == len(layout)
+            and min(shape, default=0) > 0
+            and dtype in DTYPES
+        )
         channels = shape[layout.index("C")] if legal and "C" in layout else 1
         if not legal or channels > MAX_CHANNELS:
-            raise SharingError(f"{dtype} of shape {tuple(shape)} and layout {layout!r} is no picture; legal are HW, "
-                               f"HWC and CHW with 1 to {MAX_CHANNELS} channels of {', '.join(DTYPES)}")
-        return cls(shape[layout.index("W")], shape[layout.index("H")], channels, dtype, layout)
+            raise SharingError(
+                f"{dtype} of shape {tuple(shape)} and layout {layout!r} is no picture; legal are HW, "
+                f"HWC and CHW with 1 to {MAX_CHANNELS} channels of {', '.join(DTYPES)}"
+            )
+        return cls(
+            shape[layout.index("W")], shape[layout.index("H")], channels, dtype, layout
+        )
 
 
 class PixelSource:
@@ -98,7 +111,11 @@ class PixelSource:
         self.channels, self.dtype = form.channels, form.dtype
         self.stride = stride
         """The step between its rows and columns in the original: more than 1 where textures are limited."""
-        self.defines: tuple[str, ...] = (DTYPES[form.dtype].define, f"CHANNELS {form.channels}", *defines)
+        self.defines: tuple[str, ...] = (
+            DTYPES[form.dtype].define,
+            f"CHANNELS {form.channels}",
+            *defines,
+        )
         """Defines to compile the shader with. Sources with equal defines share a program."""
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
@@ -132,7 +149,9 @@ class Bridge(Protocol):
 class Canvas(Bridge, Protocol):
     """A bridge whose pictures this process's own CUDA kernels draw."""
 
-    def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
+    def begin(
+        self, height: int, width: int, channels: int = 4, dtype: str = "float16"
+    ) -> torch.Tensor:
         """The next picture: a tensor (height, width, channels) with any content, to be written on torch's current
         stream; its pixels may be more than `channels` values apart.
 

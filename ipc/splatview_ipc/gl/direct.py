@@ -28,10 +28,14 @@ def require_import(ctx: moderngl.Context, *more: str) -> str:
     `more` extensions."""
     missing = [e for e in (*_NEEDED, *more) if e not in ctx.extensions]
     if missing:
-        raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) has no {' and no '.join(missing)}")
+        raise SharingError(
+            f"OpenGL ({ctx.info['GL_RENDERER']}) has no {' and no '.join(missing)}"
+        )
     uuid = gl_device_uuid(ctx)
     if uuid is None or not ctx.info["GL_VENDOR"].startswith("NVIDIA"):
-        raise SharingError(f"OpenGL runs on {ctx.info['GL_RENDERER']}, not on an NVIDIA GPU")
+        raise SharingError(
+            f"OpenGL runs on {ctx.info['GL_RENDERER']}, not on an NVIDIA GPU"
+        )
     return uuid
 
 
@@ -48,12 +52,18 @@ class DirectBridge:
     def put(self, tensor: Pixels, layout: str) -> BufferSource:
         memory: DeviceMemory | None = getattr(tensor, "memory", None)
         if memory is None or not memory.pieces:
-            raise SharingError("OpenGL can import memory that comes with file descriptors only (the trainer's rings, "
-                               "and its own tensors with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)")
+            raise SharingError(
+                "OpenGL can import memory that comes with file descriptors only (the trainer's rings, "
+                "and its own tensors with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
+            )
         if memory.gpu != self._uuid:
-            raise SharingError(f"the tensor is on GPU {memory.gpu}, OpenGL draws on {self._uuid}")
+            raise SharingError(
+                f"the tensor is on GPU {memory.gpu}, OpenGL draws on {self._uuid}"
+            )
         form = Form.of(tensor.shape, tensor.dtype, layout)  # type: ignore[arg-type]  # a DeviceTensor has memory
-        imported = next((known for owner, known in self._memories if owner() is memory), None)
+        imported = next(
+            (known for owner, known in self._memories if owner() is memory), None
+        )
         if imported is None:
             imported = GlMemory([(piece.fd, piece.size) for piece in memory.pieces])
             self._memories.append((weakref.ref(memory), imported))
@@ -62,7 +72,9 @@ class DirectBridge:
             self._sources.pop(0).release()
         self._sources.append(BufferSource(imported, form, strides, offset))
         for entry in self._memories[:]:
-            if entry[0]() is None and not any(source.memory is entry[1] for source in self._sources):
+            if entry[0]() is None and not any(
+                source.memory is entry[1] for source in self._sources
+            ):
                 entry[1].release()  # so that the process that made it gets it back
                 self._memories.remove(entry)
         return self._sources[-1]

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 TEXTURE_2D, TEXTURE_BUFFER, RENDERBUFFER = 0x0DE1, 0x8C2A, 0x8D41
 TEXTURE0, ACTIVE_TEXTURE = 0x84C0, 0x84E0
-TEXTURE_BINDING_2D, TEXTURE_BINDING_BUFFER, TEXTURE_BUFFER_BINDING = 0x8069, 0x8C2C, 0x8C2A
+TEXTURE_BINDING_2D, TEXTURE_BINDING_BUFFER, TEXTURE_BUFFER_BINDING = (
+    0x8069,
+    0x8C2C,
+    0x8C2A,
+)
 PIXEL_PACK_BUFFER, PIXEL_UNPACK_BUFFER = 0x88EB, 0x88EC
 PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER_BINDING = 0x88ED, 0x88EF
 READ_FRAMEBUFFER, DRAW_FRAMEBUFFER = 0x8CA8, 0x8CA9
@@ -34,16 +38,33 @@ DEVICE_UUID = 0x9597
 MAX_TEXTURE_BUFFER_SIZE = 0x8C2B
 
 _FENCE_TIMEOUT_S = 10
-_ERRORS = {0x0500: "GL_INVALID_ENUM", 0x0501: "GL_INVALID_VALUE", 0x0502: "GL_INVALID_OPERATION",
-           0x0505: "GL_OUT_OF_MEMORY", 0x0506: "GL_INVALID_FRAMEBUFFER_OPERATION"}
+_ERRORS = {
+    0x0500: "GL_INVALID_ENUM",
+    0x0501: "GL_INVALID_VALUE",
+    0x0502: "GL_INVALID_OPERATION",
+    0x0505: "GL_OUT_OF_MEMORY",
+    0x0506: "GL_INVALID_FRAMEBUFFER_OPERATION",
+}
 
 _names, _size = POINTER(c_uint), c_ssize_t
 _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
-    **dict.fromkeys(("glGenTextures", "glGenBuffers", "glCreateMemoryObjectsEXT", "glGenSemaphoresEXT",
-                     "glDeleteTextures", "glDeleteBuffers", "glDeleteMemoryObjectsEXT", "glDeleteSemaphoresEXT"),
-                    (None, c_int, _names)),
-    **dict.fromkeys(("glBindTexture", "glBindBuffer", "glBindFramebuffer", "glBindRenderbuffer"),
-                    (None, c_uint, c_uint)),
+    **dict.fromkeys(
+        (
+            "glGenTextures",
+            "glGenBuffers",
+            "glCreateMemoryObjectsEXT",
+            "glGenSemaphoresEXT",
+            "glDeleteTextures",
+            "glDeleteBuffers",
+            "glDeleteMemoryObjectsEXT",
+            "glDeleteSemaphoresEXT",
+        ),
+        (None, c_int, _names),
+    ),
+    **dict.fromkeys(
+        ("glBindTexture", "glBindBuffer", "glBindFramebuffer", "glBindRenderbuffer"),
+        (None, c_uint, c_uint),
+    ),
     **dict.fromkeys(("glGenQueries", "glDeleteQueries"), (None, c_int, _names)),
     "glQueryCounter": (None, c_uint, c_uint),
     "glGetQueryObjectuiv": (None, c_uint, c_uint, _names),
@@ -58,7 +79,19 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glActiveTexture": (None, c_uint),
     "glTexParameteri": (None, c_uint, c_uint, c_int),
     "glTexBufferRange": (None, c_uint, c_uint, c_uint, _size, _size),
-    "glBlitFramebuffer": (None, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_uint, c_uint),
+    "glBlitFramebuffer": (
+        None,
+        c_int,
+        c_int,
+        c_int,
+        c_int,
+        c_int,
+        c_int,
+        c_int,
+        c_int,
+        c_uint,
+        c_uint,
+    ),
     "glFenceSync": (c_void_p, c_uint, c_uint),
     "glClientWaitSync": (c_uint, c_void_p, c_uint, c_uint64),
     "glDeleteSync": (None, c_void_p),
@@ -66,15 +99,26 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glMemoryObjectParameterivEXT": (None, c_uint, c_uint, POINTER(c_int)),
     "glImportMemoryFdEXT": (None, c_uint, c_uint64, c_uint, c_int),
     "glBufferStorageMemEXT": (None, c_uint, _size, c_uint, c_uint64),
-    "glTexStorageMem2DEXT": (None, c_uint, c_int, c_uint, c_int, c_int, c_uint, c_uint64),
+    "glTexStorageMem2DEXT": (
+        None,
+        c_uint,
+        c_int,
+        c_uint,
+        c_int,
+        c_int,
+        c_uint,
+        c_uint64,
+    ),
     "glImportSemaphoreFdEXT": (None, c_uint, c_uint, c_int),
     "glWaitSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
     "glSignalSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
 }
 
 
-_LIBRARIES = (("libEGL.so.1", "eglGetCurrentContext", "eglGetProcAddress"),
-              ("libGL.so.1", "glXGetCurrentContext", "glXGetProcAddressARB"))
+_LIBRARIES = (
+    ("libEGL.so.1", "eglGetCurrentContext", "eglGetProcAddress"),
+    ("libGL.so.1", "glXGetCurrentContext", "glXGetProcAddressARB"),
+)
 
 
 class GL:
@@ -98,7 +142,9 @@ class GL:
             if loaded is not None and loaded.context():
                 return loaded
         if loaded is None:
-            raise SharingError("OpenGL's functions cannot be found: install libEGL.so.1 or libGL.so.1")
+            raise SharingError(
+                "OpenGL's functions cannot be found: install libEGL.so.1 or libGL.so.1"
+            )
         return loaded
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -150,11 +196,15 @@ class GL:
         """Wait on this thread until the GPU has passed a fence, and delete it. Raises SharingError after 10 seconds."""
         result = self.glClientWaitSync(fence, 0, 0)
         if result == TIMEOUT_EXPIRED:  # only then is there anything to flush
-            result = self.glClientWaitSync(fence, SYNC_FLUSH_COMMANDS_BIT, _FENCE_TIMEOUT_S * 1_000_000_000)
+            result = self.glClientWaitSync(
+                fence, SYNC_FLUSH_COMMANDS_BIT, _FENCE_TIMEOUT_S * 1_000_000_000
+            )
         self.glDeleteSync(fence)
         if result not in (ALREADY_SIGNALED, CONDITION_SATISFIED):
-            raise SharingError(f"OpenGL did not finish drawing within {_FENCE_TIMEOUT_S} s (glClientWaitSync: "
-                               f"{result:#x})")
+            raise SharingError(
+                f"OpenGL did not finish drawing within {_FENCE_TIMEOUT_S} s (glClientWaitSync: "
+                f"{result:#x})"
+            )
 
 
 @functools.cache

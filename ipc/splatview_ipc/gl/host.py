@@ -47,23 +47,40 @@ class HostBridge:
 
             values = local_tensor(tensor)
             dtype = dtype_name(values)
-            array = (values.view(torch.int16) if dtype == "bfloat16" else values).cpu().numpy()  # NumPy lacks it
+            array = (
+                (values.view(torch.int16) if dtype == "bfloat16" else values)
+                .cpu()
+                .numpy()
+            )  # NumPy lacks it
         form = Form.of(array.shape, dtype, layout)
         stride = -(-max(form.width, form.height) // self._limit)
         if stride > 1:
-            array = array[:, ::stride, ::stride] if layout == "CHW" else array[::stride, ::stride]
+            array = (
+                array[:, ::stride, ::stride]
+                if layout == "CHW"
+                else array[::stride, ::stride]
+            )
             form = Form.of(array.shape, dtype, layout)
         planar = layout == "CHW" and form.channels > 1
-        if planar and form.height * form.channels > self._limit:  # a texture is too small for all planes' rows
+        if (
+            planar and form.height * form.channels > self._limit
+        ):  # a texture is too small for all planes' rows
             array, planar = np.moveaxis(array, 0, -1), False
         key = form, planar, stride
         if self._back is None or self._back[0] != key:
             if self._back is not None:
                 self._back[1].texture.release()
             size = form.width, form.height * form.channels if planar else form.height
-            texture = self._ctx.texture(size, 1 if planar else form.channels, alignment=1,
-                                        dtype=DTYPES[dtype].texture)
-            texture.filter = moderngl.NEAREST, moderngl.NEAREST  # integers cannot be filtered
+            texture = self._ctx.texture(
+                size,
+                1 if planar else form.channels,
+                alignment=1,
+                dtype=DTYPES[dtype].texture,
+            )
+            texture.filter = (
+                moderngl.NEAREST,
+                moderngl.NEAREST,
+            )  # integers cannot be filtered
             texture.repeat_x = texture.repeat_y = False
             self._back = key, TextureSource(texture, form, planar=planar, stride=stride)
         source = self._back[1]
@@ -71,14 +88,23 @@ class HostBridge:
         self._front, self._back = self._back, self._front
         return source
 
-    def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
+    def begin(
+        self, height: int, width: int, channels: int = 4, dtype: str = "float16"
+    ) -> torch.Tensor:
         import torch
 
         from splatview_ipc.cuda import driver
 
-        device = torch.cuda.current_device() if self._gpu_uuid is None else driver.here(self._gpu_uuid)
-        self._begun = torch.empty((height, width, channels), dtype=getattr(torch, dtype),
-                                  device=torch.device("cuda", device))
+        device = (
+            torch.cuda.current_device()
+            if self._gpu_uuid is None
+            else driver.here(self._gpu_uuid)
+        )
+        self._begun = torch.empty(
+            (height, width, channels),
+            dtype=getattr(torch, dtype),
+            device=torch.device("cuda", device),
+        )
         return self._begun
 
     def show(self, *, finished: bool = False) -> TextureSource:

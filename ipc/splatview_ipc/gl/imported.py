@@ -36,8 +36,10 @@ class _Slot:
         self.offset = offset
         self._device = device
         with driver.context(device):
-            self._event: Any = driver.handle("cuEventCreate",  # torch's cost several times as much
-                                             int(driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            self._event: Any = driver.handle(
+                "cuEventCreate",  # torch's cost several times as much
+                int(driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING),
+            )
         self._due = False
         """True from `written` until the event was awaited."""
         self._fence = 0
@@ -49,13 +51,21 @@ class _Slot:
         """CUDA got its work, on torch's current stream. Never waits."""
         self._due = True
         stream = driver.current_stream(self._device)
-        driver.in_stream(self._device, stream, "cuEventRecord", self._event, driver.stream_object(stream))
+        driver.in_stream(
+            self._device,
+            stream,
+            "cuEventRecord",
+            self._event,
+            driver.stream_object(stream),
+        )
 
     def await_cuda(self) -> None:
         """Wait until it is written: OpenGL reads it next."""
         self._bound = True
         if self._due:
-            driver.call("cuEventSynchronize", self._event)  # it polls without pause: a thread that sleeps wakes late
+            driver.call(
+                "cuEventSynchronize", self._event
+            )  # it polls without pause: a thread that sleeps wakes late
             self._due = False
 
     def set_fence(self) -> None:
@@ -86,7 +96,9 @@ class _Memory:
         """Raises SharingError when the memory cannot be made or imported."""
         from splatview_ipc.cuda.memory import Allocation
 
-        self.allocation: Allocation = Allocation(slot_size * _SLOTS, device)  # freed with its last reference
+        self.allocation: Allocation = Allocation(
+            slot_size * _SLOTS, device
+        )  # freed with its last reference
         fd = self.allocation.fd()
         try:
             self.gl: GlMemory = GlMemory([(fd, self.allocation.size)])
@@ -114,7 +126,9 @@ class ImportBridge:
         import this process's GPU memory."""
         uuid = require_import(ctx)
         if gpu_uuid not in (None, uuid):
-            raise SharingError(f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}")
+            raise SharingError(
+                f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}"
+            )
         self._device = driver.here(uuid)
         self._memories: dict[int, _Memory] = {}
         """By the size of their slots: those with the last two pictures, and the one that is drawn into."""
@@ -131,24 +145,47 @@ class ImportBridge:
         form = Form.of(tuple(values.shape), dtype_name(values), layout)
         with torch.cuda.device(self._device), torch.no_grad():
             target = self.begin(form.height, form.width, form.channels, form.dtype)
-            target.copy_(values.unsqueeze(-1) if layout == "HW" else
-                         values.movedim(0, -1) if layout == "CHW" else values)
+            target.copy_(
+                values.unsqueeze(-1)
+                if layout == "HW"
+                else values.movedim(0, -1)
+                if layout == "CHW"
+                else values
+            )
             return self.show()
 
-    def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
+    def begin(
+        self, height: int, width: int, channels: int = 4, dtype: str = "float16"
+    ) -> torch.Tensor:
         form = Form.of((height, width, channels), dtype, "HWC")
-        room = 4 if channels == 3 and dtype != "float32" else channels  # pixels that a shader reads with one fetch
+        room = (
+            4 if channels == 3 and dtype != "float32" else channels
+        )  # pixels that a shader reads with one fetch
         size = -(-height * width * room * DTYPES[dtype].item // _PAGE) * _PAGE
         if size not in self._memories:
             self._memories[size] = _Memory(size, self._device)
-        for slot in (slot for memory in self._memories.values() for slot in memory.slots):
+        for slot in (
+            slot for memory in self._memories.values() for slot in memory.slots
+        ):
             slot.set_fence()
-        slot = next(s for s in self._memories[size].slots if s is not self._front and s is not self._before)
+        slot = next(
+            s
+            for s in self._memories[size].slots
+            if s is not self._front and s is not self._before
+        )
         slot.await_gl()
         self._begun = slot, form
         if form not in slot.views:
-            whole = slot.memory.allocation.tensor(dtype, (height, width, room), slot.offset)
-            source = BufferSource(slot.memory.gl, form, (width * room, room, 1), slot.offset, slot.await_cuda)
+            whole = slot.memory.allocation.tensor(
+                dtype, (height, width, room), slot.offset
+            )
+            source = BufferSource(
+                slot.memory.gl,
+                form,
+                (width * room, room, 1),
+                slot.offset,
+                slot.await_cuda,
+            )
             slot.views[form] = whole[..., :channels], source
         return slot.views[form][0]
 
@@ -159,8 +196,12 @@ class ImportBridge:
         if not finished:
             slot.written()
         self._front, self._before = slot, self._front
-        shown = [slot.memory for slot in (self._front, self._before) if slot is not None]
-        for size, memory in list(self._memories.items()):  # pictures of two sizes may take turns
+        shown = [
+            slot.memory for slot in (self._front, self._before) if slot is not None
+        ]
+        for size, memory in list(
+            self._memories.items()
+        ):  # pictures of two sizes may take turns
             if memory not in shown:
                 memory.release()
                 del self._memories[size]

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import Bridge, Canvas, Pixels, PixelSource
 
-BRIDGES: dict[str, Any] = {"direct": DirectBridge, "import": ImportBridge, "host": HostBridge}
+BRIDGES: dict[str, Any] = {
+    "direct": DirectBridge,
+    "import": ImportBridge,
+    "host": HostBridge,
+}
 """Every bridge by name, best first."""
 
 _reasons: WeakKeyDictionary[moderngl.Context, dict[str, str]] = WeakKeyDictionary()
@@ -31,8 +35,10 @@ def forced_bridge() -> str | None:
     """The bridge that SPLATVIEW_INTEROP names. Raises SharingError for another name."""
     name = os.environ.get("SPLATVIEW_INTEROP") or None
     if name is not None and name not in BRIDGES:
-        raise SharingError(f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for the best that "
-                           "works")
+        raise SharingError(
+            f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for the best that "
+            "works"
+        )
     return name
 
 
@@ -51,7 +57,9 @@ def probe(ctx: moderngl.Context, name: str) -> str:
             elif name == "import":
                 _round_trip(ctx)
         except Exception as e:  # an unforeseen state of a driver or library, too: another bridge does the work
-            known[name] = str(e) if isinstance(e, SharingError) else f"{type(e).__name__}: {e}"
+            known[name] = (
+                str(e) if isinstance(e, SharingError) else f"{type(e).__name__}: {e}"
+            )
         GL.current().clear_errors()
     return known[name]
 
@@ -62,7 +70,12 @@ def _round_trip(ctx: moderngl.Context) -> None:
     import torch
 
     with torch.cuda.device(device):
-        values = torch.arange(33 * 17 * 4, device="cuda").mul_(7).to(torch.uint8).view(17, 33, 4)
+        values = (
+            torch.arange(33 * 17 * 4, device="cuda")
+            .mul_(7)
+            .to(torch.uint8)
+            .view(17, 33, 4)
+        )
         bridge = ImportBridge(ctx)
         try:
             got = read_source(ctx, bridge.put(values, "HWC"))
@@ -70,7 +83,10 @@ def _round_trip(ctx: moderngl.Context) -> None:
         finally:
             bridge.close()
         sent = values.cpu().numpy()
-    if not (np.array_equal(np.rint(got * 255), sent) and np.array_equal(np.rint(again * 255), sent[::-1])):
+    if not (
+        np.array_equal(np.rint(got * 255), sent)
+        and np.array_equal(np.rint(again * 255), sent[::-1])
+    ):
         raise SharingError("a picture came back from OpenGL different")
 
 
@@ -125,7 +141,9 @@ class AutoBridge:
         if (type(tensor), candidates) != self._kind:
             self._kind, self.reasons = (type(tensor), candidates), {}
         if self._forced not in (None, *candidates):
-            raise SharingError(f"{self._forced}: cannot take such a tensor; {', '.join(candidates)} can")
+            raise SharingError(
+                f"{self._forced}: cannot take such a tensor; {', '.join(candidates)} can"
+            )
         for name in candidates:
             if name in self.reasons or self._forced not in (None, name):
                 continue

@@ -31,9 +31,15 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.vulkan import Exported, VulkanDevice
 
 _FORMATS = {  # components and dtype: Vulkan's format, OpenGL's format
-    (1, "f1"): (9, 0x8229), (2, "f1"): (16, 0x822B), (4, "f1"): (37, 0x8058),
-    (1, "f2"): (76, 0x822D), (2, "f2"): (83, 0x822F), (4, "f2"): (97, 0x881A),
-    (1, "f4"): (100, 0x822E), (2, "f4"): (103, 0x8230), (4, "f4"): (109, 0x8814),
+    (1, "f1"): (9, 0x8229),
+    (2, "f1"): (16, 0x822B),
+    (4, "f1"): (37, 0x8058),
+    (1, "f2"): (76, 0x822D),
+    (2, "f2"): (83, 0x822F),
+    (4, "f2"): (97, 0x881A),
+    (1, "f4"): (100, 0x822E),
+    (2, "f4"): (103, 0x8230),
+    (4, "f4"): (109, 0x8814),
 }
 
 
@@ -54,16 +60,25 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
 
     way = "vulkan"
 
-    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int = 4, dtype: str = "f1", *,
-                 explicit: bool = False) -> None:
+    def __init__(
+        self,
+        ctx: moderngl.Context,
+        size: tuple[int, int],
+        components: int = 4,
+        dtype: str = "f1",
+        *,
+        explicit: bool = False,
+    ) -> None:
         """`size`: width and height; `components` 1, 2 or 4; `dtype` f1, f2 or f4, as moderngl names them.
 
         Raises ValueError for another format, SharingError where OpenGL, CUDA and Vulkan do not share an image:
         `TextureTensor` works there.
         """
         if (components, dtype) not in _FORMATS or min(size) < 1:
-            raise ValueError(f"a texture of size {size} with {components} components of dtype {dtype!r}; legal are "
-                             f"1, 2 or 4 of {', '.join(DTYPES)}")
+            raise ValueError(
+                f"a texture of size {size} with {components} components of dtype {dtype!r}; legal are "
+                f"1, 2 or 4 of {', '.join(DTYPES)}"
+            )
         self.size = size
         self.shape = size[1], size[0], components
         """(H, W, C) of the tensors."""
@@ -72,7 +87,9 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         try:
             self._image: _Image | None = _Image(ctx, size, components, dtype)
         except SharingError as e:
-            raise SharingError(f"SharedTexture cannot work here, a TextureTensor over your own texture can: {e}") from e
+            raise SharingError(
+                f"SharedTexture cannot work here, a TextureTensor over your own texture can: {e}"
+            ) from e
         import torch
 
         self.texture: moderngl.Texture = self._image.texture
@@ -82,8 +99,13 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         """True from OpenGL's signal until it was awaited: by CUDA's first work, or by OpenGL if that comes first."""
         self._stream: int | None = None
         """The CUDA stream that used the image last, since CUDA has had it."""
-        self._where, kind = torch.device("cuda", self._image.device), getattr(torch, self.dtype)
-        self._make_pixels = partial(torch.empty, self.shape, dtype=kind, device=self._where)
+        self._where, kind = (
+            torch.device("cuda", self._image.device),
+            getattr(torch, self.dtype),
+        )
+        self._make_pixels = partial(
+            torch.empty, self.shape, dtype=kind, device=self._where
+        )
         self._pixels: torch.Tensor | None = None
         """The tensor that `read` returns."""
         row = size[0] * components * kind.itemsize
@@ -97,8 +119,10 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         shape or dtype, SharingError while OpenGL has an explicit texture.
         """
         if tensor.shape != self.shape or dtype_name(tensor) != self.dtype:
-            raise ValueError(f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
-                             f"{self.shape}")
+            raise ValueError(
+                f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
+                f"{self.shape}"
+            )
         tensor = tensor.detach().to(self._where).contiguous()
         self._upload.srcDevice = tensor.data_ptr()
         self._copy(self._upload)
@@ -121,8 +145,10 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         if image is None:
             raise SharingError("the texture is closed")
         if self.explicit and self._with_gl:
-            raise SharingError("OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
-                               "after release()")
+            raise SharingError(
+                "OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
+                "after release()"
+            )
         if not self.explicit:
             self._take(image)
         try:
@@ -133,7 +159,9 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
                 image.gl_done.await_in_cuda(image.device, stream)
             elif before not in (None, stream):
                 with driver.context(image.device):
-                    driver.call("cuEventRecord", image.event, driver.stream_object(before))
+                    driver.call(
+                        "cuEventRecord", image.event, driver.stream_object(before)
+                    )
                     driver.call("cuStreamWaitEvent", queue, image.event, 0)
             self._stream = stream
             driver.in_stream(image.device, stream, "cuMemcpy2DAsync", copy, queue)
@@ -187,7 +215,9 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
 class _Semaphore:
     """A binary semaphore of Vulkan's that OpenGL and CUDA both know."""
 
-    def __init__(self, vulkan: VulkanDevice, device: int, texture: int, undo: ExitStack) -> None:
+    def __init__(
+        self, vulkan: VulkanDevice, device: int, texture: int, undo: ExitStack
+    ) -> None:
         """`texture`: OpenGL's name of the one that it guards, until `undo` ends. Raises SharingError."""
         gl, cu = GL.current(), driver.bindings()
         shared = vulkan.semaphore(undo)
@@ -197,7 +227,9 @@ class _Semaphore:
             gl.glImportSemaphoreFdEXT(self._name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check("glImportSemaphoreFdEXT")
         description = cu.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC()
-        description.type = cu.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
+        description.type = (
+            cu.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
+        )
         with driver.context(device), shared.fd() as fd:
             description.handle.fd = fd
             self._handles = [driver.handle("cuImportExternalSemaphore", description)]
@@ -208,18 +240,36 @@ class _Semaphore:
         self._layout = (ctypes.c_uint * 1)(glapi.LAYOUT_GENERAL)
 
     def signal_from_gl(self) -> None:
-        GL.current().glSignalSemaphoreEXT(self._name, 0, None, 1, self._texture, self._layout)
+        GL.current().glSignalSemaphoreEXT(
+            self._name, 0, None, 1, self._texture, self._layout
+        )
 
     def await_in_gl(self) -> None:
-        GL.current().glWaitSemaphoreEXT(self._name, 0, None, 1, self._texture, self._layout)
+        GL.current().glWaitSemaphoreEXT(
+            self._name, 0, None, 1, self._texture, self._layout
+        )
 
     def signal_from_cuda(self, device: int, stream: int) -> None:
-        driver.in_stream(device, stream, "cuSignalExternalSemaphoresAsync", self._handles, self._signal_params, 1,
-                         driver.stream_object(stream))
+        driver.in_stream(
+            device,
+            stream,
+            "cuSignalExternalSemaphoresAsync",
+            self._handles,
+            self._signal_params,
+            1,
+            driver.stream_object(stream),
+        )
 
     def await_in_cuda(self, device: int, stream: int) -> None:
-        driver.in_stream(device, stream, "cuWaitExternalSemaphoresAsync", self._handles, self._wait_params, 1,
-                         driver.stream_object(stream))
+        driver.in_stream(
+            device,
+            stream,
+            "cuWaitExternalSemaphoresAsync",
+            self._handles,
+            self._wait_params,
+            1,
+            driver.stream_object(stream),
+        )
 
 
 class _Image:
@@ -229,7 +279,9 @@ class _Image:
     OpenGL takes it.
     """
 
-    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> None:
+    def __init__(
+        self, ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str
+    ) -> None:
         """Raises SharingError when one of OpenGL, CUDA and Vulkan cannot."""
         uuid = require_import(ctx, "GL_EXT_semaphore", "GL_EXT_semaphore_fd")
         self.device = driver.here(uuid)
@@ -239,46 +291,68 @@ class _Image:
             image = vulkan.image(size, _FORMATS[components, dtype][0], self._undo)
             self.array = self._import_into_cuda(image, size, components, dtype)
             name = self._import_into_gl(image, size, _FORMATS[components, dtype][1])
-            self.texture: moderngl.Texture = ctx.external_texture(name, size, components, 0, dtype)
+            self.texture: moderngl.Texture = ctx.external_texture(
+                name, size, components, 0, dtype
+            )
             self.gl_done = _Semaphore(vulkan, self.device, name, self._undo)
             self.cuda_done = _Semaphore(vulkan, self.device, name, self._undo)
         except BaseException:
             self.close()
             raise
 
-    def _import_into_cuda(self, image: Exported, size: tuple[int, int], components: int, dtype: str) -> Any:
+    def _import_into_cuda(
+        self, image: Exported, size: tuple[int, int], components: int, dtype: str
+    ) -> Any:
         """The CUDA array over the image."""
         cu = driver.bindings()
         memory = cu.CUDA_EXTERNAL_MEMORY_HANDLE_DESC()
-        memory.type = cu.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+        memory.type = (
+            cu.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+        )
         memory.size, memory.flags = image.size, 1  # CUDA_EXTERNAL_MEMORY_DEDICATED
         formats = cu.CUarray_format
         levels = cu.CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC()
         levels.offset, levels.numLevels = 0, 1
-        levels.arrayDesc.Width, levels.arrayDesc.Height, levels.arrayDesc.Depth = *size, 0
+        levels.arrayDesc.Width, levels.arrayDesc.Height, levels.arrayDesc.Depth = (
+            *size,
+            0,
+        )
         levels.arrayDesc.NumChannels = components
-        levels.arrayDesc.Format = {"f1": formats.CU_AD_FORMAT_UNSIGNED_INT8, "f2": formats.CU_AD_FORMAT_HALF,
-                                   "f4": formats.CU_AD_FORMAT_FLOAT}[dtype]
-        levels.arrayDesc.Flags = 0x20 | 0x02  # a colour attachment, as for Vulkan; loads and stores
+        levels.arrayDesc.Format = {
+            "f1": formats.CU_AD_FORMAT_UNSIGNED_INT8,
+            "f2": formats.CU_AD_FORMAT_HALF,
+            "f4": formats.CU_AD_FORMAT_FLOAT,
+        }[dtype]
+        levels.arrayDesc.Flags = (
+            0x20 | 0x02
+        )  # a colour attachment, as for Vulkan; loads and stores
         undo = self._undo.callback
         with driver.context(self.device):
-            self.event = driver.handle("cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            self.event = driver.handle(
+                "cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+            )
             undo(driver.release, "cuEventDestroy", self.event)
             with image.fd() as fd:
                 memory.handle.fd = fd
                 external = driver.handle("cuImportExternalMemory", memory)
             undo(driver.release, "cuDestroyExternalMemory", external)
-            mipmap = driver.handle("cuExternalMemoryGetMappedMipmappedArray", external, levels)
+            mipmap = driver.handle(
+                "cuExternalMemoryGetMappedMipmappedArray", external, levels
+            )
             undo(driver.release, "cuMipmappedArrayDestroy", mipmap)
             return driver.handle("cuMipmappedArrayGetLevel", mipmap, 0)
 
-    def _import_into_gl(self, image: Exported, size: tuple[int, int], internal_format: int) -> int:
+    def _import_into_gl(
+        self, image: Exported, size: tuple[int, int], internal_format: int
+    ) -> int:
         """The name of the texture over the image."""
         gl = GL.current()
         gl.clear_errors()
         memory = gl.generate("glCreateMemoryObjectsEXT")
         self._undo.callback(gl.delete, "glDeleteMemoryObjectsEXT", [memory])
-        gl.glMemoryObjectParameterivEXT(memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(ctypes.c_int(1)))
+        gl.glMemoryObjectParameterivEXT(
+            memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(ctypes.c_int(1))
+        )
         with image.fd() as fd:
             gl.glImportMemoryFdEXT(memory, image.size, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check(f"glImportMemoryFdEXT of {image.size} bytes")

@@ -37,7 +37,9 @@ def set_units(program: moderngl.Program, count: int, first: int) -> None:
     By hand: moderngl passes over the values of samplers of buffer textures.
     """
     gl = GL.current()
-    gl.glUseProgram(program.glo)  # not put back: a program that was released meanwhile cannot be used again
+    gl.glUseProgram(
+        program.glo
+    )  # not put back: a program that was released meanwhile cannot be used again
     for k in range(count):
         member = program.get(f"u_source_{k}", None)
         if isinstance(member, moderngl.Uniform):  # unless the compiler found it unused
@@ -50,8 +52,17 @@ class TextureSource(PixelSource):
     With `planar` each channel's rows follow those of the channel before, in a texture of one component.
     """
 
-    def __init__(self, texture: moderngl.Texture, form: Form, *, planar: bool = False, stride: int = 1) -> None:
-        super().__init__(form, "SOURCE_TEXTURE", *(("PLANAR",) if planar else ()), stride=stride)
+    def __init__(
+        self,
+        texture: moderngl.Texture,
+        form: Form,
+        *,
+        planar: bool = False,
+        stride: int = 1,
+    ) -> None:
+        super().__init__(
+            form, "SOURCE_TEXTURE", *(("PLANAR",) if planar else ()), stride=stride
+        )
         self.texture = texture
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
@@ -60,16 +71,23 @@ class TextureSource(PixelSource):
         set_uniform(program, "u_source_size", self.size)
 
 
-def read_source(ctx: moderngl.Context, source: PixelSource,
-                part: tuple[int, int, int, int] | None = None) -> np.ndarray:
+def read_source(
+    ctx: moderngl.Context,
+    source: PixelSource,
+    part: tuple[int, int, int, int] | None = None,
+) -> np.ndarray:
     """(H, W, 4) float32, bit for bit what `stored` returns, top row first; waits for it.
 
     `part`: (column, row, width, height), by default everything.
     """
     x, y, w, h = part or (0, 0, *source.size)
-    known = vars(ctx).setdefault("_splatview_programs", {})  # they hold the context: anywhere else would keep it
+    known = vars(ctx).setdefault(
+        "_splatview_programs", {}
+    )  # they hold the context: anywhere else would keep it
     if source.defines not in known:
-        program = ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(source.defines) + _BODY)
+        program = ctx.program(
+            vertex_shader=VERTEX, fragment_shader=fragment_head(source.defines) + _BODY
+        )
         known[source.defines] = ctx.vertex_array(program, [])
     array = known[source.defines]
     target = ctx.texture((w, h), 4, dtype="u4", alignment=1)

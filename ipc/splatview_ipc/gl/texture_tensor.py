@@ -24,13 +24,27 @@ WAYS = ("register", "host")
 DTYPES = {"f1": "uint8", "f2": "float16", "f4": "float32"}
 """Dtypes by moderngl's names."""
 
-_PIXEL_STORE = {0x0D00: 0, 0x0D02: 0, 0x0D03: 0, 0x0D04: 0, 0x0D05: 1, 0x0CF0: 0, 0x0CF2: 0, 0x0CF3: 0, 0x0CF4: 0,
-                0x0CF5: 1}
+_PIXEL_STORE = {
+    0x0D00: 0,
+    0x0D02: 0,
+    0x0D03: 0,
+    0x0D04: 0,
+    0x0D05: 1,
+    0x0CF0: 0,
+    0x0CF2: 0,
+    0x0CF3: 0,
+    0x0CF4: 0,
+    0x0CF5: 1,
+}
 """Tight rows, packed and unpacked: swapped bytes, row length, skipped rows, skipped pixels, alignment."""
-_BUFFERS = {glapi.PIXEL_PACK_BUFFER_BINDING: glapi.PIXEL_PACK_BUFFER,
-            glapi.PIXEL_UNPACK_BUFFER_BINDING: glapi.PIXEL_UNPACK_BUFFER}
-_FRAMEBUFFERS = {glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
-                 glapi.DRAW_FRAMEBUFFER_BINDING: glapi.DRAW_FRAMEBUFFER}
+_BUFFERS = {
+    glapi.PIXEL_PACK_BUFFER_BINDING: glapi.PIXEL_PACK_BUFFER,
+    glapi.PIXEL_UNPACK_BUFFER_BINDING: glapi.PIXEL_UNPACK_BUFFER,
+}
+_FRAMEBUFFERS = {
+    glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
+    glapi.DRAW_FRAMEBUFFER_BINDING: glapi.DRAW_FRAMEBUFFER,
+}
 
 
 class TextureTensor(AbstractContextManager["TextureTensor"]):
@@ -47,24 +61,34 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
     depth), pixels go through host memory (way "host").
     """
 
-    def __init__(self, texture: moderngl.Texture | moderngl.Renderbuffer, way: str | None = None) -> None:
+    def __init__(
+        self, texture: moderngl.Texture | moderngl.Renderbuffer, way: str | None = None
+    ) -> None:
         """`texture`: 1 to 4 components of dtype f1, f2 or f4, or depth; not multisampled.
 
         `way`: register or host; by default register if it works, unless SPLATVIEW_INTEROP=host. Raises TypeError and
         ValueError for another texture or way, SharingError when register is asked for and does not work.
         """
         if not isinstance(texture, (moderngl.Texture, moderngl.Renderbuffer)):
-            raise TypeError(f"TextureTensor({texture!r}): legal are a moderngl.Texture and a moderngl.Renderbuffer")
+            raise TypeError(
+                f"TextureTensor({texture!r}): legal are a moderngl.Texture and a moderngl.Renderbuffer"
+            )
         if texture.samples:
-            raise ValueError(f"a texture with {texture.samples} samples per pixel: resolve it first "
-                             "(ctx.copy_framebuffer into one without)")
+            raise ValueError(
+                f"a texture with {texture.samples} samples per pixel: resolve it first "
+                "(ctx.copy_framebuffer into one without)"
+            )
         if not texture.depth and texture.dtype not in DTYPES:
-            raise ValueError(f"a texture of dtype {texture.dtype!r}; legal are {', '.join(DTYPES)} and depth")
+            raise ValueError(
+                f"a texture of dtype {texture.dtype!r}; legal are {', '.join(DTYPES)} and depth"
+            )
         if way not in (None, *WAYS):
             raise ValueError(f"way {way!r}: legal are {', '.join(WAYS)}")
         self._context = GL.current().context()
         if not self._context:
-            raise RuntimeError("TextureTensor: no OpenGL context is current on this thread")
+            raise RuntimeError(
+                "TextureTensor: no OpenGL context is current on this thread"
+            )
         import torch
 
         self.texture = texture
@@ -73,7 +97,9 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         self.shape = texture.height, texture.width, self.components
         """(H, W, C)."""
         self.dtype = "float32" if texture.depth else DTYPES[texture.dtype]
-        self.way = "host" if way is None and forced_bridge() == "host" else way or WAYS[0]
+        self.way = (
+            "host" if way is None and forced_bridge() == "host" else way or WAYS[0]
+        )
         """register or host."""
         self.reasons: dict[str, str] = {}
         """Why better ways than the one in use were not taken, by name."""
@@ -86,21 +112,39 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
                 if way is not None:
                     raise
                 self.way, self.reasons["register"] = "host", str(e)
-        device = self._device if self.way == "register" else "cuda" if torch.cuda.is_available() else "cpu"
-        self.tensor: torch.Tensor = torch.zeros(self.shape, dtype=getattr(torch, self.dtype), device=device)
+        device = (
+            self._device
+            if self.way == "register"
+            else "cuda"
+            if torch.cuda.is_available()
+            else "cpu"
+        )
+        self.tensor: torch.Tensor = torch.zeros(
+            self.shape, dtype=getattr(torch, self.dtype), device=device
+        )
         """(H, W, C) uint8, float16 or float32, on the CPU where there is no GPU; the content of the last `update`."""
-        self._values: torch.Tensor | None = self.tensor.cpu() if self.way == "host" else None
+        self._values: torch.Tensor | None = (
+            self.tensor.cpu() if self.way == "host" else None
+        )
         """The pixels in host memory, where they go through there: `tensor` itself if that is on the CPU."""
 
     def _register(self) -> None:
         """Raises SharingError when CUDA cannot take the texture."""
         texture = self.texture
         if texture.depth or texture.components == 3:
-            raise SharingError("CUDA takes textures of 1, 2 and 4 components, and no depth")
+            raise SharingError(
+                "CUDA takes textures of 1, 2 and 4 components, and no depth"
+            )
         self._device = driver.here(require_import(texture.ctx))
-        target = glapi.RENDERBUFFER if isinstance(texture, moderngl.Renderbuffer) else glapi.TEXTURE_2D
+        target = (
+            glapi.RENDERBUFFER
+            if isinstance(texture, moderngl.Renderbuffer)
+            else glapi.TEXTURE_2D
+        )
         with driver.context(self._device):
-            self._resource = driver.handle("cuGraphicsGLRegisterImage", texture.glo, target, 0)
+            self._resource = driver.handle(
+                "cuGraphicsGLRegisterImage", texture.glo, target, 0
+            )
 
     def update(self) -> torch.Tensor:
         """Bring the texture's present content into `tensor`, and return that.
@@ -119,9 +163,18 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
                 texture.read_into(pixels, alignment=1)
             else:
                 depth = bool(texture.depth)
-                framebuffer = texture.ctx.framebuffer([], texture) if depth else texture.ctx.framebuffer([texture])
-                framebuffer.read_into(pixels, components=self.components, attachment=-1 if depth else 0,
-                                      dtype="f4" if depth else texture.dtype, alignment=1)
+                framebuffer = (
+                    texture.ctx.framebuffer([], texture)
+                    if depth
+                    else texture.ctx.framebuffer([texture])
+                )
+                framebuffer.read_into(
+                    pixels,
+                    components=self.components,
+                    attachment=-1 if depth else 0,
+                    dtype="f4" if depth else texture.dtype,
+                    alignment=1,
+                )
                 framebuffer.release()
         if self.tensor is not self._values:
             self.tensor.copy_(self._values)
@@ -134,22 +187,28 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         that CUDA does not take, RuntimeError as `update`.
         """
         if tuple(tensor.shape) != self.shape or dtype_name(tensor) != self.dtype:
-            raise ValueError(f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
-                             f"{self.shape}")
+            raise ValueError(
+                f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
+                f"{self.shape}"
+            )
         self._require_usable("write")
         tensor = tensor.detach()
         if self._resource is not None:
             self._copy(tensor.to(self.tensor.device).contiguous(), to_texture=True)
             return
         if not isinstance(self.texture, moderngl.Texture):
-            raise SharingError("a renderbuffer cannot be written from host memory: use a texture")
+            raise SharingError(
+                "a renderbuffer cannot be written from host memory: use a texture"
+            )
         with _kept_state("writing a texture"):
             self.texture.write(tensor.cpu().contiguous().numpy(), alignment=1)
 
     def _require_usable(self, method: str) -> None:
         if GL.current().context() != self._context:
-            raise RuntimeError(f"TextureTensor.{method}: the texture's OpenGL context is not current on this thread; "
-                               f"call {method} where you draw")
+            raise RuntimeError(
+                f"TextureTensor.{method}: the texture's OpenGL context is not current on this thread; "
+                f"call {method} where you draw"
+            )
         if self._resource is None and self._values is None:
             raise SharingError("the TextureTensor is closed")
 
@@ -159,9 +218,13 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         with driver.context(self._device):
             driver.call("cuGraphicsMapResources", 1, self._resource, queue)
             try:
-                array = driver.call("cuGraphicsSubResourceGetMappedArray", self._resource, 0, 0)
+                array = driver.call(
+                    "cuGraphicsSubResourceGetMappedArray", self._resource, 0, 0
+                )
                 row = self.size[0] * self.components * tensor.element_size()
-                copy = array_copy(array, tensor.data_ptr(), row, self.size[1], to_array=to_texture)
+                copy = array_copy(
+                    array, tensor.data_ptr(), row, self.size[1], to_array=to_texture
+                )
                 driver.call("cuMemcpy2DAsync", copy, queue)
             finally:
                 driver.call("cuGraphicsUnmapResources", 1, self._resource, queue)
@@ -177,16 +240,31 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         self.close()
 
 
-def array_copy(array: Any, address: int, row: int, height: int, *, to_array: bool) -> Any:
+def array_copy(
+    array: Any, address: int, row: int, height: int, *, to_array: bool
+) -> Any:
     """The driver's description of a copy between an array and `height` rows of `row` bytes at a device address."""
     cu = driver.bindings()
-    linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
+    linear, opaque = (
+        cu.CUmemorytype.CU_MEMORYTYPE_DEVICE,
+        cu.CUmemorytype.CU_MEMORYTYPE_ARRAY,
+    )
     copy = cu.CUDA_MEMCPY2D()
     copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, height, row, row
     if to_array:
-        copy.srcMemoryType, copy.srcDevice, copy.dstMemoryType, copy.dstArray = linear, address, opaque, array
+        copy.srcMemoryType, copy.srcDevice, copy.dstMemoryType, copy.dstArray = (
+            linear,
+            address,
+            opaque,
+            array,
+        )
     else:
-        copy.srcMemoryType, copy.srcArray, copy.dstMemoryType, copy.dstDevice = opaque, array, linear, address
+        copy.srcMemoryType, copy.srcArray, copy.dstMemoryType, copy.dstDevice = (
+            opaque,
+            array,
+            linear,
+            address,
+        )
     return copy
 
 
@@ -194,7 +272,10 @@ def array_copy(array: Any, address: int, row: int, height: int, *, to_array: boo
 def _kept_state(what: str) -> Iterator[None]:
     """Let moderngl transfer pixels in here; what that binds and sets is as before afterwards. Raises SharingError."""
     gl = GL.current()
-    before = {name: gl.integer(name) for name in (*_PIXEL_STORE, *_BUFFERS, *_FRAMEBUFFERS, glapi.ACTIVE_TEXTURE)}
+    before = {
+        name: gl.integer(name)
+        for name in (*_PIXEL_STORE, *_BUFFERS, *_FRAMEBUFFERS, glapi.ACTIVE_TEXTURE)
+    }
     for name, value in _PIXEL_STORE.items():
         gl.glPixelStorei(name, value)
     for target in _BUFFERS.values():

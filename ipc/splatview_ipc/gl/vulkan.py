@@ -9,7 +9,16 @@ import ctypes
 import functools
 import os
 from contextlib import contextmanager
-from ctypes import Structure, byref, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    Structure,
+    byref,
+    c_char_p,
+    c_int,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
@@ -20,35 +29,101 @@ if TYPE_CHECKING:
 
 _OPAQUE_FD = 1
 _API_1_1 = 1 << 22 | 1 << 12
-_EXTENSIONS = (c_char_p * 2)(b"VK_KHR_external_memory_fd", b"VK_KHR_external_semaphore_fd")
+_EXTENSIONS = (c_char_p * 2)(
+    b"VK_KHR_external_memory_fd", b"VK_KHR_external_semaphore_fd"
+)
 _DEVICE_LOCAL = 1
 _TRANSFER, _SAMPLED, _STORAGE, _COLOR_ATTACHMENT = 3, 4, 8, 16
-_ERRORS = {-1: "OUT_OF_HOST_MEMORY", -2: "OUT_OF_DEVICE_MEMORY", -3: "INITIALIZATION_FAILED", -4: "DEVICE_LOST",
-           -7: "EXTENSION_NOT_PRESENT", -8: "FEATURE_NOT_PRESENT", -9: "INCOMPATIBLE_DRIVER", -10: "TOO_MANY_OBJECTS",
-           -11: "FORMAT_NOT_SUPPORTED", -1000072003: "INVALID_EXTERNAL_HANDLE"}
+_ERRORS = {
+    -1: "OUT_OF_HOST_MEMORY",
+    -2: "OUT_OF_DEVICE_MEMORY",
+    -3: "INITIALIZATION_FAILED",
+    -4: "DEVICE_LOST",
+    -7: "EXTENSION_NOT_PRESENT",
+    -8: "FEATURE_NOT_PRESENT",
+    -9: "INCOMPATIBLE_DRIVER",
+    -10: "TOO_MANY_OBJECTS",
+    -11: "FORMAT_NOT_SUPPORTED",
+    -1000072003: "INVALID_EXTERNAL_HANDLE",
+}
 
 
 def _structure(name: str, /, **fields: Any) -> type[Structure]:
     """A Vulkan structure, which begins with its type and a pointer to the next one."""
-    return type(name, (Structure,), {"_fields_": [("sType", c_uint32), ("pNext", c_void_p), *fields.items()]})
+    return type(
+        name,
+        (Structure,),
+        {"_fields_": [("sType", c_uint32), ("pNext", c_void_p), *fields.items()]},
+    )
 
 
-_ApplicationInfo = _structure("_ApplicationInfo", name=c_char_p, version=c_uint32, engine=c_char_p,
-                              engineVersion=c_uint32, apiVersion=c_uint32)
-_InstanceCreateInfo = _structure("_InstanceCreateInfo", flags=c_uint32, application=c_void_p, layerCount=c_uint32,
-                                 layers=c_void_p, extensionCount=c_uint32, extensions=c_void_p)
-_IDProperties = _structure("_IDProperties", deviceUUID=c_uint8 * 16, driverUUID=c_uint8 * 16, luid=c_uint8 * 8,
-                           nodeMask=c_uint32, luidValid=c_uint32)
-_Properties2 = _structure("_Properties2", properties=c_uint64 * 256)  # 824 bytes are used; aligned to 8
-_QueueCreateInfo = _structure("_QueueCreateInfo", flags=c_uint32, family=c_uint32, count=c_uint32, priorities=c_void_p)
-_DeviceCreateInfo = _structure("_DeviceCreateInfo", flags=c_uint32, queueCount=c_uint32, queues=c_void_p,
-                               layerCount=c_uint32, layers=c_void_p, extensionCount=c_uint32, extensions=c_void_p,
-                               features=c_void_p)
+_ApplicationInfo = _structure(
+    "_ApplicationInfo",
+    name=c_char_p,
+    version=c_uint32,
+    engine=c_char_p,
+    engineVersion=c_uint32,
+    apiVersion=c_uint32,
+)
+_InstanceCreateInfo = _structure(
+    "_InstanceCreateInfo",
+    flags=c_uint32,
+    application=c_void_p,
+    layerCount=c_uint32,
+    layers=c_void_p,
+    extensionCount=c_uint32,
+    extensions=c_void_p,
+)
+_IDProperties = _structure(
+    "_IDProperties",
+    deviceUUID=c_uint8 * 16,
+    driverUUID=c_uint8 * 16,
+    luid=c_uint8 * 8,
+    nodeMask=c_uint32,
+    luidValid=c_uint32,
+)
+_Properties2 = _structure(
+    "_Properties2", properties=c_uint64 * 256
+)  # 824 bytes are used; aligned to 8
+_QueueCreateInfo = _structure(
+    "_QueueCreateInfo",
+    flags=c_uint32,
+    family=c_uint32,
+    count=c_uint32,
+    priorities=c_void_p,
+)
+_DeviceCreateInfo = _structure(
+    "_DeviceCreateInfo",
+    flags=c_uint32,
+    queueCount=c_uint32,
+    queues=c_void_p,
+    layerCount=c_uint32,
+    layers=c_void_p,
+    extensionCount=c_uint32,
+    extensions=c_void_p,
+    features=c_void_p,
+)
 _ImageCreateInfo = _structure(
-    "_ImageCreateInfo", flags=c_uint32, imageType=c_uint32, format=c_uint32, width=c_uint32, height=c_uint32,
-    depth=c_uint32, mipLevels=c_uint32, arrayLayers=c_uint32, samples=c_uint32, tiling=c_uint32, usage=c_uint32,
-    sharingMode=c_uint32, familyCount=c_uint32, families=c_void_p, initialLayout=c_uint32)
-_ExportInfo = _structure("_ExportInfo", handleTypes=c_uint32)  # of an image, its memory, a semaphore
+    "_ImageCreateInfo",
+    flags=c_uint32,
+    imageType=c_uint32,
+    format=c_uint32,
+    width=c_uint32,
+    height=c_uint32,
+    depth=c_uint32,
+    mipLevels=c_uint32,
+    arrayLayers=c_uint32,
+    samples=c_uint32,
+    tiling=c_uint32,
+    usage=c_uint32,
+    sharingMode=c_uint32,
+    familyCount=c_uint32,
+    families=c_void_p,
+    initialLayout=c_uint32,
+)
+_ExportInfo = _structure(
+    "_ExportInfo", handleTypes=c_uint32
+)  # of an image, its memory, a semaphore
 _DedicatedInfo = _structure("_DedicatedInfo", image=c_uint64, buffer=c_uint64)
 _AllocateInfo = _structure("_AllocateInfo", size=c_uint64, memoryType=c_uint32)
 _SemaphoreInfo = _structure("_SemaphoreInfo", flags=c_uint32)
@@ -64,7 +139,11 @@ class _MemoryType(Structure):
 
 
 class _MemoryProperties(Structure):
-    _fields_ = [("typeCount", c_uint32), ("types", _MemoryType * 32), ("rest", c_uint64 * 64)]
+    _fields_ = [
+        ("typeCount", c_uint32),
+        ("types", _MemoryType * 32),
+        ("rest", c_uint64 * 64),
+    ]
 
 
 _VOID = "vkGetPhysicalDevice", "vkGetImage", "vkDestroy", "vkFree"
@@ -89,20 +168,33 @@ class VulkanDevice:
         try:
             self._physical = self._find(gpu_uuid)
             priority = ctypes.c_float(1.0)
-            queue = _QueueCreateInfo(sType=2, family=0, count=1, priorities=_address(priority))
-            info = _DeviceCreateInfo(sType=3, queueCount=1, queues=_address(queue), extensionCount=len(_EXTENSIONS),
-                                     extensions=_address(_EXTENSIONS))
-            self.call("vkCreateDevice", self._physical, byref(info), None, byref(self.handle))
+            queue = _QueueCreateInfo(
+                sType=2, family=0, count=1, priorities=_address(priority)
+            )
+            info = _DeviceCreateInfo(
+                sType=3,
+                queueCount=1,
+                queues=_address(queue),
+                extensionCount=len(_EXTENSIONS),
+                extensions=_address(_EXTENSIONS),
+            )
+            self.call(
+                "vkCreateDevice", self._physical, byref(info), None, byref(self.handle)
+            )
         except BaseException:
             self.call("vkDestroyInstance", self._instance, None)
             raise
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function with ctypes' values alone. Raises SharingError that names the call and Vulkan's error."""
-        address = self._library.vkGetInstanceProcAddr(self._instance, c_char_p(name.encode()))
+        address = self._library.vkGetInstanceProcAddr(
+            self._instance, c_char_p(name.encode())
+        )
         if not address:
             raise SharingError(f"this Vulkan has no {name}")
-        result = ctypes.CFUNCTYPE(None if name.startswith(_VOID) else c_int)(address)(*arguments)
+        result = ctypes.CFUNCTYPE(None if name.startswith(_VOID) else c_int)(address)(
+            *arguments
+        )
         if result is not None and result < 0:
             raise SharingError(f"{name}: VK_ERROR_{_ERRORS.get(result, result)}")
 
@@ -119,7 +211,9 @@ class VulkanDevice:
             seen.append(bytes(identity.deviceUUID).hex())
             if seen[-1] == gpu_uuid:
                 return device
-        raise SharingError(f"Vulkan does not see GPU {gpu_uuid}, but {', '.join(seen) or 'none'}")
+        raise SharingError(
+            f"Vulkan does not see GPU {gpu_uuid}, but {', '.join(seen) or 'none'}"
+        )
 
     def image(self, size: tuple[int, int], vk_format: int, undo: ExitStack) -> Exported:
         """A 2-D image with memory of its own, for sampling, drawing into and copying, until `undo` ends.
@@ -127,24 +221,45 @@ class VulkanDevice:
         Raises SharingError.
         """
         external = _ExportInfo(sType=1000072001, handleTypes=_OPAQUE_FD)
-        info = _ImageCreateInfo(sType=14, pNext=_address(external), imageType=1, format=vk_format, width=size[0],
-                                height=size[1], depth=1, mipLevels=1, arrayLayers=1, samples=1,
-                                usage=_TRANSFER | _SAMPLED | _STORAGE | _COLOR_ATTACHMENT)
+        info = _ImageCreateInfo(
+            sType=14,
+            pNext=_address(external),
+            imageType=1,
+            format=vk_format,
+            width=size[0],
+            height=size[1],
+            depth=1,
+            mipLevels=1,
+            arrayLayers=1,
+            samples=1,
+            usage=_TRANSFER | _SAMPLED | _STORAGE | _COLOR_ATTACHMENT,
+        )
         image, memory = c_uint64(0), c_uint64(0)
-        undo.callback(self.call, "vkFreeMemory", self.handle, memory, None)  # allowed for 0
+        undo.callback(
+            self.call, "vkFreeMemory", self.handle, memory, None
+        )  # allowed for 0
         self.call("vkCreateImage", self.handle, byref(info), None, byref(image))
         undo.callback(self.call, "vkDestroyImage", self.handle, image, None)
         needs, known = _MemoryRequirements(), _MemoryProperties()
         self.call("vkGetImageMemoryRequirements", self.handle, image, byref(needs))
         self.call("vkGetPhysicalDeviceMemoryProperties", self._physical, byref(known))
-        local = next(k for k in range(known.typeCount)  # Vulkan promises one
-                     if needs.types >> k & 1 and known.types[k].flags & _DEVICE_LOCAL)
+        local = next(
+            k
+            for k in range(known.typeCount)  # Vulkan promises one
+            if needs.types >> k & 1 and known.types[k].flags & _DEVICE_LOCAL
+        )
         dedicated = _DedicatedInfo(sType=1000127001, image=image.value)
-        export = _ExportInfo(sType=1000072002, pNext=_address(dedicated), handleTypes=_OPAQUE_FD)
-        allocate = _AllocateInfo(sType=5, pNext=_address(export), size=needs.size, memoryType=local)
+        export = _ExportInfo(
+            sType=1000072002, pNext=_address(dedicated), handleTypes=_OPAQUE_FD
+        )
+        allocate = _AllocateInfo(
+            sType=5, pNext=_address(export), size=needs.size, memoryType=local
+        )
         self.call("vkAllocateMemory", self.handle, byref(allocate), None, byref(memory))
         self.call("vkBindImageMemory", self.handle, image, memory, c_uint64(0))
-        wanted = _GetFdInfo(sType=1000074002, object=memory.value, handleType=_OPAQUE_FD)
+        wanted = _GetFdInfo(
+            sType=1000074002, object=memory.value, handleType=_OPAQUE_FD
+        )
         return Exported(self, "vkGetMemoryFdKHR", wanted, needs.size)
 
     def semaphore(self, undo: ExitStack) -> Exported:
@@ -165,7 +280,9 @@ vulkan_on = functools.cache(VulkanDevice)
 class Exported:
     """An object of Vulkan's that others import by descriptor. What they imported stays when it is destroyed."""
 
-    def __init__(self, device: VulkanDevice, function: str, wanted: Structure, size: int = 0) -> None:
+    def __init__(
+        self, device: VulkanDevice, function: str, wanted: Structure, size: int = 0
+    ) -> None:
         self._device, self._function, self._wanted = device, function, wanted
         self.size = size
         """Bytes of an image's memory."""
@@ -174,7 +291,9 @@ class Exported:
     def fd(self) -> Iterator[int]:
         """A new descriptor for an importer, which owns it after the block; closed if the block raises."""
         fd = c_int(-1)
-        self._device.call(self._function, self._device.handle, byref(self._wanted), byref(fd))
+        self._device.call(
+            self._function, self._device.handle, byref(self._wanted), byref(fd)
+        )
         try:
             yield fd.value
         except BaseException:

@@ -11,8 +11,14 @@ if TYPE_CHECKING:
 
     from splatview_ipc.kinds.rules import Meta, Tensors
 
-CHECKS = {"image": image.check, "gaussians": gaussians.check, "memory": memory.check, "overlay": overlay.check,
-          "cameras": cameras.check, "scalars": scalars.check}
+CHECKS = {
+    "image": image.check,
+    "gaussians": gaussians.check,
+    "memory": memory.check,
+    "overlay": overlay.check,
+    "cameras": cameras.check,
+    "scalars": scalars.check,
+}
 
 
 class ValueLayout(Protocol):
@@ -33,5 +39,7 @@ def check_frame(kind: str, tensors: Tensors, meta: Meta) -> None:
     """Raise ValueError unless these tensors and metadata make a frame of this kind, whatever the sender promised."""
     check = CHECKS.get(kind)
     if check is None:
-        raise ValueError(f"kind {kind!r} cannot be shown; legal are {', '.join(CHECKS)}")
+        raise ValueError(
+            f"kind {kind!r} cannot be shown; legal are {', '.join(CHECKS)}"
+        )
     check(tensors, meta)

@@ -12,14 +12,31 @@ The camera in use: "current" (1,) int32.
 
 from __future__ import annotations
 
-from splatview_ipc.kinds.rules import INT64_MAX, Meta, Rules, Tensors, check_extent, check_meta, check_tensors
+from splatview_ipc.kinds.rules import (
+    INT64_MAX,
+    Meta,
+    Rules,
+    Tensors,
+    check_extent,
+    check_meta,
+    check_tensors,
+)
 
-CAMERAS_MOST = {"cameras": 10_000, "text": 1 << 22, "side": 1 << 15, "photo_bytes": 1 << 29}
+CAMERAS_MOST = {
+    "cameras": 10_000,
+    "text": 1 << 22,
+    "side": 1 << 15,
+    "photo_bytes": 1 << 29,
+}
 """The most of each in a frame of kind cameras: cameras, bytes of paths, pixels along a photograph, bytes of photographs
 that come together."""
 _REAL = ("float32", "float64")
-_TENSORS: Rules = {"viewmats": (_REAL, ("N", 4, 4)), "Ks": (_REAL, ("N", 3, 3)), "sizes": (("int32",), ("N", 2)),
-                   "paths": (("uint8",), ("text",))}
+_TENSORS: Rules = {
+    "viewmats": (_REAL, ("N", 4, 4)),
+    "Ks": (_REAL, ("N", 3, 3)),
+    "sizes": (("int32",), ("N", 2)),
+    "paths": (("uint8",), ("text",)),
+}
 _PHOTOS: Rules = {"photos": (("uint8",), ("M", "H", "W", 3))}
 _CURRENT: Rules = {"current": (("int32",), (1,))}
 
@@ -29,14 +46,29 @@ def check(tensors: Tensors, meta: Meta) -> None:
     if "photos" in tensors:
         found = check_tensors("a frame of photographs", tensors, _PHOTOS, ())
         check_extent("photographs", found["M"], most["cameras"], 1)
-        check_extent("pixels along a photograph", max(found["H"], found["W"]), most["side"])
-        check_extent("bytes of photographs", found["M"] * found["H"] * found["W"] * 3, most["photo_bytes"])
-        check_meta(meta, {"camera": (int, most["cameras"] - 1), "side": (int, most["side"]),
-                          "photos": (int, INT64_MAX)}, needed=("camera", "side", "photos"))
+        check_extent(
+            "pixels along a photograph", max(found["H"], found["W"]), most["side"]
+        )
+        check_extent(
+            "bytes of photographs",
+            found["M"] * found["H"] * found["W"] * 3,
+            most["photo_bytes"],
+        )
+        check_meta(
+            meta,
+            {
+                "camera": (int, most["cameras"] - 1),
+                "side": (int, most["side"]),
+                "photos": (int, INT64_MAX),
+            },
+            needed=("camera", "side", "photos"),
+        )
     elif "current" in tensors:
         check_tensors("the camera in use", tensors, _CURRENT, ())
     else:
-        found = check_tensors("a frame of cameras", tensors, _TENSORS, ("viewmats", "Ks", "sizes"))
+        found = check_tensors(
+            "a frame of cameras", tensors, _TENSORS, ("viewmats", "Ks", "sizes")
+        )
         check_extent("cameras", found["N"], most["cameras"])
         check_extent("bytes of paths", found.get("text", 0), most["text"])
         check_meta(meta, {"photos": (int, INT64_MAX)})

@@ -8,23 +8,48 @@ meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are l
 
 from __future__ import annotations
 
-from splatview_ipc.kinds.rules import FLOAT_DTYPES, Meta, Rules, Tensors, check_meta, check_tensors
+from splatview_ipc.kinds.rules import (
+    FLOAT_DTYPES,
+    Meta,
+    Rules,
+    Tensors,
+    check_meta,
+    check_tensors,
+)
 
 SH_REST = (0, 3, 8, 15, 24)
 """Coefficients beyond degree 0, for degrees 0, 1, 2, 3, 4."""
 SH_DEGREE = {"sh_degree": (int, len(SH_REST) - 1)}
 
-_TENSORS: Rules = {name: (FLOAT_DTYPES, shape) for name, shape in {
-    "means": ("N", 3), "quats": ("N", 4), "scales": ("N", 3), "opacities": ("N",), "sh0": ("N", 3),
-    "shN": ("N", "K", 3), "rgb": ("N", 3), "background": (3,)}.items()}
+_TENSORS: Rules = {
+    name: (FLOAT_DTYPES, shape)
+    for name, shape in {
+        "means": ("N", 3),
+        "quats": ("N", 4),
+        "scales": ("N", 3),
+        "opacities": ("N",),
+        "sh0": ("N", 3),
+        "shN": ("N", "K", 3),
+        "rgb": ("N", 3),
+        "background": (3,),
+    }.items()
+}
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
     color = meta.get("color")
     if color not in ("sh", "rgb", "rgb_logit"):
         raise ValueError(f"color is {color!r}, not sh, rgb or rgb_logit")
-    needed = ("means", "quats", "scales", "opacities", "sh0" if color == "sh" else "rgb")
+    needed = (
+        "means",
+        "quats",
+        "scales",
+        "opacities",
+        "sh0" if color == "sh" else "rgb",
+    )
     extents = check_tensors("a Gaussian scene", tensors, _TENSORS, needed)
     if extents.get("K", 0) not in SH_REST:
-        raise ValueError(f"shN has {extents['K']} coefficients; legal are {', '.join(map(str, SH_REST))}")
+        raise ValueError(
+            f"shN has {extents['K']} coefficients; legal are {', '.join(map(str, SH_REST))}"
+        )
     check_meta(meta, {"activated": (bool, 1), **SH_DEGREE}, needed=("activated",))

@@ -24,12 +24,24 @@ def check(tensors: Tensors, meta: Meta) -> None:
     layout = meta.get("layout")
     axes = IMAGE_AXES.get(layout) if isinstance(layout, str) else None
     if axes is None:
-        raise ValueError(f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_AXES))}")
+        raise ValueError(
+            f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_AXES))}"
+        )
     if dtype not in IMAGE_DTYPES:
-        mend = {"float64": ": use .float()", "bool": ": use .byte() * 255"}.get(dtype, "")
-        raise ValueError(f"image of dtype {dtype}; legal are uint8 (0 to 255), float16, bfloat16, float32 (0 to 1)"
-                         f"{mend}")
-    if len(shape) != len(axes) or min(shape) < 1 or (len(axes) == 3 and shape[axes.index("C")] not in IMAGE_CHANNELS):
+        mend = {"float64": ": use .float()", "bool": ": use .byte() * 255"}.get(
+            dtype, ""
+        )
+        raise ValueError(
+            f"image of dtype {dtype}; legal are uint8 (0 to 255), float16, bfloat16, float32 (0 to 1)"
+            f"{mend}"
+        )
+    if (
+        len(shape) != len(axes)
+        or min(shape) < 1
+        or (len(axes) == 3 and shape[axes.index("C")] not in IMAGE_CHANNELS)
+    ):
         mend = ": publish one of the batch, image[0]" if len(shape) == 4 else ""
-        raise ValueError(f"image of shape {shape}, layout {layout}; legal are (H, W), (H, W, 1|3|4) or (1|3|4, H, W), "
-                         f"no side 0{mend}")
+        raise ValueError(
+            f"image of shape {shape}, layout {layout}; legal are (H, W), (H, W, 1|3|4) or (1|3|4, H, W), "
+            f"no side 0{mend}"
+        )

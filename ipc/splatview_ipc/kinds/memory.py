@@ -8,12 +8,32 @@ there is one; "snapshots": their count; "trouble": why there is less than there 
 
 from __future__ import annotations
 
-from splatview_ipc.kinds.rules import INT64_MAX, Meta, Tensors, check_extent, check_meta, check_tensors
+from splatview_ipc.kinds.rules import (
+    INT64_MAX,
+    Meta,
+    Tensors,
+    check_extent,
+    check_meta,
+    check_tensors,
+)
 
 MEMORY_ROWS = 4096
 """The most rows of a frame of kind memory."""
-MEMORY_COLUMNS = ("time", "step", "allocated", "low", "peak", "active", "requested", "reserved", "inactive_split",
-                  "host", "allocations", "retries", "ooms")
+MEMORY_COLUMNS = (
+    "time",
+    "step",
+    "allocated",
+    "low",
+    "peak",
+    "active",
+    "requested",
+    "reserved",
+    "inactive_split",
+    "host",
+    "allocations",
+    "retries",
+    "ooms",
+)
 """time: seconds since the epoch, of the row's last sample. step: the caller's, -1 before the first. Bytes, as PyTorch's
 allocator counts them: allocated, at that time, the least since the row before (low) and the most (peak); and the most
 since the row before of active, requested, reserved, inactive_split. host: the most resident bytes of the process.
@@ -24,5 +44,14 @@ def check(tensors: Tensors, meta: Meta) -> None:
     rules = {"samples": (("float64",), ("rows", len(MEMORY_COLUMNS)))}
     found = check_tensors("a frame of memory", tensors, rules, ("samples",))
     check_extent("rows", found["rows"], MEMORY_ROWS, 1)
-    check_meta(meta, {"device": (str, 0), "gpu": (str, 0), "snapshot": (str, 0), "trouble": (str, 0),
-                      "total": (int, INT64_MAX), "snapshots": (int, INT64_MAX)})
+    check_meta(
+        meta,
+        {
+            "device": (str, 0),
+            "gpu": (str, 0),
+            "snapshot": (str, 0),
+            "trouble": (str, 0),
+            "total": (int, INT64_MAX),
+            "snapshots": (int, INT64_MAX),
+        },
+    )

@@ -18,19 +18,44 @@ that it left out; "trouble": why there is less than there could be, shown over t
 
 from __future__ import annotations
 
-from splatview_ipc.kinds.rules import INT64_MAX, Meta, Rules, Tensors, check_extent, check_meta, check_tensors
+from splatview_ipc.kinds.rules import (
+    INT64_MAX,
+    Meta,
+    Rules,
+    Tensors,
+    check_extent,
+    check_meta,
+    check_tensors,
+)
 
-OVERLAY_MOST = {"boxes": 10_000, "points": 100_000, "vertices": 200_000, "notes": 1_000, "text": 1 << 20,
-                "mask_bytes": 1 << 28, "side": 1 << 15}
+OVERLAY_MOST = {
+    "boxes": 10_000,
+    "points": 100_000,
+    "vertices": 200_000,
+    "notes": 1_000,
+    "text": 1 << 20,
+    "mask_bytes": 1 << 28,
+    "side": 1 << 15,
+}
 """The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, bytes of masks,
 pixels along one side of a mask."""
 _REAL, _WHOLE, _BYTES = ("float32",), ("int32",), ("uint8",)
 _TENSORS: Rules = {
-    "boxes": (_REAL, ("N", 4)), "classes": (_WHOLE, ("N",)), "scores": (_REAL, ("N",)), "colors": (_BYTES, ("N", 4)),
-    "labels": (_BYTES, ("text of labels",)), "masks": (_BYTES, ("N", "h", "w")), "points": (_REAL, ("M", "K", 3)),
-    "skeleton": (_WHOLE, ("E", 2)), "point_classes": (_WHOLE, ("M",)), "lines": (_REAL, ("V", 2)),
-    "line_ends": (_WHOLE, ("L",)), "line_classes": (_WHOLE, ("L",)), "notes_at": (_REAL, ("T", 2)),
-    "notes": (_BYTES, ("text of notes",)), "names": (_BYTES, ("text of names",)),
+    "boxes": (_REAL, ("N", 4)),
+    "classes": (_WHOLE, ("N",)),
+    "scores": (_REAL, ("N",)),
+    "colors": (_BYTES, ("N", 4)),
+    "labels": (_BYTES, ("text of labels",)),
+    "masks": (_BYTES, ("N", "h", "w")),
+    "points": (_REAL, ("M", "K", 3)),
+    "skeleton": (_WHOLE, ("E", 2)),
+    "point_classes": (_WHOLE, ("M",)),
+    "lines": (_REAL, ("V", 2)),
+    "line_ends": (_WHOLE, ("L",)),
+    "line_classes": (_WHOLE, ("L",)),
+    "notes_at": (_REAL, ("T", 2)),
+    "notes": (_BYTES, ("text of notes",)),
+    "names": (_BYTES, ("text of names",)),
 }
 
 
@@ -41,15 +66,32 @@ def check(tensors: Tensors, meta: Meta) -> None:
             raise ValueError(f"an overlay has {one} and {other}, or neither")
     n, m, k, h, w = (found.get(mark, 0) for mark in "NMKhw")
     for what, count, limit in (
-            ("boxes", n, "boxes"), ("points", max(m, 1) * k, "points"), ("groups of points", m, "points"),
-            ("joints", found.get("E", 0), "points"), ("vertices", found.get("V", 0), "vertices"),
-            ("lines", found.get("L", 0), "vertices"), ("notes", found.get("T", 0), "notes"),
-            ("bytes of labels", found.get("text of labels", 0), "text"),
-            ("bytes of notes", found.get("text of notes", 0), "text"),
-            ("bytes of names", found.get("text of names", 0), "text"),
-            ("bytes of masks", n * h * w, "mask_bytes"), ("pixels along a mask", max(h, w), "side")):
+        ("boxes", n, "boxes"),
+        ("points", max(m, 1) * k, "points"),
+        ("groups of points", m, "points"),
+        ("joints", found.get("E", 0), "points"),
+        ("vertices", found.get("V", 0), "vertices"),
+        ("lines", found.get("L", 0), "vertices"),
+        ("notes", found.get("T", 0), "notes"),
+        ("bytes of labels", found.get("text of labels", 0), "text"),
+        ("bytes of notes", found.get("text of notes", 0), "text"),
+        ("bytes of names", found.get("text of names", 0), "text"),
+        ("bytes of masks", n * h * w, "mask_bytes"),
+        ("pixels along a mask", max(h, w), "side"),
+    ):
         check_extent(what, count, OVERLAY_MOST[limit])
     side = OVERLAY_MOST["side"]
-    check_meta(meta, {"version": (int, INT64_MAX), "time_ns": (int, INT64_MAX), "width": (int, side),
-                      "height": (int, side), "by": (str, 0), "trouble": (str, 0),
-                      "rate_hz": (float, INT64_MAX), "work_ms": (float, INT64_MAX), "skipped": (float, INT64_MAX)})
+    check_meta(
+        meta,
+        {
+            "version": (int, INT64_MAX),
+            "time_ns": (int, INT64_MAX),
+            "width": (int, side),
+            "height": (int, side),
+            "by": (str, 0),
+            "trouble": (str, 0),
+            "rate_hz": (float, INT64_MAX),
+            "work_ms": (float, INT64_MAX),
+            "skipped": (float, INT64_MAX),
+        },
+    )

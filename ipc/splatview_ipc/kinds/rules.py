@@ -15,20 +15,33 @@ INT64_MAX = 2**63 - 1
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
-def check_tensors(kind: str, tensors: Tensors, rules: Rules, needed: Sequence[str]) -> dict[str, int]:
+def check_tensors(
+    kind: str, tensors: Tensors, rules: Rules, needed: Sequence[str]
+) -> dict[str, int]:
     """Return the extents by letter. Raises ValueError for tensors that are unknown, missing or of another form."""
     if unknown := sorted(set(tensors) - set(rules)):
-        raise ValueError(f"{kind} has no {', '.join(unknown)}; legal are {', '.join(rules)}")
+        raise ValueError(
+            f"{kind} has no {', '.join(unknown)}; legal are {', '.join(rules)}"
+        )
     if missing := [name for name in needed if name not in tensors]:
         raise ValueError(f"{kind} needs {', '.join(missing)}")
     extents: dict[str, int] = {}
     for name, (dtype, shape) in tensors.items():
         dtypes, pattern = rules[name]
-        if dtype not in dtypes or len(shape) != len(pattern) or not all(
-                extents.setdefault(mark, extent) == extent if isinstance(mark, str) else mark == extent
-                for mark, extent in zip(pattern, shape, strict=True)):
+        if (
+            dtype not in dtypes
+            or len(shape) != len(pattern)
+            or not all(
+                extents.setdefault(mark, extent) == extent
+                if isinstance(mark, str)
+                else mark == extent
+                for mark, extent in zip(pattern, shape, strict=True)
+            )
+        ):
             wanted = ", ".join(str(extents.get(str(mark), mark)) for mark in pattern)
-            raise ValueError(f"{name} is {dtype} of shape {shape}, not {' or '.join(dtypes)} of shape ({wanted})")
+            raise ValueError(
+                f"{name} is {dtype} of shape {shape}, not {' or '.join(dtypes)} of shape ({wanted})"
+            )
     return extents
 
 
@@ -37,7 +50,9 @@ def check_extent(what: str, extent: int, most: int, least: int = 0) -> None:
         raise ValueError(f"{extent} {what}; legal are {least} to {most}")
 
 
-def check_meta(meta: Meta, rules: Mapping[str, tuple[type, float]], needed: Sequence[str] = ()) -> None:
+def check_meta(
+    meta: Meta, rules: Mapping[str, tuple[type, float]], needed: Sequence[str] = ()
+) -> None:
     """Check types (float: any number) and, of numbers, that they are from 0 to the most. Raises ValueError."""
     for name, (kind, most) in rules.items():
         if name not in meta and name not in needed:
@@ -45,5 +60,9 @@ def check_meta(meta: Meta, rules: Mapping[str, tuple[type, float]], needed: Sequ
         value = meta.get(name)
         fits = type(value) is kind or (kind is float and type(value) is int)
         if not fits or (kind is not str and not 0 <= value <= most):  # type: ignore[operator]
-            legal = f"of type {kind.__name__}" if kind in (str, bool) else f"a number from 0 to {most}"
+            legal = (
+                f"of type {kind.__name__}"
+                if kind in (str, bool)
+                else f"a number from 0 to {most}"
+            )
             raise ValueError(f"{name} is {value!r}, not {legal}")

@@ -7,7 +7,14 @@ byte. meta "step": the newest step; "trouble": why there is less than there coul
 
 from __future__ import annotations
 
-from splatview_ipc.kinds.rules import Meta, Rules, Tensors, check_extent, check_meta, check_tensors
+from splatview_ipc.kinds.rules import (
+    Meta,
+    Rules,
+    Tensors,
+    check_extent,
+    check_meta,
+    check_tensors,
+)
 
 SCALAR_SERIES, SCALAR_ROWS, SCALAR_TEXT = 64, 1 << 16, 1 << 15
 """The most series of a frame, rows of all of them, and bytes of their names."""
@@ -16,12 +23,19 @@ SCALAR_COLUMNS = ("step", "time", "value", "low", "high", "count", "broken")
 one if none is; low, high: their extremes, NaN if there are none. count: the samples of the row, broken: those of them
 that are not finite."""
 
-_TENSORS: Rules = {"rows": (("float64",), ("rows", len(SCALAR_COLUMNS))), "ends": (("int32",), ("series",)),
-                   "names": (("uint8",), ("bytes of names",))}
+_TENSORS: Rules = {
+    "rows": (("float64",), ("rows", len(SCALAR_COLUMNS))),
+    "ends": (("int32",), ("series",)),
+    "names": (("uint8",), ("bytes of names",)),
+}
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
     found = check_tensors("a frame of scalars", tensors, _TENSORS, tuple(_TENSORS))
-    for what, most in (("rows", SCALAR_ROWS), ("series", SCALAR_SERIES), ("bytes of names", SCALAR_TEXT)):
+    for what, most in (
+        ("rows", SCALAR_ROWS),
+        ("series", SCALAR_SERIES),
+        ("bytes of names", SCALAR_TEXT),
+    ):
         check_extent(what, found[what], most, 1)
     check_meta(meta, {"trouble": (str, 0)})

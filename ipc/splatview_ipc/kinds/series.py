@@ -47,7 +47,9 @@ class Series:
     def _thin(self) -> None:
         """Keep the newest half, and a quarter of rows for all that is older."""
         old, new = np.split(self.rows, [-(self._most // 2)])
-        first = np.cumsum(old[:, self._count]) - old[:, self._count]  # the number of each row's first sample
+        first = (
+            np.cumsum(old[:, self._count]) - old[:, self._count]
+        )  # the number of each row's first sample
         span = 1
         while (first[-1] + old[-1, self._count]) / span > self._most // 4:
             span *= 2

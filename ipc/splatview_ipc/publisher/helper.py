@@ -67,9 +67,17 @@ class _Viewer:
 class Helper:
     """Answers viewers on behalf of a run."""
 
-    def __init__(self, folder: OwnedRunFolder, control: ControlBlock, streams: dict[str, Stream],
-                 on_request: dict[tuple[str, str], Callable[[Any], None]], fault: Callable[[BaseException], None], *,
-                 clock: Callable[[], float], endpoint: Callable[[Path, str], str]):
+    def __init__(
+        self,
+        folder: OwnedRunFolder,
+        control: ControlBlock,
+        streams: dict[str, Stream],
+        on_request: dict[tuple[str, str], Callable[[Any], None]],
+        fault: Callable[[BaseException], None],
+        *,
+        clock: Callable[[], float],
+        endpoint: Callable[[Path, str], str],
+    ):
         """The arguments are the run's own. Without `start`, `turn` has to be called. Raises SharingError."""
         self._folder, self._control, self._streams = folder, control, streams
         self._on_request, self._fault = on_request, fault
@@ -87,7 +95,9 @@ class Helper:
                 self._server.close()
                 raise
         except OSError as e:
-            raise SharingError(f"viewers cannot be answered in {folder.path.parent}: {e.strerror}") from None
+            raise SharingError(
+                f"viewers cannot be answered in {folder.path.parent}: {e.strerror}"
+            ) from None
 
     def start(self) -> None:
         """Start the thread that takes the turns. Raises SharingError."""
@@ -117,7 +127,11 @@ class Helper:
 
     def fds(self) -> list[int]:
         """Return the descriptors to wait for."""
-        return [self._wake, *self._server.fds(), *(v.pidfd for v in self._viewers.values() if v.pidfd >= 0)]
+        return [
+            self._wake,
+            *self._server.fds(),
+            *(v.pidfd for v in self._viewers.values() if v.pidfd >= 0),
+        ]
 
     def run(self) -> None:
         """Take turns until `close` is called."""
@@ -125,7 +139,11 @@ class Helper:
         woken, since = 0, 0.0
         try:
             while not self._closing:
-                left = None if due is None else max(0, math.ceil((due - self.clock()) * 1000))
+                left = (
+                    None
+                    if due is None
+                    else max(0, math.ceil((due - self.clock()) * 1000))
+                )
                 ready = wait_for(self.fds(), left)
                 now = self.clock()
                 if now >= since + 1:
@@ -135,7 +153,9 @@ class Helper:
                     time.sleep(_REST_S)
                 try:
                     due = self.turn(now, ready)
-                except Exception as e:  # whatever happens here must never reach the training
+                except (
+                    Exception
+                ) as e:  # whatever happens here must never reach the training
                     self._report(e)
                     due = now + _AFTER_FAULT_S
                     time.sleep(_REST_S)
@@ -207,7 +227,11 @@ class Helper:
         elif isinstance(message, messages.Open):
             index, transport = message.index, message.transport
             stream = self._by_index().get(index)
-            if stream is None or (info := stream.info) is None or transport not in info.transports:
+            if (
+                stream is None
+                or (info := stream.info) is None
+                or transport not in info.transports
+            ):
                 return False
             before = viewer.opened.get(index)
             viewer.offered.pop(index, None)  # a repeated Open requests the offer again
@@ -221,7 +245,9 @@ class Helper:
         elif isinstance(message, messages.Snapshot | messages.Photos):
             if message.index not in viewer.opened:
                 return False
-            call = self._on_request.get((type(message).__name__, self._by_index()[message.index].name))
+            call = self._on_request.get(
+                (type(message).__name__, self._by_index()[message.index].name)
+            )
             if call is not None:
                 call(message)
         elif isinstance(message, messages.Pause):
@@ -239,7 +265,9 @@ class Helper:
     def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
         reason, push = "", None
         if hello.protocol != limits.PROTOCOL or not hello.inbox:
-            reason = messages.mismatch((hello.version, hello.protocol), (limits.VERSION, limits.PROTOCOL))
+            reason = messages.mismatch(
+                (hello.version, hello.protocol), (limits.VERSION, limits.PROTOCOL)
+            )
         elif len(self._viewers) >= limits.MAX_VIEWERS:
             reason = f"{limits.MAX_VIEWERS} viewers are attached to this run already: close one"
         else:
@@ -285,8 +313,14 @@ class Helper:
         self._changed = True
 
     def _tell_pause(self) -> None:
-        by = [f"{v.hello.client or 'viewer'} (process {v.hello.pid})" for v in self._viewers.values() if v.paused]
-        self._control.pause(" and ".join([*by[:2], *(["others"] if len(by) > 2 else [])]))
+        by = [
+            f"{v.hello.client or 'viewer'} (process {v.hello.pid})"
+            for v in self._viewers.values()
+            if v.paused
+        ]
+        self._control.pause(
+            " and ".join([*by[:2], *(["others"] if len(by) > 2 else [])])
+        )
 
     def _tell(self, now: float) -> float | None:
         """Send offers and manifests that have changed; return when the rest is due."""
@@ -295,7 +329,11 @@ class Helper:
             self._told, self._changed = now, False
             manifest = messages.Manifest(
                 tuple(info for s in streams.values() if (info := s.info) is not None),
-                tuple(messages.ViewerInfo(v.hello.pid, v.hello.client) for v in self._viewers.values()))
+                tuple(
+                    messages.ViewerInfo(v.hello.pid, v.hello.client)
+                    for v in self._viewers.values()
+                ),
+            )
             for viewer in self._viewers.values():
                 if viewer.manifest != manifest:
                     if viewer.push.send(messages.encode(manifest)):
@@ -307,14 +345,18 @@ class Helper:
                 offer = streams[index].offer(transport)
                 if offer is None or offer[0] is viewer.offered.get(index):
                     continue
-                if viewer.push.send(messages.encode(messages.Offer(index, transport, *offer))):  # type: ignore[arg-type]
+                if viewer.push.send(
+                    messages.encode(messages.Offer(index, transport, *offer))
+                ):  # type: ignore[arg-type]
                     viewer.offered[index] = offer[0]
                 else:
                     self._changed = True
         return self._told + _TELL_PERIOD_S if self._changed and self._viewers else None
 
     def _report(self, error: BaseException) -> None:
-        with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread
+        with contextlib.suppress(
+            Exception
+        ):  # raising on request is for the trainer's own thread
             self._fault(error)
 
     def _give_back(self) -> None:
@@ -322,7 +364,9 @@ class Helper:
         wake, self._wake = self._wake, -1
         if wake < 0:
             return
-        self._woken = True  # nothing is written to a descriptor that others may have by then
+        self._woken = (
+            True  # nothing is written to a descriptor that others may have by then
+        )
         for viewer in self._viewers.values():
             viewer.close()
         self._server.close()

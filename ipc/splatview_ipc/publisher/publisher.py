@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 class Publisher:
     """A run: everything that this process publishes."""
 
-    def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None, *,
-                 hidden: bool = False, threaded: bool = True, clock: Callable[[], float] = CLOCK,
-                 endpoint: Callable[[Path, str], str] = mail.endpoint):
+    def __init__(
+        self,
+        name: str | None = None,
+        on_fault: Callable[[BaseException], None] | None = None,
+        *,
+        hidden: bool = False,
+        threaded: bool = True,
+        clock: Callable[[], float] = CLOCK,
+        endpoint: Callable[[Path, str], str] = mail.endpoint,
+    ):
         """Make the run's folder and start answering viewers. Raises IpcError.
 
         `name`: the run's name for users; the script's name by default. `on_fault` is called with every fault of the
@@ -45,8 +52,15 @@ class Publisher:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()
             undoing.callback(self.control.close)
-            self.helper = Helper(self.folder, self.control, self.streams, self.on_request, self.fault, clock=clock,
-                                 endpoint=endpoint)
+            self.helper = Helper(
+                self.folder,
+                self.control,
+                self.streams,
+                self.on_request,
+                self.fault,
+                clock=clock,
+                endpoint=endpoint,
+            )
             undoing.callback(self.helper.close)
             if threaded:
                 self.helper.start()
@@ -67,12 +81,18 @@ class Publisher:
             stream = self.streams.get(name)
             if stream is None:
                 if len(self.streams) >= limits.MAX_STREAMS:
-                    raise ValueError(f"stream {name!r} is one too many: a run has at most {limits.MAX_STREAMS}; "
-                                     "publish under a name you used before")
-                stream = self.streams[name] = Stream(len(self.streams), name, kind, self)
+                    raise ValueError(
+                        f"stream {name!r} is one too many: a run has at most {limits.MAX_STREAMS}; "
+                        "publish under a name you used before"
+                    )
+                stream = self.streams[name] = Stream(
+                    len(self.streams), name, kind, self
+                )
             elif stream.kind != kind:
-                raise ValueError(f"stream {name!r} shows {stream.kind} since it was first published, not {kind}; "
-                                 "use another name")
+                raise ValueError(
+                    f"stream {name!r} shows {stream.kind} since it was first published, not {kind}; "
+                    "use another name"
+                )
             return stream
 
     def wake(self) -> None:

@@ -59,8 +59,12 @@ class _Words:
         self.words[_WAITS] = value
 
     def counters(self) -> dict[str, int]:
-        return {"dropped_messages": self.words[DROPPED], "faults": self.words[FAULTS], "copies": self.words[COPIES],
-                "skipped": self.words[SKIPPED]}
+        return {
+            "dropped_messages": self.words[DROPPED],
+            "faults": self.words[FAULTS],
+            "copies": self.words[COPIES],
+            "skipped": self.words[SKIPPED],
+        }
 
 
 class ControlBlock(_Words):

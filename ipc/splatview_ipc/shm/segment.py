@@ -37,7 +37,10 @@ _SPARE = 256 << 20
 """Bytes that stay free for the training, at most; as much as a segment takes, below."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes, _libc.madvise.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_int
+_libc.madvise.argtypes, _libc.madvise.restype = (
+    (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+    ctypes.c_int,
+)
 
 
 def round_up(n: int, to: int) -> int:
@@ -56,14 +59,21 @@ class Segment:
         """
         self.size = round_up(size, PAGE)
         self.token = f"{label}-{secrets.token_hex(12)}"
-        available, spare = free_memory.available_bytes() if size > 1 << 20 else None, min(size, _SPARE)
+        available, spare = (
+            free_memory.available_bytes() if size > 1 << 20 else None,
+            min(size, _SPARE),
+        )
         if available is not None and available < size + spare:
-            raise SharingError(f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB "
-                               f"stay free for the training, but {available / 1e6:,.0f} MB are left. Free some memory, "
-                               "or publish less at once; tried again every second")
+            raise SharingError(
+                f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB "
+                f"stay free for the training, but {available / 1e6:,.0f} MB are left. Free some memory, "
+                "or publish less at once; tried again every second"
+            )
         self.fd = -1
         try:
-            self.fd = os.memfd_create(f"splatview-{label}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            self.fd = os.memfd_create(
+                f"splatview-{label}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+            )
             os.ftruncate(self.fd, self.size)
             os.posix_fallocate(self.fd, 0, self.size)
             fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL)
@@ -71,11 +81,19 @@ class Segment:
         except (OSError, ValueError) as e:
             if self.fd >= 0:
                 os.close(self.fd)
-            raise SharingError(f"no shared memory for {self.size / 1e6:.1f} MB ({e}): free some memory, or publish "
-                               "less at once") from None
+            raise SharingError(
+                f"no shared memory for {self.size / 1e6:.1f} MB ({e}): free some memory, or publish "
+                "less at once"
+            ) from None
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-        for start in range(0, self.size, _MAPPED_AT_ONCE):  # Linux before 5.14 maps at the first write instead
-            _libc.madvise(address + start, min(_MAPPED_AT_ONCE, self.size - start), _MADV_POPULATE_WRITE)
+        for start in range(
+            0, self.size, _MAPPED_AT_ONCE
+        ):  # Linux before 5.14 maps at the first write instead
+            _libc.madvise(
+                address + start,
+                min(_MAPPED_AT_ONCE, self.size - start),
+                _MADV_POPULATE_WRITE,
+            )
         descriptors.offer(1, lambda start, stop: [os.dup(self.fd)], self.token)
         self.ref = SegmentRef(self.token, self.size)
         """The segment's description for another process."""
@@ -89,7 +107,9 @@ class Segment:
             close_map(self.map)
 
 
-def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], least: int) -> mmap.mmap:
+def open_segment(
+    ref: SegmentRef, fds: Mapping[str, Sequence[int]], least: int
+) -> mmap.mmap:
     """Map a segment that another process announced, by its descriptor in `fds`, for reading.
 
     Raises SharingError when it is missing, has less than `least` bytes or another size than announced, or could still
@@ -97,15 +117,19 @@ def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], least: int) 
     """
     found = fds.get(ref.token, ())
     if len(found) != 1 or ref.size < least:
-        raise SharingError(f"memory of {ref.size} bytes was announced, with {len(found)} descriptors; at least {least} "
-                           "bytes and one descriptor are needed")
+        raise SharingError(
+            f"memory of {ref.size} bytes was announced, with {len(found)} descriptors; at least {least} "
+            "bytes and one descriptor are needed"
+        )
     try:
         real, seals = os.fstat(found[0]).st_size, fcntl.fcntl(found[0], _F_GET_SEALS)
     except OSError:
         real = seals = 0
     if real != ref.size or not seals & _SEAL_SHRINK or not seals & _SEAL_GROW:
-        raise SharingError(f"what was handed over has {real} bytes, seals {seals:#x}; {ref.size} sealed bytes were "
-                           "announced")
+        raise SharingError(
+            f"what was handed over has {real} bytes, seals {seals:#x}; {ref.size} sealed bytes were "
+            "announced"
+        )
     try:
         return mmap.mmap(found[0], ref.size, prot=mmap.PROT_READ)
     except (OSError, ValueError) as e:

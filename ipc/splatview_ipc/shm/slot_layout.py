@@ -40,7 +40,9 @@ class SlotPlaces:
         self.slots = slots
         self.capacity = capacity
         """Bytes of tensor data per slot, whole pages."""
-        self.bases = range(FIRST_SLOT, FIRST_SLOT + slots * WORDS_PER_SLOT, WORDS_PER_SLOT)
+        self.bases = range(
+            FIRST_SLOT, FIRST_SLOT + slots * WORDS_PER_SLOT, WORDS_PER_SLOT
+        )
         """By slot, the index of its first word."""
         self._stride = HEADER_BYTES + (capacity if self.in_segment else 0)
         self.size = PAGE + slots * self._stride
@@ -52,7 +54,11 @@ class SlotPlaces:
 
     def data_offset(self, slot: int) -> int:
         """Return the bytes from the segment's start to a slot's data; for data elsewhere, from their start."""
-        return self.header_offset(slot) + HEADER_BYTES if self.in_segment else slot * self.capacity
+        return (
+            self.header_offset(slot) + HEADER_BYTES
+            if self.in_segment
+            else slot * self.capacity
+        )
 
 
 def full_fence() -> None:

@@ -12,7 +12,11 @@ from splatview_ipc import kinds
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import Frame
-from splatview_ipc.control.messages import DecodeError, TensorHeader, decode_frame_header
+from splatview_ipc.control.messages import (
+    DecodeError,
+    TensorHeader,
+    decode_frame_header,
+)
 from splatview_ipc.shm.segment import PAGE, close_map, open_segment
 from splatview_ipc.shm.slot_layout import (
     ALIGN,
@@ -51,8 +55,12 @@ class SlotReader(SlotPlaces):
         self._map = open_segment(ref, fds, PAGE)
         self._words = memoryview(self._map)[:PAGE].cast("Q")
         super().__init__(self._words[SLOTS], self._words[CAPACITY])
-        if (self._words[MAGIC_WORD] != MAGIC or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
-                or self.capacity % PAGE or self.size > ref.size):
+        if (
+            self._words[MAGIC_WORD] != MAGIC
+            or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
+            or self.capacity % PAGE
+            or self.size > ref.size
+        ):
             SlotReader.close(self)
             raise SharingError("the announced ring is not one")
         self._header_bytes: bytes | None = None
@@ -81,7 +89,10 @@ class SlotReader(SlotPlaces):
             full_fence()  # what follows is of this number, or a later one
             try:
                 stamp, start = self.stamp(slot), self.header_offset(slot)
-                raw = self._map[start : start + min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)]
+                raw = self._map[
+                    start : start
+                    + min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)
+                ]
                 if not self.unchanged(slot, seq):
                     continue
                 if raw != self._header_bytes:
@@ -98,7 +109,11 @@ class SlotReader(SlotPlaces):
         words, found, best = self._words, (-1, 0), after
         for slot, base in enumerate(self.bases):
             seq = words[base + SEQ]
-            if seq % 2 == 0 and words[base + DONE] == seq and words[base + VERSION] > best:
+            if (
+                seq % 2 == 0
+                and words[base + DONE] == seq
+                and words[base + VERSION] > best
+            ):
                 found, best = (slot, seq), words[base + VERSION]
         return found
 
@@ -122,7 +137,11 @@ class SlotReader(SlotPlaces):
         """Return the decoded header of a slot. Raises DecodeError or ValueError."""
         header = decode_frame_header(raw)
         for t in header.tensors:
-            if t.offset % ALIGN or t.offset + math.prod(t.shape) * limits.ITEM_SIZE[t.dtype] > self.capacity:
+            if (
+                t.offset % ALIGN
+                or t.offset + math.prod(t.shape) * limits.ITEM_SIZE[t.dtype]
+                > self.capacity
+            ):
                 raise ValueError(f"{t.name} {t.shape} is outside of its slot")
         specs = {t.name: (t.dtype, t.shape) for t in header.tensors}
         if len(specs) != len(header.tensors):
@@ -132,14 +151,21 @@ class SlotReader(SlotPlaces):
 
     def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> Frame | None:
         """Return a slot's frame, of the decoded header; None if there is nothing to read yet. Raises ValueError."""
+
         def intact() -> bool:
             ok = self.unchanged(slot, seq)
             self.torn += not ok
             return ok
 
         header = self._header
-        return Frame(header.kind, *stamp, dict(header.meta), {t.name: self._tensor(slot, t) for t in header.tensors},
-                     intact, confirmed=header.confirmed)
+        return Frame(
+            header.kind,
+            *stamp,
+            dict(header.meta),
+            {t.name: self._tensor(slot, t) for t in header.tensors},
+            intact,
+            confirmed=header.confirmed,
+        )
 
     def close(self) -> None:
         """Unmap; a frame still held keeps its memory. Idempotent."""

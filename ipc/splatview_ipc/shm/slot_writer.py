@@ -68,7 +68,9 @@ class SlotWriter(SlotPlaces):
         self._slot_targets: list[list[torch.Tensor]] = []
         self._last = -1
 
-    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
+    def _targets(
+        self, slot: int, headers: tuple[TensorHeader, ...]
+    ) -> list[torch.Tensor]:
         """Return contiguous tensors over the slot's data, of these dtypes, shapes and offsets (bytes from the start of
         the slot's data). Called when the layout changed."""
         import torch
@@ -76,11 +78,25 @@ class SlotWriter(SlotPlaces):
         targets = []
         for h in headers:
             dtype, start = getattr(torch, h.dtype), self.data_offset(slot) + h.offset
-            targets.append(torch.empty(h.shape, dtype=dtype) if 0 in h.shape else torch.frombuffer(
-                self.segment.map, dtype=dtype, count=math.prod(h.shape), offset=start).view(h.shape))
+            targets.append(
+                torch.empty(h.shape, dtype=dtype)
+                if 0 in h.shape
+                else torch.frombuffer(
+                    self.segment.map,
+                    dtype=dtype,
+                    count=math.prod(h.shape),
+                    offset=start,
+                ).view(h.shape)
+            )
         return targets
 
-    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+    def _copy(
+        self,
+        slot: int,
+        targets: list[torch.Tensor],
+        sources: list[torch.Tensor],
+        whole: int,
+    ) -> None:
         """Copy the sources (any strides) into the targets, and have `done` become `whole` behind the last of them:
         `set_done`, or a write of the GPU in stream order."""
         raise NotImplementedError
@@ -93,19 +109,31 @@ class SlotWriter(SlotPlaces):
         """As `Writer.fits`."""
         return data_bytes(tensors) <= self.capacity
 
-    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-              confirmed: bool = True) -> bool:
+    def write(
+        self,
+        kind: str,
+        tensors: dict[str, torch.Tensor],
+        meta: dict[str, Any],
+        version: int,
+        confirmed: bool = True,
+    ) -> bool:
         """As `Writer.write`; False when no slot is free now."""
         layout = [(name, t.dtype, t.shape) for name, t in tensors.items()]
         if layout != self._layout:
             if not self.fits(tensors):
-                raise SharingError(f"a frame of {data_bytes(tensors)} bytes does not fit a slot of {self.capacity}")
+                raise SharingError(
+                    f"a frame of {data_bytes(tensors)} bytes does not fit a slot of {self.capacity}"
+                )
             headers, offset = [], 0
             for name, t in tensors.items():
-                headers.append(TensorHeader(name, dtype_name(t), tuple(t.shape), offset))  # type: ignore[arg-type]
+                headers.append(
+                    TensorHeader(name, dtype_name(t), tuple(t.shape), offset)
+                )  # type: ignore[arg-type]
                 offset = round_up(offset + t.numel() * t.element_size(), ALIGN)
             self._tensor_headers = tuple(headers)
-            self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
+            self._slot_targets = [
+                self._targets(slot, self._tensor_headers) for slot in range(self.slots)
+            ]
             self._layout = layout
         header = encoded(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
         slot = self.free_slot()
@@ -115,7 +143,9 @@ class SlotWriter(SlotPlaces):
         try:
             self._copy(slot, self._slot_targets[slot], list(tensors.values()), whole)
         except BaseException:
-            self.set_done(slot, whole)  # a slot whose copy failed must not count as busy for ever
+            self.set_done(
+                slot, whole
+            )  # a slot whose copy failed must not count as busy for ever
             self.commit(slot, whole, header, 0)
             raise
         self.commit(slot, whole, header, version)
@@ -124,9 +154,13 @@ class SlotWriter(SlotPlaces):
     def free_slot(self) -> int:
         """Return the slot to write into next, -1 if there is none (invariant 5)."""
         newest = -1
-        if self._last >= 0 and not self._whole(self._last):  # a GPU is behind: an older slot is the newest whole one
-            versions = [self._words[base + VERSION] if self._whole(slot) else 0
-                        for slot, base in enumerate(self.bases)]
+        if self._last >= 0 and not self._whole(
+            self._last
+        ):  # a GPU is behind: an older slot is the newest whole one
+            versions = [
+                self._words[base + VERSION] if self._whole(slot) else 0
+                for slot, base in enumerate(self.bases)
+            ]
             newest = versions.index(max(versions)) if max(versions) else -1
         for i in range(1, self.slots):
             slot = (self._last + i) % self.slots
@@ -173,5 +207,7 @@ def encoded(header: FrameHeader | VersionHeader) -> bytes:
     """Return the bytes of a slot's header. Raises SharingError when there are too many."""
     data = encode(header)
     if len(data) > HEADER_BYTES:
-        raise SharingError(f"metadata of {len(data)} bytes; the limit is {HEADER_BYTES}")
+        raise SharingError(
+            f"metadata of {len(data)} bytes; the limit is {HEADER_BYTES}"
+        )
     return data

@@ -22,7 +22,9 @@ class Rate:
     def look(self, now: float, count: int) -> None:
         """Take in the counter's value at `now` (seconds)."""
         if count == self._count:
-            if self.hz and (silent := now - self._came) > 2 / self.hz:  # rarer than it was, or over
+            if (
+                self.hz and (silent := now - self._came) > 2 / self.hz
+            ):  # rarer than it was, or over
                 self.hz = 1 / silent if silent < 1 / _LEAST else 0.0
             return
         first, self._count, self._came = self._count is None, count, now

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from splatview_ipc.control import limits, mail, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.run_folder import SOCKET_NAME, RunWatch
-from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, EndedError, close_all, connect, pid_namespace
+from splatview_ipc.control.sockets import (
+    DESCRIPTORS_PER_PACKET,
+    EndedError,
+    close_all,
+    connect,
+    pid_namespace,
+)
 from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.subscriber.remote_stream import RemoteStream
 
@@ -71,7 +77,13 @@ class _Awaited:
 class RemoteRun:
     """One publishing process, as a viewer sees it."""
 
-    def __init__(self, folder: RunFolder, client: str, can_take: CanTake, endpoint: Callable[[Path, str], str]):
+    def __init__(
+        self,
+        folder: RunFolder,
+        client: str,
+        can_take: CanTake,
+        endpoint: Callable[[Path, str], str],
+    ):
         self.folder = folder
         self.watch = RunWatch(folder)
         self.alive = True
@@ -97,8 +109,10 @@ class RemoteRun:
         self._awaited: dict[int, _Awaited] = {}
         self._now = 0.0
         if folder.description.protocol != limits.PROTOCOL:
-            self.refused = messages.mismatch((limits.VERSION, limits.PROTOCOL),
-                                             (folder.description.version, folder.description.protocol))
+            self.refused = messages.mismatch(
+                (limits.VERSION, limits.PROTOCOL),
+                (folder.description.version, folder.description.protocol),
+            )
             self._next_try = math.inf
 
     @property
@@ -138,9 +152,17 @@ class RemoteRun:
     def unfit(self, transport: str, gpu: str) -> str:
         """Return why this process cannot use a transport; "" when it can."""
         publisher = sys.modules.get("splatview_ipc.publisher.publisher")
-        if transport in ("in-place", "torch-ipc") and publisher is not None and publisher.is_own(self.id):
+        if (
+            transport in ("in-place", "torch-ipc")
+            and publisher is not None
+            and publisher.is_own(self.id)
+        ):
             return "a process cannot open its own GPU memory a second time"
-        return "" if self._can_take(transport, gpu) else f"this process cannot open memory of GPU {gpu}"
+        return (
+            ""
+            if self._can_take(transport, gpu)
+            else f"this process cannot open memory of GPU {gpu}"
+        )
 
     def send(self, message: messages.ToTrainer) -> None:
         """Send a message. Never waits: if the queue of a stopped trainer is full, the connection is made anew."""
@@ -166,8 +188,16 @@ class RemoteRun:
             except SharingError as e:
                 self._disconnect(str(e))
             else:
-                self.send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(), limits.VERSION,
-                                         name))
+                self.send(
+                    messages.Hello(
+                        limits.PROTOCOL,
+                        os.getpid(),
+                        self._client,
+                        pid_namespace(),
+                        limits.VERSION,
+                        name,
+                    )
+                )
         if self._connection is not None:
             changed = self._receive()
             changed |= self._await_descriptors()
@@ -182,18 +212,30 @@ class RemoteRun:
         if self._attached and wanted != self._opened.get(index, ""):
             self._drop_awaited(index)
             self._opened[index] = wanted
-            self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
+            self.send(
+                messages.Open(index, wanted) if wanted else messages.Release(index)
+            )  # type: ignore[arg-type]
 
     def _receive(self) -> bool:
         changed = False
-        for _ in range(_BURST):  # streams are known only when their versions can be read
-            data = self._pull.receive() if self._pull is not None and _CONTROL not in self._awaited else None
+        for _ in range(
+            _BURST
+        ):  # streams are known only when their versions can be read
+            data = (
+                self._pull.receive()
+                if self._pull is not None and _CONTROL not in self._awaited
+                else None
+            )
             if data is None:
                 break
             changed |= self._take(data, [])
         for _ in range(_BURST):
             try:
-                packet = self._connection.receive(DESCRIPTORS_PER_PACKET) if self._connection is not None else None
+                packet = (
+                    self._connection.receive(DESCRIPTORS_PER_PACKET)
+                    if self._connection is not None
+                    else None
+                )
             except EndedError:
                 self._disconnect()
                 break
@@ -210,7 +252,11 @@ class RemoteRun:
             message = None
         if isinstance(message, messages.Descriptors):
             for awaited in self._awaited.values():
-                if message.token in awaited.needed and awaited.ask_at and not awaited.complete(message.token):
+                if (
+                    message.token in awaited.needed
+                    and awaited.ask_at
+                    and not awaited.complete(message.token)
+                ):
                     awaited.take(message, fds)
                     return False
         close_all(fds)
@@ -238,10 +284,17 @@ class RemoteRun:
         """Have the descriptors of a message fetched, but for those that the stream's reader has."""
         offered = isinstance(message, messages.Offer)
         known = self.streams[key].known if offered else frozenset()
-        needed = {token: count for token, count in messages.tokens(message.ref if offered else message.control).items()
-                  if token not in known}
+        needed = {
+            token: count
+            for token, count in messages.tokens(
+                message.ref if offered else message.control
+            ).items()
+            if token not in known
+        }
         self._drop_awaited(key)
-        self._awaited[key] = _Awaited(message, needed, failed=sum(needed.values()) > limits.MAX_PIECES)
+        self._awaited[key] = _Awaited(
+            message, needed, failed=sum(needed.values()) > limits.MAX_PIECES
+        )
 
     def _await_descriptors(self) -> bool:
         """Request descriptors, and complete the messages whose descriptors have arrived or cannot be had."""
@@ -251,7 +304,9 @@ class RemoteRun:
                 continue  # the connection was lost meanwhile
             if awaited.done:
                 del self._awaited[key]
-                if isinstance(awaited.message, messages.Offer):  # its reader reports missing descriptors
+                if isinstance(
+                    awaited.message, messages.Offer
+                ):  # its reader reports missing descriptors
                     self.streams[key].offered(awaited.message, awaited.fds)
                 else:
                     try:
@@ -266,7 +321,11 @@ class RemoteRun:
                 changed = True
             elif self._now >= awaited.ask_at:
                 if awaited.ask_at and isinstance(awaited.message, messages.Offer):
-                    self.streams[key].fault = f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
+                    self.streams[
+                        key
+                    ].fault = (
+                        f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
+                    )
                 awaited.close()
                 awaited.ask_at = self._now + _SILENCE_S
                 for token in awaited.needed:

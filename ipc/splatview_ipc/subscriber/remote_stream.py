@@ -77,12 +77,20 @@ class RemoteStream:
     @property
     def sharing(self) -> str:
         """The transport in use; before the first frame, the one that would be."""
-        return self._reader_transport or self.wanted_transport or next(iter(self.info.transports), "")
+        return (
+            self._reader_transport
+            or self.wanted_transport
+            or next(iter(self.info.transports), "")
+        )
 
     @property
     def version(self) -> int:
         """The newest published version, read from shared memory."""
-        return self.run.control.version(self.info.index) if self.run.control is not None else self._counted
+        return (
+            self.run.control.version(self.info.index)
+            if self.run.control is not None
+            else self._counted
+        )
 
     @property
     def rate_hz(self) -> float:
@@ -164,7 +172,11 @@ class RemoteStream:
             return
         try:
             reader = self._reader
-            if reader is None or self._reader_transport != offer.transport or not reader.follow(offer.ref, fds):
+            if (
+                reader is None
+                or self._reader_transport != offer.transport
+                or not reader.follow(offer.ref, fds)
+            ):
                 made = TRANSPORTS[offer.transport].reader(offer.ref, fds)
                 made.alive = self.run.watch.alive
                 self._drop_reader()
@@ -194,13 +206,26 @@ class RemoteStream:
         chosen = next((n for n in names if not bad[n]), "")
         if chosen != self.wanted_transport:
             self.wanted_transport, self._note = chosen, ""
-        better = [f"{n}: {bad[n]}" for n in (names[: names.index(chosen)] if chosen else names)]
+        better = [
+            f"{n}: {bad[n]}"
+            for n in (names[: names.index(chosen)] if chosen else names)
+        ]
         note = f"{chosen}: {self._note}" if self._note else ""
         self.fallback = "; ".join(filter(None, [info.why, *better, note]))
-        short = next((part for part in info.why.split("; ") if part.startswith(f"{chosen}: ")), None)
-        self.fault = short if chosen else self.fallback or None  # `short`: nothing comes until there is memory
+        short = next(
+            (part for part in info.why.split("; ") if part.startswith(f"{chosen}: ")),
+            None,
+        )
+        self.fault = (
+            short if chosen else self.fallback or None
+        )  # `short`: nothing comes until there is memory
 
     def _drop_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
-        self._reader, self._reader_transport, self._ref, self._doubted = None, "", None, None
+        self._reader, self._reader_transport, self._ref, self._doubted = (
+            None,
+            "",
+            None,
+            None,
+        )

@@ -26,17 +26,27 @@ _KEEP_ENDED = 8
 class Subscriber:
     """Follows every run of this user, or one."""
 
-    def __init__(self, run: str | None = None, *, client: str = "viewer",
-                 transports: Collection[str] | Callable[[str, str], bool] | None = None,
-                 endpoint: Callable[[Path, str], str] = mail.endpoint):
+    def __init__(
+        self,
+        run: str | None = None,
+        *,
+        client: str = "viewer",
+        transports: Collection[str] | Callable[[str, str], bool] | None = None,
+        endpoint: Callable[[Path, str], str] = mail.endpoint,
+    ):
         """`run`: a run's id, the beginning of one, its name or its process id; None: all runs.
 
         `client` is the name of this process in the run's `status`. `transports`: those that this process can use: their
         names, or a function of a transport and a GPU's UUID ("" for CPU streams); by default `can_take`. `endpoint`:
         the ZeroMQ address of a socket in a run's folder.
         """
-        self._can_take = (can_take if transports is None else transports if callable(transports) else
-                          lambda transport, gpu: transport in transports)
+        self._can_take = (
+            can_take
+            if transports is None
+            else transports
+            if callable(transports)
+            else lambda transport, gpu: transport in transports
+        )
         self._wanted = run
         self._client = client[:40]
         self._endpoint = endpoint
@@ -72,7 +82,10 @@ class Subscriber:
         end = time.monotonic() + timeout
         while True:
             self.poll()
-            if all(r.welcomed or r.refused or not r.alive for r in self.runs) or time.monotonic() >= end:
+            if (
+                all(r.welcomed or r.refused or not r.alive for r in self.runs)
+                or time.monotonic() >= end
+            ):
                 return
             time.sleep(0.005)
 
@@ -96,15 +109,28 @@ class Subscriber:
             return False
         self.fault = None
         wanted = self._wanted
-        found = {f.description.id: f for f in list_runs(root) if (
-            f.description.id == wanted if f.description.hidden else wanted is None or f.description.is_called(wanted))}
+        found = {
+            f.description.id: f
+            for f in list_runs(root)
+            if (
+                f.description.id == wanted
+                if f.description.hidden
+                else wanted is None or f.description.is_called(wanted)
+            )
+        }
         new = [run_id for run_id in found if run_id not in self._runs]  # oldest first
         for run_id in new[: max(0, len(found) - limits.MAX_RUNS)]:
             del found[run_id]
         new = [run_id for run_id in new if run_id in found]
         for run_id in new:
-            self._runs[run_id] = RemoteRun(found[run_id], self._client, self._can_take, self._endpoint)
-        gone = [r for r in self.runs if r.alive and r.id not in found and not r.watch.alive()]
+            self._runs[run_id] = RemoteRun(
+                found[run_id], self._client, self._can_take, self._endpoint
+            )
+        gone = [
+            r
+            for r in self.runs
+            if r.alive and r.id not in found and not r.watch.alive()
+        ]
         for run in gone:
             run.end()
         remove_stale(root)
@@ -122,7 +148,9 @@ def can_take(transport: str, gpu: str, draws_on: str | None = None) -> bool:
     `draws_on` is the UUID of the GPU that OpenGL draws on, which imports memory by itself: CUDA is not even looked for
     then. Makes no context.
     """
-    if transport in ("ring", "host") or (transport != "torch-ipc" and gpu and gpu == draws_on):
+    if transport in ("ring", "host") or (
+        transport != "torch-ipc" and gpu and gpu == draws_on
+    ):
         return True
     from splatview_ipc.cuda import driver
 

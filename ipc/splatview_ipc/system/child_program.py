@@ -39,12 +39,16 @@ def command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def environment(base: Mapping[str, str] | None = None, /, **more: str) -> dict[str, str]:
+def environment(
+    base: Mapping[str, str] | None = None, /, **more: str
+) -> dict[str, str]:
     """Return the environment for a `command`: `base` (default: this process's) and `more`, with the absolute entries of
     PYTHONPATH alone."""
     env = {**(os.environ if base is None else base), **more}
     env.pop(_PARENT, None)
-    entries = [e for e in env.pop("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(e)]
+    entries = [
+        e for e in env.pop("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(e)
+    ]
     return {**env, "PYTHONPATH": os.pathsep.join(entries)} if entries else env
 
 
@@ -53,7 +57,9 @@ def end_with_parent() -> None:
 
     A thread waits for that: PR_SET_PDEATHSIG would send its signal when the thread that started this process ends.
     """
-    parent = int(os.environ.get(_PARENT, "0"))  # stays for a program that replaces this one by os.exec*
+    parent = int(
+        os.environ.get(_PARENT, "0")
+    )  # stays for a program that replaces this one by os.exec*
     if not parent:
         return
     try:
@@ -65,7 +71,9 @@ def end_with_parent() -> None:
         select.select([pidfd], [], [])
         os.kill(os.getpid(), signal.SIGTERM)
 
-    if os.getppid() == parent:  # not a program that a child program started in another way
+    if (
+        os.getppid() == parent
+    ):  # not a program that a child program started in another way
         threading.Thread(target=wait, daemon=True).start()
 
 
@@ -76,9 +84,15 @@ class ChildProgram:
     this process does not end it.
     """
 
-    def __init__(self, module: str, *arguments: str, env: Mapping[str, str] | None = None, pipes: bool = False,
-                 on_output: Callable[[str], None] | None = None,
-                 on_error: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        pipes: bool = False,
+        on_output: Callable[[str], None] | None = None,
+        on_error: Callable[[str], None] | None = None,
+    ) -> None:
         """Start it.
 
         Args:
@@ -90,23 +104,37 @@ class ChildProgram:
         """
         self._owner_pid = os.getpid()
         self._last_words = ""
-        said = self._said = tempfile.TemporaryFile(prefix="splatview-", buffering=0)  # unlike a pipe never full
+        said = self._said = tempfile.TemporaryFile(
+            prefix="splatview-", buffering=0
+        )  # unlike a pipe never full
         fcntl.fcntl(said, fcntl.F_SETFL, os.O_APPEND)
         errors = said if on_error is None else subprocess.PIPE
         apart = pipes or on_output is not None
         try:
             process = self._process = subprocess.Popen(
-                command(module, *arguments), env={**environment(env), _PARENT: str(os.getpid())},
-                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL, stdout=subprocess.PIPE if apart else errors,
-                stderr=errors if apart else subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+                command(module, *arguments),
+                env={**environment(env), _PARENT: str(os.getpid())},
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if apart else errors,
+                stderr=errors if apart else subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
         except BaseException:
             said.close()
             raise
         self.pid, self.stdin = process.pid, process.stdin
         self.stdout = process.stdout if pipes and on_output is None else None
         """Pipes, or None."""
-        self._readers = [threading.Thread(target=_read, args=(pipe, tell, keep), daemon=True) for pipe, tell, keep in (
-            (process.stdout, on_output, None), (process.stderr or process.stdout, on_error, said)) if tell is not None]
+        self._readers = [
+            threading.Thread(target=_read, args=(pipe, tell, keep), daemon=True)
+            for pipe, tell, keep in (
+                (process.stdout, on_output, None),
+                (process.stderr or process.stdout, on_error, said),
+            )
+            if tell is not None
+        ]
         for reader in self._readers:
             reader.start()
 
@@ -116,7 +144,10 @@ class ChildProgram:
         return self._process.poll()
 
     def running(self) -> bool:
-        if not self._said.closed and os.fstat(self._said.fileno()).st_size > _MOST_KEPT_BYTES:
+        if (
+            not self._said.closed
+            and os.fstat(self._said.fileno()).st_size > _MOST_KEPT_BYTES
+        ):
             os.ftruncate(self._said.fileno(), 0)
         return self.exit_code is None
 
@@ -133,8 +164,14 @@ class ChildProgram:
         """Return the last lines of its stderr, at most 2000 bytes."""
         if not self._said.closed:
             size = os.fstat(self._said.fileno()).st_size
-            words = os.pread(self._said.fileno(), _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES))
-            lines = [line for line in words.decode(errors="replace").splitlines() if not line.startswith(_NOISE)]
+            words = os.pread(
+                self._said.fileno(), _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES)
+            )
+            lines = [
+                line
+                for line in words.decode(errors="replace").splitlines()
+                if not line.startswith(_NOISE)
+            ]
             self._last_words = "\n".join(lines).strip() or "it said nothing"
         return self._last_words
 

@@ -26,7 +26,9 @@ def run(program: Callable[[], int | None]) -> int:
     signal's number then, also for Ctrl-C and for output that a pipe no longer takes; neither prints a traceback.
     """
     end_with_parent()
-    for descriptor in range(3):  # what is opened next would get the number of a closed one, and others' output
+    for descriptor in range(
+        3
+    ):  # what is opened next would get the number of a closed one, and others' output
         try:
             os.fstat(descriptor)
         except OSError:
@@ -41,7 +43,9 @@ def run(program: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes the rest of the buffer when it ends
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # Python writes the rest of the buffer when it ends
         return 128 + signal.SIGPIPE
     return status
 
@@ -62,11 +66,16 @@ def ignore() -> None:
     handle(lambda *_: None)
 
 
-def handle(handler: Callable[[int, FrameType | None], Any],
-           numbers: Sequence[signal.Signals] = SIGNALS) -> dict[signal.Signals, Any]:
+def handle(
+    handler: Callable[[int, FrameType | None], Any],
+    numbers: Sequence[signal.Signals] = SIGNALS,
+) -> dict[signal.Signals, Any]:
     """Install a handler; return what was there before. A SIGHUP that is ignored, as after nohup, stays so."""
-    return {n: signal.signal(n, handler) for n in numbers
-            if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN}
+    return {
+        n: signal.signal(n, handler)
+        for n in numbers
+        if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN
+    }
 
 
 def options(kind: Any, prog: str, args: Sequence[str]) -> Any:
@@ -82,11 +91,30 @@ def options(kind: Any, prog: str, args: Sequence[str]) -> Any:
         import shutil
         import textwrap
 
-        from docstring_parser import parse_from_object  # as tyro, which would keep the ends of lines
+        from docstring_parser import (
+            parse_from_object,
+        )  # as tyro, which would keep the ends of lines
 
-        fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(kind)}
-        for text in (text for base in kind.__mro__[:-1] for text in parse_from_object(base).params):
-            fields[text.arg_name].metadata = {"help": " ".join((text.description or "").split())}
+        fields: dict[str, Any] = {
+            field.name: field for field in dataclasses.fields(kind)
+        }
+        for text in (
+            text
+            for base in kind.__mro__[:-1]
+            for text in parse_from_object(base).params
+        ):
+            fields[text.arg_name].metadata = {
+                "help": " ".join((text.description or "").split())
+            }
         for paragraph in inspect.cleandoc(kind.__doc__).split("\n\n"):
-            print(textwrap.fill(paragraph, shutil.get_terminal_size().columns, break_on_hyphens=False) + "\n")
-    return tyro.cli(kind, prog=prog, args=args, description="", config=(tyro.conf.DisallowNone,))
+            print(
+                textwrap.fill(
+                    paragraph,
+                    shutil.get_terminal_size().columns,
+                    break_on_hyphens=False,
+                )
+                + "\n"
+            )
+    return tyro.cli(
+        kind, prog=prog, args=args, description="", config=(tyro.conf.DisallowNone,)
+    )

@@ -38,7 +38,10 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     if isinstance(error, OutputError):
         return error
     if isinstance(error, FileNotFoundError):
-        return OutputError(path, f"there is no folder {os.path.dirname(os.path.realpath(path))!r}; make it first")
+        return OutputError(
+            path,
+            f"there is no folder {os.path.dirname(os.path.realpath(path))!r}; make it first",
+        )
     return OutputError(path, error.strerror or str(error))
 
 
@@ -51,16 +54,25 @@ def check_output(path: str | os.PathLike[str]) -> None:
 def check_picture(path: str | os.PathLike[str], transparent: bool = False) -> None:
     """Raise OutputError unless a picture can be written at `path` now, in the format that its suffix names."""
     check_output(path)
-    legal = [suffix for suffix, name in PICTURES.items() if not (transparent and name == "JPEG")]
+    legal = [
+        suffix
+        for suffix, name in PICTURES.items()
+        if not (transparent and name == "JPEG")
+    ]
     if os.path.splitext(path)[1].lower() not in legal:
-        raise OutputError(path, f"the name of a {'transparent ' * transparent}picture ends in {', '.join(legal)}")
+        raise OutputError(
+            path,
+            f"the name of a {'transparent ' * transparent}picture ends in {', '.join(legal)}",
+        )
 
 
 def cache_folder() -> Path:
     """Return $XDG_CACHE_HOME/splatview, or the same below ~/.cache. It is not made. Raises RuntimeError where the user
     has no home."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "splatview"
+    return (
+        Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
+    ) / "splatview"
 
 
 def make_private(path: Path) -> None:
@@ -83,7 +95,9 @@ class Output:
 
 
 @contextlib.contextmanager
-def output_file(path: str | os.PathLike[str], *, numbered: bool = False, private: bool = False) -> Iterator[Output]:
+def output_file(
+    path: str | os.PathLike[str], *, numbered: bool = False, private: bool = False
+) -> Iterator[Output]:
     """Write a file, which appears at the end of the `with` unless an exception ends it. Every OSError in it is raised
     as an OutputError.
 
@@ -96,9 +110,13 @@ def output_file(path: str | os.PathLike[str], *, numbered: bool = False, private
     try:
         if not numbered:
             with contextlib.suppress(FileNotFoundError):
-                before = os.stat(path).st_mode  # the kernel refuses other users' links in shared folders
+                before = os.stat(
+                    path
+                ).st_mode  # the kernel refuses other users' links in shared folders
             if before is not None and not stat.S_ISREG(before):
-                raise OutputError(path, "it is not a regular file; expected one, or a new name")
+                raise OutputError(
+                    path, "it is not a regular file; expected one, or a new name"
+                )
             target = Path(os.path.realpath(path))
         part = target.with_name(f".splatview-{os.urandom(8).hex()}.part")
         mode = 0o600 if private or before is not None else 0o666
@@ -110,7 +128,9 @@ def output_file(path: str | os.PathLike[str], *, numbered: bool = False, private
                     os.fchmod(file.fileno(), stat.S_IMODE(before) & 0o777)
             if out.keep:
                 if numbered:
-                    out.path = target = take_free_name(target, partial(Path.touch, exist_ok=False))
+                    out.path = target = take_free_name(
+                        target, partial(Path.touch, exist_ok=False)
+                    )
                 os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -118,7 +138,9 @@ def output_file(path: str | os.PathLike[str], *, numbered: bool = False, private
         raise output_error(path, e) from e
 
 
-def write_output(path: str | os.PathLike[str], content: Any, *, private: bool = False) -> None:
+def write_output(
+    path: str | os.PathLike[str], content: Any, *, private: bool = False
+) -> None:
     """Write bytes as a file, or replace one by them. Raises OutputError."""
     with output_file(path, private=private) as out:
         out.file.write(content)

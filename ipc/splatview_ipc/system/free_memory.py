@@ -16,17 +16,26 @@ def available_bytes(root: str | Path = "/") -> int | None:
         root: the folder that holds `proc` and `sys`; another one than `/` is for tests.
     """
     root = Path(root)
-    machine = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    machine = re.search(
+        r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE
+    )
     found = [int(machine[1]) << 10] if machine else []
     own = re.search(r"^0::(/.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
-    group, top = root / "sys/fs/cgroup" / (own[1].strip("/") if own else ""), root / "sys/fs/cgroup"
+    group, top = (
+        root / "sys/fs/cgroup" / (own[1].strip("/") if own else ""),
+        root / "sys/fs/cgroup",
+    )
     while group.is_relative_to(top):
         texts = [_text(group / name).strip() for name in ("memory.max", "memory.high")]
         limits = [int(text) for text in texts if text.isdecimal()]
         used = _text(group / "memory.current").strip()
-        cached = re.search(r"^inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+        cached = re.search(
+            r"^inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE
+        )
         if limits and used.isdecimal():
-            found.append(min(limits) - max(0, int(used) - (int(cached[1]) if cached else 0)))
+            found.append(
+                min(limits) - max(0, int(used) - (int(cached[1]) if cached else 0))
+            )
         group = group.parent
     return max(0, min(found)) if found else None
 

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EXTRAS: dict[str, tuple[str, ...]] = {"memory": ("numba", "duckdb"), "video": ("av",), "camera": ("cv2", "onnxruntime")}
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "memory": ("numba", "duckdb"),
+    "video": ("av",),
+    "camera": ("cv2", "onnxruntime"),
+}
 """Modules that an extra installs, by its name. `camera-gpu` installs the modules of `camera`."""
-NAMES = {module: module for modules in EXTRAS.values() for module in modules} | {"av": "PyAV", "cv2": "OpenCV"}
+NAMES = {module: module for modules in EXTRAS.values() for module in modules} | {
+    "av": "PyAV",
+    "cv2": "OpenCV",
+}
 """Names by which users know the modules."""
 
 
@@ -46,8 +53,12 @@ def needed(subject: str, module: str, *, error: type[Exception]) -> Iterator[Non
     try:
         yield
     except ImportError as e:  # installed, but not for this Python or numpy
-        raise error(f"{subject} {NAMES[module]}, which cannot be imported ({e}): {_install(module)}") from e
+        raise error(
+            f"{subject} {NAMES[module]}, which cannot be imported ({e}): {_install(module)}"
+        ) from e
 
 
 def _install(module: str) -> str:
-    return install_line(next(extra for extra, modules in EXTRAS.items() if module in modules))
+    return install_line(
+        next(extra for extra, modules in EXTRAS.items() if module in modules)
+    )

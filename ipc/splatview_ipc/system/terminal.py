@@ -14,8 +14,14 @@ def printable(text: object, keep: str = "") -> str:
     given = str(text)
     if given.isprintable():
         return given
-    return "".join(c if c.isprintable() or c in keep else " " if unicodedata.category(c) == "Zs"
-                   else c.encode("unicode_escape").decode() for c in given)
+    return "".join(
+        c
+        if c.isprintable() or c in keep
+        else " "
+        if unicodedata.category(c) == "Zs"
+        else c.encode("unicode_escape").decode()
+        for c in given
+    )
 
 
 def printable_lines(text: object) -> str:
@@ -25,4 +31,8 @@ def printable_lines(text: object) -> str:
 
 def without_surrogates(text: str) -> str:
     """Return `text` with U+FFFD in place of each lone surrogate, as bytes that are not UTF-8 appear in `os.environ`."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )

@@ -47,8 +47,14 @@ class Writer(Protocol):
         """Return whether `write` can take these tensors; otherwise another writer is made for them."""
         ...
 
-    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-              confirmed: bool = True) -> bool:
+    def write(
+        self,
+        kind: str,
+        tensors: dict[str, torch.Tensor],
+        meta: dict[str, Any],
+        version: int,
+        confirmed: bool = True,
+    ) -> bool:
         """Make these tensors, all of one version, the newest frame.
 
         confirmed: as `Frame.confirmed`. Returns False when it is not possible now (all slots are busy, the transport
@@ -112,14 +118,29 @@ def _load(module: str, name: str) -> Callable[..., Any]:
 
 _ring_reader = _load("cpu_ring", "CpuRingReader")
 TRANSPORTS: dict[str, Transport] = {
-    "ring": Transport(_load("cpu_ring", "CpuRingWriter.make"), _ring_reader, "shared-memory ring"),
-    "device-ring": Transport(_load("device_ring", "DeviceRingWriter.make"), _load("device_ring", "DeviceRingReader"),
-                             "ring in GPU memory"),
-    "in-place": Transport(_load("zero_copy_writer", "ZeroCopyWriter.make"), _load("zero_copy_reader", "ZeroCopyReader"),
-                          "in place (zero-copy)"),
-    "torch-ipc": Transport(_load("torch_ipc", "TorchIpcWriter.make"), _load("torch_ipc", "TorchIpcReader"),
-                           "torch.multiprocessing (zero-copy)"),
-    "host": Transport(_load("pinned_host", "PinnedHostWriter.make"), _ring_reader, "GPU to pinned host memory"),
+    "ring": Transport(
+        _load("cpu_ring", "CpuRingWriter.make"), _ring_reader, "shared-memory ring"
+    ),
+    "device-ring": Transport(
+        _load("device_ring", "DeviceRingWriter.make"),
+        _load("device_ring", "DeviceRingReader"),
+        "ring in GPU memory",
+    ),
+    "in-place": Transport(
+        _load("zero_copy_writer", "ZeroCopyWriter.make"),
+        _load("zero_copy_reader", "ZeroCopyReader"),
+        "in place (zero-copy)",
+    ),
+    "torch-ipc": Transport(
+        _load("torch_ipc", "TorchIpcWriter.make"),
+        _load("torch_ipc", "TorchIpcReader"),
+        "torch.multiprocessing (zero-copy)",
+    ),
+    "host": Transport(
+        _load("pinned_host", "PinnedHostWriter.make"),
+        _ring_reader,
+        "GPU to pinned host memory",
+    ),
 }
 ZERO_COPY = "in-place", "torch-ipc"
 """Those that share tensors where they are stored, the best first."""

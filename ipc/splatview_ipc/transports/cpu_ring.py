@@ -30,7 +30,13 @@ class CpuRingWriter(SlotWriter):
         super().__init__(capacity, slots)
         self.ref = RingRef(self.segment.ref)
 
-    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+    def _copy(
+        self,
+        slot: int,
+        targets: list[torch.Tensor],
+        sources: list[torch.Tensor],
+        whole: int,
+    ) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source)
         self.set_done(slot, whole)
@@ -40,8 +46,11 @@ class CpuRingWriter(SlotWriter):
         import torch
 
         looks = [(name, t.dtype, t.shape) for name, t in tensors.items()]
-        return (self._last >= 0 and looks == self._layout
-                and all(map(torch.equal, self._slot_targets[self._last], tensors.values())))
+        return (
+            self._last >= 0
+            and looks == self._layout
+            and all(map(torch.equal, self._slot_targets[self._last], tensors.values()))
+        )
 
 
 class CpuRingReader(SlotReader):
@@ -53,4 +62,9 @@ class CpuRingReader(SlotReader):
         super().__init__(ref.segment, fds)
 
     def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor:
-        return RemoteTensor.view(self._map, header.dtype, header.shape, self.data_offset(slot) + header.offset)
+        return RemoteTensor.view(
+            self._map,
+            header.dtype,
+            header.shape,
+            self.data_offset(slot) + header.offset,
+        )

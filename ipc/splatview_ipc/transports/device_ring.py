@@ -42,11 +42,18 @@ class DeviceRingWriter(GpuSlotWriter):
         except BaseException:
             self.close()
             raise
-        self.ref = DeviceRingRef(self.segment.ref, FdMemory(self._token, (memory.size,), memory.gpu))
+        self.ref = DeviceRingRef(
+            self.segment.ref, FdMemory(self._token, (memory.size,), memory.gpu)
+        )
 
-    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
+    def _targets(
+        self, slot: int, headers: tuple[TensorHeader, ...]
+    ) -> list[torch.Tensor]:
         assert self._memory is not None
-        return [self._memory.tensor(h.dtype, h.shape, self.data_offset(slot) + h.offset) for h in headers]
+        return [
+            self._memory.tensor(h.dtype, h.shape, self.data_offset(slot) + h.offset)
+            for h in headers
+        ]
 
     def close(self) -> None:
         descriptors.withdraw(self._token)
@@ -65,22 +72,33 @@ class DeviceRingReader(SlotReader):
 
     def __init__(self, ref: Ref, fds: Descriptors):
         if not isinstance(ref, DeviceRingRef):
-            raise SharingError(f"a ring in GPU memory was announced as {type(ref).__name__}")
+            raise SharingError(
+                f"a ring in GPU memory was announced as {type(ref).__name__}"
+            )
         super().__init__(ref.control, fds)
         self.memory = None
         try:
             if self.slots * self.capacity > ref.memory.size:
-                raise SharingError(f"{self.slots} slots of {self.capacity} bytes were announced in {ref.memory.size} "
-                                   "bytes of GPU memory")
-            self.memory = open_memory(ref.memory, descriptors.duplicates(fds.get(ref.memory.token, ())))
+                raise SharingError(
+                    f"{self.slots} slots of {self.capacity} bytes were announced in {ref.memory.size} "
+                    "bytes of GPU memory"
+                )
+            self.memory = open_memory(
+                ref.memory, descriptors.duplicates(fds.get(ref.memory.token, ()))
+            )
         except BaseException:
             self.close()
             raise
 
     def _tensor(self, slot: int, header: TensorHeader) -> DeviceTensor:
         assert self.memory is not None
-        return DeviceTensor(header.dtype, header.shape, contiguous(header.shape), self.memory,
-                            self.data_offset(slot) + header.offset)
+        return DeviceTensor(
+            header.dtype,
+            header.shape,
+            contiguous(header.shape),
+            self.memory,
+            self.data_offset(slot) + header.offset,
+        )
 
     def close(self) -> None:
         super().close()

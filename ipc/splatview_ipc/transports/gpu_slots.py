@@ -33,7 +33,9 @@ class GpuSlotWriter(SlotWriter):
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
         """As `Transport.writer`; the tensors are on one CUDA device."""
-        return cls(next(iter(tensors.values())).get_device(), *ring_size(tensors, growing))
+        return cls(
+            next(iter(tensors.values())).get_device(), *ring_size(tensors, growing)
+        )
 
     def __init__(self, index: int, capacity: int, slots: int):
         """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
@@ -52,28 +54,45 @@ class GpuSlotWriter(SlotWriter):
         self._marks = [on_device + 8 * (base + self.marked) for base in self.bases]
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
-        return all(t.get_device() == self.index for t in tensors.values()) and super().fits(tensors)
+        return all(
+            t.get_device() == self.index for t in tensors.values()
+        ) and super().fits(tensors)
 
-    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-              confirmed: bool = True) -> bool:
+    def write(
+        self,
+        kind: str,
+        tensors: dict[str, torch.Tensor],
+        meta: dict[str, Any],
+        version: int,
+        confirmed: bool = True,
+    ) -> bool:
         if driver.is_capturing():
             return False  # what is captured would be repeated at each replay, into a slot that has moved on
         return super().write(kind, tensors, meta, version, confirmed)
 
-    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+    def _copy(
+        self,
+        slot: int,
+        targets: list[torch.Tensor],
+        sources: list[torch.Tensor],
+        whole: int,
+    ) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source, non_blocking=True)
         self._mark(slot, whole)
 
     def _mark(self, slot: int, whole: int) -> None:
         """Have the GPU write a slot's number behind all that torch's current stream was given so far."""
-        driver.write_value(self.index, driver.current_stream(self.index), self._marks[slot], whole)
+        driver.write_value(
+            self.index, driver.current_stream(self.index), self._marks[slot], whole
+        )
 
     def _idle(self) -> bool:
         """Return whether nothing queued on the GPU uses the slots or the control page any more."""
         words = self._words
-        return (all(words[base + self.marked] == words[base + SEQ] for base in self.bases)
-                or driver.broken(self.index))
+        return all(
+            words[base + self.marked] == words[base + SEQ] for base in self.bases
+        ) or driver.broken(self.index)
 
     def close(self) -> None:
         """Give everything back as soon as the GPU is through with it. Idempotent."""

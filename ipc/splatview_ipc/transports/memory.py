@@ -20,7 +20,9 @@ class MemoryTransport:
     alive = staticmethod(lambda: True)
     ref: Any = None
 
-    def __init__(self, tensors: dict[str, torch.Tensor] | None = None, growing: bool = False):
+    def __init__(
+        self, tensors: dict[str, torch.Tensor] | None = None, growing: bool = False
+    ):
         self._newest: tuple[Any, ...] | None = None
         self.busy = False
         """True: `write` finds no free slot."""
@@ -28,12 +30,22 @@ class MemoryTransport:
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return True
 
-    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-              confirmed: bool = True) -> bool:
+    def write(
+        self,
+        kind: str,
+        tensors: dict[str, torch.Tensor],
+        meta: dict[str, Any],
+        version: int,
+        confirmed: bool = True,
+    ) -> bool:
         if self.busy:
             return False
-        copies = {name: RemoteTensor(str(t.dtype).rpartition(".")[2], t.detach().clone().numpy())
-                  for name, t in tensors.items()}
+        copies = {
+            name: RemoteTensor(
+                str(t.dtype).rpartition(".")[2], t.detach().clone().numpy()
+            )
+            for name, t in tensors.items()
+        }
         self._newest = kind, version, time.time_ns(), dict(meta), copies, confirmed
         return True
 

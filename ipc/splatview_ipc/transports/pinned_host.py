@@ -42,20 +42,36 @@ class PinnedHostWriter(GpuSlotWriter):
         except SharingError as e:
             self.note = f"copies wait for the GPU: {e}"
 
-    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-              confirmed: bool = True) -> bool:
+    def write(
+        self,
+        kind: str,
+        tensors: dict[str, torch.Tensor],
+        meta: dict[str, Any],
+        version: int,
+        confirmed: bool = True,
+    ) -> bool:
         if driver.is_capturing():
             return False  # before anything else: asking how a copy goes would spoil the capture
         if self._copied_at is not None:
-            with driver.relaxed_capture():  # asking would spoil a capture in another thread
+            with (
+                driver.relaxed_capture()
+            ):  # asking would spoil a capture in another thread
                 if not self._events[1].query():
                     return False
                 taken = self._events[0].elapsed_time(self._events[1]) / 1e3
             self._rests_until = self._copied_at + taken / SHARE
             self._copied_at = None
-        return time.perf_counter() >= self._rests_until and super().write(kind, tensors, meta, version, confirmed)
+        return time.perf_counter() >= self._rests_until and super().write(
+            kind, tensors, meta, version, confirmed
+        )
 
-    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+    def _copy(
+        self,
+        slot: int,
+        targets: list[torch.Tensor],
+        sources: list[torch.Tensor],
+        whole: int,
+    ) -> None:
         begun = time.perf_counter()
         if not self._pinned:
             for target, source in zip(targets, sources, strict=True):

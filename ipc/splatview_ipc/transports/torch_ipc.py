@@ -44,14 +44,18 @@ if TYPE_CHECKING:
 
 MOST_EXPORTS = 64  # references of one storage that are out at a time
 RETURN_S = 2.0  # that viewers have to return theirs
-Counter = tuple[bytes, int]  # the name of a file in shared memory, and which of its counts
+Counter = tuple[
+    bytes, int
+]  # the name of a file in shared memory, and which of its counts
 _MOST_BYTES = 64 << 10  # of an encoded export
 _MALLOC, _EXPANDABLE = b"c", b"e"
 """The second byte of a handle: memory of cudaMalloc (then it has 66 bytes) or of an expandable segment."""
 _MAPPED = 13  # CU_POINTER_ATTRIBUTE_MAPPED
 
 
-class TorchExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class TorchExport(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
+):
     """A storage of the trainer for one reader, from `torch.multiprocessing.reductions.reduce_tensor`."""
 
     handle: Annotated[bytes, Meta(min_length=26, max_length=_MOST_BYTES // 2)]
@@ -60,7 +64,9 @@ class TorchExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
     """Bytes of the storage."""
     offset: Bytes
     """Bytes from the start of the allocation to the storage."""
-    counter: Annotated[str, Meta(pattern=r"\A/torch_[0-9]+(_[0-9]+)*\Z", max_length=100)]
+    counter: Annotated[
+        str, Meta(pattern=r"\A/torch_[0-9]+(_[0-9]+)*\Z", max_length=100)
+    ]
     """Name of the file in shared memory that counts the reader."""
     counter_offset: Annotated[int, Meta(ge=0, lt=10_000)]
     """Which of the file's counters."""
@@ -77,16 +83,30 @@ class TorchIpcWriter(ZeroCopyWriter):
 
         check_shareable(tensors)
         if (backend := torch.cuda.get_allocator_backend()) != "native":
-            raise SharingError(f"torch's allocator {backend} cannot share memory: publish with copy=True")
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors.values() if t.numel()}
+            raise SharingError(
+                f"torch's allocator {backend} cannot share memory: publish with copy=True"
+            )
+        storages = {
+            t.untyped_storage().data_ptr(): t.untyped_storage()
+            for t in tensors.values()
+            if t.numel()
+        }
         memories: list[MemoryRef] = []
         undo: list[Callable[[], object]] = []
         for storage in storages.values():
             exports = _Exports(storage)
             token = descriptors.offer(1, exports.make)
-            memories.append(TorchMemory(token, storage.nbytes(), driver.gpu_uuid(storage.device.index)))
+            memories.append(
+                TorchMemory(
+                    token, storage.nbytes(), driver.gpu_uuid(storage.device.index)
+                )
+            )
             undo += [partial(descriptors.withdraw, token), exports.close]
-        return tuple(memories), tensor_refs(tensors, {start: s.nbytes() for start, s in storages.items()}), undo
+        return (
+            tuple(memories),
+            tensor_refs(tensors, {start: s.nbytes() for start, s in storages.items()}),
+            undo,
+        )
 
 
 class _Exports:
@@ -104,14 +124,23 @@ class _Exports:
         device = self._storage.device
         self._out = [counter for counter in self._out if _counted(counter)]
         if len(self._out) >= MOST_EXPORTS:
-            raise SharingError(f"{MOST_EXPORTS} viewers read this memory or have not returned it")
+            raise SharingError(
+                f"{MOST_EXPORTS} viewers read this memory or have not returned it"
+            )
         try:
             # A stream of its own: on the default one torch's event would spoil the capture of a CUDA graph.
-            with driver.relaxed_capture(), torch.cuda.stream(torch.cuda.Stream(device, priority=-1)):
-                whole = torch.empty(0, dtype=torch.uint8, device=device).set_(self._storage)
+            with (
+                driver.relaxed_capture(),
+                torch.cuda.stream(torch.cuda.Stream(device, priority=-1)),
+            ):
+                whole = torch.empty(0, dtype=torch.uint8, device=device).set_(
+                    self._storage
+                )
                 fields: Any = reduce_tensor(whole)[1]
         except RuntimeError as e:
-            raise SharingError(f"torch cannot share this memory: {str(e).splitlines()[0]}") from None
+            raise SharingError(
+                f"torch cannot share this memory: {str(e).splitlines()[0]}"
+            ) from None
         handle, size, offset = fields[7:10]
         name, number = counter = fields[11:13]
         self._out.append(counter)
@@ -122,7 +151,10 @@ class _Exports:
     def close(self) -> None:
         """Have all references returned, after the token was withdrawn."""
         out, self._out, end = self._out, [], time.perf_counter() + RETURN_S
-        retiring.retire(lambda: time.perf_counter() > end or not any(map(_counted, out)), partial(_return, out))
+        retiring.retire(
+            lambda: time.perf_counter() > end or not any(map(_counted, out)),
+            partial(_return, out),
+        )
 
 
 def _counted(counter: Counter) -> bool:
@@ -130,7 +162,9 @@ def _counted(counter: Counter) -> bool:
     name, offset = counter
     try:
         with open(f"/dev/shm{name.decode()}", "rb", buffering=0) as file:
-            return os.pread(file.fileno(), 8, 64 + 8 * offset) == (1).to_bytes(8, "little")
+            return os.pread(file.fileno(), 8, 64 + 8 * offset) == (1).to_bytes(
+                8, "little"
+            )
     except OSError:
         return False
 
@@ -150,23 +184,33 @@ class TorchIpcReader(ZeroCopyReader):
 
     def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> Opened:
         if not isinstance(memory, TorchMemory):
-            raise SharingError(f"memory of torch was announced as {type(memory).__name__}")
+            raise SharingError(
+                f"memory of torch was announced as {type(memory).__name__}"
+            )
         return _OpenedTorch(memory, read_export(memory, fds))
 
 
 def read_export(memory: TorchMemory, fds: Sequence[int]) -> TorchExport:
     """Return the export in a fetched file. Raises SharingError unless it is one, of the announced size."""
     if len(fds) != 1:
-        raise SharingError(f"memory of torch came with {len(fds)} descriptors; it has one")
+        raise SharingError(
+            f"memory of torch came with {len(fds)} descriptors; it has one"
+        )
     try:
         export = _decode(os.pread(fds[0], _MOST_BYTES, 0))
     except (OSError, *DecodeError) as e:
-        raise SharingError(f"the announced export of torch cannot be read: {e}") from None
+        raise SharingError(
+            f"the announced export of torch cannot be read: {e}"
+        ) from None
     kind, length = export.handle[1:2], len(export.handle)
     if kind not in (_MALLOC, _EXPANDABLE) or (kind == _MALLOC and length != 66):
-        raise SharingError(f"a handle of torch of type {kind!r} with {length} bytes, not {_MALLOC!r} with 66 or b'e'")
+        raise SharingError(
+            f"a handle of torch of type {kind!r} with {length} bytes, not {_MALLOC!r} with 66 or b'e'"
+        )
     if export.size != memory.size or export.offset + export.size > limits.MAX_SEGMENT:
-        raise SharingError(f"{export.size} bytes at {export.offset} of torch's memory; {memory.size} were announced")
+        raise SharingError(
+            f"{export.size} bytes at {export.offset} of torch's memory; {memory.size} were announced"
+        )
     return export
 
 
@@ -183,18 +227,33 @@ class _OpenedTorch(Opened):
         e, no_event = self._export, (b"", False)
         try:
             storage = torch.UntypedStorage._new_shared_cuda(
-                mapped.index, e.handle, e.size, e.offset, e.counter.encode(), e.counter_offset, *no_event)
+                mapped.index,
+                e.handle,
+                e.size,
+                e.offset,
+                e.counter.encode(),
+                e.counter_offset,
+                *no_event,
+            )
         except RuntimeError as error:
-            raise SharingError(f"torch cannot open memory ({str(error).splitlines()[0]}): install the same torch on "
-                               "both sides, allow reading the trainer's descriptors (ptrace) or copy=True") from None
+            raise SharingError(
+                f"torch cannot open memory ({str(error).splitlines()[0]}): install the same torch on "
+                "both sides, allow reading the trainer's descriptors (ptrace) or copy=True"
+            ) from None
         held = [storage]
         mapped.undo.append(held.clear)  # torch returns the reference
         mapped.address = storage.data_ptr()
         # torch does not compare with the allocation's size.
         if e.handle[1:2] == _MALLOC:
-            base, size = (int(n) for n in driver.call("cuMemGetAddressRange", mapped.address))
+            base, size = (
+                int(n) for n in driver.call("cuMemGetAddressRange", mapped.address)
+            )
             inside = mapped.address + e.size <= base + size
         else:
-            inside = bool(driver.pointer_attribute(_MAPPED, mapped.address + e.size - 1))
+            inside = bool(
+                driver.pointer_attribute(_MAPPED, mapped.address + e.size - 1)
+            )
         if not inside:
-            raise SharingError(f"{e.size} bytes of torch's memory were announced; the allocation ends before them")
+            raise SharingError(
+                f"{e.size} bytes of torch's memory were announced; the allocation ends before them"
+            )

@@ -13,7 +13,13 @@ from splatview_ipc import kinds
 from splatview_ipc.control import descriptors
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Frame
-from splatview_ipc.control.messages import InPlaceRef, IpcMemory, TorchMemory, VersionHeader, decode_version_header
+from splatview_ipc.control.messages import (
+    InPlaceRef,
+    IpcMemory,
+    TorchMemory,
+    VersionHeader,
+    decode_version_header,
+)
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.memory import Opened, open_memory
 from splatview_ipc.cuda.tensors import check_within
@@ -36,7 +42,9 @@ _PAUSE_S = 0.0003
 class _Generation:
     """A generation in the viewer."""
 
-    def __init__(self, ref: InPlaceRef, opened: dict[MemoryRef, Opened], reader: ZeroCopyReader):
+    def __init__(
+        self, ref: InPlaceRef, opened: dict[MemoryRef, Opened], reader: ZeroCopyReader
+    ):
         self.number = ref.generation
         self.specs = {t.name: (t.dtype, t.shape) for t in ref.tensors}
         self.memories = frozenset(ref.memories)
@@ -45,8 +53,16 @@ class _Generation:
         nothing = Opened(ref.gpu, 0)  # for tensors without elements
         memories = dict(enumerate(opened[memory] for memory in ref.memories))
         self.tensors = {
-            t.name: DeviceTensor(t.dtype, t.shape, t.strides, memories.get(t.memory, nothing), t.offset, reader.wait)
-            for t in ref.tensors}
+            t.name: DeviceTensor(
+                t.dtype,
+                t.shape,
+                t.strides,
+                memories.get(t.memory, nothing),
+                t.offset,
+                reader.wait,
+            )
+            for t in ref.tensors
+        }
 
 
 class ZeroCopyReader(SlotReader):
@@ -56,7 +72,9 @@ class ZeroCopyReader(SlotReader):
 
     def __init__(self, ref: Ref, fds: Descriptors):
         if not isinstance(ref, InPlaceRef):
-            raise SharingError(f"tensors in place were announced as {type(ref).__name__}")
+            raise SharingError(
+                f"tensors in place were announced as {type(ref).__name__}"
+            )
         check_tensors(ref)
         super().__init__(ref.control, fds)
         self._announced = ref.control, ref.gpu
@@ -76,7 +94,12 @@ class ZeroCopyReader(SlotReader):
     @property
     def known(self) -> frozenset[str]:  # type: ignore[override]
         """As `Reader.known`."""
-        return frozenset([self._announced[0].token, *(m.token for m in self._open if not isinstance(m, IpcMemory))])
+        return frozenset(
+            [
+                self._announced[0].token,
+                *(m.token for m in self._open if not isinstance(m, IpcMemory)),
+            ]
+        )
 
     def follow(self, ref: Ref, fds: Descriptors) -> bool:
         if not isinstance(ref, InPlaceRef) or (ref.control, ref.gpu) != self._announced:
@@ -91,9 +114,15 @@ class ZeroCopyReader(SlotReader):
         try:
             for memory in ref.memories:
                 if memory not in self._open:
-                    own = [] if isinstance(memory, IpcMemory) else fds.get(memory.token, ())
+                    own = (
+                        []
+                        if isinstance(memory, IpcMemory)
+                        else fds.get(memory.token, ())
+                    )
                     self._open[memory] = opened = self._open_memory(memory, own)
-                    if driver.torch_with_cuda() is not None:  # find out now, not when drawing, that it cannot be mapped
+                    if (
+                        driver.torch_with_cuda() is not None
+                    ):  # find out now, not when drawing, that it cannot be mapped
                         opened.pointer()
         except SharingError:
             self._close_unused()
@@ -119,9 +148,15 @@ class ZeroCopyReader(SlotReader):
         return decode_version_header(raw)
 
     def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> Frame | None:
-        header, generation = self._header, self._generations[-1] if self._generations else None
-        if (generation is None or header.generation != generation.number
-                or self._words[OLDEST_KEPT] > generation.number):
+        header, generation = (
+            self._header,
+            self._generations[-1] if self._generations else None,
+        )
+        if (
+            generation is None
+            or header.generation != generation.number
+            or self._words[OLDEST_KEPT] > generation.number
+        ):
             return None  # its tensors have not been offered yet, or are gone already
         kinds.check_frame(header.kind, generation.specs, header.meta)
         self._newest = mark = self.bases[slot] + ARRIVED, seq
@@ -130,7 +165,9 @@ class ZeroCopyReader(SlotReader):
             full_fence()
             try:
                 ok = self._words[OLDEST_KEPT] <= generation.number
-            except ValueError:  # this reader was closed: whether the memory was kept is not known
+            except (
+                ValueError
+            ):  # this reader was closed: whether the memory was kept is not known
                 ok = False
             self.torn += not ok
             return ok
@@ -140,8 +177,16 @@ class ZeroCopyReader(SlotReader):
             self._retire()
 
         generation.frames += 1
-        return Frame(header.kind, *stamp, dict(header.meta), dict(generation.tensors), kept, release, self.wait,
-                     lambda: self._arrived(mark))
+        return Frame(
+            header.kind,
+            *stamp,
+            dict(header.meta),
+            dict(generation.tensors),
+            kept,
+            release,
+            self.wait,
+            lambda: self._arrived(mark),
+        )
 
     def _arrived(self, mark: tuple[int, int]) -> bool:
         try:
@@ -161,7 +206,9 @@ class ZeroCopyReader(SlotReader):
 
     def _retire(self) -> None:
         """Close the memory of which no frame is held any more, nor will come."""
-        current = None if self._closed or not self._generations else self._generations[-1]
+        current = (
+            None if self._closed or not self._generations else self._generations[-1]
+        )
         self._generations = [g for g in self._generations if g.frames or g is current]
         self._close_unused()
 
@@ -180,7 +227,9 @@ def check_tensors(ref: InPlaceRef) -> None:
     """Raise SharingError unless every tensor is within its memory."""
     if len({t.name for t in ref.tensors}) != len(ref.tensors):
         raise SharingError("a tensor name was announced twice")
-    if len(set(ref.memories)) != len(ref.memories) or any(m.gpu != ref.gpu for m in ref.memories):
+    if len(set(ref.memories)) != len(ref.memories) or any(
+        m.gpu != ref.gpu for m in ref.memories
+    ):
         raise SharingError("memories were announced twice, or on several GPUs")
     for t in ref.tensors:
         size = ref.memories[t.memory].size if t.memory < len(ref.memories) else 0

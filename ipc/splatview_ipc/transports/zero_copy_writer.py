@@ -49,7 +49,12 @@ _numbers = itertools.count(1)
 class _Generation:
     """A generation in the trainer."""
 
-    def __init__(self, number: int, tensors: tuple[torch.Tensor, ...], undo: list[Callable[[], object]]):
+    def __init__(
+        self,
+        number: int,
+        tensors: tuple[torch.Tensor, ...],
+        undo: list[Callable[[], object]],
+    ):
         self.number = number
         self.tensors = tensors
         self.undo = undo
@@ -93,8 +98,14 @@ class ZeroCopyWriter(GpuSlotWriter):
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return all(t.get_device() == self.index for t in tensors.values())
 
-    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-              confirmed: bool = True) -> bool:
+    def write(
+        self,
+        kind: str,
+        tensors: dict[str, torch.Tensor],
+        meta: dict[str, Any],
+        version: int,
+        confirmed: bool = True,
+    ) -> bool:
         """As `Writer.write`: marks all that torch's current stream was given so far. Costs microseconds.
 
         Begins a generation when the tensors are stored elsewhere than the last ones.
@@ -115,9 +126,13 @@ class ZeroCopyWriter(GpuSlotWriter):
         # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
         kept = {name: t.detach() for name, t in tensors.items()}
         memories, refs, undo = self._describe(kept)
-        self._generations.append(_Generation(next(_numbers), tuple(kept.values()), undo))
+        self._generations.append(
+            _Generation(next(_numbers), tuple(kept.values()), undo)
+        )
         self._key = _key(tensors)
-        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, memories, refs)
+        self._ref = InPlaceRef(
+            self.segment.ref, self._gpu, self._generations[-1].number, memories, refs
+        )
         while len(self._generations) > 1 + _MOST_KEPT:
             self._forget()
 
@@ -155,4 +170,7 @@ class ZeroCopyWriter(GpuSlotWriter):
 
 def _key(tensors: dict[str, torch.Tensor]) -> tuple[Any, ...]:
     """Return where tensors are stored and how."""
-    return tuple((name, t.data_ptr(), t.dtype, t.shape, t.stride()) for name, t in tensors.items())
+    return tuple(
+        (name, t.data_ptr(), t.dtype, t.shape, t.stride())
+        for name, t in tensors.items()
+    )

@@ -63,7 +63,10 @@ def open_detector(settings: InferenceSettings) -> Detector:
 
         return PeopleDetector(settings)
     if what.lower().endswith(".onnx"):
-        with needed(subject, "onnxruntime", error=DetectorError), needed(subject, "cv2", error=DetectorError):
+        with (
+            needed(subject, "onnxruntime", error=DetectorError),
+            needed(subject, "cv2", error=DetectorError),
+        ):
             from splatview.camera.detectors.onnx import OnnxDetector
 
         return OnnxDetector(settings)

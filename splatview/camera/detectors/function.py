@@ -15,8 +15,10 @@ from splatview.camera.detectors import DetectorError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LEGAL = ("a dict of splatview.annotate's keywords, (boxes, labels, scores), an array (N, 4 | 5 | 6) of "
-          "x0 y0 x1 y1, score, class, or None")
+_LEGAL = (
+    "a dict of splatview.annotate's keywords, (boxes, labels, scores), an array (N, 4 | 5 | 6) of "
+    "x0 y0 x1 y1, score, class, or None"
+)
 
 
 class FunctionDetector:
@@ -30,10 +32,14 @@ class FunctionDetector:
         """Raises DetectorError."""
         module, _, name = spec.partition(":")
         legal = "module:function, such as my_detector:find"
-        if not name or not all(part.isidentifier() for part in f"{module}.{name}".split(".")):
+        if not name or not all(
+            part.isidentifier() for part in f"{module}.{name}".split(".")
+        ):
             raise DetectorError(f"detect is {spec!r}; legal is {legal}")
         with contextlib.suppress(FileNotFoundError):  # the current folder was deleted
-            if os.getcwd() not in sys.path:  # last: a folder that others write to must not replace installed modules
+            if (
+                os.getcwd() not in sys.path
+            ):  # last: a folder that others write to must not replace installed modules
                 sys.path.append(os.getcwd())
         try:
             found: Any = importlib.import_module(module)
@@ -42,9 +48,13 @@ class FunctionDetector:
             if isinstance(found, type):
                 found = found()
         except (Exception, SystemExit) as e:  # of the user's code
-            raise DetectorError(f"{spec}: module {module} cannot be used: {type(e).__name__}: {e}") from e
+            raise DetectorError(
+                f"{spec}: module {module} cannot be used: {type(e).__name__}: {e}"
+            ) from e
         if not callable(found):
-            raise DetectorError(f"{spec}: no function, but a {type(found).__name__}; legal is {legal}")
+            raise DetectorError(
+                f"{spec}: no function, but a {type(found).__name__}; legal is {legal}"
+            )
         self._call: Callable[[np.ndarray], Any] = found
         self.by = spec[:100]
 
@@ -57,7 +67,9 @@ class FunctionDetector:
             return value
         if isinstance(value, tuple):
             if len(value) != 3:
-                raise ValueError(f"the detector returned {len(value)} things; legal are {_LEGAL}")
+                raise ValueError(
+                    f"the detector returned {len(value)} things; legal are {_LEGAL}"
+                )
             boxes, labels, scores = value
             return {"boxes": boxes, "labels": labels, "scores": scores}
         if not hasattr(value, "shape"):
@@ -66,11 +78,17 @@ class FunctionDetector:
         if shape[:1] == (0,):  # nothing, in any form
             return {}
         if len(shape) != 2 or shape[1] not in (4, 5, 6):
-            raise ValueError(f"the detector returned an array of shape {shape}; legal are {_LEGAL}")
+            raise ValueError(
+                f"the detector returned an array of shape {shape}; legal are {_LEGAL}"
+            )
         found: dict[str, Any] = {"boxes": value[:, :4]}
         if shape[1] > 4:
             found["scores"] = value[:, 4]
         if shape[1] > 5:
             classes = value[:, 5]
-            found["classes"] = classes.int() if hasattr(classes, "detach") else classes.astype(np.int32)
+            found["classes"] = (
+                classes.int()
+                if hasattr(classes, "detach")
+                else classes.astype(np.int32)
+            )
         return found

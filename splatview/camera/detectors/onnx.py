@@ -32,13 +32,16 @@ _LONGEST_ENTRY = 1 << 20
 _LONGEST_NAME = 100
 _PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 """onnxruntime's names, the fastest first."""
-_COCO = [name.replace("_", " ") for name in """
+_COCO = [
+    name.replace("_", " ")
+    for name in """
 person bicycle car motorcycle airplane bus train truck boat traffic_light fire_hydrant stop_sign parking_meter bench
 bird cat dog horse sheep cow elephant bear zebra giraffe backpack umbrella handbag tie suitcase frisbee skis
 snowboard sports_ball kite baseball_bat baseball_glove skateboard surfboard tennis_racket bottle wine_glass cup fork
 knife spoon bowl banana apple sandwich orange broccoli carrot hot_dog pizza donut cake chair couch potted_plant bed
 dining_table toilet tv laptop mouse remote keyboard cell_phone microwave oven toaster sink refrigerator book clock
-vase scissors teddy_bear hair_drier toothbrush""".split()]
+vase scissors teddy_bear hair_drier toothbrush""".split()
+]
 
 
 class OnnxDetector:
@@ -49,12 +52,16 @@ class OnnxDetector:
         path = Path(settings.detect).expanduser()
         if not path.is_file():
             raise DetectorError(f"no file {str(path)!r}; give {LEGAL}")
-        self._threshold = _THRESHOLD if settings.threshold is None else settings.threshold
+        self._threshold = (
+            _THRESHOLD if settings.threshold is None else settings.threshold
+        )
         self._overlap = settings.nms
         self._session, provider = _session(path, settings.provider)
         self.by = f"{printable(path.stem)[:_LONGEST_NAME]} on {provider.upper()}"
-        announced = {output.name: [n for n in output.shape if isinstance(n, int)]
-                     for output in self._session.get_outputs()}
+        announced = {
+            output.name: [n for n in output.shape if isinstance(n, int)]
+            for output in self._session.get_outputs()
+        }
         _check_sizes(announced)
         self._outputs = list(announced)
         metadata = self._session.get_modelmeta().custom_metadata_map
@@ -63,10 +70,19 @@ class OnnxDetector:
         self._input = Letterbox(self._session.get_inputs(), metadata)
         # An empty picture: what is wrong is found now, and the device's memory is ready for the first one.
         across, down = self._input.trial_size
-        outputs = self._run(self._input.lay(np.full((down, across, 3), 114, np.uint8))[0])
+        outputs = self._run(
+            self._input.lay(np.full((down, across, 3), 114, np.uint8))[0]
+        )
         if not all(isinstance(output, np.ndarray) for output in outputs):
-            raise DetectorError(f"the network's outputs {', '.join(self._outputs)} are not all tensors")
-        _check_sizes({name: output.shape for name, output in zip(self._outputs, outputs, strict=True)})
+            raise DetectorError(
+                f"the network's outputs {', '.join(self._outputs)} are not all tensors"
+            )
+        _check_sizes(
+            {
+                name: output.shape
+                for name, output in zip(self._outputs, outputs, strict=True)
+            }
+        )
         self._layout = layout_of(self._outputs, outputs, metadata, len(own))
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
@@ -75,24 +91,42 @@ class OnnxDetector:
         layout = self._layout
         rows = layout.rows(outputs, self._threshold)
         most = _MOST_FOUND if layout.prototypes is None else _MOST_MASKS
-        rows = best(rows, most) if layout.chosen else without_overlaps(rows, self._overlap, most)
+        rows = (
+            best(rows, most)
+            if layout.chosen
+            else without_overlaps(rows, self._overlap, most)
+        )
         boxes = placement.boxes(rows[:, :4])
         inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
         rows, boxes = rows[inside], boxes[inside]
         classes, more = rows[:, 5].astype(np.int32), rows[:, 6:]
-        found: dict[str, Any] = {"boxes": boxes, "scores": rows[:, 4], "classes": classes}
+        found: dict[str, Any] = {
+            "boxes": boxes,
+            "scores": rows[:, 4],
+            "classes": classes,
+        }
         if not len(rows):
             return found
-        found["labels"] = [self._labels.get(int(number)) or f"class {number}" for number in classes]
+        found["labels"] = [
+            self._labels.get(int(number)) or f"class {number}" for number in classes
+        ]
         if layout.points[0]:
             points = more.reshape(len(more), *layout.points)
-            sure = points[..., 2:] if layout.points[1] == 3 else np.ones_like(points[..., :1])
-            found["points"] = np.concatenate([placement.back(points[..., :2]), sure], axis=2)
+            sure = (
+                points[..., 2:]
+                if layout.points[1] == 3
+                else np.ones_like(points[..., :1])
+            )
+            found["points"] = np.concatenate(
+                [placement.back(points[..., :2]), sure], axis=2
+            )
             found |= {"skeleton": "coco"} if layout.points[0] == 17 else {}
         elif layout.prototypes is not None:
             prototypes = outputs[layout.prototypes][0].astype(np.float32, copy=False)
             values = np.nan_to_num(more @ prototypes.reshape(len(prototypes), -1))
-            found["masks"] = placement.masks(values.reshape(-1, *prototypes.shape[1:]), boxes)
+            found["masks"] = placement.masks(
+                values.reshape(-1, *prototypes.shape[1:]), boxes
+            )
         return found
 
     def _run(self, laid: np.ndarray) -> list[np.ndarray]:
@@ -106,9 +140,13 @@ def _session(path: Path, wanted: str) -> tuple[Any, str]:
     """
     available = onnxruntime.get_available_providers()
     if wanted and _PROVIDERS[wanted] not in available:
-        raise DetectorError(f"this onnxruntime has no provider {wanted}, only {', '.join(available)}: "
-                            f"{install_line('camera-gpu')} in place of onnxruntime")
-    onnxruntime.set_default_logger_severity(4)  # else a page about each provider that does not load
+        raise DetectorError(
+            f"this onnxruntime has no provider {wanted}, only {', '.join(available)}: "
+            f"{install_line('camera-gpu')} in place of onnxruntime"
+        )
+    onnxruntime.set_default_logger_severity(
+        4
+    )  # else a page about each provider that does not load
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = cpu_threads()
@@ -116,18 +154,31 @@ def _session(path: Path, wanted: str) -> tuple[Any, str]:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     failed: list[str] = []
-    for name in [wanted] if wanted else [name for name, full in _PROVIDERS.items() if full in available]:
+    for name in (
+        [wanted]
+        if wanted
+        else [name for name, full in _PROVIDERS.items() if full in available]
+    ):
         try:
             if name == "cuda" and hasattr(onnxruntime, "preload_dlls"):
                 with contextlib.redirect_stdout(sys.stderr):
                     onnxruntime.preload_dlls()  # from pip's packages: onnxruntime itself searches the system only
-            providers = [_PROVIDERS[name], *([_PROVIDERS["cpu"]] if name == "cuda" else [])]  # for what CUDA lacks
-            session = onnxruntime.InferenceSession(str(path), options, providers=providers, enable_fallback=0)
+            providers = [
+                _PROVIDERS[name],
+                *([_PROVIDERS["cpu"]] if name == "cuda" else []),
+            ]  # for what CUDA lacks
+            session = onnxruntime.InferenceSession(
+                str(path), options, providers=providers, enable_fallback=0
+            )
             if session.get_providers()[0] == _PROVIDERS[name]:
                 print(*failed, sep="\n", end="\n" * bool(failed), file=sys.stderr)
                 return session, name
-            failed.append(f"not on {name.upper()}: its libraries do not load (CUDA 12 or 13 with cuDNN 9)")
-        except Exception as e:  # errors of the file, and of CUDA's libraries, have many types
+            failed.append(
+                f"not on {name.upper()}: its libraries do not load (CUDA 12 or 13 with cuDNN 9)"
+            )
+        except (
+            Exception
+        ) as e:  # errors of the file, and of CUDA's libraries, have many types
             failed.append(f"not on {name.upper()}: {' '.join(str(e).split())[:300]}")
     raise DetectorError(f"{path} cannot be run: {'; '.join(failed)}")
 
@@ -136,8 +187,18 @@ def _names_in(text: str) -> dict[int, str]:
     """Return the names of classes in a network's metadata: a mapping as Python writes it; else none."""
     try:
         names = ast.literal_eval(text) if len(text) <= _LONGEST_ENTRY else {}
-        return {int(number): printable(str(name)[:_LONGEST_NAME]) for number, name in names.items()}
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError, AttributeError):
+        return {
+            int(number): printable(str(name)[:_LONGEST_NAME])
+            for number, name in names.items()
+        }
+    except (
+        ValueError,
+        SyntaxError,
+        RecursionError,
+        MemoryError,
+        TypeError,
+        AttributeError,
+    ):
         return {}
 
 
@@ -146,16 +207,27 @@ def _names_of(labels: str) -> dict[int, str]:
     if labels == "coco":
         return dict(enumerate(_COCO))
     try:
-        lines = [line.strip() for line in Path(labels).expanduser().read_text("utf-8-sig").splitlines()]
-        names = [printable(line[:_LONGEST_NAME]) for line in lines if line and not line.startswith("#")]
+        lines = [
+            line.strip()
+            for line in Path(labels).expanduser().read_text("utf-8-sig").splitlines()
+        ]
+        names = [
+            printable(line[:_LONGEST_NAME])
+            for line in lines
+            if line and not line.startswith("#")
+        ]
         if not names:
             raise ValueError("there is no name in it")
     except (OSError, ValueError) as e:
-        raise DetectorError(f"labels {labels!r}: {e}; give a text file with a name on each line, or coco") from None
+        raise DetectorError(
+            f"labels {labels!r}: {e}; give a text file with a name on each line, or coco"
+        ) from None
     return dict(enumerate(names))
 
 
 def _check_sizes(shapes: dict[str, Any]) -> None:
     for name, shape in shapes.items():
         if math.prod(shape) > _MOST_NUMBERS:
-            raise DetectorError(f"the network's output {name} has {math.prod(shape)} numbers; at most {_MOST_NUMBERS}")
+            raise DetectorError(
+                f"the network's output {name} has {math.prod(shape)} numbers; at most {_MOST_NUMBERS}"
+            )

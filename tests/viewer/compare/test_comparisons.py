@@ -18,7 +18,12 @@ import splatview
 from splatview_viewer.app.loop import step
 from splatview_viewer.compare.comparisons import MergedSource
 from splatview_viewer.compare.pair import PairView
-from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.scene.turning import STAYS, Placement
 
 pytestmark = pytest.mark.usefixtures("sharp")
@@ -28,21 +33,30 @@ SIZE = 500, 320
 def make(folder: Path, name: str) -> Path:
     if name in "pq":
         file = folder / f"{name}.png"
-        Image.fromarray(np.random.default_rng(ord(name)).integers(0, 256, (40, 60, 3), np.uint8)).save(file)
+        Image.fromarray(
+            np.random.default_rng(ord(name)).integers(0, 256, (40, 60, 3), np.uint8)
+        ).save(file)
         return file
     if name == "ab":
         a, b = (ply_columns(truth(200, seed=ord(n))) for n in "ab")
-        return write_ply(folder / "ab.ply", {key: np.concatenate([a[key], b[key]]) for key in a})
+        return write_ply(
+            folder / "ab.ply", {key: np.concatenate([a[key], b[key]]) for key in a}
+        )
     return write_ply(folder / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
 
 
 class House:
     """A viewer with files of scenes a, b, c and pictures p, q."""
 
-    def __init__(self, open_viewer: Callable[..., Viewer], folder: Path, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, open_viewer: Callable[..., Viewer], folder: Path, names: tuple[str, ...]
+    ) -> None:
         self.files = [make(folder, name) for name in names]
         self.app = open_viewer(SIZE, files=tuple(self.files), panel=False)
-        self.keys = {name: str(file.absolute()) for name, file in zip(names, self.files, strict=True)}
+        self.keys = {
+            name: str(file.absolute())
+            for name, file in zip(names, self.files, strict=True)
+        }
         self.app.do()
         self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
 
@@ -53,7 +67,9 @@ class House:
     def show(self, name: str) -> Any:
         """Have it shown alone; its view."""
         self.app.user.select(self.keys[name])
-        self.app.until(lambda: self.viewport.view is not None and not self.viewport.view.empty)
+        self.app.until(
+            lambda: self.viewport.view is not None and not self.viewport.view.empty
+        )
         return self.viewport.view
 
     def pair(self, first: str, second: str) -> PairView:
@@ -65,7 +81,9 @@ class House:
     def together(self, first: str, second: str) -> MergedSource:
         self.show(first)
         self.app.user.compare("together", self.keys[second])
-        self.app.until(lambda: self.viewport.view is not None and not self.viewport.view.empty)
+        self.app.until(
+            lambda: self.viewport.view is not None and not self.viewport.view.empty
+        )
         return self.viewport.slot.source
 
     def picture(self) -> np.ndarray:
@@ -94,15 +112,24 @@ def house(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., H
 
 
 @pytest.mark.parametrize(("names", "x"), [(("a", "b"), 100), (("p", "q"), 400)])
-def test_sides_show_their_own_and_move_together(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
+def test_sides_show_their_own_and_move_together(
+    house: Callable[..., House], names: tuple[str, str], x: int
+) -> None:
     h = house(*names)
     view = h.pair(*names)
     before, line = h.picture(), view.divider.x(h.app.user.layout.active.rect)
     assert (before[:, :line].mean((0, 1)) != before[:, line:].mean((0, 1))).any()
-    h.app.do(Wheel(x, 100, 2.0), PointerPress(x, 100), PointerMove(x + 30, 140), PointerRelease(x + 30, 140))
+    h.app.do(
+        Wheel(x, 100, 2.0),
+        PointerPress(x, 100),
+        PointerMove(x + 30, 140),
+        PointerRelease(x + 30, 140),
+    )
     after, line = h.picture(), view.divider.x(h.app.user.layout.active.rect)
     assert (after != before).any() and line == SIZE[0] // 2
-    first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
+    first, second = (
+        h.alone(name, part) for name, part in zip(names, list(view.views), strict=True)
+    )
     np.testing.assert_array_equal(after[:, :line], first[:, :line])
     np.testing.assert_array_equal(after[:, line:], second[:, line:])
 
@@ -111,17 +138,26 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     h = house("a", "b")
     view = h.pair("a", "b")
     before = h.picture()
-    h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
+    h.app.do(
+        PointerMove(250, 100),
+        PointerPress(250, 100),
+        PointerMove(120, 160),
+        PointerRelease(120, 160),
+    )
     after = h.picture()
     assert view.divider.x(h.app.user.layout.active.rect) == 120
     np.testing.assert_array_equal(after[:, :120], before[:, :120])
     np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
     assert (after[:, 120:250] != before[:, 120:250]).any()
     h.app.do(PointerPress(120, 100, clicks=2), PointerRelease(120, 100))
-    assert view.divider.x(h.app.user.layout.active.rect) == 250, "a double click puts it into the middle"
+    assert view.divider.x(h.app.user.layout.active.rect) == 250, (
+        "a double click puts it into the middle"
+    )
 
 
-def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(house: Callable[..., House]) -> None:
+def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(
+    house: Callable[..., House],
+) -> None:
     h = house()
     pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
     for name in ("one", "two"):
@@ -145,7 +181,11 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     h.show("a")
     h.app.user.compare("beside", h.keys["b"])
     layout = list(h.app.user.layout)
-    h.app.until(lambda: all(viewport.view is not None and not viewport.view.empty for viewport in layout))
+    h.app.until(
+        lambda: all(
+            viewport.view is not None and not viewport.view.empty for viewport in layout
+        )
+    )
     h.app.do()
 
     def cameras() -> list[bytes]:
@@ -156,7 +196,11 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     for viewport in layout:
         before = cameras()
         x, y = viewport.rect.x + 40, viewport.rect.y + 60
-        h.app.do(PointerPress(x, y), PointerMove(x + 25, y + 10), PointerRelease(x + 25, y + 10))
+        h.app.do(
+            PointerPress(x, y),
+            PointerMove(x + 25, y + 10),
+            PointerRelease(x + 25, y + 10),
+        )
         assert len(set(cameras())) == 1
         assert cameras() != before
     h.app.catalogue.features[0].tie(h.app.user, False)  # type: ignore[attr-defined]
@@ -164,7 +208,9 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     assert len(set(cameras())) == 2
 
 
-def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(house: Callable[..., House]) -> None:
+def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(
+    house: Callable[..., House],
+) -> None:
     h = house("a", "b", "ab")
     source = h.together("a", "b")
     both, look = h.picture(), h.viewport.view
@@ -200,7 +246,9 @@ def test_scenes_come_and_go(house: Callable[..., House]) -> None:
 
 
 @pytest.mark.parametrize("how", ["together", "pair"])
-def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Callable[..., House], how: str) -> None:
+def test_live_streams_are_open_while_they_are_compared_and_no_longer(
+    house: Callable[..., House], how: str
+) -> None:
     h = house("a")
     splatview.publish(cloud(300), "splats")
     h.app.until(lambda: len(h.app.state.entries) == 2)
@@ -215,7 +263,9 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Call
         pair, view = h.app.shows(PairView), h.viewport.view
         views = pair.views if pair is not None else [view]
         wanted = [200, second] if how == "pair" else [200 + second]
-        return [v.info.details[0] for v in views if v is not None and not v.empty] == [f"{n} Gaussians" for n in wanted]
+        return [v.info.details[0] for v in views if v is not None and not v.empty] == [
+            f"{n} Gaussians" for n in wanted
+        ]
 
     h.app.until(lambda: counts(300))
     splatview.publish(cloud(100), "splats")

@@ -40,7 +40,9 @@ class Rig:
         for _ in range(wakes):
             assert self.woken.acquire(timeout=PATIENCE)
         wait_until(lambda: not self.jobs.busy)
-        wait_until(lambda: not [t for t in threading.enumerate() if t.name == "under test"])
+        wait_until(
+            lambda: not [t for t in threading.enumerate() if t.name == "under test"]
+        )
         assert not self.woken.acquire(blocking=False)
 
 
@@ -61,7 +63,9 @@ def test_results_come_in_order_and_each_wakes_the_loop(rig: Rig) -> None:
     assert rig.first.progress == 1.0 and not (a.fault or a.function)
 
 
-def test_a_cancelled_job_is_never_called_and_a_running_one_ends_unheard(rig: Rig) -> None:
+def test_a_cancelled_job_is_never_called_and_a_running_one_ends_unheard(
+    rig: Rig,
+) -> None:
     job, after = rig.submit("a"), rig.submit("after")
     job.cancel()
     rig.first.cancel()
@@ -72,10 +76,18 @@ def test_a_cancelled_job_is_never_called_and_a_running_one_ends_unheard(rig: Rig
     assert rig.called == ["after"] and not after.cancelled and after.result() == "after"
 
 
-@pytest.mark.parametrize(("error", "words"), [
-    (FileError("a.ply: no scene"), "a.ply: no scene"), (OSError("gone"), "gone"), (MemoryError(), "MemoryError: "),
-    (ValueError("odd"), "ValueError: odd")])
-def test_what_a_job_raises_is_raised_again_and_said(rig: Rig, error: Exception, words: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileError("a.ply: no scene"), "a.ply: no scene"),
+        (OSError("gone"), "gone"),
+        (MemoryError(), "MemoryError: "),
+        (ValueError("odd"), "ValueError: odd"),
+    ],
+)
+def test_what_a_job_raises_is_raised_again_and_said(
+    rig: Rig, error: Exception, words: str
+) -> None:
     def fail(_: Job[None]) -> None:
         raise error
 

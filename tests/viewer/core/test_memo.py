@@ -16,12 +16,18 @@ def test_what_was_put_is_there_the_next_time(tmp_path: Path) -> None:
     assert again.get("a") == [1, {"b": "c"}]
     other.put("b", 2)
     again.put("a", None)
-    assert (Memo(file).get("a", "gone"), Memo(file).get("b")) == ("gone", 2)  # two viewers keep what the other put
-    assert [p.name for p in file.parent.iterdir()] == ["viewer.json"]  # nothing half written stays
+    assert (Memo(file).get("a", "gone"), Memo(file).get("b")) == (
+        "gone",
+        2,
+    )  # two viewers keep what the other put
+    assert [p.name for p in file.parent.iterdir()] == [
+        "viewer.json"
+    ]  # nothing half written stays
 
 
 def test_a_file_that_is_none_of_ours_is_said_once_and_in_nobodys_way(
-        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "viewer.json"
     for text in (b"not json", b"[" * 100_000, b"\xff\xfe"):
         file.write_bytes(text)

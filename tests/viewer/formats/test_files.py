@@ -25,7 +25,13 @@ from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 # What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
 # harmonics summed over up to 15 coefficients. SPZ before version 3 leaves w out, which is imprecise near 0.
-COMPRESSED = {"means": 2.1e-3, "degrees": 0.25, "scales": 2.6e-3, "alpha": 2e-3, "color": 0.05}
+COMPRESSED = {
+    "means": 2.1e-3,
+    "degrees": 0.25,
+    "scales": 2.6e-3,
+    "alpha": 2e-3,
+    "color": 0.05,
+}
 SPLAT = {"means": 1e-6, "degrees": 1.3, "scales": 1e-6, "alpha": 2e-3, "color": 2e-3}
 SPZ = {"means": 1.3e-4, "degrees": 0.25, "scales": 0.032, "alpha": 2e-3, "color": 0.02}
 SOG = {"means": 1e-4, "degrees": 0.9, "scales": 0.01, "alpha": 2e-3, "color": 0.02}
@@ -36,7 +42,11 @@ def _shuffled(t):
     columns = w.ply_columns(t, normals=False)
     names = list(np.random.default_rng(3).permutation(list(columns)))
     extra = {"label": np.arange(len(t.means)) % 200}
-    return {**{n: columns[n] for n in names[:20]}, **extra, **{n: columns[n] for n in names[20:]}}
+    return {
+        **{n: columns[n] for n in names[:20]},
+        **extra,
+        **{n: columns[n] for n in names[20:]},
+    }
 
 
 def _folder(path, files):
@@ -48,100 +58,227 @@ def _folder(path, files):
 
 CASES = {
     "ply": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t)), w.EXACT, 3),
-    "ply big endian": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"), w.EXACT, 4),
-    "ply doubles": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t),
-                                             types=dict.fromkeys(w.ply_columns(t), "f8")), w.EXACT, 0),
-    "ply any order and types": (lambda p, t: w.write_ply(
-        p / "a.ply", _shuffled(t), types={"label": "u1", "x": "f8", "rot_2": "f8"},
-        header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n", before=bytes(20)), w.EXACT, 3),
-    "ply with CloudCompare's names": (lambda p, t: w.write_ply(
-        p / "a.ply", {k if k in "xyz" else f"scalar_{k}": v for k, v in w.ply_columns(t).items()}), w.EXACT, 1),
-    "compressed ply": (lambda p, t: w.write_compressed_ply(p / "a.ply", t), COMPRESSED, 3),
-    "compressed ply without colour bounds": (lambda p, t: w.write_compressed_ply(p / "a.ply", t, False),
-                                             COMPRESSED, 0),
+    "ply big endian": (
+        lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"),
+        w.EXACT,
+        4,
+    ),
+    "ply doubles": (
+        lambda p, t: w.write_ply(
+            p / "a.ply", w.ply_columns(t), types=dict.fromkeys(w.ply_columns(t), "f8")
+        ),
+        w.EXACT,
+        0,
+    ),
+    "ply any order and types": (
+        lambda p, t: w.write_ply(
+            p / "a.ply",
+            _shuffled(t),
+            types={"label": "u1", "x": "f8", "rot_2": "f8"},
+            header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n",
+            before=bytes(20),
+        ),
+        w.EXACT,
+        3,
+    ),
+    "ply with CloudCompare's names": (
+        lambda p, t: w.write_ply(
+            p / "a.ply",
+            {
+                k if k in "xyz" else f"scalar_{k}": v
+                for k, v in w.ply_columns(t).items()
+            },
+        ),
+        w.EXACT,
+        1,
+    ),
+    "compressed ply": (
+        lambda p, t: w.write_compressed_ply(p / "a.ply", t),
+        COMPRESSED,
+        3,
+    ),
+    "compressed ply without colour bounds": (
+        lambda p, t: w.write_compressed_ply(p / "a.ply", t, False),
+        COMPRESSED,
+        0,
+    ),
     "splat": (lambda p, t: w.write_splat(p / "a.splat", t), SPLAT, 0),
-    "spz 1": (lambda p, t: w.write_spz(p / "a.spz", t, 1), SPZ | {"means": 1e-3, "degrees": 9}, 3),
+    "spz 1": (
+        lambda p, t: w.write_spz(p / "a.spz", t, 1),
+        SPZ | {"means": 1e-3, "degrees": 9},
+        3,
+    ),
     "spz 2": (lambda p, t: w.write_spz(p / "a.spz", t, 2), SPZ | {"degrees": 9}, 2),
     "spz 3": (lambda p, t: w.write_spz(p / "a.spz", t), SPZ, 4),
-    "spz 4": (lambda p, t: w.write_spz_4(p / "a.spz", t, zstandard.ZstdCompressor().compress), SPZ, 3),
+    "spz 4": (
+        lambda p, t: w.write_spz_4(p / "a.spz", t, zstandard.ZstdCompressor().compress),
+        SPZ,
+        3,
+    ),
     "sog zip": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t)), SOG, 3),
-    "sog zip with a folder inside": (lambda p, t: w.write_zip(
-        p / "a.zip", {f"scene/{k}": v for k, v in w.sog_files(t).items()}), SOG, 2),
+    "sog zip with a folder inside": (
+        lambda p, t: w.write_zip(
+            p / "a.zip", {f"scene/{k}": v for k, v in w.sog_files(t).items()}
+        ),
+        SOG,
+        2,
+    ),
     "sog folder": (lambda p, t: _folder(p / "scene", w.sog_files(t)), SOG, 1),
-    "sog meta.json": (lambda p, t: _folder(p / "scene", w.sog_files(t)) / "meta.json", SOG, 0),
-    **{f"{kind} checkpoint": (lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind), w.EXACT, 4)
-       for kind in ("gsplat", "inria", "nerfstudio", "mapping")},
+    "sog meta.json": (
+        lambda p, t: _folder(p / "scene", w.sog_files(t)) / "meta.json",
+        SOG,
+        0,
+    ),
+    **{
+        f"{kind} checkpoint": (
+            lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind),
+            w.EXACT,
+            4,
+        )
+        for kind in ("gsplat", "inria", "nerfstudio", "mapping")
+    },
 }
 
 
-@pytest.mark.parametrize("family", ["ply", "compressed ply", "splat", "spz", "sog", "checkpoint"])
+@pytest.mark.parametrize(
+    "family", ["ply", "compressed ply", "splat", "spz", "sog", "checkpoint"]
+)
 def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
     for case, (write, tolerance, degree) in CASES.items():
-        if not case.startswith(family) and not (family == "checkpoint" and case.endswith(family)):
+        if not case.startswith(family) and not (
+            family == "checkpoint" and case.endswith(family)
+        ):
             continue
         t, folder = w.truth(degree=degree), tmp_path / case
         folder.mkdir()
         told: list[float] = []
-        read = (lambda p, tell: read_tensors([p], tell).scene()) if family == "checkpoint" else open_file
+        read = (
+            (lambda p, tell: read_tensors([p], tell).scene())
+            if family == "checkpoint"
+            else open_file
+        )
         s = read(write(folder, t), lambda what, fraction: told.append(fraction))  # noqa: B023
         assert told and told == sorted(told) and 0 <= told[0] and told[-1] == 1, told
         w.assert_same(s, t, tolerance)
         assert s.sh_degree == s.stored_sh_degree == degree
         assert not s.activated and not s.antialiased and s.notes == ()
         for name in FIELDS:
-            assert getattr(s, name).dtype in (torch.float32, torch.float64)[:1 + (name == "means")], name
+            assert (
+                getattr(s, name).dtype
+                in (torch.float32, torch.float64)[: 1 + (name == "means")]
+            ), name
             assert getattr(s, name).is_contiguous(), name
 
 
-@pytest.mark.parametrize(("names", "kind", "white"), [("red green blue", "u1", 255), ("r g b", "f4", 1),
-                                                      ("scalar_red scalar_green scalar_blue", "u4", 255)])
-def test_ply_colors_are_those_of_degree_0(names: str, kind: str, white: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "kind", "white"),
+    [
+        ("red green blue", "u1", 255),
+        ("r g b", "f4", 1),
+        ("scalar_red scalar_green scalar_blue", "u4", 255),
+    ],
+)
+def test_ply_colors_are_those_of_degree_0(
+    names: str, kind: str, white: int, tmp_path: Path
+) -> None:
     t = w.truth(20, degree=0)
     rgb = np.round((w.SH_C0 * t.sh0 + 0.5) * 255) / 255
-    columns = {k: v for k, v in w.ply_columns(t).items() if not k.startswith(("f_dc", "scale_1", "scale_2"))}
+    columns = {
+        k: v
+        for k, v in w.ply_columns(t).items()
+        if not k.startswith(("f_dc", "scale_1", "scale_2"))
+    }
     columns |= dict(zip(names.split(), white * rgb.T, strict=True))
-    s = open_file(w.write_ply(tmp_path / "a.ply", columns, types=dict.fromkeys(names.split(), kind)))
+    s = open_file(
+        w.write_ply(
+            tmp_path / "a.ply", columns, types=dict.fromkeys(names.split(), kind)
+        )
+    )
     np.testing.assert_allclose(w.SH_C0 * s.sh0 + 0.5, rgb, atol=1e-6)
-    np.testing.assert_array_equal(s.scales, np.repeat(t.scales[:, :1], 3, axis=1))  # one scale for all axes
+    np.testing.assert_array_equal(
+        s.scales, np.repeat(t.scales[:, :1], 3, axis=1)
+    )  # one scale for all axes
 
 
 def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
     t = w.truth(n=0, degree=2)
-    for path in (w.write_ply(tmp_path / "a.ply", w.ply_columns(t)), w.write_compressed_ply(tmp_path / "b.ply", t),
-                 w.write_spz(tmp_path / "a.spz", t),
-                 w.write_zip(tmp_path / "a.sog", w.sog_files(t)), w.write_checkpoint(tmp_path / "a.pt", t)):
-        s = read_tensors([path], silent).scene() if path.suffix == ".pt" else open_file(path)
+    for path in (
+        w.write_ply(tmp_path / "a.ply", w.ply_columns(t)),
+        w.write_compressed_ply(tmp_path / "b.ply", t),
+        w.write_spz(tmp_path / "a.spz", t),
+        w.write_zip(tmp_path / "a.sog", w.sog_files(t)),
+        w.write_checkpoint(tmp_path / "a.pt", t),
+    ):
+        s = (
+            read_tensors([path], silent).scene()
+            if path.suffix == ".pt"
+            else open_file(path)
+        )
         assert len(s) == 0 and s.sh_degree == 2 and s.quats.shape == (0, 4), path
 
 
-@pytest.mark.parametrize(("comment", "mip", "up", "note"), [
-    ("SplatRenderMode: mip", True, None, ""), ("by mip", False, None, ""),
-    ("antialiased 1\ncomment splatrendermode: DEFAULT", False, None, ""),
-    ("Vertical axis: -y", False, (0, -1, 0), ""), ("Nerfstudio\ncomment Vertical Axis: z", False, (0, 0, 1), ""),
-    ("Vertical axis: w", False, None, "vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed"),
-    ("SplatRenderMode: 2DGS", False, None, "render mode '2dgs' is unknown")])
-def test_comments_of_a_ply_name_its_mode_and_what_is_up(comment: str, mip: bool, up: object, note: str,
-                                                        tmp_path: Path) -> None:
-    s = open_file(w.write_ply(tmp_path / "a.ply", w.ply_columns(w.truth(5)), header=f"comment {comment}\n"))
-    assert (s.antialiased, s.up, len(s.notes)) == (mip, up, bool(note)) and note in "".join(s.notes)
+@pytest.mark.parametrize(
+    ("comment", "mip", "up", "note"),
+    [
+        ("SplatRenderMode: mip", True, None, ""),
+        ("by mip", False, None, ""),
+        ("antialiased 1\ncomment splatrendermode: DEFAULT", False, None, ""),
+        ("Vertical axis: -y", False, (0, -1, 0), ""),
+        ("Nerfstudio\ncomment Vertical Axis: z", False, (0, 0, 1), ""),
+        (
+            "Vertical axis: w",
+            False,
+            None,
+            "vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed",
+        ),
+        ("SplatRenderMode: 2DGS", False, None, "render mode '2dgs' is unknown"),
+    ],
+)
+def test_comments_of_a_ply_name_its_mode_and_what_is_up(
+    comment: str, mip: bool, up: object, note: str, tmp_path: Path
+) -> None:
+    s = open_file(
+        w.write_ply(
+            tmp_path / "a.ply", w.ply_columns(w.truth(5)), header=f"comment {comment}\n"
+        )
+    )
+    assert (s.antialiased, s.up, len(s.notes)) == (
+        mip,
+        up,
+        bool(note),
+    ) and note in "".join(s.notes)
 
 
-def test_flags_extensions_and_meta_json_name_the_mode_and_the_axes(tmp_path: Path) -> None:
+def test_flags_extensions_and_meta_json_name_the_mode_and_the_axes(
+    tmp_path: Path,
+) -> None:
     files = w.sog_files(T)
     assert open_file(w.write_spz(tmp_path / "a.spz", T, flags=1)).antialiased
-    for said, mip in (({"model": "antialiased"}, True), ({"model": "default", "antialias": True}, False),
-                      ({"antialias": True}, True), ({"model": None}, False)):
-        changed = files | {"meta.json": json.dumps(json.loads(files["meta.json"]) | said).encode()}
+    for said, mip in (
+        ({"model": "antialiased"}, True),
+        ({"model": "default", "antialias": True}, False),
+        ({"antialias": True}, True),
+        ({"model": None}, False),
+    ):
+        changed = files | {
+            "meta.json": json.dumps(json.loads(files["meta.json"]) | said).encode()
+        }
         scene = open_file(w.write_zip(tmp_path / "a.sog", changed))
         assert (scene.antialiased, scene.notes) == (mip, ()), said
     for system, legal in ((0, True), (5, True), (3, False)):
         extensions = struct.pack("<II4xIII", 7, 4, 0xADBE0003, 4, system)
-        for path in (w.write_spz(tmp_path / "a.spz", T, flags=2, extensions=extensions),
-                     w.write_spz_4(tmp_path / "b.spz", T, zstandard.ZstdCompressor().compress, extensions)):
+        for path in (
+            w.write_spz(tmp_path / "a.spz", T, flags=2, extensions=extensions),
+            w.write_spz_4(
+                tmp_path / "b.spz", T, zstandard.ZstdCompressor().compress, extensions
+            ),
+        ):
             if legal:
                 assert len(open_file(path)) == len(T.means)
                 continue
-            with pytest.raises(FileError, match="coordinate system 3; only right-up-back"):
+            with pytest.raises(
+                FileError, match="coordinate system 3; only right-up-back"
+            ):
                 open_file(path)
 
 
@@ -149,47 +286,100 @@ def test_flags_extensions_and_meta_json_name_the_mode_and_the_axes(tmp_path: Pat
 def test_another_program_reads_the_same(tmp_path: Path) -> None:
     gsply = pytest.importorskip("gsply")
     t = w.truth(700)
-    t.shN[0], t.shN[1] = 5.0, -5.0  # the ends of the range, where gsply and PlayCanvas round apart by 1/64
+    t.shN[0], t.shN[1] = (
+        5.0,
+        -5.0,
+    )  # the ends of the range, where gsply and PlayCanvas round apart by 1/64
     path = w.write_compressed_ply(tmp_path / "a.compressed.ply", t)
     mine, theirs = open_file(path), gsply.plyread(path)
     for name in FIELDS:
-        np.testing.assert_allclose(getattr(mine, name), getattr(theirs, name).reshape(getattr(mine, name).shape),
-                                   atol=1 / 64 + 1e-5 if name == "shN" else 1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(mine, name),
+            getattr(theirs, name).reshape(getattr(mine, name).shape),
+            atol=1 / 64 + 1e-5 if name == "shN" else 1e-5,
+            err_msg=name,
+        )
     rub = w.to_rub(t)
-    gsply.write_spz(tmp_path / "b.spz", gsply.GSData.from_arrays(
-        rub.means, rub.scales, rub.quats, rub.opacities, rub.sh0, rub.shN, format="ply"))
-    own, other = open_file(w.write_spz(tmp_path / "a.spz", t)), open_file(tmp_path / "b.spz")
+    gsply.write_spz(
+        tmp_path / "b.spz",
+        gsply.GSData.from_arrays(
+            rub.means,
+            rub.scales,
+            rub.quats,
+            rub.opacities,
+            rub.sh0,
+            rub.shN,
+            format="ply",
+        ),
+    )
+    own, other = (
+        open_file(w.write_spz(tmp_path / "a.spz", t)),
+        open_file(tmp_path / "b.spz"),
+    )
     for name in FIELDS:
-        np.testing.assert_allclose(getattr(own, name), getattr(other, name), atol=2e-3 if name == "quats" else 1e-5)
+        np.testing.assert_allclose(
+            getattr(own, name),
+            getattr(other, name),
+            atol=2e-3 if name == "quats" else 1e-5,
+        )
 
 
 def test_pictures(tmp_path: Path) -> None:
-    smooth = np.add.outer(np.add.outer(np.linspace(0, 190, 30), np.linspace(0, 50, 20)), [0, 3, 5, 9]).astype(np.uint8)
-    for form, mode, channels in (("png", "RGB", 3), ("png", "RGBA", 4), ("png", "L", 1), ("png", "LA", 2),
-                                 ("png", "P", 3), ("png", "1", 1), ("jpg", "L", 1), ("jpg", "CMYK", 3),
-                                 ("webp", "RGBA", 4)):
-        image = Image.fromarray(smooth[..., :3] if mode == "P" else smooth).convert(mode)
-        how = {"jpg": {"quality": 100}, "webp": {"lossless": True, "exact": True}}.get(form, {})
+    smooth = np.add.outer(
+        np.add.outer(np.linspace(0, 190, 30), np.linspace(0, 50, 20)), [0, 3, 5, 9]
+    ).astype(np.uint8)
+    for form, mode, channels in (
+        ("png", "RGB", 3),
+        ("png", "RGBA", 4),
+        ("png", "L", 1),
+        ("png", "LA", 2),
+        ("png", "P", 3),
+        ("png", "1", 1),
+        ("jpg", "L", 1),
+        ("jpg", "CMYK", 3),
+        ("webp", "RGBA", 4),
+    ):
+        image = Image.fromarray(smooth[..., :3] if mode == "P" else smooth).convert(
+            mode
+        )
+        how = {"jpg": {"quality": 100}, "webp": {"lossless": True, "exact": True}}.get(
+            form, {}
+        )
         image.save(tmp_path / f"a.{form}", **how)
         got = open_file(tmp_path / f"a.{form}")
-        expected = np.asarray(image.convert(["L", "LA", "RGB", "RGBA"][channels - 1])).reshape(30, 20, channels)
+        expected = np.asarray(
+            image.convert(["L", "LA", "RGB", "RGBA"][channels - 1])
+        ).reshape(30, 20, channels)
         assert got.shape == expected.shape and got.dtype == np.uint8
-        assert np.abs(got.astype(int) - expected).max() <= (6 if form == "jpg" else 0), (form, mode)
+        assert np.abs(got.astype(int) - expected).max() <= (
+            6 if form == "jpg" else 0
+        ), (form, mode)
     sixteen = np.arange(600, dtype=np.uint16).reshape(30, 20) * 100
     Image.fromarray(sixteen).save(tmp_path / "a.png")
     np.testing.assert_array_equal(open_file(tmp_path / "a.png"), sixteen[..., None])
 
 
-@pytest.mark.parametrize(("shape", "dtype", "out"), [
-    ((5, 7), "f8", (5, 7, 1)), ((5, 7, 3), "u1", (5, 7, 3)), ((3, 5, 7), ">f4", (5, 7, 3)),
-    ((5, 7, 4), "f2", (5, 7, 4)), ((5, 7, 1), ">u2", (5, 7, 1))])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "out"),
+    [
+        ((5, 7), "f8", (5, 7, 1)),
+        ((5, 7, 3), "u1", (5, 7, 3)),
+        ((3, 5, 7), ">f4", (5, 7, 3)),
+        ((5, 7, 4), "f2", (5, 7, 4)),
+        ((5, 7, 1), ">u2", (5, 7, 1)),
+    ],
+)
 def test_npy_pictures(shape, dtype, out, tmp_path):
     a = (np.arange(np.prod(shape)).reshape(shape) / 200).astype(dtype)
     np.save(tmp_path / "a.npy", a)
     got = open_file(tmp_path / "a.npy")
     assert isinstance(got, np.ndarray) and got.shape == out
-    assert got.dtype == (np.float32 if a.dtype.kind == "f" else a.dtype.newbyteorder("="))
-    np.testing.assert_allclose(got, np.moveaxis(a, 0, -1) if shape == (3, 5, 7) else a.reshape(out), rtol=1e-6)
+    assert got.dtype == (
+        np.float32 if a.dtype.kind == "f" else a.dtype.newbyteorder("=")
+    )
+    np.testing.assert_allclose(
+        got, np.moveaxis(a, 0, -1) if shape == (3, 5, 7) else a.reshape(out), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("form", ["ply", "checkpoint", "uploaded"])
@@ -199,15 +389,24 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
     if form == "checkpoint":
         path = w.write_checkpoint(tmp_path / "a.pt", t)
     else:
-        path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8"))
-    given = (read_untrusted(path) if form == "uploaded" else
-             read_tensors([path], silent).scene() if form == "checkpoint" else open_file(path))
+        path = w.write_ply(
+            tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8")
+        )
+    given = (
+        read_untrusted(path)
+        if form == "uploaded"
+        else read_tensors([path], silent).scene()
+        if form == "checkpoint"
+        else open_file(path)
+    )
     assert isinstance(given, GaussianScene)
     back = open_file(write_ply(activated(given), tmp_path / "saved.ply")[0])
     for s in (given, back, unpack(pack(given))):
         np.testing.assert_allclose(s.means, t.means, rtol=0, atol=2e-9)
     write_packed(tmp_path / "packed", pack(given))
-    np.testing.assert_array_equal(read_packed(tmp_path / "packed").arrays["means"], given.means)
+    np.testing.assert_array_equal(
+        read_packed(tmp_path / "packed").arrays["means"], given.means
+    )
 
 
 # -- written again -----------------------------------------------------------------------------------------------------
@@ -221,9 +420,13 @@ def test_a_scene_and_a_part_of_it_are_written(tmp_path: Path) -> None:
     assert not back.antialiased and not back.notes
     np.testing.assert_array_equal(back.shN, given.shN)
     for name in FIELDS:
-        np.testing.assert_allclose(getattr(activated(back), name), getattr(given, name), rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            getattr(activated(back), name), getattr(given, name), rtol=2e-5, atol=1e-6
+        )
     given = replace(given, opacities=given.opacities * (torch.arange(500) >= 10))
-    path, count = write_ply(given, tmp_path / "scene.ply", keep=torch.arange(500) % 2 == 0)
+    path, count = write_ply(
+        given, tmp_path / "scene.ply", keep=torch.arange(500) % 2 == 0
+    )
     assert (path, count) == (tmp_path / "scene-2.ply", 245)
     np.testing.assert_array_equal(open_file(path).means, given.means[10::2])
 

@@ -43,11 +43,15 @@ def test_ranks_of_the_latest_step_become_one_scene(tmp_path):
     for step, scene in ((6999, w.truth(50, seed=4)), (29999, t)):
         for rank in range(3):
             part = w.Truth(*(getattr(scene, f)[rank::3] for f in FIELDS))
-            w.write_checkpoint(tmp_path / "ckpts" / f"ckpt_{step}_rank{rank}.pt", part, "gsplat")
+            w.write_checkpoint(
+                tmp_path / "ckpts" / f"ckpt_{step}_rank{rank}.pt", part, "gsplat"
+            )
     s = open_file(tmp_path / "ckpts")
     first = tmp_path / "ckpts" / "ckpt_29999_rank0.pt"
     os.truncate(first, 0)
-    np.testing.assert_array_equal(s.means, np.concatenate([t.means[r::3] for r in range(3)]))
+    np.testing.assert_array_equal(
+        s.means, np.concatenate([t.means[r::3] for r in range(3)])
+    )
     assert s.notes == ("3 ranks of ckpt_29999 put together",)
     first.unlink()
     s = open_file(tmp_path / "ckpts" / "ckpt_29999_rank1.pt")
@@ -56,9 +60,18 @@ def test_ranks_of_the_latest_step_become_one_scene(tmp_path):
 
 def test_splatam_checkpoints_are_read(tmp_path):
     t = w.truth(10, degree=0)
-    names = {"means3D": t.means, "unnorm_rotations": t.quats, "log_scales": t.scales[:, :1],
-             "logit_opacities": t.opacities[:, None], "rgb_colors": w.SH_C0 * t.sh0 + 0.5, "cam_trans": t.means[:1]}
-    torch.save({"params": {k: torch.from_numpy(v) for k, v in names.items()}}, tmp_path / "params.pt")
+    names = {
+        "means3D": t.means,
+        "unnorm_rotations": t.quats,
+        "log_scales": t.scales[:, :1],
+        "logit_opacities": t.opacities[:, None],
+        "rgb_colors": w.SH_C0 * t.sh0 + 0.5,
+        "cam_trans": t.means[:1],
+    }
+    torch.save(
+        {"params": {k: torch.from_numpy(v) for k, v in names.items()}},
+        tmp_path / "params.pt",
+    )
     t.scales[:] = t.scales[:, :1]
     w.assert_same(read(tmp_path / "params.pt"), t, w.EXACT)
 
@@ -66,9 +79,18 @@ def test_splatam_checkpoints_are_read(tmp_path):
 def test_harmless_objects_beside_the_tensors_are_passed_over(tmp_path):
     """What the numbers of a learning-rate schedule, the arguments and the paths of a run become in a checkpoint."""
     t = w.truth(7)
-    beside = {"lr": [np.float64(0.1), np.float32(2), np.int64(3), np.bool_(True)], "box": np.eye(4), "path": tmp_path,
-              "args": Namespace(sh_degree=3), "seen": defaultdict(list, {"a": [1]}), "device": torch.device("cuda:1"),
-              "order": OrderedDict(a=np.arange(3)), "shape": torch.Size([2]), "names": {"x"}, "type": torch.float16}
+    beside = {
+        "lr": [np.float64(0.1), np.float32(2), np.int64(3), np.bool_(True)],
+        "box": np.eye(4),
+        "path": tmp_path,
+        "args": Namespace(sh_degree=3),
+        "seen": defaultdict(list, {"a": [1]}),
+        "device": torch.device("cuda:1"),
+        "order": OrderedDict(a=np.arange(3)),
+        "shape": torch.Size([2]),
+        "names": {"x"},
+        "type": torch.float16,
+    }
     splats = {name: torch.from_numpy(getattr(t, name)) for name in FIELDS}
     torch.save({**beside, "splats": splats, "after": beside}, tmp_path / "a.pt")
     w.assert_same(read(tmp_path / "a.pt"), t, w.EXACT)
@@ -79,36 +101,74 @@ class _Evil:
         return os.mkdir, ("evil-was-here",)
 
 
-@pytest.mark.parametrize(("protocol", "message"), [
-    (2, r"refuses the Python object '(posix|os)\.mkdir' in it: .* Save a state dict, .*, or export a \.ply\."),
-    (4, r"refuses it: damaged, or not only tensors .* Save a state dict, .*, or export a \.ply\.")])
-def test_a_pickle_with_code_is_refused_and_not_run(protocol, message, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("protocol", "message"),
+    [
+        (
+            2,
+            r"refuses the Python object '(posix|os)\.mkdir' in it: .* Save a state dict, .*, or export a \.ply\.",
+        ),
+        (
+            4,
+            r"refuses it: damaged, or not only tensors .* Save a state dict, .*, or export a \.ply\.",
+        ),
+    ],
+)
+def test_a_pickle_with_code_is_refused_and_not_run(
+    protocol, message, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     torch.save({"splats": [_Evil()]}, "a.pt", pickle_protocol=protocol)
     with pytest.raises(FileError, match=message) as caught:
         read(tmp_path / "a.pt")
     assert not (tmp_path / "evil-was-here").exists()
-    assert "weights_only=False" not in str(caught.value) and "\033" not in str(caught.value)  # advice to run it
+    assert "weights_only=False" not in str(caught.value) and "\033" not in str(
+        caught.value
+    )  # advice to run it
 
 
 @pytest.mark.programs
 def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
     w.write_zip(tmp_path / "a.pt", {"a/data.pkl": w.ENDLESS, "a/version": b"3\n"})
-    with pytest.raises(FileError, match=r"a\.pt: reading it took more of the processor's time"):
+    with pytest.raises(
+        FileError, match=r"a\.pt: reading it took more of the processor's time"
+    ):
         open_file(tmp_path / "a.pt")
 
 
-@pytest.mark.parametrize("name", ["builtins eval", "torch load", "torch.hub load", "numpy load", "builtins getattr",
-                                  "_pickle loads", "torch.serialization load", "torch.hub load it",
-                                  "torch._utils _import_dotted_name"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "builtins eval",
+        "torch load",
+        "torch.hub load",
+        "numpy load",
+        "builtins getattr",
+        "_pickle loads",
+        "torch.serialization load",
+        "torch.hub load it",
+        "torch._utils _import_dotted_name",
+    ],
+)
 def test_names_that_lead_to_code_are_refused(name, tmp_path):
     """A call of the name, as protocol 2 writes it; also hidden behind the stand-ins for harmless objects."""
     module, _, attribute = name.partition(" ")
-    called = b"c" + module.encode() + b"\n" + attribute.encode() + b"\n(X\x01\x00\x00\x00xtR"
-    for text in (called, b"cnumpy\ndtype\n(" + called + b"tR", b"cnumpy\ndtype\n)R" + called + b"b"):
-        w.write_zip(tmp_path / "a.pt", {"a/data.pkl": b"\x80\x02" + text + b".", "a/version": b"3\n"})
-        with pytest.raises(FileError, match=f"refuses the Python object '[a-z_.]*{attribute}' in it"):
+    called = (
+        b"c" + module.encode() + b"\n" + attribute.encode() + b"\n(X\x01\x00\x00\x00xtR"
+    )
+    for text in (
+        called,
+        b"cnumpy\ndtype\n(" + called + b"tR",
+        b"cnumpy\ndtype\n)R" + called + b"b",
+    ):
+        w.write_zip(
+            tmp_path / "a.pt",
+            {"a/data.pkl": b"\x80\x02" + text + b".", "a/version": b"3\n"},
+        )
+        with pytest.raises(
+            FileError, match=f"refuses the Python object '[a-z_.]*{attribute}' in it"
+        ):
             read(tmp_path / "a.pt")
 
 
@@ -116,7 +176,10 @@ def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypa
     """TorchScript and tar files got past weights_only before torch 2.6 (CVE-2025-32434)."""
     monkeypatch.setattr(torch, "load", None)
     for name in ("a/constants.pkl", "b/c/constants.pkl"):
-        w.write_zip(tmp_path / "a.pt", {"a/data.pkl": b"\x80\x02}.", name: b"\x80\x02).", "a/code/a.py": b""})
+        w.write_zip(
+            tmp_path / "a.pt",
+            {"a/data.pkl": b"\x80\x02}.", name: b"\x80\x02).", "a/code/a.py": b""},
+        )
         with pytest.raises(FileError, match="TorchScript archive, which is a program"):
             read(tmp_path / "a.pt")
     with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as compressed:
@@ -127,22 +190,49 @@ def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypa
         archive.addfile(tarfile.TarInfo("storages"))
     with pytest.raises(FileError, match="not a zip file of torch"):
         read(tmp_path / "a.pt")
-    torch.save({"means": torch.zeros(3)}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
-    with pytest.raises(FileError, match=r"not a zip file of torch\.save .*torch older than 1\.6"):
+    torch.save(
+        {"means": torch.zeros(3)},
+        tmp_path / "a.pt",
+        _use_new_zipfile_serialization=False,
+    )
+    with pytest.raises(
+        FileError, match=r"not a zip file of torch\.save .*torch older than 1\.6"
+    ):
         read(tmp_path / "a.pt")
 
 
 def test_checkpoints_that_hold_something_else(tmp_path):
     splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
     cases = [
-        ({"epoch": 3, "model": {"conv.weight": torch.zeros(3)}}, r"no Gaussians in it.*epoch, model, conv.weight"),
+        (
+            {"epoch": 3, "model": {"conv.weight": torch.zeros(3)}},
+            r"no Gaussians in it.*epoch, model, conv.weight",
+        ),
         (torch.zeros(3), "it holds a tensor, not a mapping"),
-        ({"splats": splats | {"quats": torch.zeros(20, 3)}}, r"quats has shape \(20, 3\); \(20, 4\) is needed"),
-        ({"splats": splats | {"means": torch.zeros(20, 3, dtype=torch.complex64)}}, "'means' is torch.complex64"),
-        ({"splats": splats | {"means": torch.zeros(20, 3).to_sparse()}}, "torch.sparse_coo; a dense tensor"),
-        ({"splats": splats | {"means": torch.zeros(20, 3, device="meta")}}, "'means' is torch.float32.* dense tensor"),
-        ({"splats": splats | {"shN": torch.zeros(20, 23, 3)}}, r"shN has shape \(20, 23, 3\); legal are"),
-        ({"splats": splats | {"means": torch.zeros(1).expand(10**9, 3)}}, "claims more than the 4 bytes"),
+        (
+            {"splats": splats | {"quats": torch.zeros(20, 3)}},
+            r"quats has shape \(20, 3\); \(20, 4\) is needed",
+        ),
+        (
+            {"splats": splats | {"means": torch.zeros(20, 3, dtype=torch.complex64)}},
+            "'means' is torch.complex64",
+        ),
+        (
+            {"splats": splats | {"means": torch.zeros(20, 3).to_sparse()}},
+            "torch.sparse_coo; a dense tensor",
+        ),
+        (
+            {"splats": splats | {"means": torch.zeros(20, 3, device="meta")}},
+            "'means' is torch.float32.* dense tensor",
+        ),
+        (
+            {"splats": splats | {"shN": torch.zeros(20, 23, 3)}},
+            r"shN has shape \(20, 23, 3\); legal are",
+        ),
+        (
+            {"splats": splats | {"means": torch.zeros(1).expand(10**9, 3)}},
+            "claims more than the 4 bytes",
+        ),
     ]
     for value, message in cases:
         torch.save(value, tmp_path / "a.pt")

@@ -42,11 +42,18 @@ def put(path: Path, data: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.format])
+@pytest.mark.parametrize(
+    "name", [name for name, target in TARGETS.items() if target.format]
+)
 def test_truncated_anywhere(name: str) -> None:
     target = TARGETS[name]
     for seed in target.seeds():
-        for size in sorted({*range(min(len(seed), 40)), *np.linspace(0, len(seed) - 1, 60).astype(int).tolist()}):
+        for size in sorted(
+            {
+                *range(min(len(seed), 40)),
+                *np.linspace(0, len(seed) - 1, 60).astype(int).tolist(),
+            }
+        ):
             target.run(seed[:size])
 
 
@@ -54,7 +61,9 @@ def test_truncated_anywhere(name: str) -> None:
 
 
 def _header(*lines: str) -> bytes:
-    return ("ply\nformat binary_little_endian 1.0\n" + "\n".join(lines) + "\nend_header\n").encode()
+    return (
+        "ply\nformat binary_little_endian 1.0\n" + "\n".join(lines) + "\nend_header\n"
+    ).encode()
 
 
 def _ply(*lines: str, count: str = "1", body: bytes = bytes(400)) -> bytes:
@@ -62,13 +71,25 @@ def _ply(*lines: str, count: str = "1", body: bytes = bytes(400)) -> bytes:
 
 
 def _compressed(chunks: str, count: str) -> bytes:
-    bounds = [f"property float {m}_{s}{a}" for s in ("", "scale_") for m in ("min", "max") for a in "xyz"]
-    words = [f"property uint packed_{word}" for word in ("position", "rotation", "scale", "color")]
-    return _header(f"element chunk {chunks}", *bounds, f"element vertex {count}", *words) + bytes(600)
+    bounds = [
+        f"property float {m}_{s}{a}"
+        for s in ("", "scale_")
+        for m in ("min", "max")
+        for a in "xyz"
+    ]
+    words = [
+        f"property uint packed_{word}"
+        for word in ("position", "rotation", "scale", "color")
+    ]
+    return _header(
+        f"element chunk {chunks}", *bounds, f"element vertex {count}", *words
+    ) + bytes(600)
 
 
 def _picture(side: int, form: str, mode: str = "RGB") -> bytes:
-    Image.new(mode, (side, side)).save(out := io.BytesIO(), form, lossless=True, method=0)
+    Image.new(mode, (side, side)).save(
+        out := io.BytesIO(), form, lossless=True, method=0
+    )
     return out.getvalue()
 
 
@@ -80,28 +101,72 @@ def _npy(array: np.ndarray, size: int) -> bytes:
 
 FLOATS = [f"property float {c}" for c in w.ply_columns(w.truth(1, 0))]
 BAD = [
-    ("a.ply", _header("element vertex 1", "property float x", "property uchar red") + bytes(5),
-     r"no Gaussians in it: y, z, f_dc_0.* missing; vertex has x, red"),
-    ("a.ply", _ply(count="99999999999999"),
-     r"truncated: 99,999,999,999,999 records of element 'vertex'"),
-    *(("a.ply", _ply(count=count), "header line 'element vertex .*' is not understood") for count in ("1_000", "-1")),
+    (
+        "a.ply",
+        _header("element vertex 1", "property float x", "property uchar red")
+        + bytes(5),
+        r"no Gaussians in it: y, z, f_dc_0.* missing; vertex has x, red",
+    ),
+    (
+        "a.ply",
+        _ply(count="99999999999999"),
+        r"truncated: 99,999,999,999,999 records of element 'vertex'",
+    ),
+    *(
+        (
+            "a.ply",
+            _ply(count=count),
+            "header line 'element vertex .*' is not understood",
+        )
+        for count in ("1_000", "-1")
+    ),
     ("a.ply", _ply(count="9" * 4299), "damaged, or not what"),
-    ("a.ply", _ply("element vertex 1"), "header line 'element vertex 1' is not understood"),
-    ("a.ply", _ply(*(f"property float f_rest_{i}" for i in range(7))),
-     "7 properties f_rest_.; legal are 0, 9, 24, 45, 72"),
-    ("a.ply", _ply("property list uchar int vertex_indices"),
-     "element 'vertex' .* has lists in it"),
-    *(("a.ply", _ply(line), f"header line '{line}' is not understood")
-      for line in ("property float x", "property quad q")),
-    ("a.ply", _header("element face 0", "property float x"), "no element 'vertex'; the file has face"),
-    ("a.ply", b"ply\n" + b"comment x\n" * 200_000, "no line 'end_header' within 1,048,576"),
-    ("a.ply", _ply().replace(b"binary_little_endian", b"ascii"), "save the Gaussians alone, as binary"),
+    (
+        "a.ply",
+        _ply("element vertex 1"),
+        "header line 'element vertex 1' is not understood",
+    ),
+    (
+        "a.ply",
+        _ply(*(f"property float f_rest_{i}" for i in range(7))),
+        "7 properties f_rest_.; legal are 0, 9, 24, 45, 72",
+    ),
+    (
+        "a.ply",
+        _ply("property list uchar int vertex_indices"),
+        "element 'vertex' .* has lists in it",
+    ),
+    *(
+        ("a.ply", _ply(line), f"header line '{line}' is not understood")
+        for line in ("property float x", "property quad q")
+    ),
+    (
+        "a.ply",
+        _header("element face 0", "property float x"),
+        "no element 'vertex'; the file has face",
+    ),
+    (
+        "a.ply",
+        b"ply\n" + b"comment x\n" * 200_000,
+        "no line 'end_header' within 1,048,576",
+    ),
+    (
+        "a.ply",
+        _ply().replace(b"binary_little_endian", b"ascii"),
+        "save the Gaussians alone, as binary",
+    ),
     ("a.ply", _compressed("1", "300"), "1 chunks of 256 cannot hold 300 Gaussians"),
     ("a.splat", bytes(33), "33 bytes are not a multiple of 32"),
-    ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
-     "version 9; this container is read in versions 1, 2, 3"),
-    ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**32 - 1, 3, 12, 0, 0)),
-     "truncated, or .*: 4,294,967,295 Gaussians"),
+    (
+        "a.spz",
+        gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
+        "version 9; this container is read in versions 1, 2, 3",
+    ),
+    (
+        "a.spz",
+        gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**32 - 1, 3, 12, 0, 0)),
+        "truncated, or .*: 4,294,967,295 Gaussians",
+    ),
     ("a.npy", _npy(np.array([{}], object), 999), "Python objects in dtype"),
     ("a.npy", _npy(np.zeros((1000, 1000, 3), np.uint8), 5000), "damaged, or not what"),
     ("a.xyz", b"hello", r"of no known format. These can be opened:\n.*\.ply"),
@@ -120,11 +185,18 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
 
 def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -> None:
     """Sparse files, which are large on paper."""
-    for name, head in (("a.splat", b""), ("a.spz", b"NGSP"), ("a.ply", _ply(count=str(10**10), body=b"")),
-                       ("b.ply", _compressed(str(10**9), str(10**9)))):
+    for name, head in (
+        ("a.splat", b""),
+        ("a.spz", b"NGSP"),
+        ("a.ply", _ply(count=str(10**10), body=b"")),
+        ("b.ply", _compressed(str(10**9), str(10**9))),
+    ):
         path = put(tmp_path / name, head)
         os.truncate(path, 1 << 40)
-        with pytest.raises(FileError, match=r"need [\d,.]+ GB of memory, [\d,.]+ [GM]B are free: end other programs"):
+        with pytest.raises(
+            FileError,
+            match=r"need [\d,.]+ GB of memory, [\d,.]+ [GM]B are free: end other programs",
+        ):
             open_file(path)
 
 
@@ -132,7 +204,9 @@ def test_a_small_file_is_not_a_scene_of_millions(tmp_path: Path) -> None:
     """All planes are of one colour."""
     files = w.sog_files(T)
     planes = dict.fromkeys(files, _picture(2000, "WEBP"))
-    planes["meta.json"] = files["meta.json"].replace(b'"count": 20', b'"count": 4000000', 1)
+    planes["meta.json"] = files["meta.json"].replace(
+        b'"count": 20', b'"count": 4000000', 1
+    )
     path = w.write_zip(tmp_path / "a.sog", planes)
     with pytest.raises(FileError, match=r"exhaust memory: 4,000,000 Gaussians"):
         open_file(path)
@@ -140,9 +214,14 @@ def test_a_small_file_is_not_a_scene_of_millions(tmp_path: Path) -> None:
 
 def test_pictures_of_too_many_pixels_are_not_decoded(tmp_path: Path) -> None:
     """A plane of a SOG may not be far larger than its count."""
-    plane = w.write_zip(tmp_path / "a.sog", {**w.sog_files(T), "quats.webp": _picture(3000, "WEBP")})
+    plane = w.write_zip(
+        tmp_path / "a.sog", {**w.sog_files(T), "quats.webp": _picture(3000, "WEBP")}
+    )
     large = put(tmp_path / "a.png", _picture(12_000, "PNG", "1"))
-    for path, message in ((plane, "for 20 Gaussians, has 3000x3000"), (large, "has 12000x12000 pixels; at most")):
+    for path, message in (
+        (plane, "for 20 Gaussians, has 3000x3000"),
+        (large, "has 12000x12000 pixels; at most"),
+    ):
         with pytest.raises(FileError, match=message):
             open_file(path)
 
@@ -163,25 +242,43 @@ def test_names_in_a_sog_lead_to_no_other_folder(tmp_path: Path) -> None:
 
 def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path) -> None:
     path = w.write_splat(tmp_path / "a.splat", T)
-    for error in (ValueError("x" * 5000), KeyError("x"), RecursionError(), struct.error("x"), MemoryError(),
-                  UnicodeDecodeError("utf-8", b"\xff", 0, 1, "\ud800"), SyntaxError("x"), StopIteration()):
+    for error in (
+        ValueError("x" * 5000),
+        KeyError("x"),
+        RecursionError(),
+        struct.error("x"),
+        MemoryError(),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "\ud800"),
+        SyntaxError("x"),
+        StopIteration(),
+    ):
+
         def read(*_args: object, error: Exception = error) -> None:
             raise error
 
         with pytest.raises(FileError) as caught:
             open_file(path, silent, (replace(SPLAT, read=read),))
-        assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 1000
+        assert (
+            str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 1000
+        )
         assert caught.value.__cause__ is error
         str(caught.value).encode()
 
 
-def test_readers_refuse_special_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_readers_refuse_special_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Reading one would never end."""
     special, device = tmp_path / INDEX, tmp_path / "scene.ply"
     os.mkfifo(special)
     device.symlink_to("/dev/zero")
     for path in (special, device):
-        for read in (open_file, read_path, read_packed, lambda path: camera_from_json(str(path), 64, 48)):
+        for read in (
+            open_file,
+            read_path,
+            read_packed,
+            lambda path: camera_from_json(str(path), 64, 48),
+        ):
             with pytest.raises((FileError, CameraError)):
                 read(path)
     with pytest.raises(FileError, match="cannot be read"):

@@ -31,6 +31,7 @@ T = w.truth(50)
 
 def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
     """Call `act` with the id of each program that is started."""
+
     class Started(subprocess.Popen[bytes]):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
@@ -39,13 +40,19 @@ def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) 
     monkeypatch.setattr(subprocess, "Popen", Started)
 
 
-def test_read_untrusted_returns_what_open_file_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_untrusted_returns_what_open_file_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the name of the file is another's by the time it is read: it is opened by its descriptor."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    scene, picture, memory = (tmp_path / f"a.{suffix}" for suffix in ("ply", "png", "pickle"))
+    scene, picture, memory = (
+        tmp_path / f"a.{suffix}" for suffix in ("ply", "png", "pickle")
+    )
     w.write_ply(scene, w.ply_columns(T), header="comment Vertical axis: -z\n")
     Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(picture)
-    memory.write_bytes(pickle.dumps(snapshot([event("alloc", 512), event("free", 512)])))
+    memory.write_bytes(
+        pickle.dumps(snapshot([event("alloc", 512), event("free", 512)]))
+    )
     paths, said = [scene, picture, memory], list[float]()
     expected: list[Any] = [open_file(path) for path in paths[:2]]
 
@@ -58,8 +65,15 @@ def test_read_untrusted_returns_what_open_file_does(tmp_path: Path, monkeypatch:
     got: list[Any] = []
     for path in paths:
         got.append(read_untrusted(path, lambda what, fraction: said.append(fraction)))
-    assert all(torch.equal(getattr(got[0], name), getattr(expected[0], name)) for name in FIELDS)
-    assert (got[0].notes, got[0].sh_degree, got[0].up) == (expected[0].notes, expected[0].sh_degree, expected[0].up)
+    assert all(
+        torch.equal(getattr(got[0], name), getattr(expected[0], name))
+        for name in FIELDS
+    )
+    assert (got[0].notes, got[0].sh_degree, got[0].up) == (
+        expected[0].notes,
+        expected[0].sh_degree,
+        expected[0].up,
+    )
     np.testing.assert_array_equal(got[1], expected[1])
     got[0].means[0] = got[1][0] = 1  # they can be written
     assert isinstance(got[2], Snapshot) and len(got[2].traces[0].events) == 2
@@ -69,24 +83,36 @@ def test_read_untrusted_returns_what_open_file_does(tmp_path: Path, monkeypatch:
 # -- hostile files -----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_takes_too_much_memory_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_takes_too_much_memory_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = w.write_ply(tmp_path / "a.ply", w.ply_columns(w.truth(60_000)))
-    monkeypatch.setattr(sandbox, "BASE", (4 << 20) - sandbox.PER_BYTE * path.stat().st_size)
+    monkeypatch.setattr(
+        sandbox, "BASE", (4 << 20) - sandbox.PER_BYTE * path.stat().st_size
+    )
     with pytest.raises(FileError, match=r"a\.ply: not enough memory"):
         read_untrusted(path)
 
 
-@pytest.mark.parametrize(("number", "words"), [(signal.SIGSEGV, r"crashed \(SIGSEGV\)"),
-                                               (signal.SIGKILL, "not enough memory"),
-                                               (signal.SIGXCPU, "processor's time")])
-def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, tmp_path: Path,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGSEGV, r"crashed \(SIGSEGV\)"),
+        (signal.SIGKILL, "not enough memory"),
+        (signal.SIGXCPU, "processor's time"),
+    ],
+)
+def test_a_program_that_crashes_is_an_error_of_its_file(
+    number: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     when_started(monkeypatch, lambda pid: os.kill(pid, number))
     with pytest.raises(FileError, match=words):
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
-def test_a_cancel_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_ends_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[int] = []
     when_started(monkeypatch, started.append)
 
@@ -121,19 +147,33 @@ FIT = [3, 3], [3, 4], [3, 3], [3], [3, 3], [3, 0, 3]
 OUTSIDE = "described an array outside its result"
 
 
-@pytest.mark.parametrize(("code", "words"), [
-    ("print('nonsense')", "described the result wrongly"), ("print('[\"error\",\"damaged\"]')", "damaged"),
-    ("while True: print('x' * 65536, end='')", "more than 1,048,576 bytes without an end of line"),
-    ("done({'type': 'picture'}, ('u1', [64, 65, 1]))", OUTSIDE),
-    ("done({'type': 'picture'}, ('u1', [1 << 40, 1 << 40, 1]))", OUTSIDE),
-    ("done({'type': 'picture'}, ('f8', [4, 4, 1]))", "described a picture of shape"),
-    ("scene(*FIT, sh_degree=5)", "described the result wrongly"),
-    ("scene(*FIT[:5])", "described"), ("scene(*[[3, 3]] * 6)", "legal are|is needed with"),
-])
-def test_a_program_that_lies_is_an_error(code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-                                         ) -> None:
-    monkeypatch.setattr("splatview_ipc.system.child_program.command",
-                        lambda module, job: [sys.executable, "-c", BEGIN + code, job])
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("print('nonsense')", "described the result wrongly"),
+        ('print(\'["error","damaged"]\')', "damaged"),
+        (
+            "while True: print('x' * 65536, end='')",
+            "more than 1,048,576 bytes without an end of line",
+        ),
+        ("done({'type': 'picture'}, ('u1', [64, 65, 1]))", OUTSIDE),
+        ("done({'type': 'picture'}, ('u1', [1 << 40, 1 << 40, 1]))", OUTSIDE),
+        (
+            "done({'type': 'picture'}, ('f8', [4, 4, 1]))",
+            "described a picture of shape",
+        ),
+        ("scene(*FIT, sh_degree=5)", "described the result wrongly"),
+        ("scene(*FIT[:5])", "described"),
+        ("scene(*[[3, 3]] * 6)", "legal are|is needed with"),
+    ],
+)
+def test_a_program_that_lies_is_an_error(
+    code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "splatview_ipc.system.child_program.command",
+        lambda module, job: [sys.executable, "-c", BEGIN + code, job],
+    )
     with pytest.raises(FileError, match=words):
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 

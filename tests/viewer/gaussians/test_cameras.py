@@ -31,7 +31,10 @@ GL = np.linalg.inv(POSE) @ np.diag([1.0, -1, -1, 1])
 
 def project(camera: Camera, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pixels (N, 2) and depth (N,) of world points."""
-    p = np.asarray(points, np.float64) @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    p = (
+        np.asarray(points, np.float64) @ camera.viewmat[:3, :3].T
+        + camera.viewmat[:3, 3]
+    )
     xy = p[:, :2] / (p[:, 2:] if camera.model == "pinhole" else 1)
     return xy * np.diag(camera.K)[:2] + camera.K[:2, 2], p[:, 2]
 
@@ -45,9 +48,14 @@ def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
     assert np.linalg.det(rotation) == pytest.approx(1)
     distance = float(np.linalg.norm(target - position))
-    np.testing.assert_allclose(viewmat @ [*target, 1], [0, 0, distance, 1], atol=1e-9 * np.abs(target).max())
+    np.testing.assert_allclose(
+        viewmat @ [*target, 1], [0, 0, distance, 1], atol=1e-9 * np.abs(target).max()
+    )
     shifted = rotation @ up
-    assert shifted[0] == pytest.approx(0, abs=1e-9 * float(np.linalg.norm(up))) and shifted[1] < 0  # y points down
+    assert (
+        shifted[0] == pytest.approx(0, abs=1e-9 * float(np.linalg.norm(up)))
+        and shifted[1] < 0
+    )  # y points down
     camera = Camera(viewmat, intrinsics(50, 64, 48), 64, 48)
     np.testing.assert_allclose(camera.position, position, rtol=1e-9)
 
@@ -60,44 +68,83 @@ def test_fitted_shows_all_that_was_seen(model, size):
     points = np.random.default_rng(0).normal((0, 0, 5), size=(20, 3))
     before, after = project(camera, points)[0], project(camera.fitted(*size), points)[0]
     s = min(size[0] / 64, size[1] / 48)
-    np.testing.assert_allclose(after - np.array(size) / 2, (before - (32, 24)) * s)  # measured from the middle
+    np.testing.assert_allclose(
+        after - np.array(size) / 2, (before - (32, 24)) * s
+    )  # measured from the middle
     assert np.array_equal(camera.K, K), "the original stays as it was"
 
 
-@pytest.mark.parametrize("change", [{}, {"model": "fisheye"}, {"near": 0.5, "far": 20.0}])
+@pytest.mark.parametrize(
+    "change", [{}, {"model": "fisheye"}, {"near": 0.5, "far": 20.0}]
+)
 def test_json_round_trip(change):
-    camera = Camera(look_at((1, 2, 3), (-4, 5, 6), (0.1, 0.2, 0.9)),
-                    np.array([[500.5, 0, 310], [0, 480, 250], [0, 0, 1]]), 640, 480, **change)
+    camera = Camera(
+        look_at((1, 2, 3), (-4, 5, 6), (0.1, 0.2, 0.9)),
+        np.array([[500.5, 0, 310], [0, 480, 250], [0, 0, 1]]),
+        640,
+        480,
+        **change,
+    )
     back = camera_from_json(camera.to_json(), 640, 480)
     np.testing.assert_array_equal(back.viewmat, camera.viewmat)
     np.testing.assert_array_equal(back.K, camera.K)
     assert (back.width, back.height, back.model, back.near, back.far) == (
-        640, 480, camera.model, camera.near, camera.far)
+        640,
+        480,
+        camera.model,
+        camera.near,
+        camera.far,
+    )
     half = camera_from_json(camera.to_json(), 320, 240)  # fitted to another picture
     np.testing.assert_allclose(half.K[:2], camera.K[:2] / 2)
 
 
 def test_json_forms(tmp_path):
     camera = camera_from_json(json.dumps(SIMPLE | {"fov": 40, "up": [0, 0, 1]}), 64, 48)
-    np.testing.assert_array_equal(camera.viewmat, look_at((1, 2, -3), (0, 0, 0), (0, 0, 1)))
+    np.testing.assert_array_equal(
+        camera.viewmat, look_at((1, 2, -3), (0, 0, 0), (0, 0, 1))
+    )
     np.testing.assert_array_equal(camera.K, intrinsics(40, 64, 48))
     (tmp_path / "camera.json").write_text(json.dumps(FULL))
     camera = camera_from_json(str(tmp_path / "camera.json"), 64, 48)
     np.testing.assert_array_equal(camera.K, K33)  # made for the picture's own size
-    assert camera_from_json(json.dumps(FULL | {"width": 128, "height": 96}), 64, 48).K[0, 0] == 25
+    assert (
+        camera_from_json(json.dumps(FULL | {"width": 128, "height": 96}), 64, 48).K[
+            0, 0
+        ]
+        == 25
+    )
 
 
-@pytest.mark.parametrize(("form", "change", "message"), [*((SIMPLE, *case) for case in (
-    ({"fov": "wide"}, "fov is 'wide', not a finite number"), ({"near": 5, "far": 2}, "0 < near < far"),
-    ({"look_at": [1, 2, -3]}, "different points"), ({"fov": 179.6}, "fov is 179.6"),
-    ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"), ({"eye": 1}, "unknown key 'eye'; legal are K"),
-    )), *((FULL, *case) for case in (
-    ({"K": K33[:2]}, "not a finite 3x3 matrix"), ({"K": [[0, 0, 1], [0, 5, 1], [0, 0, 1]]}, "focal lengths 0.0, 5.0"),
-    ({"viewmat": np.diag([1, 1, -1, 1]).tolist()}, "not a rotation"),
-    ({"viewmat": [[math.inf] * 4] * 4}, "a finite 4x4 matrix"), ({"width": 64}, "two whole numbers"),
-    ({"width": 0, "height": 5}, "a size of 0x5"))),
-    ({}, {"camera_to_world": [[1, 2], [3]]}, "not a finite 4x4 matrix"),
-    ({}, {"camera_to_world": [0] * 12}, "not a rotation")])
+@pytest.mark.parametrize(
+    ("form", "change", "message"),
+    [
+        *(
+            (SIMPLE, *case)
+            for case in (
+                ({"fov": "wide"}, "fov is 'wide', not a finite number"),
+                ({"near": 5, "far": 2}, "0 < near < far"),
+                ({"look_at": [1, 2, -3]}, "different points"),
+                ({"fov": 179.6}, "fov is 179.6"),
+                ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"),
+                ({"eye": 1}, "unknown key 'eye'; legal are K"),
+            )
+        ),
+        *(
+            (FULL, *case)
+            for case in (
+                ({"K": K33[:2]}, "not a finite 3x3 matrix"),
+                ({"K": [[0, 0, 1], [0, 5, 1], [0, 0, 1]]}, "focal lengths 0.0, 5.0"),
+                ({"viewmat": np.diag([1, 1, -1, 1]).tolist()}, "not a rotation"),
+                ({"viewmat": [[math.inf] * 4] * 4}, "a finite 4x4 matrix"),
+                ({"width": 64}, "two whole numbers"),
+                ({"width": 0, "height": 5}, "a size of 0x5"),
+            )
+        ),
+        ({}, {"camera_to_world": [[1, 2], [3]]}, "not a finite 4x4 matrix"),
+        ({}, {"camera_to_world": [0] * 12}, "not a rotation"),
+    ],
+)
 def test_json_forms_say_what_is_wrong(form, change, message):
     with pytest.raises(CameraError, match=message):
         camera_from_json(json.dumps(form | change), 64, 48)
@@ -106,10 +153,16 @@ def test_json_forms_say_what_is_wrong(form, change, message):
 def test_json_that_is_none(tmp_path):
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large.json").write_text('{"fov": 1, ' + " " * FILE_LIMIT + "}")
-    for source, message in (("", "neither a JSON object nor a readable file"), ("none.json", "No such file"),
-                            (str(tmp_path), "Is a directory"), ('{"a":' + "[" * 100_000, "not JSON"),
-                            ("{}", 'needs "viewmat" and "K", or'), ('{"K": 1}', '"viewmat" is missing'),
-                            (str(tmp_path / "bytes.json"), "neither"), (str(tmp_path / "large.json"), "not JSON")):
+    for source, message in (
+        ("", "neither a JSON object nor a readable file"),
+        ("none.json", "No such file"),
+        (str(tmp_path), "Is a directory"),
+        ('{"a":' + "[" * 100_000, "not JSON"),
+        ("{}", 'needs "viewmat" and "K", or'),
+        ('{"K": 1}', '"viewmat" is missing'),
+        (str(tmp_path / "bytes.json"), "neither"),
+        (str(tmp_path / "large.json"), "not JSON"),
+    ):
         with pytest.raises(CameraError, match=message) as caught:
             camera_from_json(source, 64, 48)
         assert len(str(caught.value)) < 400
@@ -118,19 +171,30 @@ def test_json_that_is_none(tmp_path):
 # -- forms that are pasted ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pose", [GL.tolist(), GL[:3].ravel().tolist(),
-                                  (GL @ np.diag([2.5, 2.5, 2.5, 1])).tolist()])
+@pytest.mark.parametrize(
+    "pose",
+    [GL.tolist(), GL[:3].ravel().tolist(), (GL @ np.diag([2.5, 2.5, 2.5, 1])).tolist()],
+)
 def test_a_camera_of_a_nerfstudio_path(pose: Any) -> None:
     one = {"camera_to_world": pose, "fov": 40, "aspect": 1.33}
-    for d in (one, {"camera_path": [one, {"camera_to_world": np.eye(4).tolist()}], "fps": 24}):
+    for d in (
+        one,
+        {"camera_path": [one, {"camera_to_world": np.eye(4).tolist()}], "fps": 24},
+    ):
         camera = camera_from_text(json.dumps(d), 400, 300)
         np.testing.assert_allclose(camera.viewmat, POSE, atol=1e-9)
         np.testing.assert_allclose(camera.K, intrinsics(40, 400, 300))
         assert (camera.width, camera.height) == (400, 300)
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "there is no text"), ("/etc/passwd", "JSON object"), ("{" + " " * (1 << 21), "characters")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is no text"),
+        ("/etc/passwd", "JSON object"),
+        ("{" + " " * (1 << 21), "characters"),
+    ],
+)
 def test_what_is_no_camera_is_said(text: str, said: str) -> None:
     with pytest.raises(CameraError, match=r"^camera: ") as caught:
         camera_from_text(text, 400, 300)
@@ -144,15 +208,21 @@ def test_what_is_no_camera_is_said(text: str, said: str) -> None:
 def test_the_whole_of_a_random_box_is_in_view(seed):
     r = np.random.default_rng(seed)
     center = r.normal(size=3) * 10 ** r.uniform(-3, 6)
-    points = (center + r.uniform(-1, 1, (r.integers(1, 3000), 3)) * 10 ** r.uniform(-2, 3, 3)).astype(np.float32)
+    points = (
+        center + r.uniform(-1, 1, (r.integers(1, 3000), 3)) * 10 ** r.uniform(-2, 3, 3)
+    ).astype(np.float32)
     width, height = (int(v) for v in r.integers(16, 2000, 2))
     camera = frame_points(points, width, height, up=r.normal(size=3))
     pixels, depth = project(camera, points)
-    assert ((pixels >= 0) & (pixels <= [width, height])).all() and (depth > camera.near).all()
+    assert ((pixels >= 0) & (pixels <= [width, height])).all() and (
+        depth > camera.near
+    ).all()
 
 
-@pytest.mark.parametrize("points", [
-    np.zeros((0, 3)), np.full((5, 3), np.nan), np.full((2, 3), 1e300) * [[1], [-1]]])
+@pytest.mark.parametrize(
+    "points",
+    [np.zeros((0, 3)), np.full((5, 3), np.nan), np.full((2, 3), 1e300) * [[1], [-1]]],
+)
 def test_without_a_finite_point_the_unit_ball_is_framed(points):
     camera = frame_points(points, 640, 480)
     pixels, _ = project(camera, np.concatenate([np.eye(3), -np.eye(3)]))

@@ -7,7 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from splatview_viewer.core.events import Key, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Key,
+    Mods,
+    Pinch,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FAST, FITTED, SLOW, Flying, PanZoom
 
@@ -17,24 +25,35 @@ RECT = Rect(100, 20, 400, 300)
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("size", "zoom", "corner"), [
-    ((800, 300), 0.5, (100, 95)),   # wide: bars above and below
-    ((200, 600), 0.5, (250, 20)),   # tall: bars at the sides
-    ((1, 1), 300.0, (150, 20)),
-])
-def test_fitting_keeps_the_aspect(size: tuple[int, int], zoom: float, corner: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("size", "zoom", "corner"),
+    [
+        ((800, 300), 0.5, (100, 95)),  # wide: bars above and below
+        ((200, 600), 0.5, (250, 20)),  # tall: bars at the sides
+        ((1, 1), 300.0, (150, 20)),
+    ],
+)
+def test_fitting_keeps_the_aspect(
+    size: tuple[int, int], zoom: float, corner: tuple[int, int]
+) -> None:
     x, y, z = PanZoom(size).placed(RECT)
     assert z == pytest.approx(zoom)
     assert (x, y) == pytest.approx(corner)
 
 
 @pytest.mark.parametrize("fitted", [True, False])
-def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(fitted: bool) -> None:
+def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(
+    fitted: bool,
+) -> None:
     p = PanZoom((640, 480))
     if not fitted:
         p.set_zoom(2.0, RECT)
-    for event, factor in ((Wheel(220, 190, 1), 1.2), (Wheel(220, 190, -2), 1.2**-2),
-                          (Pinch(230, 170, 1.25, 12, -7), 1.25), (Pinch(230, 170, 1.0, -5, 4), 1.0)):
+    for event, factor in (
+        (Wheel(220, 190, 1), 1.2),
+        (Wheel(220, 190, -2), 1.2**-2),
+        (Pinch(230, 170, 1.25, 12, -7), 1.25),
+        (Pinch(230, 170, 1.0, -5, 4), 1.0),
+    ):
         dx, dy = (event.dx, event.dy) if isinstance(event, Pinch) else (0, 0)
         held, zoom = p.to_picture(event.x - dx, event.y - dy, RECT), p.placed(RECT)[2]
         assert p.handle(event, RECT)
@@ -42,7 +61,12 @@ def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(fitted: bo
         assert p.placed(RECT)[2] == pytest.approx(zoom * factor)
     assert p.place != FITTED
     grabbed = p.to_picture(200, 100, RECT)
-    for event in (PointerPress(200, 100), PointerMove(230, 90), PointerMove(245, 130), PointerRelease(245, 130)):
+    for event in (
+        PointerPress(200, 100),
+        PointerMove(230, 90),
+        PointerMove(245, 130),
+        PointerRelease(245, 130),
+    ):
         p.handle(event, RECT)
     assert p.to_picture(245, 130, RECT) == pytest.approx(grabbed)
     assert not p.handle(PointerMove(300, 200), RECT)  # the button is up: nothing moves
@@ -51,7 +75,11 @@ def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(fitted: bo
 def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
     p = PanZoom((640, 480))
     p.set_zoom(2.0, RECT)
-    for event in (PointerPress(200, 100), PointerMove(200_000, -90_000), PointerRelease(200_000, -90_000)):
+    for event in (
+        PointerPress(200, 100),
+        PointerMove(200_000, -90_000),
+        PointerRelease(200_000, -90_000),
+    ):
         p.handle(event, RECT)
     x, y, zoom = p.placed(RECT)
     assert x < RECT.x + RECT.width and x + 640 * zoom > RECT.x
@@ -62,7 +90,9 @@ def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
         assert 0 < p.placed(RECT)[2] < math.inf
     for event in (PointerPress(200, 100, clicks=2), Key("f")):
         p.set_zoom(5.0, RECT, (120, 40))
-        assert p.handle(event, RECT) and p.placed(RECT) == PanZoom((640, 480)).placed(RECT)
+        assert p.handle(event, RECT) and p.placed(RECT) == PanZoom((640, 480)).placed(
+            RECT
+        )
 
 
 # -- keys that are held ------------------------------------------------------------------------------------------------
@@ -82,8 +112,14 @@ def path(rate: float, events: list[tuple[float, Key]], end: float = 2.0) -> np.n
 
 
 def test_the_path_does_not_depend_on_the_rate_of_pictures() -> None:
-    events = [(0.0, Key("w")), (0.5, Key("d")), (0.75, Key("w", False)), (1.0, Key("c")), (1.25, Key("d", False)),
-              (1.25, Key("c", False))]
+    events = [
+        (0.0, Key("w")),
+        (0.5, Key("d")),
+        (0.75, Key("w", False)),
+        (1.0, Key("c")),
+        (1.25, Key("d", False)),
+        (1.25, Key("c", False)),
+    ]
     slow = path(4, events)
     assert slow[2] > 0.3 and slow[0] > 0.3 and slow[4] > 0.1
     for rate in (8, 60, 1000):
@@ -91,9 +127,20 @@ def test_the_path_does_not_depend_on_the_rate_of_pictures() -> None:
 
 
 def test_each_key_has_its_way() -> None:
-    for name, axis, sign in (("w", 2, 1), ("s", 2, -1), ("a", 0, -1), ("d", 0, 1), ("q", 3, -1), ("e", 3, 1),
-                             ("left", 0, -1), ("right", 0, 1), ("up", 1, -1), ("down", 1, 1), ("z", 4, -1),
-                             ("c", 4, 1)):
+    for name, axis, sign in (
+        ("w", 2, 1),
+        ("s", 2, -1),
+        ("a", 0, -1),
+        ("d", 0, 1),
+        ("q", 3, -1),
+        ("e", 3, 1),
+        ("left", 0, -1),
+        ("right", 0, 1),
+        ("up", 1, -1),
+        ("down", 1, 1),
+        ("z", 4, -1),
+        ("c", 4, 1),
+    ):
         came = path(60, [(0.0, Key(name)), (1.0, Key(name, False))])
         assert came[axis] * sign > 0.5, name
         assert not np.delete(came, axis).any(), name
@@ -101,7 +148,10 @@ def test_each_key_has_its_way() -> None:
 
 def test_shift_is_fast_and_alt_slow() -> None:
     plain = path(60, [(0.0, Key("w")), (1.0, Key("w", False))])[2]
-    cases: list[tuple[float, Mods]] = [(FAST, frozenset({"shift"})), (SLOW, frozenset({"alt"}))]
+    cases: list[tuple[float, Mods]] = [
+        (FAST, frozenset({"shift"})),
+        (SLOW, frozenset({"alt"})),
+    ]
     for factor, mods in cases:
         held = path(60, [(0.0, Key("w", mods=mods)), (1.0, Key("w", False, mods))])[2]
         assert held / plain == pytest.approx(factor, rel=0.1)

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.frames import SIZE, cameras_frame, cloud, gaussian_frame, photographs, photos_frame
+from support.frames import (
+    SIZE,
+    cameras_frame,
+    cloud,
+    gaussian_frame,
+    photographs,
+    photos_frame,
+)
 from support.view_cases import RECT, H, W, scene_view, shown
 from support.wait import clock, wait_until
 
@@ -30,10 +37,17 @@ LOOK = Look(0.6, width=1.0, pictures=False)
 def answer(content: CamerasContent, now: float = 0.0) -> None:
     """What a publisher does: bring what is asked for."""
     for camera, side in content.photos.requests(now):
-        photos = PHOTOS[camera: camera + 1]
+        photos = PHOTOS[camera : camera + 1]
         if side:
-            photos = torch.nn.functional.interpolate(PHOTOS[camera:].permute(0, 3, 1, 2).float(), (side, side),
-                                                     mode="area").permute(0, 2, 3, 1).to(torch.uint8)
+            photos = (
+                torch.nn.functional.interpolate(
+                    PHOTOS[camera:].permute(0, 3, 1, 2).float(),
+                    (side, side),
+                    mode="area",
+                )
+                .permute(0, 2, 3, 1)
+                .to(torch.uint8)
+            )
         content.take_part(photos_frame(photos, camera, side))
 
 
@@ -60,7 +74,9 @@ def frustums(view: Any) -> Frustums:
     return view.view.tools["frustums"]  # type: ignore[return-value]
 
 
-def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, content: CamerasContent) -> None:
+def test_following_begins_when_the_scene_has_come(
+    screen: OffscreenScreen, content: CamerasContent
+) -> None:
     view = scene_view(screen)
     tool = frustums(view)
     tool.use(content)
@@ -75,21 +91,38 @@ def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, conte
 
 
 @pytest.mark.parametrize(("model", "share"), [("pinhole", 0.98), ("fisheye", 0.9)])
-def test_lines_lie_where_the_cameras_are(screen: OffscreenScreen, content: CamerasContent, model: Any,
-                                         share: float) -> None:
-    camera, cameras = Camera(look_at((0, -5, 8), (0, 0, 0)), intrinsics(60, W, H, model), W, H, model), content.cameras
+def test_lines_lie_where_the_cameras_are(
+    screen: OffscreenScreen, content: CamerasContent, model: Any, share: float
+) -> None:
+    camera, cameras = (
+        Camera(
+            look_at((0, -5, 8), (0, 0, 0)), intrinsics(60, W, H, model), W, H, model
+        ),
+        content.cameras,
+    )
     assert cameras is not None
     screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
     content.drawing.draw(screen.framebuffer, RECT, camera, LOOK)
     lit = screen.pixels()[..., 0] > 18
     outlines = [cameras.outline(number, 0.6) for number in range(COUNT)]
-    marks = np.concatenate([project(camera, points[a] + np.linspace(0, 1, 40)[:, None] * (points[b] - points[a]))
-                            for points in outlines
-                            for a, b in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (4, 1))])
+    marks = np.concatenate(
+        [
+            project(
+                camera,
+                points[a] + np.linspace(0, 1, 40)[:, None] * (points[b] - points[a]),
+            )
+            for points in outlines
+            for a, b in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (4, 1))
+        ]
+    )
     marks = marks[np.isfinite(marks).all(1)]
-    inside = np.floor(marks[(marks > 1).all(1) & (marks < (W - 1, H - 1)).all(1)]).astype(int)
-    near = np.stack([lit[y - 1: y + 2, x - 1: x + 2].any() for x, y in inside])
-    assert near.mean() > share  # straight lines stand for curved ones in a fisheye's picture
+    inside = np.floor(
+        marks[(marks > 1).all(1) & (marks < (W - 1, H - 1)).all(1)]
+    ).astype(int)
+    near = np.stack([lit[y - 1 : y + 2, x - 1 : x + 2].any() for x, y in inside])
+    assert (
+        near.mean() > share
+    )  # straight lines stand for curved ones in a fisheye's picture
     # And there are none elsewhere, but for the marks above the pictures.
     y, x = np.nonzero(lit)
     away = np.abs(np.stack([x + 0.5, y + 0.5], 1)[:, None] - marks[None]).max(2).min(1)
@@ -99,8 +132,13 @@ def test_lines_lie_where_the_cameras_are(screen: OffscreenScreen, content: Camer
 # -- through a camera --------------------------------------------------------------------------------------------------
 
 
-def through(view: Any, number: int, screen: OffscreenScreen, content: CamerasContent,
-            rect: Rect = RECT) -> None:
+def through(
+    view: Any,
+    number: int,
+    screen: OffscreenScreen,
+    content: CamerasContent,
+    rect: Rect = RECT,
+) -> None:
     """Look through a camera, until its photograph is there."""
     frustums(view).enter(number, 0.0)
     for now in (0.0, 2.0, 4.0):
@@ -112,13 +150,17 @@ def through(view: Any, number: int, screen: OffscreenScreen, content: CamerasCon
     assert frustums(view).through.there
 
 
-def test_each_way_to_compare(view: Any, screen: OffscreenScreen, content: CamerasContent) -> None:
+def test_each_way_to_compare(
+    view: Any, screen: OffscreenScreen, content: CamerasContent
+) -> None:
     screen.resize(480, 400)
     rect = Rect(0, 0, 480, 400)
     view.draw(screen.framebuffer, rect)
     through(view, 1, screen, content, rect)
     tool = frustums(view).through
-    assert tool.place(RECT) == Rect(14, 0, 36, 24)  # half of the height is the bar's there
+    assert tool.place(RECT) == Rect(
+        14, 0, 36, 24
+    )  # half of the height is the bar's there
     place = tool.place(rect)
     assert (place.width, place.height) == (480, 320)
     pictures = {}
@@ -132,8 +174,16 @@ def test_each_way_to_compare(view: Any, screen: OffscreenScreen, content: Camera
     np.testing.assert_array_equal(pictures["wipe"][inside][:, :239], rendered[:, :239])
     np.testing.assert_array_equal(pictures["wipe"][inside][:, 241:], photo[:, 241:])
     sides = tool.place(rect, 2)
-    right = pictures["side"][sides.y: sides.y + sides.height, sides.x + sides.width // 2: sides.x + sides.width]
-    assert np.abs(right[80, ::40] - PHOTOS[1].numpy()[16, ::8][: len(right[80, ::40])]).max() <= 6
+    right = pictures["side"][
+        sides.y : sides.y + sides.height,
+        sides.x + sides.width // 2 : sides.x + sides.width,
+    ]
+    assert (
+        np.abs(
+            right[80, ::40] - PHOTOS[1].numpy()[16, ::8][: len(right[80, ::40])]
+        ).max()
+        <= 6
+    )
     apart, bright = np.abs(photo - rendered).mean(2), pictures["error"][inside].sum(2)
     assert bright[apart > 60].mean() > bright[apart <= 60].mean() + 50
     frustums(view).change(how="photo", opacity=0.5)
@@ -141,15 +191,20 @@ def test_each_way_to_compare(view: Any, screen: OffscreenScreen, content: Camera
     assert np.abs(half - (photo + rendered) / 2).max() <= 1.5
     # The line is dragged.
     frustums(view).change(how="wipe")
-    for event in (PointerPress(240, 100), PointerMove(120, 100), PointerRelease(120, 100)):
+    for event in (
+        PointerPress(240, 100),
+        PointerMove(120, 100),
+        PointerRelease(120, 100),
+    ):
         assert view.handle(event, rect)
     assert abs(view.view.state.training.at - 0.25) < 0.01
     moved = shown(view, screen, rect)[inside]
     np.testing.assert_array_equal(moved[:, 122:], photo[:, 122:])
 
 
-def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(view: Any, screen: OffscreenScreen,
-                                                                   content: CamerasContent) -> None:
+def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(
+    view: Any, screen: OffscreenScreen, content: CamerasContent
+) -> None:
     through(view, 1, screen, content)
     frustums(view).change(how="photo", opacity=0.7)
     other = view.beside()
@@ -167,8 +222,9 @@ def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(view: Any, sc
         other.close()
 
 
-def test_the_psnr_is_that_of_the_same_pixels(view: Any, screen: OffscreenScreen,
-                                             content: CamerasContent) -> None:
+def test_the_psnr_is_that_of_the_same_pixels(
+    view: Any, screen: OffscreenScreen, content: CamerasContent
+) -> None:
     through(view, 2, screen, content)
     tool = frustums(view).through
 

@@ -42,11 +42,25 @@ ALT: Mods = frozenset({"alt"})
 
 
 EVENTS = (
-    PointerMove(40, 30), PointerPress(40, 30), PointerMove(44, 32), PointerRelease(44, 32), PointerLeave(),
-    PointerPress(40, 30, "right"), PointerRelease(40, 30, "right"), PointerPress(40, 30, clicks=2),
-    PointerRelease(40, 30), Wheel(40, 30, 1.0), Wheel(40, 30, 0.0, 1.0), Pinch(40, 30, 1.1, 2, 1), Text("x"), Text("?"),
-    *(Key(name, pressed) for name in ("w", "q", "f", "escape", "space", "shift", "1", "delete")
-      for pressed in (True, False)),
+    PointerMove(40, 30),
+    PointerPress(40, 30),
+    PointerMove(44, 32),
+    PointerRelease(44, 32),
+    PointerLeave(),
+    PointerPress(40, 30, "right"),
+    PointerRelease(40, 30, "right"),
+    PointerPress(40, 30, clicks=2),
+    PointerRelease(40, 30),
+    Wheel(40, 30, 1.0),
+    Wheel(40, 30, 0.0, 1.0),
+    Pinch(40, 30, 1.1, 2, 1),
+    Text("x"),
+    Text("?"),
+    *(
+        Key(name, pressed)
+        for name in ("w", "q", "f", "escape", "space", "shift", "1", "delete")
+        for pressed in (True, False)
+    ),
 )
 
 
@@ -68,6 +82,7 @@ def panel(screen: OffscreenScreen) -> Iterator[Panel]:
 
 def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
     """A turn of the loop while these parts of the panel are open, in a window of their own."""
+
     def over(_: Rect, scale: float) -> bool:
         view.over(RECT, scale)
         imgui.set_next_window_size(imgui.ImVec2(300, 2000))
@@ -90,14 +105,25 @@ def until(view: Any, condition: Callable[[], object]) -> None:
 # -- all tools ---------------------------------------------------------------------------------------------------------
 
 
-def test_keys_of_tools_are_listed_where_the_scene_has_something_for_them(view: Any) -> None:
-    assert all(line.group and line.keys and line.does for tool in view.view.tools.values() for line in tool.keys)
+def test_keys_of_tools_are_listed_where_the_scene_has_something_for_them(
+    view: Any,
+) -> None:
+    assert all(
+        line.group and line.keys and line.does
+        for tool in view.view.tools.values()
+        for line in tool.keys
+    )
     told = {line.group for line in view.view.keys}
-    assert "Camera" in told and not told & {"Training cameras", "History"}  # there are none
+    assert "Camera" in told and not told & {
+        "Training cameras",
+        "History",
+    }  # there are none
 
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["empty", "loaded"])
-def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen, panel: Panel, loaded: bool) -> None:
+def test_tools_take_every_event_and_draw_in_every_place(
+    screen: OffscreenScreen, panel: Panel, loaded: bool
+) -> None:
     view = scene_view(screen)
     if loaded:
         assert view.update(gaussian_frame())
@@ -111,8 +137,13 @@ def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen,
             assert tool.tick(0.0) in (True, False)
         shown(view, screen)
         for rect, scale in ((RECT, 1.0), (Rect(0, 0, 8, 8), 2.0)):
+
             def over(_: Rect, s: float, rect: Rect = rect, tool: Tool = tool) -> bool:
-                changed = [tool.over(rect, s), tool.bar(rect, s), *(part.draw() for part in tool.sections())]
+                changed = [
+                    tool.over(rect, s),
+                    tool.bar(rect, s),
+                    *(part.draw() for part in tool.sections()),
+                ]
                 assert set(changed) <= {True, False, None}
                 return False
 
@@ -130,15 +161,26 @@ def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen,
 
 def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
     tool = view.view.tools["inspect"]
-    wanted = pick(view.content.renderer.scene(), view.view.camera(RECT), *MIDDLE, view.view.options)
+    wanted = pick(
+        view.content.renderer.scene(),
+        view.view.camera(RECT),
+        *MIDDLE,
+        view.view.options,
+    )
     assert wanted is not None
-    for event in (PointerMove(*MIDDLE, ALT), PointerPress(*MIDDLE, mods=ALT), PointerRelease(*MIDDLE, mods=ALT)):
+    for event in (
+        PointerMove(*MIDDLE, ALT),
+        PointerPress(*MIDDLE, mods=ALT),
+        PointerRelease(*MIDDLE, mods=ALT),
+    ):
         view.handle(event, RECT)
     until(view, lambda: tool.values)
     assert tool.index == wanted.index
     assert tool.hit.weight == pytest.approx(wanted.weight)
     assert view.view.state.selection.marked == (wanted.index,)
-    np.testing.assert_allclose(tool.values.mean, cloud()["means"][wanted.index].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        tool.values.mean, cloud()["means"][wanted.index].numpy(), rtol=1e-6
+    )
 
 
 def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> None:
@@ -162,7 +204,9 @@ def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> Non
 # -- histograms --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_filtered_is_counted_and_not_drawn(view: Any, panel: Panel, screen: OffscreenScreen) -> None:
+def test_what_is_filtered_is_counted_and_not_drawn(
+    view: Any, panel: Panel, screen: OffscreenScreen
+) -> None:
     tool, before = view.view.tools["filter"], shown(view, screen)
     assert not tool.details()
 
@@ -175,7 +219,10 @@ def test_what_is_filtered_is_counted_and_not_drawn(view: Any, panel: Panel, scre
     opacity = QUANTITIES[0]
     tool.limit(opacity, 0.8, 0.85)
     wait_until(counted)
-    wanted = int(((o := 1 / (1 + np.exp(-cloud()["opacities"].numpy()))) >= 0.8).sum() - (o > 0.85).sum())
+    wanted = int(
+        ((o := 1 / (1 + np.exp(-cloud()["opacities"].numpy()))) >= 0.8).sum()
+        - (o > 0.85).sum()
+    )
     assert 0 < wanted < 400
     assert tool.statistics.chosen == wanted
     assert tool.details() == [f"{wanted:,} of them shown"]
@@ -188,8 +235,9 @@ def test_what_is_filtered_is_counted_and_not_drawn(view: Any, panel: Panel, scre
 # -- boxes and spheres -------------------------------------------------------------------------------------------------
 
 
-def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel,
-                                                         screen: OffscreenScreen) -> None:
+def test_handles_are_dragged_only_while_the_part_is_open(
+    view: Any, panel: Panel, screen: OffscreenScreen
+) -> None:
     tool, camera = view.view.tools["crop"], view.view.camera(RECT)
     assert camera is not None
     tool.set(Box(half=(0.6, 0.6, 0.6)))
@@ -210,27 +258,35 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel
     assert isinstance(box, Box)
     assert box.center[0] + box.half[0] == pytest.approx(0.9, abs=1e-5)
     assert box.center[0] - box.half[0] == pytest.approx(-0.6, abs=1e-5)
-    np.testing.assert_array_equal(view.view.orbit.rotation, orbit)  # the camera did not take it
+    np.testing.assert_array_equal(
+        view.view.orbit.rotation, orbit
+    )  # the camera did not take it
     assert tool.grabbed is None
 
 
 # -- saving ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_saved_where_it_is_said(view: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_saved_where_it_is_said(
+    view: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     tool, said = view.view.tools["filter"], []
-    view.view.host = replace(view.view.host, say=said.append, name="../my run: splats.ply")
+    view.view.host = replace(
+        view.view.host, say=said.append, name="../my run: splats.ply"
+    )
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)
     tool.save(chosen=True)
     until(view, lambda: said)
-    path, = tmp_path.iterdir()
+    (path,) = tmp_path.iterdir()
     assert str(path) in said[0]
     assert path.name.endswith("-step1500.ply")
     back = open_file(path)
     opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
     keep = opacities >= 0.8
     # OpenGL has positions as float32 from the middle of the scene.
-    np.testing.assert_allclose(back.means, cloud()["means"].numpy()[keep], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        back.means, cloud()["means"].numpy()[keep], rtol=1e-6, atol=1e-7
+    )
     assert f"{keep.sum():,} Gaussians" in said[0]

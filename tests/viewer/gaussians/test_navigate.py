@@ -15,7 +15,15 @@ from support.frames import gaussian_frame
 from support.view_cases import scene_view, shown
 from support.wait import wait_until
 
-from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.core.events import (
+    Key,
+    Mods,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+    Wheel,
+)
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
@@ -33,9 +41,13 @@ CENTERS = [(0.0, 0.0, 0.0), (1.0, 0.5, 2.0)]
 def balls(centers: np.ndarray) -> dict[str, torch.Tensor]:
     """Red, round, nearly opaque Gaussians (N, 3)."""
     n = len(centers)
-    return {"means": torch.tensor(centers, dtype=torch.float32), "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1),
-            "scales": torch.full((n, 3), math.log(0.2)), "opacities": torch.full((n,), 8.0),
-            "rgb": torch.tensor([[1.0, 0, 0]]).repeat(n, 1)}
+    return {
+        "means": torch.tensor(centers, dtype=torch.float32),
+        "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1),
+        "scales": torch.full((n, 3), math.log(0.2)),
+        "opacities": torch.full((n,), 8.0),
+        "rgb": torch.tensor([[1.0, 0, 0]]).repeat(n, 1),
+    }
 
 
 @pytest.fixture(name="view")
@@ -72,7 +84,9 @@ def said(view: Any) -> str:
 
 
 def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
-    off_center = replace(SIDE, K=SIDE.K + np.array([[0, 0, 31.0], [0, 0, -17], [0, 0, 0]]))
+    off_center = replace(
+        SIDE, K=SIDE.K + np.array([[0, 0, 31.0], [0, 0, -17], [0, 0, 0]])
+    )
     before = viewmat(view)
     view.view.fly_to(off_center)
     np.testing.assert_allclose(viewmat(view), before, atol=1e-9)
@@ -87,7 +101,9 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     assert not view.tick(20.0)
 
 
-@pytest.mark.parametrize("event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Key("w")])
+@pytest.mark.parametrize(
+    "event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Key("w")]
+)
 def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
     view.view.fly_to(SIDE)
     view.tick(10.0)
@@ -104,7 +120,11 @@ def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
 def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any) -> None:
     assert view.handle(Key("o"), RECT)
     position = view.view.orbit.position
-    for event in (PointerPress(200, 100), PointerMove(250, 100), PointerRelease(250, 100)):
+    for event in (
+        PointerPress(200, 100),
+        PointerMove(250, 100),
+        PointerRelease(250, 100),
+    ):
         view.handle(event, RECT)
     np.testing.assert_allclose(view.view.orbit.position, position, atol=1e-9)
     assert np.abs(viewmat(view) - FRONT.viewmat).max() > 0.1
@@ -133,7 +153,9 @@ def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
     wait_until(lambda: view.tick(50.0))  # the flight begins when the point is found
     arrive(view)
     np.testing.assert_allclose(view.view.orbit.target, CENTERS[1], atol=0.1)
-    np.testing.assert_allclose(view.view.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9)
+    np.testing.assert_allclose(
+        view.view.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9
+    )
     assert view.view.orbit.distance == pytest.approx(p[2], abs=0.1)
 
 
@@ -159,7 +181,9 @@ def fresh_fixture(screen: OffscreenScreen) -> Iterator[Any]:
     made.close()
 
 
-def test_up_is_found_in_the_ground_unless_the_user_says_it(view: Any, fresh: Any, screen: OffscreenScreen) -> None:
+def test_up_is_found_in_the_ground_unless_the_user_says_it(
+    view: Any, fresh: Any, screen: OffscreenScreen
+) -> None:
     fresh.update(gaussian_frame(ground(), color="rgb"))
     shown(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.orbit.up, (1, 0, 0))
@@ -175,14 +199,25 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: Any, fresh: Any
     for one in (fresh, beside):
         np.testing.assert_array_equal(one.view.orbit.up, (0, 0, 1))
     beside.close()
-    np.testing.assert_array_equal(view.view.orbit.up, (0, -1, 0))  # two balls stand on nothing
+    np.testing.assert_array_equal(
+        view.view.orbit.up, (0, -1, 0)
+    )  # two balls stand on nothing
 
 
 @pytest.mark.parametrize("cameras_first", [True, False])
-def test_up_of_the_file_goes_before_the_ground_and_cameras(cameras_first: bool, fresh: Any,
-                                                           screen: OffscreenScreen) -> None:
+def test_up_of_the_file_goes_before_the_ground_and_cameras(
+    cameras_first: bool, fresh: Any, screen: OffscreenScreen
+) -> None:
     means, quats, scales, opacities, sh0 = ground().values()
-    scene = GaussianScene(means, quats, scales, opacities, sh0, torch.zeros(len(means), 0, 3), up=(0, 0, -1))
+    scene = GaussianScene(
+        means,
+        quats,
+        scales,
+        opacities,
+        sh0,
+        torch.zeros(len(means), 0, 3),
+        up=(0, 0, -1),
+    )
     tool = fresh.view.tools["navigate"]
     if cameras_first:
         tool.cameras(np.eye(4)[None])
@@ -204,10 +239,15 @@ def test_bookmarks_by_keys(view: Any) -> None:
     assert view.handle(Key("3"), RECT)
     arrive(view)
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-    assert view.view.host.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
+    assert (
+        view.view.host.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"]
+        == FRONT.viewmat.tolist()
+    )
 
 
-def test_the_camera_goes_to_the_clipboard_and_back(view: Any, screen: OffscreenScreen) -> None:
+def test_the_camera_goes_to_the_clipboard_and_back(
+    view: Any, screen: OffscreenScreen
+) -> None:
     assert view.handle(Key("c", mods=CTRL), RECT)
     panel = Panel()
     panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
@@ -230,12 +270,16 @@ def test_a_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
     view.view.orbit.orbit(0.4, 0.3)
     view.view.moved()
     end = np.eye(3)[axis // 2] * (1 if axis % 2 == 0 else -1)
-    right, down, _ = 34 * (view.view.orbit.rotation @ end)  # around a middle 56.5 points off the lower left corner
+    right, down, _ = 34 * (
+        view.view.orbit.rotation @ end
+    )  # around a middle 56.5 points off the lower left corner
     x, y = RECT.x + 56.5 + right, RECT.y + RECT.height - 56.5 + down
     distance, target = view.view.orbit.distance, view.view.orbit.target.copy()
     assert view.handle(PointerMove(x, y), RECT)
     assert view.handle(PointerPress(x, y), RECT)
     view.handle(PointerRelease(x, y), RECT)
     arrive(view)
-    np.testing.assert_allclose(view.view.orbit.position, target + distance * end, atol=1e-6)
+    np.testing.assert_allclose(
+        view.view.orbit.position, target + distance * end, atol=1e-6
+    )
     assert not view.view.orbit.dragging

@@ -9,11 +9,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splatview_viewer.core.events import NO_MODS, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    NO_MODS,
+    Mods,
+    Pinch,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.geometry.cameras import Camera, CameraModel, intrinsics, look_at, project
+from splatview_viewer.geometry.cameras import (
+    Camera,
+    CameraModel,
+    intrinsics,
+    look_at,
+    project,
+)
 from splatview_viewer.geometry.controls import Flight, Orbit, turned
-from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
+from splatview_viewer.geometry.training_cameras import (
+    snapped,
+    up_of_cameras,
+    up_of_scene,
+)
 
 RECT = Rect(100, 20, 400, 300)
 CORNER = np.array([RECT.x, RECT.y])
@@ -21,9 +39,16 @@ SHIFT: Mods = frozenset({"shift"})
 CTRL: Mods = frozenset({"ctrl"})
 
 
-def seen_from(position: tuple[float, float, float], target: tuple[float, float, float], fov: float = 50) -> Orbit:
+def seen_from(
+    position: tuple[float, float, float],
+    target: tuple[float, float, float],
+    fov: float = 50,
+) -> Orbit:
     o = Orbit()
-    o.take(Camera(look_at(position, target), intrinsics(fov, 400, 300), 400, 300), np.array(target))
+    o.take(
+        Camera(look_at(position, target), intrinsics(fov, 400, 300), 400, 300),
+        np.array(target),
+    )
     return o
 
 
@@ -36,7 +61,9 @@ def seen(o: Orbit, point: np.ndarray) -> np.ndarray:
     return project(o.camera(400, 300), point[None])[0]
 
 
-def drag(o: Orbit, button: str, points: list[tuple[float, float]], mods: Mods = NO_MODS) -> None:
+def drag(
+    o: Orbit, button: str, points: list[tuple[float, float]], mods: Mods = NO_MODS
+) -> None:
     o.handle(PointerPress(*points[0], button, mods), RECT)  # type: ignore[arg-type]
     for point in points[1:]:
         o.handle(PointerMove(*point, mods), RECT)
@@ -55,11 +82,18 @@ def test_orbiting_keeps_the_target_stops_at_the_poles_and_stays_upright() -> Non
         assert abs(o.rotation[0] @ o.up) < 1e-9  # no roll
 
 
-@pytest.mark.parametrize(("button", "mods", "model"), [
-    ("right", frozenset(), "pinhole"), ("right", frozenset(), "ortho"), ("middle", frozenset(), "pinhole"),
-    ("left", SHIFT, "pinhole"),
-])
-def test_panning_moves_the_scene_with_the_pointer(button: str, mods: Mods, model: str) -> None:
+@pytest.mark.parametrize(
+    ("button", "mods", "model"),
+    [
+        ("right", frozenset(), "pinhole"),
+        ("right", frozenset(), "ortho"),
+        ("middle", frozenset(), "pinhole"),
+        ("left", SHIFT, "pinhole"),
+    ],
+)
+def test_panning_moves_the_scene_with_the_pointer(
+    button: str, mods: Mods, model: str
+) -> None:
     o = made(model=model)
     target, rotation = o.target.copy(), o.rotation.copy()
     before = seen(o, target)
@@ -106,7 +140,9 @@ def test_a_roll_is_measured_stays_while_orbiting_and_goes(angle: float) -> None:
 
 def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
     o = made()
-    point = o.target + o.rotation.T @ np.array([0.9, 0.0, 0.0])  # to the right of the middle
+    point = o.target + o.rotation.T @ np.array(
+        [0.9, 0.0, 0.0]
+    )  # to the right of the middle
     x, y = seen(o, point) + CORNER
     middle = np.array([RECT.x + 200, RECT.y + 150])
     reach = np.linalg.norm((x, y) - middle)
@@ -121,8 +157,16 @@ def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
 def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
     a, b = seen_from((0, 0, -5), (0, 0, 0)), seen_from((4, -2, 3), (1, 0, 1), 30)
     flight = Flight(a, b, 0.5)
-    np.testing.assert_allclose(flight.between(0).camera(400, 300).viewmat, a.camera(400, 300).viewmat, atol=1e-12)
-    np.testing.assert_allclose(flight.between(1).camera(400, 300).viewmat, b.camera(400, 300).viewmat, atol=1e-12)
+    np.testing.assert_allclose(
+        flight.between(0).camera(400, 300).viewmat,
+        a.camera(400, 300).viewmat,
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(
+        flight.between(1).camera(400, 300).viewmat,
+        b.camera(400, 300).viewmat,
+        atol=1e-12,
+    )
     assert flight.at(10.0) is not None
     places = np.array([flight.between(i / 100).position for i in range(101)])
     steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
@@ -149,7 +193,10 @@ def ring(count: int, height: float, roll: float) -> np.ndarray:
     side /= np.linalg.norm(side)
     out = []
     for angle in np.linspace(0, 2 * np.pi, count, endpoint=False):
-        position = 3 * (np.cos(angle) * side + np.sin(angle) * np.cross(side, UP)) + height * UP
+        position = (
+            3 * (np.cos(angle) * side + np.sin(angle) * np.cross(side, UP))
+            + height * UP
+        )
         spin = np.eye(4)
         spin[:3, :3] = turned(np.array([0.0, 0.0, 1.0]), random.normal() * roll)
         out.append(spin @ look_at(position, (0, 0, 0), UP))
@@ -157,7 +204,9 @@ def ring(count: int, height: float, roll: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("height", [0.0, 8.0])
-def test_cameras_around_something_say_what_is_up_however_much_they_look_down(height: float) -> None:
+def test_cameras_around_something_say_what_is_up_however_much_they_look_down(
+    height: float,
+) -> None:
     for roll, degrees in ((0.0, 0.01), (0.03, 3)):
         found = up_of_cameras(ring(30, height, roll))
         assert found is not None
@@ -166,7 +215,10 @@ def test_cameras_around_something_say_what_is_up_however_much_they_look_down(hei
 
 def test_real_cameras_and_their_scene_agree(data_dir: Path) -> None:
     with np.load(data_dir / "test_garden.npz") as garden:
-        by_cameras, by_ground = up_of_cameras(garden["viewmats"]), up_of_scene(garden["means3d"])
+        by_cameras, by_ground = (
+            up_of_cameras(garden["viewmats"]),
+            up_of_scene(garden["means3d"]),
+        )
     assert by_cameras is not None
     assert by_ground is not None
     for found in (by_cameras, by_ground):
@@ -174,8 +226,15 @@ def test_real_cameras_and_their_scene_agree(data_dir: Path) -> None:
         np.testing.assert_array_equal(snapped(found), (0, 0, 1))
 
 
-@pytest.mark.parametrize("points", [
-    np.random.default_rng(3).normal(size=(5000, 3)), np.random.default_rng(3).uniform(-1, 1, (5000, 3)),
-    np.empty((0, 3)), np.linspace(0, 1, 5000)[:, None] * [[1.0, 2, 3]]], ids=["ball", "cube", "none", "line"])
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.random.default_rng(3).normal(size=(5000, 3)),
+        np.random.default_rng(3).uniform(-1, 1, (5000, 3)),
+        np.empty((0, 3)),
+        np.linspace(0, 1, 5000)[:, None] * [[1.0, 2, 3]],
+    ],
+    ids=["ball", "cube", "none", "line"],
+)
 def test_nothing_stands_on_these(points: np.ndarray) -> None:
     assert up_of_scene(points) is None

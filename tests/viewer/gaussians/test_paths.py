@@ -18,7 +18,13 @@ from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.host import Host, Memo
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.formats.camera_paths import FILE_LIMIT, Film, parse_path, read_path, write_path
+from splatview_viewer.formats.camera_paths import (
+    FILE_LIMIT,
+    Film,
+    parse_path,
+    read_path,
+    write_path,
+)
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -34,11 +40,16 @@ def camera(position: Any, target: Any = (0, 0, 0), fov: float = 50.0) -> Camera:
 
 
 def path(**more: Any) -> CameraPath:
-    keys = [Key.of(camera(p, fov=40 + 10 * i), seconds=1 + 0.5 * i) for i, p in enumerate(PLACES)]
+    keys = [
+        Key.of(camera(p, fov=40 + 10 * i), seconds=1 + 0.5 * i)
+        for i, p in enumerate(PLACES)
+    ]
     return CameraPath(keys, **more)
 
 
-@pytest.mark.parametrize(("loop", "smooth"), [(False, True), (True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("loop", "smooth"), [(False, True), (True, True), (False, False)]
+)
 def test_it_leads_through_every_key(loop: bool, smooth: bool) -> None:
     way = path(loop=loop, smooth=smooth)
     assert len(way.times) == len(PLACES) + loop
@@ -53,11 +64,16 @@ def test_it_leads_through_every_key(loop: bool, smooth: bool) -> None:
 @pytest.mark.parametrize("loop", [False, True])
 def test_it_is_smooth_at_the_keys(loop: bool) -> None:
     """Position and direction have the same velocity on both sides of a key; straight ways have not."""
+
     def jolts(way: CameraPath) -> float:
         worst, h = 0.0, 1e-5
         for time in way.times[1:-1]:
-            before, here, after = (way.at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h))
-            worst = max(worst, float(np.abs((after - here) - (here - before)).max()) / h)
+            before, here, after = (
+                way.at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h)
+            )
+            worst = max(
+                worst, float(np.abs((after - here) - (here - before)).max()) / h
+            )
         return worst
 
     assert jolts(path(loop=loop)) < 1e-3
@@ -73,7 +89,13 @@ def test_there_and_back(tmp_path: Path, loop: bool, model: Any) -> None:
     film = Film(path(loop=loop, model=model), 800, 600, 24.0)
     file.write_text(write_path(film))
     back = read_path(file)
-    assert (back.width, back.height, back.fps, back.path.loop, back.path.model) == (800, 600, 24.0, loop, model)
+    assert (back.width, back.height, back.fps, back.path.loop, back.path.model) == (
+        800,
+        600,
+        24.0,
+        loop,
+        model,
+    )
     assert back.path.smooth
     for time in np.linspace(0, film.path.duration, 20):
         a, b = (f.path.at(float(time), 800, 600) for f in (film, back))
@@ -85,38 +107,73 @@ def test_frames_are_as_ns_render_reads_them() -> None:
     """camera_to_world in OpenGL's axes, vertical fields of view in degrees, one for each picture."""
     film = Film(path(), 640, 480, 10.0)
     d = json.loads(write_path(film))
-    assert len(d["camera_path"]) == film.path.frames(10.0) == round(film.path.duration * 10)
+    assert (
+        len(d["camera_path"])
+        == film.path.frames(10.0)
+        == round(film.path.duration * 10)
+    )
     for i, frame in enumerate(d["camera_path"]):
         wanted = film.path.at(i / 10, 640, 480)
         pose = np.array(frame["camera_to_world"]).reshape(4, 4)
         np.testing.assert_allclose(pose[:3, 3], wanted.position, atol=1e-9)
         right, down, forward = wanted.viewmat[:3, :3]
-        np.testing.assert_allclose(pose[:3, :3], np.stack([right, -down, -forward], 1), atol=1e-9)
+        np.testing.assert_allclose(
+            pose[:3, :3], np.stack([right, -down, -forward], 1), atol=1e-9
+        )
         assert frame["fov"] == pytest.approx(field_of_view(wanted.K[1, 1], 480))
-    assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (640, 480, 10.0, "perspective")
+    assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (
+        640,
+        480,
+        10.0,
+        "perspective",
+    )
     alone = parse_path(json.dumps({"camera_path": d["camera_path"], "fps": 24}))
-    for same in (alone, parse_path(write_path(alone))):  # each is a picture, also of frames that are made keyframes
+    for same in (
+        alone,
+        parse_path(write_path(alone)),
+    ):  # each is a picture, also of frames that are made keyframes
         again = json.loads(write_path(same))["camera_path"]
-        poses, wanted = ([f["camera_to_world"] for f in frames] for frames in (again, d["camera_path"]))
+        poses, wanted = (
+            [f["camera_to_world"] for f in frames]
+            for frames in (again, d["camera_path"])
+        )
         np.testing.assert_allclose(poses, wanted, atol=1e-9)
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"keyframes": 7, "camera_path": None}, "neither"), ({"keyframes": [7]}, "no keyframe"),
-    ({"keyframes": [{"matrix": [1, 2]}]}, "16 numbers"), ({"keyframes": [{}] * 1001}, "1000 are the most"),
-    ({"keyframes": [{"matrix": [float("nan")] * 16}]}, "no rotation"), ({"render_width": 1e9}, '"render_width"'),
-    ({"keyframes": [{"matrix": np.eye(4).ravel().tolist(), "fov": 0}]}, '"fov" is 0'),
-    ({"camera_type": "equirectangular"}, "perspective, fisheye"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"keyframes": 7, "camera_path": None}, "neither"),
+        ({"keyframes": [7]}, "no keyframe"),
+        ({"keyframes": [{"matrix": [1, 2]}]}, "16 numbers"),
+        ({"keyframes": [{}] * 1001}, "1000 are the most"),
+        ({"keyframes": [{"matrix": [float("nan")] * 16}]}, "no rotation"),
+        ({"render_width": 1e9}, '"render_width"'),
+        (
+            {"keyframes": [{"matrix": np.eye(4).ravel().tolist(), "fov": 0}]},
+            '"fov" is 0',
+        ),
+        ({"camera_type": "equirectangular"}, "perspective, fisheye"),
+    ],
+)
 def test_what_is_no_path_is_told(change: dict[str, Any], words: str) -> None:
     d = json.loads(write_path(Film(path()))) | change
     with pytest.raises(CameraError, match=words):
         parse_path(json.dumps(d))
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    (b"[" * 100_000, "no JSON"), (b"{}", "neither"), (None, "cannot be read"), (b" " * (FILE_LIMIT + 1), "MB")])
-def test_a_file_that_cannot_be_read_is_told_by_its_name(tmp_path: Path, text: bytes | None, words: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"[" * 100_000, "no JSON"),
+        (b"{}", "neither"),
+        (None, "cannot be read"),
+        (b" " * (FILE_LIMIT + 1), "MB"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_by_its_name(
+    tmp_path: Path, text: bytes | None, words: str
+) -> None:
     if text is not None:
         (tmp_path / "path.json").write_bytes(text)
     with pytest.raises(CameraError, match=rf"path\.json.*{words}"):
@@ -156,7 +213,10 @@ class Rig:
         """Events at these times of the timeline: it lies between its buttons and the right edge."""
         board, begin, end = self.view.wants.boards[-1], 146.0, 616.0
         for seconds in times:
-            event = kind(begin + (end - begin) * seconds / self.tool.path.duration, board.y + 16.0)
+            event = kind(
+                begin + (end - begin) * seconds / self.tool.path.duration,
+                board.y + 16.0,
+            )
             self.panel.handle(event, RECT, boards=self.view.wants.boards)
             self.draw()
             self.draw()
@@ -165,7 +225,9 @@ class Rig:
         """The view looks from where the playhead is."""
         seen = self.view.view.camera(RECT)
         assert seen is not None
-        np.testing.assert_allclose(seen.viewmat, self.tool.path.at(self.tool.time, W, H).viewmat, atol=1e-9)
+        np.testing.assert_allclose(
+            seen.viewmat, self.tool.path.at(self.tool.time, W, H).viewmat, atol=1e-9
+        )
 
 
 def side(x: float) -> Camera:
@@ -204,8 +266,11 @@ def test_a_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
     other.view.host = Host(memo=rig.view.view.host.memo, name="scene.ply")
     other.tick(2.0)
     for time in (0.0, 1.0, 2.0):
-        np.testing.assert_allclose(other.view.tools["path"].path.at(time, W, H).viewmat,
-                                   rig.tool.path.at(time, W, H).viewmat, atol=1e-9)
+        np.testing.assert_allclose(
+            other.view.tools["path"].path.at(time, W, H).viewmat,
+            rig.tool.path.at(time, W, H).viewmat,
+            atol=1e-9,
+        )
     other.close()
 
 
@@ -245,7 +310,9 @@ def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     assert rig.tool.time == rig.tool.path.duration
 
 
-def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_filmed_while_the_loop_goes_on(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     frames = json.loads(write_path(Film(path())))["camera_path"][:4]
     (tmp_path / "path.json").write_text(json.dumps({"camera_path": frames, "fps": 10}))

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.frames import SIZE, cameras_frame, cloud, frame_of, photographs, photos_frame, ring
+from support.frames import (
+    SIZE,
+    cameras_frame,
+    cloud,
+    frame_of,
+    photographs,
+    photos_frame,
+    ring,
+)
 from support.viewer import Viewer
 from support.wait import clock, wait_until
 
@@ -26,7 +34,9 @@ from splatview_viewer.render.cameras.content import PhotoStore
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
-def cameras(count: int = 8, photos: int = 0, paths: list[str] | None = None) -> CameraSet:
+def cameras(
+    count: int = 8, photos: int = 0, paths: list[str] | None = None
+) -> CameraSet:
     return cameras_of(cameras_frame(count, photos, paths))
 
 
@@ -43,7 +53,9 @@ def test_what_a_frame_says_is_read() -> None:
     assert (camera.width, camera.height) == SIZE
     assert found.camera(8) is found.camera(-1) is None
     np.testing.assert_allclose(found.extents[0], [-0.6, -0.4, 0.6, 0.4])
-    np.testing.assert_allclose(project(camera, found.outline(2, 2.0)[1]), [0, 0], atol=1e-9)
+    np.testing.assert_allclose(
+        project(camera, found.outline(2, 2.0)[1]), [0, 0], atol=1e-9
+    )
 
 
 def test_what_is_no_camera_is_told_apart() -> None:
@@ -52,10 +64,20 @@ def test_what_is_no_camera_is_told_apart() -> None:
     views[2, :3, :3] *= 2
     Ks[3, 0, 0] = -1
     views[4, :3, :3] = torch.diag(torch.tensor([1.0, 1, -1], dtype=torch.float64))
-    frame = frame_of("cameras", {"viewmats": views, "Ks": Ks, "sizes": torch.tensor([SIZE] * 6, dtype=torch.int32)})
+    frame = frame_of(
+        "cameras",
+        {
+            "viewmats": views,
+            "Ks": Ks,
+            "sizes": torch.tensor([SIZE] * 6, dtype=torch.int32),
+        },
+    )
     found = cameras_of(frame)
     assert found.fine.tolist() == [True, False, False, False, False, True]
-    assert all(np.isfinite(part).all() for part in (found.positions, found.extents, found.outline(1, 1.0)))
+    assert all(
+        np.isfinite(part).all()
+        for part in (found.positions, found.extents, found.outline(1, 1.0))
+    )
     assert found.camera(1) is None and found.spacing > 0
 
 
@@ -69,7 +91,9 @@ def test_frames_that_say_something_else_are_refused() -> None:
 # -- photographs -------------------------------------------------------------------------------------------------------
 
 
-def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     photos, held = photographs(8), PhotoStore()
     assert held.use(cameras(8, 1))
     monkeypatch.setattr(photos_module, "KEPT", 3 * photos[0].nbytes)
@@ -85,7 +109,7 @@ def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(monkeypatch: 
     assert held.whole(4) is None
     for i in range(8):
         held.whole(i)
-        held.take(photos_frame(photos[i: i + 1], i))
+        held.take(photos_frame(photos[i : i + 1], i))
     assert [i for i in range(8) if held.whole(i) is not None] == [5, 6, 7]
     held.close()
 
@@ -96,7 +120,9 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n nothing")
     Image.new("RGB", SIZE, (10, 20, 30)).save(tmp_path / "a.png")
     names = ["a.png", "missing.png", None, "damaged.png", ""]
-    held.use(cameras(5, 1, ["" if name is None else str(tmp_path / name) for name in names]))
+    held.use(
+        cameras(5, 1, ["" if name is None else str(tmp_path / name) for name in names])
+    )
 
     def settled(number: int) -> bool:
         held.tick(clock())
@@ -105,15 +131,21 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     for number in (0, 1, 3, 4):
         wait_until(lambda n=number: settled(n))
     assert woken.is_set()
-    np.testing.assert_array_equal(held.whole(0), np.asarray(Image.open(tmp_path / "a.png")))
+    np.testing.assert_array_equal(
+        held.whole(0), np.asarray(Image.open(tmp_path / "a.png"))
+    )
     assert held.trouble(1) == "missing.png: there is no such file"
-    assert held.trouble(3).startswith("damaged.png: ") and "not a file" in held.trouble(4)
+    assert held.trouble(3).startswith("damaged.png: ") and "not a file" in held.trouble(
+        4
+    )
     held.whole(2)
     assert held.requests(0.0) == [(2, 0)]  # it is in the memory of its publisher
     held.want_small(8)
     wait_until(lambda: (held.tick(clock()), (2, 8) in held.requests(clock()))[1])
     held.take(photos_frame(torch.full((3, 8, 8, 3), 77, dtype=torch.uint8), 2, 8))
-    wait_until(lambda: not [t for t in threading.enumerate() if t.name == "read photographs"])
+    wait_until(
+        lambda: not [t for t in threading.enumerate() if t.name == "read photographs"]
+    )
     held.tick(clock())
     assert {n: int(p[0, 0, 0]) for n, p in held.take_small(99)} == {0: 10, 2: 77}
     held.close()
@@ -137,24 +169,41 @@ def viewer() -> Iterator[Viewer]:
 
 def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) -> None:
     views, Ks = ring(COUNT)
-    images = torch.tensor(COLORS, dtype=torch.uint8)[:, None, None].repeat(1, SIZE[1], SIZE[0], 1)
+    images = torch.tensor(COLORS, dtype=torch.uint8)[:, None, None].repeat(
+        1, SIZE[1], SIZE[0], 1
+    )
     splatview.publish_cameras(views, Ks, *SIZE, images, current=2)
     splatview.publish(cloud() | {"sh0": cloud()["sh0"][:, None]}, "splats")
 
     def come() -> bool:
         view: Any = viewer.user.view
-        return view is not None and (content := view.view.tools["frustums"].content) is not None and (
-            content.current == 2)
+        return (
+            view is not None
+            and (content := view.view.tools["frustums"].content) is not None
+            and (content.current == 2)
+        )
 
     viewer.until(come)
-    assert sorted((e.name, e.kind) for e in viewer.state.entries) == [("cameras", "cameras"), ("splats", "gaussians")]
+    assert sorted((e.name, e.kind) for e in viewer.state.entries) == [
+        ("cameras", "cameras"),
+        ("splats", "gaussians"),
+    ]
     # A click looks through the camera, a key through the next, Escape goes back.
     view: Any = viewer.user.view
     frustums = view.view.tools["frustums"]
     viewer.do()
     before, rect, cameras = view.view.camera(), view.rect, frustums.cameras
-    middles = project(before, np.stack([cameras.outline(i, frustums.depth)[1:].mean(0) for i in range(COUNT)]))
-    number = next(i for i, (x, y) in enumerate(middles) if 0 < x < rect.width and 0 < y < rect.height)
+    middles = project(
+        before,
+        np.stack(
+            [cameras.outline(i, frustums.depth)[1:].mean(0) for i in range(COUNT)]
+        ),
+    )
+    number = next(
+        i
+        for i, (x, y) in enumerate(middles)
+        if 0 < x < rect.width and 0 < y < rect.height
+    )
     place = float(middles[number][0] + rect.x), float(middles[number][1] + rect.y)
     viewer.do(PointerMove(*place))
     assert frustums.hovered == number
@@ -174,4 +223,9 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     assert frustums.through.index == (number + 1) % COUNT
     viewer.do(Key("escape"))
     assert frustums.through.index is None
-    viewer.until(lambda: (now := view.view.camera()) is not None and np.allclose(now.viewmat, before.viewmat))
+    viewer.until(
+        lambda: (
+            (now := view.view.camera()) is not None
+            and np.allclose(now.viewmat, before.viewmat)
+        )
+    )

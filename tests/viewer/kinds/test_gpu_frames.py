@@ -37,7 +37,9 @@ class Memory:
     def pointer(self) -> int:
         return self.values.data_ptr()
 
-    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+    def tensor(
+        self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> torch.Tensor:
         return self.values
 
     def close(self) -> None:
@@ -47,17 +49,43 @@ class Memory:
 class Shared:
     """A frame on a GPU and what became of it."""
 
-    def __init__(self, kind: str, tensors: dict[str, torch.Tensor] | dict[str, Memory],
-                 *, arrived: bool = True, **meta: Any):
+    def __init__(
+        self,
+        kind: str,
+        tensors: dict[str, torch.Tensor] | dict[str, Memory],
+        *,
+        arrived: bool = True,
+        **meta: Any,
+    ):
         """`tensors`: values, or memory that other frames lie in as well."""
         self.whole, self.arrived = True, arrived
         self.released = False
-        memories = {name: t if isinstance(t, Memory) else Memory(t) for name, t in tensors.items()}
-        device = {name: DeviceTensor(str(m.values.dtype).removeprefix("torch."), tuple(m.values.shape),
-                                     m.values.stride(), m, 0) for name, m in memories.items()}
+        memories = {
+            name: t if isinstance(t, Memory) else Memory(t)
+            for name, t in tensors.items()
+        }
+        device = {
+            name: DeviceTensor(
+                str(m.values.dtype).removeprefix("torch."),
+                tuple(m.values.shape),
+                m.values.stride(),
+                m,
+                0,
+            )
+            for name, m in memories.items()
+        }
         more: dict[str, Any] = {} if arrived else {"wait": lambda _: None}
-        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release,  # type: ignore[arg-type]
-                           arrived=lambda: self.arrived, **more)
+        self.frame = Frame(
+            kind,
+            1,
+            1,
+            meta,
+            device,
+            lambda: self.whole,
+            self._release,  # type: ignore[arg-type]
+            arrived=lambda: self.arrived,
+            **more,
+        )
 
     def _release(self) -> None:
         self.released = True
@@ -120,7 +148,11 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
 
 
 def picture(value: int) -> Shared:
-    return Shared("image", {"image": torch.full((H, W, 3), value, dtype=torch.uint8)}, layout="HWC")
+    return Shared(
+        "image",
+        {"image": torch.full((H, W, 3), value, dtype=torch.uint8)},
+        layout="HWC",
+    )
 
 
 class InPlace(HostBridge):
@@ -138,14 +170,20 @@ def in_place(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterat
     v.close()
 
 
-def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any, screen: OffscreenScreen) -> None:
+def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
+    in_place: Any, screen: OffscreenScreen
+) -> None:
     a, b = in_place, in_place.beside()
     first, second, torn = picture(50), picture(90), picture(20)
     first.show(a)
     torn.whole = False
     assert not torn.show(a) and torn.released
     assert (shown(a, screen) == 50).all()
-    assert (a.info.path, a.tick(clock()), first.released) == (["drawn in place"], False, False)
+    assert (a.info.path, a.tick(clock()), first.released) == (
+        ["drawn in place"],
+        False,
+        False,
+    )
     second.show(b)
     assert not first.released
     assert (shown(b, screen) == 90).all()
@@ -165,10 +203,15 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any
     assert second.released and third.released
 
 
-def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_it_arrives(in_place: Any) -> None:
+def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_it_arrives(
+    in_place: Any,
+) -> None:
     """Of a trainer that is always ahead of its GPU, none of the newest versions has arrived when it is read."""
     memory = Memory(torch.full((H, W, 3), 50, dtype=torch.uint8))
-    first, other, second = (Shared("image", {"image": memory}, arrived=False, layout="HWC") for _ in range(3))
+    first, other, second = (
+        Shared("image", {"image": memory}, arrived=False, layout="HWC")
+        for _ in range(3)
+    )
     assert not first.show(in_place) and not other.show(in_place)
     first.arrived = True
     assert second.show(in_place)
@@ -182,7 +225,14 @@ def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_i
 
 
 def scene(seed: int = 0) -> Shared:
-    return Shared("gaussians", cloud(seed=seed), color="sh", activated=False, sh_degree=0, antialiased=False)
+    return Shared(
+        "gaussians",
+        cloud(seed=seed),
+        color="sh",
+        activated=False,
+        sh_degree=0,
+        antialiased=False,
+    )
 
 
 @pytest.fixture
@@ -205,8 +255,12 @@ def two(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
 
 
 def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_then(
-        two: list[Any], reader: Reader, screen: OffscreenScreen) -> None:
-    assert all(view.info.path == ["parameters read in place", "gsplat renderer"] for view in two)
+    two: list[Any], reader: Reader, screen: OffscreenScreen
+) -> None:
+    assert all(
+        view.info.path == ["parameters read in place", "gsplat renderer"]
+        for view in two
+    )
     for k in range(4):
         loads, drawings = reader.loads, reader.drawings
         shared = scene(seed=k + 1)
@@ -216,7 +270,9 @@ def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_t
         for view in two:
             shown(view, screen)
             assert shared.released
-        assert all(view.view.picture.of != b for view, b in zip(two, before, strict=True))
+        assert all(
+            view.view.picture.of != b for view, b in zip(two, before, strict=True)
+        )
         assert (reader.loads - loads, reader.drawings - drawings) == (1, 2)
         shown(two[0], screen)
         assert reader.drawings - drawings == 2  # the same picture again
@@ -228,8 +284,9 @@ def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_t
     assert last.released
 
 
-def test_what_was_overwritten_while_it_was_read_is_never_seen(two: list[Any],
-                                                                screen: OffscreenScreen) -> None:
+def test_what_was_overwritten_while_it_was_read_is_never_seen(
+    two: list[Any], screen: OffscreenScreen
+) -> None:
     """However many such scenes follow each other: the renderer draws into the memory of earlier pictures again."""
     before = [shown(view, screen) for view in two]
     for k in range(5):

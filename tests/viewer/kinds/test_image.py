@@ -18,8 +18,12 @@ from splatview_viewer.geometry.controls import Place
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 DTYPES = torch.uint8, torch.float16, torch.bfloat16, torch.float32
-FORMS = [(layout, c) for layout in ("HW", "HWC", "CHW", "BGR") for c in (1, 3, 4)
-         if (c == 1 if layout == "HW" else c > 1 or layout != "BGR")]
+FORMS = [
+    (layout, c)
+    for layout in ("HW", "HWC", "CHW", "BGR")
+    for c in (1, 3, 4)
+    if (c == 1 if layout == "HW" else c > 1 or layout != "BGR")
+]
 
 
 @pytest.fixture
@@ -30,15 +34,28 @@ def image(screen: OffscreenScreen) -> Iterator[Any]:
     v.close()
 
 
-@pytest.mark.parametrize(("layout", "channels", "dtype"), [
-    *((*form, dtype) for form, dtype in zip(FORMS, itertools.cycle(DTYPES))),
-    *(("HWC", 3, dtype) for dtype in DTYPES)])
-def test_every_form_is_exact(image: Any, screen: OffscreenScreen, layout: str, channels: int,
-                             dtype: torch.dtype) -> None:
-    values = torch.rand(H, W, channels, generator=torch.Generator().manual_seed(channels))
-    values = (values * 255).round().to(dtype) if dtype == torch.uint8 else values.to(dtype)
-    laid = {"HW": values[..., 0], "HWC": values, "CHW": values.permute(2, 0, 1),
-            "BGR": values[..., [2, 1, 0, 3][:channels]] if channels > 2 else None}[layout]
+@pytest.mark.parametrize(
+    ("layout", "channels", "dtype"),
+    [
+        *((*form, dtype) for form, dtype in zip(FORMS, itertools.cycle(DTYPES))),
+        *(("HWC", 3, dtype) for dtype in DTYPES),
+    ],
+)
+def test_every_form_is_exact(
+    image: Any, screen: OffscreenScreen, layout: str, channels: int, dtype: torch.dtype
+) -> None:
+    values = torch.rand(
+        H, W, channels, generator=torch.Generator().manual_seed(channels)
+    )
+    values = (
+        (values * 255).round().to(dtype) if dtype == torch.uint8 else values.to(dtype)
+    )
+    laid = {
+        "HW": values[..., 0],
+        "HWC": values,
+        "CHW": values.permute(2, 0, 1),
+        "BGR": values[..., [2, 1, 0, 3][:channels]] if channels > 2 else None,
+    }[layout]
     assert laid is not None
     see(image, alpha="ignore")
     assert image.update(image_frame(laid.contiguous(), layout))
@@ -57,18 +74,24 @@ def test_pictures_from_files_are_exact(image: Any, screen: OffscreenScreen) -> N
     grey_alpha = rng.integers(0, 256, (H, W, 2), dtype=np.uint8)
     see(image, alpha="ignore")
     image.update(grey_alpha)
-    np.testing.assert_array_equal(shown(image, screen), np.repeat(grey_alpha[..., :1], 3, axis=2))
+    np.testing.assert_array_equal(
+        shown(image, screen), np.repeat(grey_alpha[..., :1], 3, axis=2)
+    )
 
 
 @pytest.mark.parametrize(("height", "width"), [(96, 128), (200, 300), (61, 77)])
-def test_minified_pixels_are_averages(image: Any, screen: OffscreenScreen, height: int, width: int) -> None:
+def test_minified_pixels_are_averages(
+    image: Any, screen: OffscreenScreen, height: int, width: int
+) -> None:
     picture = np.random.default_rng(0).random((height, width, 3)).astype(np.float32)
     see(image, background=(0.2, 0.4, 0.6))
     image.update(picture)
     x, y, zoom = image.view.pan_zoom.placed(RECT)
     rows, columns = coverage(H, height, y, zoom), coverage(W, width, x, zoom)
     expected = np.einsum("yr,xc,rcd->yxd", rows, columns, picture, optimize=True)
-    expected += (1 - rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]) * np.array((0.2, 0.4, 0.6))
+    expected += (
+        1 - rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]
+    ) * np.array((0.2, 0.4, 0.6))
     np.testing.assert_allclose(shown(image, screen), expected * 255, atol=1.01)
 
 
@@ -77,15 +100,28 @@ def coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarra
     edges = (np.arange(screen + 1) - origin) / zoom
     low, high = edges[:-1, None], edges[1:, None]
     cells = np.arange(picture)[None]
-    return np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None) / (high - low)
+    return np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None) / (
+        high - low
+    )
 
 
-@pytest.mark.parametrize(("change", "choice"), [
-    (lambda v: v * 255, (0.0, 255.0)), (lambda v: (v * 255).half() * (v > 0.7), (0.0, 255.0)),
-    (lambda v: v * 2 - 1, (-1.0, 1.0)), (lambda v: (v * 255).round()[..., 0], (0.0, 255.0)),
-    (lambda v: v[..., 0] * 20 + 2, None), (lambda v: torch.where(v > 0.9, torch.inf, v)[..., 0], None)])
-def test_values_out_of_range_are_shown_as_they_look(image: Any, screen: OffscreenScreen, choice: Any,
-                                                    change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+@pytest.mark.parametrize(
+    ("change", "choice"),
+    [
+        (lambda v: v * 255, (0.0, 255.0)),
+        (lambda v: (v * 255).half() * (v > 0.7), (0.0, 255.0)),
+        (lambda v: v * 2 - 1, (-1.0, 1.0)),
+        (lambda v: (v * 255).round()[..., 0], (0.0, 255.0)),
+        (lambda v: v[..., 0] * 20 + 2, None),
+        (lambda v: torch.where(v > 0.9, torch.inf, v)[..., 0], None),
+    ],
+)
+def test_values_out_of_range_are_shown_as_they_look(
+    image: Any,
+    screen: OffscreenScreen,
+    choice: Any,
+    change: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
     values = change(torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)))
     image.update(image_frame(values.contiguous()))
     wait_until(lambda: image.tick(clock()))
@@ -95,9 +131,14 @@ def test_values_out_of_range_are_shown_as_they_look(image: Any, screen: Offscree
     see(image, range=choice)
     finite = values[values.isfinite()].float().numpy()
     low, high = choice or np.percentile(finite, (1, 99))
-    expected = np.clip((values.float().numpy() - low) / (high - low), 0, 1) * 255  # what is infinite is farthest
-    np.testing.assert_allclose(shown(image, screen), expected.reshape(H, W, -1).repeat(3 // expected[0, 0].size, 2),
-                               atol=1.01)
+    expected = (
+        np.clip((values.float().numpy() - low) / (high - low), 0, 1) * 255
+    )  # what is infinite is farthest
+    np.testing.assert_allclose(
+        shown(image, screen),
+        expected.reshape(H, W, -1).repeat(3 // expected[0, 0].size, 2),
+        atol=1.01,
+    )
 
 
 def test_exposure_and_gamma(image: Any, screen: OffscreenScreen) -> None:
@@ -105,15 +146,23 @@ def test_exposure_and_gamma(image: Any, screen: OffscreenScreen) -> None:
     image.update(image_frame(values))
     see(image, exposure=-1.5, gamma=2.2)
     expected = (values.clamp(min=0) * 2**-1.5) ** (1 / 2.2)
-    np.testing.assert_allclose(shown(image, screen), expected.clamp(0, 1).numpy() * 255, atol=1)
+    np.testing.assert_allclose(
+        shown(image, screen), expected.clamp(0, 1).numpy() * 255, atol=1
+    )
     image.update(np.full((H, W, 3), 77, np.uint8))
     assert (shown(image, screen) == 77).all()  # bytes are shown as they are
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_nan_and_inf_stand_out(image: Any, screen: OffscreenScreen, dtype: torch.dtype) -> None:
+def test_nan_and_inf_stand_out(
+    image: Any, screen: OffscreenScreen, dtype: torch.dtype
+) -> None:
     values = torch.full((H, W, 3), 0.5, dtype=dtype)
-    values[3, 5, 1], values[7, 9, 0], values[7, 10] = float("nan"), float("inf"), -float("inf")
+    values[3, 5, 1], values[7, 9, 0], values[7, 10] = (
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+    )
     image.update(image_frame(values))
     pixels = shown(image, screen)
     magenta = (pixels == (255, 0, 255)).all(axis=-1)
@@ -129,14 +178,18 @@ def test_alpha(image: Any, screen: OffscreenScreen) -> None:
     see(image, background=(1.0, 0.5, 0.0))
     image.update(picture)
     see(image, alpha="background")
-    np.testing.assert_allclose(shown(image, screen), color * alpha + (1 - alpha) * (255, 127.5, 0), atol=1)
+    np.testing.assert_allclose(
+        shown(image, screen), color * alpha + (1 - alpha) * (255, 127.5, 0), atol=1
+    )
     see(image, alpha="ignore")
     np.testing.assert_array_equal(shown(image, screen), picture[..., :3])
     see(image, alpha="checkerboard")
     picture[..., 3] = 0
     image.update(picture)
     squares = shown(image, screen)[..., 0] == shown(image, screen)[0, 0, 0]
-    np.testing.assert_array_equal(squares, (np.add.outer(np.arange(H) // 8, np.arange(W) // 8) % 2) == 0)
+    np.testing.assert_array_equal(
+        squares, (np.add.outer(np.arange(H) // 8, np.arange(W) // 8) % 2) == 0
+    )
 
 
 def test_the_readout_names_the_original_value(image: Any) -> None:
@@ -152,7 +205,9 @@ def test_the_readout_names_the_original_value(image: Any) -> None:
     assert image.info.readout == ""
 
 
-def test_another_size_of_picture_keeps_what_each_looks_at(screen: OffscreenScreen) -> None:
+def test_another_size_of_picture_keeps_what_each_looks_at(
+    screen: OffscreenScreen,
+) -> None:
     b: Any
     with opened("image", screen) as (a, b):
         a.update(np.zeros((60, 80, 3), np.uint8))

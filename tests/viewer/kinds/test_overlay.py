@@ -60,10 +60,14 @@ def test_a_box_lies_where_it_says(view: Any, screen: OffscreenScreen) -> None:
     expected[19:81, 39:101] = True
     expected[21:79, 41:99] = False  # two pixels, on both sides of the edge
     np.testing.assert_array_equal(of_color(pixels, PALETTE[0]), expected)
-    assert pixels[18, 60].max() < GREY == pixels[15, 60].max() == pixels[50, 60].max()  # and a rim
+    assert (
+        pixels[18, 60].max() < GREY == pixels[15, 60].max() == pixels[50, 60].max()
+    )  # and a rim
 
 
-def test_masks_are_seen_through_and_have_an_edge(view: Any, screen: OffscreenScreen) -> None:
+def test_masks_are_seen_through_and_have_an_edge(
+    view: Any, screen: OffscreenScreen
+) -> None:
     mask = torch.zeros(1, H, W, dtype=torch.uint8)
     mask[0, 30:70, 50:120] = 1
     mask[0, 45:55, 70:90] = 0
@@ -78,8 +82,14 @@ def test_masks_are_seen_through_and_have_an_edge(view: Any, screen: OffscreenScr
 
 
 def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
-    put(view, points=[[[30, 30, 1], [90, 30, 0.4], [60, 90, 0]]], skeleton=[[0, 1], [1, 2]], point_classes=[2],
-        lines=[[[130, 20], [130, 100], [180, 100]]], line_classes=[3])
+    put(
+        view,
+        points=[[[30, 30, 1], [90, 30, 0.4], [60, 90, 0]]],
+        skeleton=[[0, 1], [1, 2]],
+        point_classes=[2],
+        lines=[[[130, 20], [130, 100], [180, 100]]],
+        line_classes=[3],
+    )
     pixels = seen(view, screen)
     bone, line = of_color(pixels, PALETTE[2]), of_color(pixels, PALETTE[3])
     assert bone[30, 28:92].all()
@@ -89,10 +99,18 @@ def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
     assert line[99:101, 135:175].any(0).all()
 
 
-def test_scores_under_the_threshold_are_not_drawn(view: Any, screen: OffscreenScreen) -> None:
+def test_scores_under_the_threshold_are_not_drawn(
+    view: Any, screen: OffscreenScreen
+) -> None:
     boxes = [[10, 10, 40, 40], [60, 10, 90, 40], [110, 10, 140, 40]]
-    put(view, boxes=boxes, scores=[0.2, 0.8, float("nan")], classes=[0, 1, 2], masks=torch.ones(3, H, W),
-        points=[[[x, 70, 1]] for x in (25, 75, 125)])
+    put(
+        view,
+        boxes=boxes,
+        scores=[0.2, 0.8, float("nan")],
+        classes=[0, 1, 2],
+        masks=torch.ones(3, H, W),
+        points=[[[x, 70, 1]] for x in (25, 75, 125)],
+    )
     see(view, threshold=0.5)
     pixels = seen(view, screen)
     assert not of_color(pixels, PALETTE[0]).any()
@@ -102,11 +120,18 @@ def test_scores_under_the_threshold_are_not_drawn(view: Any, screen: OffscreenSc
     assert view.content.layers.at(75, 25, view.view.state) == "1 0.80"
 
 
-def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
+def test_what_lies_under_the_pointer_is_named(
+    view: Any, screen: OffscreenScreen
+) -> None:
     seen(view, screen)
     view.handle(PointerMove(50, 50), Rect(0, 0, W, H))
     assert view.info.readout == "(50, 50)   90  90  90"
-    put(view, boxes=[[40, 20, 150, 110], [45, 45, 60, 60]], labels=["room", "cat"], scores=[0.9, 0.5])
+    put(
+        view,
+        boxes=[[40, 20, 150, 110], [45, 45, 60, 60]],
+        labels=["room", "cat"],
+        scores=[0.9, 0.5],
+    )
     assert view.info.readout == "(50, 50)   90  90  90   cat 0.50"
     view.handle(PointerMove(100, 90), Rect(0, 0, W, H))
     assert view.info.readout.endswith("room 0.90")
@@ -135,12 +160,19 @@ def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -
 
 
 def camera(**meta: Any) -> None:
-    splatview.publish(torch.full((120, 160, 3), GREY, dtype=torch.uint8), "camera", **meta)
+    splatview.publish(
+        torch.full((120, 160, 3), GREY, dtype=torch.uint8), "camera", **meta
+    )
 
 
 def detect(x: int, number: int) -> None:
-    splatview.annotate("camera", boxes=[[x, 20, x + 40, 60]], classes=[number], names=["cat", "dog", "cow"],
-                       by="tester")
+    splatview.annotate(
+        "camera",
+        boxes=[[x, 20, x + 40, 60]],
+        classes=[number],
+        names=["cat", "dog", "cow"],
+        by="tester",
+    )
 
 
 @pytest.fixture
@@ -148,14 +180,22 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
     return open_viewer((700, 400))
 
 
-def test_results_are_drawn_over_their_stream_while_it_is_shown(viewer: Viewer, tmp_path: Path) -> None:
+def test_results_are_drawn_over_their_stream_while_it_is_shown(
+    viewer: Viewer, tmp_path: Path
+) -> None:
     def shows(x: int, number: int) -> bool:
         """Whether the picture has the box at `x` in the colour of its class alone."""
         slot = viewer.user.shown
-        layers = [] if slot is None or slot.view is None else viewer.image.data.layers.all
-        colors = [(np.abs(viewer.picture() - color.astype(int)) <= 2).all(-1).sum() > 50 for color in PALETTE[:2]]
-        return ([layer.result.boxes.tolist() for layer in layers] == [[[x, 20, x + 40, 60]]]
-                and colors == [number == 0, number == 1])
+        layers = (
+            [] if slot is None or slot.view is None else viewer.image.data.layers.all
+        )
+        colors = [
+            (np.abs(viewer.picture() - color.astype(int)) <= 2).all(-1).sum() > 50
+            for color in PALETTE[:2]
+        ]
+        return [layer.result.boxes.tolist() for layer in layers] == [
+            [[x, 20, x + 40, 60]]
+        ] and colors == [number == 0, number == 1]
 
     camera()
     detect(30, 0)
@@ -163,7 +203,9 @@ def test_results_are_drawn_over_their_stream_while_it_is_shown(viewer: Viewer, t
     detect(70, 1)  # no other picture comes
     viewer.until(lambda: shows(70, 1))
     assert viewer.image.data.layers.version == 1
-    assert [(e.name, e.kind) for e in viewer.state.entries] == [("camera", "image")]  # it is no entry of the list
+    assert [(e.name, e.kind) for e in viewer.state.entries] == [
+        ("camera", "image")
+    ]  # it is no entry of the list
     (overlay,) = (s for s in viewer.catalogue.subscriber.streams if s.kind == "overlay")
     selected = viewer.state.selected
     Image.new("RGB", (8, 6)).save(tmp_path / "other.png")
@@ -184,8 +226,9 @@ def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
     def says(*words: str) -> bool:
         """In the upper part of the picture."""
         assert viewer.user.shown is not None
-        return (viewer.catalogue.links.troubles(viewer.user.shown) == [*words]
-                and bool((viewer.picture()[:26] != plain[:26]).any()) == bool(words))
+        return viewer.catalogue.links.troubles(viewer.user.shown) == [*words] and bool(
+            (viewer.picture()[:26] != plain[:26]).any()
+        ) == bool(words)
 
     viewer.until(lambda: says("No model today"))
     camera(trouble="The network is gone")
@@ -199,24 +242,46 @@ def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
 
 
 def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
-    frame = overlay_frame(7, 123, boxes=[[1, 2, 3, 4], [9, 9, 5, 6], [0, 0, 1, 1]], labels=["cat", "a\nb", ""],
-                          scores=[0.876, float("nan"), 0.5], classes=[0, 21, -1], points=[[[1, 2, 3]]],
-                          lines=[[[0, 0], [1, 1]]], masks=torch.ones(3, 48, 64, dtype=torch.uint8))
+    frame = overlay_frame(
+        7,
+        123,
+        boxes=[[1, 2, 3, 4], [9, 9, 5, 6], [0, 0, 1, 1]],
+        labels=["cat", "a\nb", ""],
+        scores=[0.876, float("nan"), 0.5],
+        classes=[0, 21, -1],
+        points=[[[1, 2, 3]]],
+        lines=[[[0, 0], [1, 1]]],
+        masks=torch.ones(3, 48, 64, dtype=torch.uint8),
+    )
     r = result_of(frame)
     for tensor in frame.tensors.values():
         tensor.array[...] = 0  # type: ignore[union-attr]
-    assert (r.points.tolist(), r.lines.tolist()) == ([[[1, 2, 1]]], [[0, 0, 1, 1]]) and r.masks[0].inside.all()
+    assert (r.points.tolist(), r.lines.tolist()) == (
+        [[[1, 2, 1]]],
+        [[0, 0, 1, 1]],
+    ) and r.masks[0].inside.all()
     assert r.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
     assert [r.words(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
-    assert r.colors[:, :3].tolist() == [PALETTE[0].tolist(), PALETTE[1].tolist(), PLAIN.tolist()]
+    assert r.colors[:, :3].tolist() == [
+        PALETTE[0].tolist(),
+        PALETTE[1].tolist(),
+        PLAIN.tolist(),
+    ]
 
 
 def test_what_has_no_place_is_left_out() -> None:
     inf, nan = float("inf"), float("nan")
-    r = result_of(overlay_frame(
-        boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]],
-        points=[[[1, 1, 1], [nan, 1, 1], [2, 2, 0]], [[1, inf, 1], [5, 5, nan], [6, 6, 0.1]]],
-        lines=[[[0, 0], [nan, 0], [1, 1], [2, 2]]], notes=[(nan, 0, "gone"), (1, 2, "here")]))
+    r = result_of(
+        overlay_frame(
+            boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]],
+            points=[
+                [[1, 1, 1], [nan, 1, 1], [2, 2, 0]],
+                [[1, inf, 1], [5, 5, nan], [6, 6, 0.1]],
+            ],
+            lines=[[[0, 0], [nan, 0], [1, 1], [2, 2]]],
+            notes=[(nan, 0, "gone"), (1, 2, "here")],
+        )
+    )
     assert r.drawn.tolist() == [False, False, False, True]
     assert r.points[..., 2].tolist() == [[1, 0, 0], [0, 0, 1]]
     assert (r.lines.tolist(), r.notes) == ([[1, 1, 2, 2]], [(1, 2, "here")])

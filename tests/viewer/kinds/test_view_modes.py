@@ -45,7 +45,9 @@ def over_background(color: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 def alike(got: np.ndarray, wanted: np.ndarray, *, apart: float = 0.002) -> None:
     """To one step of 255, but for a few pixels at edges."""
     worst = np.abs(got - wanted).max(axis=-1)
-    assert (worst > 1.01).mean() <= apart, f"{(worst > 1.01).mean():.3%} are apart, by up to {worst.max():.0f}"
+    assert (worst > 1.01).mean() <= apart, (
+        f"{(worst > 1.01).mean():.3%} are apart, by up to {worst.max():.0f}"
+    )
 
 
 def expected_depth(p: Pixels) -> np.ndarray:
@@ -53,7 +55,9 @@ def expected_depth(p: Pixels) -> np.ndarray:
     return np.divide(p.depth, p.alpha, out=np.zeros_like(p.depth), where=p.alpha > 1e-6)
 
 
-def test_paints_lie_over_the_background_and_alpha_is_grey(view: Any, screen: OffscreenScreen) -> None:
+def test_paints_lie_over_the_background_and_alpha_is_grey(
+    view: Any, screen: OffscreenScreen
+) -> None:
     for show in ("color", "normals", "ellipsoids", "rings", "points"):
         view.view.change(show=show)
         p = reference(paint=show)
@@ -62,11 +66,15 @@ def test_paints_lie_over_the_background_and_alpha_is_grey(view: Any, screen: Off
     alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
 
 
-def test_depth_by_every_map_over_a_range_by_hand(view: Any, screen: OffscreenScreen) -> None:
+def test_depth_by_every_map_over_a_range_by_hand(
+    view: Any, screen: OffscreenScreen
+) -> None:
     p = reference()
     for name in color_maps.NAMES:
         view.view.change(show="depth", color_map=name, depth_range=(2.5, 5.5))
-        wanted = color_maps.colors(name, (expected_depth(p) - 2.5) / 3) * p.alpha[..., None]
+        wanted = (
+            color_maps.colors(name, (expected_depth(p) - 2.5) / 3) * p.alpha[..., None]
+        )
         alike(shown(view, screen), over_background(wanted, p.alpha))
 
 
@@ -86,12 +94,18 @@ def test_overdraw_by_a_map(view: Any, screen: OffscreenScreen) -> None:
     view.view.change(show="overdraw", color_map="magma")
     got = shown(view, screen)
     p, (low, high) = reference(paint="overdraw"), view.view.picture.depth.range
-    assert low == 0 and high == np.ceil(high) and 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
+    assert (
+        low == 0
+        and high == np.ceil(high)
+        and 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
+    )
     wanted = color_maps.colors("magma", p.color[..., 0] / high) * p.alpha[..., None]
     alike(got, over_background(wanted, p.alpha), apart=0.01)
 
 
-def test_size_and_selection_reach_the_picture(view: Any, screen: OffscreenScreen) -> None:
+def test_size_and_selection_reach_the_picture(
+    view: Any, screen: OffscreenScreen
+) -> None:
     selection = Selection(opacity=(0.4, 1.0), marked=(7,))
     view.view.change(show="ellipsoids", scale=0.5, selection=selection)
     p = reference(paint="ellipsoids", scale=0.5, selection=selection)
@@ -105,5 +119,9 @@ def test_size_and_selection_reach_the_picture(view: Any, screen: OffscreenScreen
 def test_colour_maps() -> None:
     for name in color_maps.NAMES:
         table = color_maps.table(name)
-        assert np.array_equal(color_maps.colors(name, np.array([-1.0, 2.0])), table[[0, -1]])
-        assert name == "turbo" or (np.diff(table @ [0.2126, 0.7152, 0.0722]) > 0).all(), "from dark to bright"
+        assert np.array_equal(
+            color_maps.colors(name, np.array([-1.0, 2.0])), table[[0, -1]]
+        )
+        assert (
+            name == "turbo" or (np.diff(table @ [0.2126, 0.7152, 0.0722]) > 0).all()
+        ), "from dark to bright"

@@ -10,7 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.view_cases import LOOKS, RECT, WRITTEN, H, W, alone, opened, part, see, shown, value
+from support.view_cases import (
+    LOOKS,
+    RECT,
+    WRITTEN,
+    H,
+    W,
+    alone,
+    opened,
+    part,
+    see,
+    shown,
+    value,
+)
 from support.wait import clock
 
 from splatview_ipc.gl.glapi import GL
@@ -29,7 +41,9 @@ EVENTS = [Wheel(30, 20, 2), *(Key(name) for name in ("l", "e", "left"))]
 
 
 @pytest.fixture(params=ALL)
-def view(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[ShownView]:
+def view(
+    request: pytest.FixtureRequest, screen: OffscreenScreen
+) -> Iterator[ShownView]:
     with opened(request.param, screen, 1) as (made,):
         yield made
 
@@ -52,7 +66,14 @@ def objects() -> set[tuple[str, int]]:
     gl = GL.current()
     gl.glUseProgram(0)  # one in use is there until then, though it was deleted
     found = set()
-    for sort in ("Texture", "Framebuffer", "Buffer", "Program", "VertexArray", "Renderbuffer"):
+    for sort in (
+        "Texture",
+        "Framebuffer",
+        "Buffer",
+        "Program",
+        "VertexArray",
+        "Renderbuffer",
+    ):
         address = gl._address(f"glIs{sort}".encode())
         assert address is not None
         is_one = ctypes.CFUNCTYPE(ctypes.c_ubyte, ctypes.c_uint)(address)
@@ -63,7 +84,9 @@ def objects() -> set[tuple[str, int]]:
 # -- one view ------------------------------------------------------------------------------------------------
 
 
-def test_it_is_empty_and_then_shows_a_frame(view: ShownView, screen: OffscreenScreen) -> None:
+def test_it_is_empty_and_then_shows_a_frame(
+    view: ShownView, screen: OffscreenScreen
+) -> None:
     assert view.empty and view.info == Info()
     pixels = shown(view, screen)
     assert (pixels == pixels[0, 0]).all() and not view.tick(clock())
@@ -71,12 +94,19 @@ def test_it_is_empty_and_then_shows_a_frame(view: ShownView, screen: OffscreenSc
     pixels = shown(view, screen)
     assert pixels.std() > 10 and view.info.details and view.info.path
     assert all(isinstance(ms, float) and ms >= 0 for ms in view.info.timings.values())
-    for rect in (Rect(0, 0, 1, 1), Rect(63, 47, 1, 1), Rect(0, 0, W, 1), Rect(5, 0, 1, H)):
+    for rect in (
+        Rect(0, 0, 1, 1),
+        Rect(63, 47, 1, 1),
+        Rect(0, 0, W, 1),
+        Rect(5, 0, 1, H),
+    ):
         shown(view, screen, rect)
     np.testing.assert_array_equal(shown(view, screen), pixels)
 
 
-def test_it_draws_all_of_its_rectangle_and_nothing_else(view: ShownView, screen: OffscreenScreen) -> None:
+def test_it_draws_all_of_its_rectangle_and_nothing_else(
+    view: ShownView, screen: OffscreenScreen
+) -> None:
     view.update(value(view.kind))
     rect = Rect(11, 5, 30, 21)
     marker = np.array([3, 250, 7])
@@ -92,14 +122,20 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(view: ShownView, screen:
 
 
 def test_it_refuses_what_it_cannot_show(view: ShownView) -> None:
-    wrong: Any = np.zeros((2, 3, 4, 5)) if view.kind == "image" else np.zeros((5, 5, 3), np.uint8)
+    wrong: Any = (
+        np.zeros((2, 3, 4, 5))
+        if view.kind == "image"
+        else np.zeros((5, 5, 3), np.uint8)
+    )
     with pytest.raises(ViewerError):
         view.update(wrong)
     assert view.empty
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-def test_only_a_whole_frame_changes_pictures(kind: str, screen: OffscreenScreen) -> None:
+def test_only_a_whole_frame_changes_pictures(
+    kind: str, screen: OffscreenScreen
+) -> None:
     with opened(kind, screen) as views:
         frame = value(kind)
         views[0].update(frame)
@@ -118,7 +154,9 @@ def test_only_a_whole_frame_changes_pictures(kind: str, screen: OffscreenScreen)
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen) -> None:
+def test_a_picture_depends_on_its_state_alone(
+    kind: str, screen: OffscreenScreen
+) -> None:
     with opened(kind, screen, 1) as (view,):
         assert isinstance(view, ShownView)
         view.update(value(kind))
@@ -147,7 +185,9 @@ def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen
 
 
 @pytest.mark.parametrize("other", [1, 3])
-def test_each_draws_what_it_would_alone(pair: list[ShownView], kind: str, screen: OffscreenScreen, other: int) -> None:
+def test_each_draws_what_it_would_alone(
+    pair: list[ShownView], kind: str, screen: OffscreenScreen, other: int
+) -> None:
     looks = LOOKS[0], LOOKS[other]
     want = [alone(kind, screen, look) for look in looks]
     after = [alone(kind, screen, look, value(kind, 1)) for look in looks]
@@ -174,7 +214,9 @@ def test_closing_one_leaves_the_other(kind: str, screen: OffscreenScreen) -> Non
                 views[gone].close()
             np.testing.assert_array_equal(part(left, screen, look), before)
             assert left.update(value(kind, 1))
-            np.testing.assert_array_equal(part(left, screen, look), alone(kind, screen, look, value(kind, 1)))
+            np.testing.assert_array_equal(
+                part(left, screen, look), alone(kind, screen, look, value(kind, 1))
+            )
 
 
 def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -> None:
@@ -195,7 +237,9 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
     assert objects() == before
 
 
-def test_following_in_the_same_place_shows_the_same(pair: list[ShownView], kind: str, screen: OffscreenScreen) -> None:
+def test_following_in_the_same_place_shows_the_same(
+    pair: list[ShownView], kind: str, screen: OffscreenScreen
+) -> None:
     (a, b), look = pair, LOOKS[1]
     a.update(value(kind))
     look.take(a, screen)

@@ -17,24 +17,41 @@ from splatview_viewer.recording.recorder import Tape
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
-MEANS = torch.nn.functional.normalize(torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0)))
+MEANS = torch.nn.functional.normalize(
+    torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0))
+)
 
 
 def publish(i: int, more: int = 100) -> None:
     """Version i of a scene: step 10 i, i + `more` Gaussians, grey by i."""
     n = i + more
-    splatview.publish({"means": MEANS[:n] * 2, "quats": torch.ones(n, 4), "scales": torch.full((n, 3), -2.0),
-                       "opacities": torch.full((n,), 3.0), "sh0": torch.full((n, 1, 3), i / 100),
-                       "shN": torch.zeros(n, 0, 3)}, "splats", step=10 * i)
+    splatview.publish(
+        {
+            "means": MEANS[:n] * 2,
+            "quats": torch.ones(n, 4),
+            "scales": torch.full((n, 3), -2.0),
+            "opacities": torch.full((n,), 3.0),
+            "sh0": torch.full((n, 1, 3), i / 100),
+            "shN": torch.zeros(n, 0, 3),
+        },
+        "splats",
+        step=10 * i,
+    )
 
 
 @pytest.fixture
-def viewer(request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]) -> Viewer:
-    return open_viewer((600, 360), record=getattr(request, "param", RecordOptions(every=10)))
+def viewer(
+    request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]
+) -> Viewer:
+    return open_viewer(
+        (600, 360), record=getattr(request, "param", RecordOptions(every=10))
+    )
 
 
 def source(viewer: Viewer, name: str = "splats") -> Any:
-    return next(s.source for s in viewer.catalogue.slots.values() if s.entry.name == name)
+    return next(
+        s.source for s in viewer.catalogue.slots.values() if s.entry.name == name
+    )
 
 
 def tape(viewer: Viewer) -> Tape:
@@ -43,8 +60,15 @@ def tape(viewer: Viewer) -> Tape:
 
 def steps(viewer: Viewer) -> list[int]:
     """The steps recorded so far."""
-    tapes = [getattr(slot.source, "tape", None) for slot in viewer.catalogue.slots.values()]
-    return [snapshot.step for one in tapes if one is not None for snapshot in one.recording.snapshots]
+    tapes = [
+        getattr(slot.source, "tape", None) for slot in viewer.catalogue.slots.values()
+    ]
+    return [
+        snapshot.step
+        for one in tapes
+        if one is not None
+        for snapshot in one.recording.snapshots
+    ]
 
 
 def record(viewer: Viewer, *numbers: int) -> None:
@@ -98,7 +122,9 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     camera = view(viewer).view.camera()
     viewer.do(PointerMove(*bar_at(viewer, 2)))
     viewer.do(PointerPress(*bar_at(viewer, 2)))
-    viewer.until(lambda: player.position is not None and seen(viewer) == player.position.count)
+    viewer.until(
+        lambda: player.position is not None and seen(viewer) == player.position.count
+    )
     assert player.position in player.recording.snapshots[1:3]
     assert view(viewer).view.camera().key == camera.key
     viewer.do(PointerMove(*bar_at(viewer, 0)))
@@ -121,7 +147,9 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     assert history.shown
 
 
-def test_a_run_that_ends_and_begins_again_goes_on_in_the_same_recording(viewer: Viewer) -> None:
+def test_a_run_that_ends_and_begins_again_goes_on_in_the_same_recording(
+    viewer: Viewer,
+) -> None:
     record(viewer, 0, 1)
     recording, player = tape(viewer).recording, tape(viewer).player
     player.seek(0)
@@ -139,16 +167,21 @@ def test_a_run_that_ends_and_begins_again_goes_on_in_the_same_recording(viewer: 
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(memory_mb=1)], indirect=True)
-def test_a_scene_that_does_not_fit_is_said_once(viewer: Viewer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scene_that_does_not_fit_is_said_once(
+    viewer: Viewer, caplog: pytest.LogCaptureFixture
+) -> None:
     for i in (0, 1):
         publish(i, more=50_000)
-        viewer.until(lambda i=i: seen(viewer) == 50_000 + i and "--record-memory" in caplog.text)
+        viewer.until(
+            lambda i=i: seen(viewer) == 50_000 + i and "--record-memory" in caplog.text
+        )
     assert caplog.text.count("could not be recorded") == 1
     assert not len(tape(viewer).recording)
 
 
-def test_a_folder_is_recorded_into_unseen_and_seen_again_later(tmp_path: Path,
-                                                               open_viewer: Callable[..., Viewer]) -> None:
+def test_a_folder_is_recorded_into_unseen_and_seen_again_later(
+    tmp_path: Path, open_viewer: Callable[..., Viewer]
+) -> None:
     folder = tmp_path / "kept"
     viewer = open_viewer((300, 200), record=RecordOptions(folder, every=10))
     splatview.publish(torch.zeros(8, 8, 3), "render")
@@ -159,7 +192,9 @@ def test_a_folder_is_recorded_into_unseen_and_seen_again_later(tmp_path: Path,
     record(viewer, 1, 2)
     assert viewer.state.shown is not None and viewer.state.shown.name == "render"
     viewer.close()
-    later = open_viewer((300, 200), files=tuple(FileSource(p) for p in entries_of([folder])))
+    later = open_viewer(
+        (300, 200), files=tuple(FileSource(p) for p in entries_of([folder]))
+    )
     later.until(lambda: seen(later) == 102)
     player = view(later).content.player
     assert not player.has_live

@@ -12,7 +12,9 @@ from splatview_viewer.render.base import Renderer
 
 
 @pytest.fixture(params=MARKED)
-def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Renderer]:
+def renderer(
+    request: pytest.FixtureRequest, ctx: moderngl.Context
+) -> Iterator[Renderer]:
     """Each renderer, for conformance suites."""
     made = MAKERS[request.param](ctx)
     yield made

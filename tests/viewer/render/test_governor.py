@@ -37,7 +37,14 @@ def governor(clock: Clock) -> Governor:
     return needed_by_others(clock)
 
 
-def draw(governor: Governor, clock: Clock, seconds: float, cost: float, *, every: float = 0.001) -> list[float]:
+def draw(
+    governor: Governor,
+    clock: Clock,
+    seconds: float,
+    cost: float,
+    *,
+    every: float = 0.001,
+) -> list[float]:
     """The times of the pictures of a viewer that wants one every `every` seconds; each costs `cost` ms."""
     end, drawn = clock.now + seconds, []
     while clock.now < end:
@@ -60,7 +67,9 @@ def test_the_share_holds(clock: Clock, share: float, cost: float) -> None:
     assert busy >= possible * 0.85 - cost * 1e-3 / 20
 
 
-def test_nothing_is_held_back_while_the_gpu_is_not_shared(governor: Governor, clock: Clock) -> None:
+def test_nothing_is_held_back_while_the_gpu_is_not_shared(
+    governor: Governor, clock: Clock
+) -> None:
     governor.shared = False
     drawn = draw(governor, clock, 1.0, 30.0)
     assert len(drawn) > 990
@@ -77,8 +86,9 @@ def test_an_impossible_share_is_told() -> None:
 
 
 @pytest.mark.parametrize(("fixed", "full"), [(0.2, 1.2), (0.3, 4.0), (3.0, 20.0)])
-def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, clock: Clock, fixed: float,
-                                                          full: float) -> None:
+def test_the_resolution_while_moving_lets_it_run_smoothly(
+    governor: Governor, clock: Clock, fixed: float, full: float
+) -> None:
     """A camera that moves for 4 s: at least 50 pictures a second, unless the least resolution is too much."""
     scale, times, used = 1.0, [], []
     end = clock.now + 4
@@ -94,30 +104,43 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, cl
             used.append(scale)
         clock.now += 0.001
     rate = sum(t > end - 2 for t in times) / 2
-    possible = 100.0 / (fixed + (full - fixed) * SCALES[-1] ** 2)  # ms of the share in a second, by those of a picture
+    possible = 100.0 / (
+        fixed + (full - fixed) * SCALES[-1] ** 2
+    )  # ms of the share in a second, by those of a picture
     assert rate >= min(50.0, possible * 0.9)
-    late = used[len(used) // 2:]
-    assert Counter(late).most_common(1)[0][1] >= 0.97 * len(late), "the resolution does not waver"
+    late = used[len(used) // 2 :]
+    assert Counter(late).most_common(1)[0][1] >= 0.97 * len(late), (
+        "the resolution does not waver"
+    )
     if full <= 100 / 60:
         assert set(used) == {1.0}
 
 
 @pytest.mark.parametrize("brought", [False, True])
-def test_a_cost_that_was_once_too_much_is_forgotten(governor: Governor, clock: Clock, brought: bool) -> None:
+def test_a_cost_that_was_once_too_much_is_forgotten(
+    governor: Governor, clock: Clock, brought: bool
+) -> None:
     """The other process got in between while the first picture was measured."""
     words, scales = ("brought",) if brought else (), list[float]()
     governor.took(("scene", *SIZE, *words), 8.0)
     for _ in range(60 * 10):
-        scale = governor.scale_later("scene", SIZE)[0] if brought else governor.scale("scene", SIZE)
+        scale = (
+            governor.scale_later("scene", SIZE)[0]
+            if brought
+            else governor.scale("scene", SIZE)
+        )
         governor.took(("scene", *scaled(SIZE, scale), *words), 0.2 + scale**2)
         scales.append(scale)
         clock.now += 1 / 60
     assert scales[0] < 1.0 == scales[-1]
 
 
-@pytest.mark.parametrize(("full", "least"), [(40.0, 1.0), (170.0, 0.5), (5000.0, SCALES[-1])])
-def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_shared(clock: Clock, full: float,
-                                                                                  least: float) -> None:
+@pytest.mark.parametrize(
+    ("full", "least"), [(40.0, 1.0), (170.0, 0.5), (5000.0, SCALES[-1])]
+)
+def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_shared(
+    clock: Clock, full: float, least: float
+) -> None:
     governor, scales = Governor(0.1, clock=clock), Counter[float]()
     for _ in range(100):
         scale = governor.scale("scene", SIZE)
@@ -128,7 +151,9 @@ def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_share
     assert scales.most_common(1)[0][0] == least
 
 
-def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(governor: Governor, clock: Clock) -> None:
+def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(
+    governor: Governor, clock: Clock
+) -> None:
     governor.took(("scene", *SIZE), 5.0)
     governor.took(("load",), 0.0)
     loaded = 0
@@ -149,8 +174,13 @@ def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(governor: Gove
 WARP = "warp", *SIZE
 
 
-def motion(governor: Governor, clock: Clock, seconds: float, costs: dict[str, float],
-           pace: float = 60.0) -> tuple[int, int]:
+def motion(
+    governor: Governor,
+    clock: Clock,
+    seconds: float,
+    costs: dict[str, float],
+    pace: float = 60.0,
+) -> tuple[int, int]:
     """How many pictures on the screen, and how many of the scene, a viewer draws that wants `pace` of them a second."""
     displays = scenes = 0
     for name, ms in costs.items():
@@ -175,27 +205,43 @@ def motion(governor: Governor, clock: Clock, seconds: float, costs: dict[str, fl
 
 
 @pytest.mark.parametrize("scene", [1.5, 20.0])
-def test_what_a_scene_costs_does_not_hold_back_the_screen(governor: Governor, clock: Clock, scene: float) -> None:
+def test_what_a_scene_costs_does_not_hold_back_the_screen(
+    governor: Governor, clock: Clock, scene: float
+) -> None:
     costs = {"scene": scene, "warp": 0.3, "panel": 0.1}
     motion(governor, clock, 2.0, costs)
     displays, scenes = motion(governor, clock, 20.0, costs)
     assert displays >= 59 * 20
     left = 100.0 * 20 - displays * (0.4 + SWITCH)
-    assert scenes * (scene + SWITCH) == pytest.approx(left, rel=0.15, abs=1.2 * scene)  # all of the share is used
+    assert scenes * (scene + SWITCH) == pytest.approx(
+        left, rel=0.15, abs=1.2 * scene
+    )  # all of the share is used
 
 
 def seen(governor: Governor, *, scene: float, panel: float = 0.25) -> None:
     """A picture of the scene was shown, and is measured."""
     governor.begin_picture()
-    for work, ms, by in ((("scene", *SIZE), scene, "cuda"), (("compose", *SIZE), panel, "opengl")):
+    for work, ms, by in (
+        (("scene", *SIZE), scene, "cuda"),
+        (("compose", *SIZE), panel, "opengl"),
+    ):
         governor.took(work, ms)
         governor.gives(work, by)
 
 
-@pytest.mark.parametrize(("scene", "warp", "expected"), [
-    (0.5, 0.1, False), (1.0, 0.1, False), (20.0, 0.1, True), (20.0, 3.0, False), (2.0, 0.9, False)])
-def test_a_picture_is_moved_only_where_that_is_clearly_cheaper(governor: Governor, clock: Clock, scene: float,
-                                                               warp: float, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("scene", "warp", "expected"),
+    [
+        (0.5, 0.1, False),
+        (1.0, 0.1, False),
+        (20.0, 0.1, True),
+        (20.0, 3.0, False),
+        (2.0, 0.9, False),
+    ],
+)
+def test_a_picture_is_moved_only_where_that_is_clearly_cheaper(
+    governor: Governor, clock: Clock, scene: float, warp: float, expected: bool
+) -> None:
     seen(governor, scene=scene, panel=0.05)
     if scene > 1:
         assert governor.moves_along("scene", SIZE, WARP), "what is not known is tried"

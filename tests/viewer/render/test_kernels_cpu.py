@@ -15,7 +15,15 @@ import pytest
 import torch
 from support.on_cpu import OnCpu
 from support.reference import ReferenceRenderer, ellipses
-from support.renderer_cases import CLASSIC, Chance, activated, close, draw, looking_at_origin, random_scene
+from support.renderer_cases import (
+    CLASSIC,
+    Chance,
+    activated,
+    close,
+    draw,
+    looking_at_origin,
+    random_scene,
+)
 
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera
@@ -38,53 +46,112 @@ def own() -> OnCpu:
     return OnCpu("activate.cu", {"activate": True})
 
 
-def raw(n: int = 300, degree: int = 3, dtype: torch.dtype = torch.float32, activated: bool = False) -> GaussianScene:
+def raw(
+    n: int = 300,
+    degree: int = 3,
+    dtype: torch.dtype = torch.float32,
+    activated: bool = False,
+) -> GaussianScene:
     made = random_scene(n, Chance(n=n, sh_degree=degree))
     tensors = {name: getattr(made, name).to(dtype) for name in FIELDS}
     if activated:
-        tensors["scales"], tensors["opacities"] = tensors["scales"].exp(), tensors["opacities"].sigmoid()
+        tensors["scales"], tensors["opacities"] = (
+            tensors["scales"].exp(),
+            tensors["opacities"].sigmoid(),
+        )
     return GaussianScene(**tensors, activated=activated)
 
 
-def assert_same(own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = NOWHERE) -> Active:
+def assert_same(
+    own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = NOWHERE
+) -> Active:
     """As on the CPU; returns what the kernel made."""
-    fields = {name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32) for name in FIELDS}
+    fields = {
+        name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32)
+        for name in FIELDS
+    }
     fields["shN"] = fields["shN"][:, : terms - 1]
-    expected, expected_out = activation.activate(GaussianScene(**fields, activated=r.activated))
-    got = Active(*(torch.full((len(r), *shape), 77.0) for shape in ((3,), (4,), (3,), (), (terms, 3))))
+    expected, expected_out = activation.activate(
+        GaussianScene(**fields, activated=r.activated)
+    )
+    got = Active(
+        *(
+            torch.full((len(r), *shape), 77.0)
+            for shape in ((3,), (4,), (3,), (), (terms, 3))
+        )
+    )
     left_out, counters = torch.full((3,), 7), torch.zeros(4, dtype=torch.int32)
     activate(r, got, origin, left_out, counters, own)
     assert not counters.any() and activation.LeftOut(*left_out.tolist()) == expected_out
     good = got.opacities != 0  # nothing else of the others is read
     assert torch.equal(good, expected.opacities != 0)
     means = as_floats(r.means)
-    for a, b in ((got.means, (means - torch.from_numpy(origin).to(means.dtype)).float()),
-                 (torch.nn.functional.normalize(got.quats.double(), dim=-1).float(), expected.quats),
-                 (got.scales, expected.scales), (got.opacities, expected.opacities)):
-        torch.testing.assert_close(a[good], b[good], rtol=1e-6, atol=1e-7 if a.shape[1:] == (4,) else 0)
-    assert torch.equal(got.colors[good], torch.cat([expected.sh0[:, None], expected.shN], 1)[good])
+    for a, b in (
+        (got.means, (means - torch.from_numpy(origin).to(means.dtype)).float()),
+        (
+            torch.nn.functional.normalize(got.quats.double(), dim=-1).float(),
+            expected.quats,
+        ),
+        (got.scales, expected.scales),
+        (got.opacities, expected.opacities),
+    ):
+        torch.testing.assert_close(
+            a[good], b[good], rtol=1e-6, atol=1e-7 if a.shape[1:] == (4,) else 0
+        )
+    assert torch.equal(
+        got.colors[good], torch.cat([expected.sh0[:, None], expected.shN], 1)[good]
+    )
     return got
 
 
 def test_activation_of_every_size_and_dtype(own: OnCpu) -> None:
-    for n, degree, done in ((1, 0, False), (31, 1, True), (32, 2, False), (33, 3, True), (40, 4, False)):
+    for n, degree, done in (
+        (1, 0, False),
+        (31, 1, True),
+        (32, 2, False),
+        (33, 3, True),
+        (40, 4, False),
+    ):
         got = assert_same(own, raw(n, degree, activated=done), (degree + 1) ** 2)
         assert (got.opacities > 0).all() and (got.scales > 0).all()
         assert torch.equal(got.quats.abs().amax(1), torch.ones(n))
     for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn):
         assert_same(own, raw(dtype=dtype), 16)
-    assert_same(own, replace(raw(), shN=raw().shN.half(), means=raw().means.double(), quats=raw().quats.bfloat16()), 16)
+    assert_same(
+        own,
+        replace(
+            raw(),
+            shN=raw().shN.half(),
+            means=raw().means.double(),
+            quats=raw().quats.bfloat16(),
+        ),
+        16,
+    )
     far, r = np.array([4.21e6, -1.7e5, 4.78e6]), raw(dtype=torch.float64)
     moved = assert_same(own, replace(r, means=r.means + torch.from_numpy(far)), 16, far)
-    assert torch.allclose(moved.means, r.means.float(), rtol=0, atol=2e-6)  # rounded after the subtraction
+    assert torch.allclose(
+        moved.means, r.means.float(), rtol=0, atol=2e-6
+    )  # rounded after the subtraction
 
 
 def test_activation_of_any_strides(own: OnCpu) -> None:
     r = raw()
-    every = torch.cat([r.means, r.quats, r.scales, r.opacities[:, None], r.sh0, r.shN.flatten(1)], 1)
+    every = torch.cat(
+        [r.means, r.quats, r.scales, r.opacities[:, None], r.sh0, r.shN.flatten(1)], 1
+    )
     means, quats, scales, opacities, sh0, rest = every.split([3, 4, 3, 1, 3, 45], 1)
-    assert_same(own, GaussianScene(means, quats, scales, opacities[:, 0], sh0, rest.unflatten(1, (15, 3))), 16)
-    assert_same(own, replace(r, means=r.means[:1].expand(300, 3), shN=r.shN.mT.contiguous().mT), 16)
+    assert_same(
+        own,
+        GaussianScene(
+            means, quats, scales, opacities[:, 0], sh0, rest.unflatten(1, (15, 3))
+        ),
+        16,
+    )
+    assert_same(
+        own,
+        replace(r, means=r.means[:1].expand(300, 3), shN=r.shN.mT.contiguous().mT),
+        16,
+    )
 
 
 def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
@@ -96,9 +163,21 @@ def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
         r.scales[301, 1] = 200.0
         r.quats[302] = torch.tensor([1e-42, 0, 0, 1e-42])
         r.shN[33] = bad  # the second warp
-        left_out = {0, 33, 40, 80, 120, 160, 200, 300, 301}  # a mean first, then a quaternion, a scale, an opacity
+        left_out = {
+            0,
+            33,
+            40,
+            80,
+            120,
+            160,
+            200,
+            300,
+            301,
+        }  # a mean first, then a quaternion, a scale, an opacity
         if bad == -math.inf:
-            r.opacities[120] = math.nan  # the sigmoid of -inf is 0 like that of those that are left out
+            r.opacities[120] = (
+                math.nan
+            )  # the sigmoid of -inf is 0 like that of those that are left out
             left_out -= {80}  # a flat Gaussian
         if bad == math.inf:
             left_out -= {120}
@@ -108,9 +187,20 @@ def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
 
 # -- frames --------------------------------------------------------------------------------------------------------
 
-KERNELS = {"set_frame": False, "choose": False, "shade": True, "shade_as": True, "bodies": False, "fill": False,
-           "gather": False, "blend": True, "blend_bodies": True, "blend_rings": True, "blend_points": True,
-           "blend_overdraw": True}
+KERNELS = {
+    "set_frame": False,
+    "choose": False,
+    "shade": True,
+    "shade_as": True,
+    "bodies": False,
+    "fill": False,
+    "gather": False,
+    "blend": True,
+    "blend_bodies": True,
+    "blend_rings": True,
+    "blend_points": True,
+    "blend_overdraw": True,
+}
 VIEW = looking_at_origin(75, 50)
 
 
@@ -120,8 +210,26 @@ class Projection:
     CameraModelType = SimpleNamespace(PINHOLE="pinhole")
 
     def projection_ewa_3dgs_fused_fwd(self, *args: Any) -> tuple[torch.Tensor, ...]:
-        means, _, quats, scales, opacities, viewmats, Ks, width, height, _, near, far, _, antialiased, model = args
-        view = Camera(viewmats[0].double().numpy(), Ks[0].double().numpy(), width, height, model)
+        (
+            means,
+            _,
+            quats,
+            scales,
+            opacities,
+            viewmats,
+            Ks,
+            width,
+            height,
+            _,
+            near,
+            far,
+            _,
+            antialiased,
+            model,
+        ) = args
+        view = Camera(
+            viewmats[0].double().numpy(), Ks[0].double().numpy(), width, height, model
+        )
         turn, opacity = view.viewmat[:3, :3], opacities.double().numpy()
         p = means.double().numpy() @ turn.T + view.viewmat[:3, 3]
         m = turn @ (rotations.matrix(quats.numpy()) * scales.double().numpy()[:, None])
@@ -134,8 +242,17 @@ class Projection:
         seen &= ((centers + radii > 0) & (centers - radii < (width, height))).all(1)
         depths = np.where(seen, p[:, 2], np.nan)  # gsplat leaves what was there
         conics = np.stack([yy, -xy, xx], 1) / det[:, None]
-        found = np.where(seen[:, None], radii, 0).astype(np.int32), centers, depths, conics, compensations
-        return tuple(torch.from_numpy(a if a.dtype == np.int32 else a.astype(np.float32))[None] for a in found)
+        found = (
+            np.where(seen[:, None], radii, 0).astype(np.int32),
+            centers,
+            depths,
+            conics,
+            compensations,
+        )
+        return tuple(
+            torch.from_numpy(a if a.dtype == np.int32 else a.astype(np.float32))[None]
+            for a in found
+        )
 
 
 @pytest.fixture(scope="module")
@@ -143,41 +260,87 @@ def frames() -> OnCpu:
     return OnCpu("frame.cu", KERNELS, {"KEY": "short"})
 
 
-def drawn(own: OnCpu, given: GaussianScene, options: RenderOptions = CLASSIC, slots: int = 16384) -> tuple[Pixels, int]:
+def drawn(
+    own: OnCpu,
+    given: GaussianScene,
+    options: RenderOptions = CLASSIC,
+    slots: int = 16384,
+) -> tuple[Pixels, int]:
     """The picture, and how many pairs of Gaussian and tile there were. What is selected is activated."""
     view = VIEW
     t = {k: getattr(given, k).clone() for k in FIELDS}
     if not given.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
     sh = torch.cat([t.pop("sh0")[:, None], t.pop("shN")], 1).contiguous()
-    flags = None if options.selection == EVERYTHING else flags_of(given, options.selection)
+    flags = (
+        None if options.selection == EVERYTHING else flags_of(given, options.selection)
+    )
     tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
     rgba = torch.full((view.height, view.width, 4), 7.0)
     depth = torch.full((view.height, view.width), 7.0) if options.depth else None
-    needed, parameters = torch.full((1,), -1), torch.zeros(ctypes.sizeof(Parameters) // 4)
-    own.launch("set_frame", 1, 64, Parameters.of(view, options, rgba, depth, needed.data_ptr()), parameters)
-    kind = Kind(view.width, view.height, view.model, view.near, view.far, options.mode == "antialiased", options.depth,
-                tensors.degree if options.sh_degree is None else options.sh_degree, rgba.element_size(), slots,
-                paint=options.paint, selected=flags is not None, scaled=options.scale != 1.0)
+    needed, parameters = (
+        torch.full((1,), -1),
+        torch.zeros(ctypes.sizeof(Parameters) // 4),
+    )
+    own.launch(
+        "set_frame",
+        1,
+        64,
+        Parameters.of(view, options, rgba, depth, needed.data_ptr()),
+        parameters,
+    )
+    kind = Kind(
+        view.width,
+        view.height,
+        view.model,
+        view.near,
+        view.far,
+        options.mode == "antialiased",
+        options.depth,
+        tensors.degree if options.sh_degree is None else options.sh_degree,
+        rgba.element_size(),
+        slots,
+        paint=options.paint,
+        selected=flags is not None,
+        scaled=options.scale != 1.0,
+    )
     frame.draw(kind, tensors, parameters, Projection(), own)
     picture = rgba.numpy()
-    return Pixels(picture[..., :3], picture[..., 3], None if depth is None else depth.numpy()), int(needed)
+    return Pixels(
+        picture[..., :3], picture[..., 3], None if depth is None else depth.numpy()
+    ), int(needed)
 
 
 FRAMES = [
-    (Chance(n=150, sh_degree=1), RenderOptions()), (Chance(n=150), RenderOptions(sh_degree=1)),
+    (Chance(n=150, sh_degree=1), RenderOptions()),
+    (Chance(n=150), RenderOptions(sh_degree=1)),
     (Chance(n=150, sh_degree=4), RenderOptions("antialiased", depth=False)),
     (Chance(n=60, log_scale=(-2.5, 2.0)), RenderOptions("antialiased")),
     (Chance(n=200, logit=(-4.5, 1.0)), RenderOptions("antialiased")),
-    *((Chance(n=150), RenderOptions(paint=paint, selection=Selection(opacity=(0.3, 0.95), marked=(5, 17)), scale=0.6))
-      for paint in ("normals", "ellipsoids", "rings", "points", "overdraw"))]
+    *(
+        (
+            Chance(n=150),
+            RenderOptions(
+                paint=paint,
+                selection=Selection(opacity=(0.3, 0.95), marked=(5, 17)),
+                scale=0.6,
+            ),
+        )
+        for paint in ("normals", "ellipsoids", "rings", "points", "overdraw")
+    ),
+]
 
 
 @pytest.mark.parametrize(("chance", "options"), FRAMES)
-def test_frame_is_the_reference_s(frames: OnCpu, chance: Chance, options: RenderOptions) -> None:
+def test_frame_is_the_reference_s(
+    frames: OnCpu, chance: Chance, options: RenderOptions
+) -> None:
     given = activated(random_scene(3, chance))
-    close(drawn(frames, given, options)[0], draw(ReferenceRenderer(), given, VIEW, options),
-          70 if options.paint == "color" else 50)
+    close(
+        drawn(frames, given, options)[0],
+        draw(ReferenceRenderer(), given, VIEW, options),
+        70 if options.paint == "color" else 50,
+    )
 
 
 def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
@@ -185,5 +348,9 @@ def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
     whole, needed = drawn(frames, given)
     for slots in (1, 64, 200):
         short, told = drawn(frames, given, slots=slots)
-        assert told == needed > slots and np.isfinite(short.color).all() and np.isfinite(short.alpha).all()
+        assert (
+            told == needed > slots
+            and np.isfinite(short.color).all()
+            and np.isfinite(short.alpha).all()
+        )
     assert np.array_equal(drawn(frames, given, slots=needed)[0].color, whole.color)

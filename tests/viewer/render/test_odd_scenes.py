@@ -11,11 +11,25 @@ import numpy as np
 import pytest
 from support.odd_cases import SCENES, everywhere
 from support.reference import ReferenceRenderer
-from support.renderer_cases import MAKERS, Chance, camera, draw, looking_at_origin, psnr, random_scene
+from support.renderer_cases import (
+    MAKERS,
+    Chance,
+    camera,
+    draw,
+    looking_at_origin,
+    psnr,
+    random_scene,
+)
 
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
-from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, Renderer, RenderOptions
+from splatview_viewer.render.base import (
+    ALPHA_MIN,
+    COLOR_MAX,
+    PAINTS,
+    Renderer,
+    RenderOptions,
+)
 from splatview_viewer.render.gl import tiles as gl_tiles
 from splatview_viewer.render.gl.tiles import Chunks
 
@@ -35,8 +49,9 @@ def reference() -> ReferenceRenderer:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context, gl: Renderer,
-                                                     reference: ReferenceRenderer, model: Any) -> None:
+def test_every_odd_scene_has_the_reference_s_picture(
+    ctx: moderngl.Context, gl: Renderer, reference: ReferenceRenderer, model: Any
+) -> None:
     """All by a pinhole, and half of them by each other lens."""
     view = replace(VIEW, model=model)
     for i, (name, (make, left_out)) in enumerate(SCENES.items()):
@@ -46,13 +61,21 @@ def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context, gl: 
         expected, got = draw(reference, odd, view), draw(gl, odd, view)
         assert reference.left_out == gl.left_out == left_out, name
         for p in (expected, got):
-            assert p.depth is not None and np.isfinite(p.color).all() and np.isfinite(p.depth).all(), name
-            assert p.color.max() <= COLOR_MAX and 0 <= p.alpha.min() and p.alpha.max() <= 1, name
+            assert (
+                p.depth is not None
+                and np.isfinite(p.color).all()
+                and np.isfinite(p.depth).all()
+            ), name
+            assert (
+                p.color.max() <= COLOR_MAX and 0 <= p.alpha.min() and p.alpha.max() <= 1
+            ), name
         assert expected.alpha.any() or name == "everything behind"
         # A Gaussian whose alpha is the least that counts is drawn or not as the driver rounds.
         step = 0.0 if is_software(ctx) else ALPHA_MIN
         difference = np.abs(got.alpha - expected.alpha)
-        assert difference.max() < step + 2e-3 and (difference < 2e-3).mean() > 0.99, name
+        assert difference.max() < step + 2e-3 and (difference < 2e-3).mean() > 0.99, (
+            name
+        )
         assert psnr(np.minimum(got.color, 1), np.minimum(expected.color, 1)) > 50, name
 
 
@@ -63,10 +86,17 @@ def test_odd_scenes_in_every_paint(gl: Renderer) -> None:
         assert np.isfinite(p.color).all() and np.isfinite(p.alpha).all(), (name, paint)
 
 
-def test_what_is_shown_is_the_nearest(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_shown_is_the_nearest(
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many, view, renderer = everywhere(500), camera(80, 64), MAKERS["gl-tiles"](ctx)
-    monkeypatch.setattr(gl_tiles, "Chunks", lambda boxes, grid: Chunks(boxes, grid, 62 * 80))
-    expected, got = draw(ReferenceRenderer(), many[:62], view), draw(renderer, many, view)
+    monkeypatch.setattr(
+        gl_tiles, "Chunks", lambda boxes, grid: Chunks(boxes, grid, 62 * 80)
+    )
+    expected, got = (
+        draw(ReferenceRenderer(), many[:62], view),
+        draw(renderer, many, view),
+    )
     assert renderer.thinned and psnr(got.color, expected.color) > 55
     draw(renderer, random_scene(1, Chance(n=40)), view)
     assert renderer.thinned == ""

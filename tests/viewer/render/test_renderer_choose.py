@@ -72,7 +72,9 @@ def view_of(screen: OffscreenScreen) -> Any:
 
 def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
-    monkeypatch.setattr(gsplat_kernels, "obstacle", lambda: "gsplat needs CUDA, and this is a test")
+    monkeypatch.setattr(
+        gsplat_kernels, "obstacle", lambda: "gsplat needs CUDA, and this is a test"
+    )
     monkeypatch.setattr(choosing, "kernels", Kernels)
     renderer = choose(ctx)
     assert isinstance(renderer, GlRenderer)
@@ -86,25 +88,42 @@ def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -
         choose(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     renderer = choose(ctx)
-    assert isinstance(renderer, GlRenderer) and renderer_note(renderer) == "gl: SPLATVIEW_RENDERER says so"
+    assert (
+        isinstance(renderer, GlRenderer)
+        and renderer_note(renderer) == "gl: SPLATVIEW_RENDERER says so"
+    )
     renderer.close()
 
 
-def test_opengl_draws_until_gsplat_is_ready(screen: OffscreenScreen, kernels: Promised) -> None:
+def test_opengl_draws_until_gsplat_is_ready(
+    screen: OffscreenScreen, kernels: Promised
+) -> None:
     view = view_of(screen)
     before = shown(view, screen)
-    assert "gl renderer" in view.info.path and "building" in view.info.extras[-1] and not view.tick(0.0)
+    assert (
+        "gl renderer" in view.info.path
+        and "building" in view.info.extras[-1]
+        and not view.tick(0.0)
+    )
     kernels.ready = True
     assert view.tick(0.0) and not view.tick(0.0)
-    assert "gsplat renderer" in view.info.path and renderer_note(view.content.renderer) == ""
+    assert (
+        "gsplat renderer" in view.info.path
+        and renderer_note(view.content.renderer) == ""
+    )
     assert psnr(shown(view, screen) / 255, before / 255) > 40
     view.close()
 
 
 @pytest.mark.parametrize("start", [True, False])
-def test_opengl_takes_over_when_gsplat_fails(screen: OffscreenScreen, kernels: Promised, start: bool,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opengl_takes_over_when_gsplat_fails(
+    screen: OffscreenScreen,
+    kernels: Promised,
+    start: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     if not start:
+
         def fail(ctx: object) -> None:
             raise RendererError("the GPU is lost")
 
@@ -117,7 +136,10 @@ def test_opengl_takes_over_when_gsplat_fails(screen: OffscreenScreen, kernels: P
     view.view.orbit.orbit(0.5, 0.0)
     view.view.moved()
     after = shown(view, screen)
-    assert "gl renderer" in view.info.path and view.info.extras[-1] == "gl: the GPU is lost"
+    assert (
+        "gl renderer" in view.info.path
+        and view.info.extras[-1] == "gl: the GPU is lost"
+    )
     assert after.any() and not np.array_equal(before, after)
     view.tick(0.0)  # it is not tried again
     assert "gl renderer" in view.info.path

@@ -25,8 +25,11 @@ from support.renderer_cases import (
 
 from splatview_viewer.render.base import RenderOptions
 
-GATES = {"gl-quads": {"playbot": (75, 68, 68), "random": (65, 62, 60)},
-         "gl-tiles": {"playbot": (85, 79, 79), "random": (77, 75, 75)}, "reference": {"playbot": (85, 79, 79)}}
+GATES = {
+    "gl-quads": {"playbot": (75, 68, 68), "random": (65, 62, 60)},
+    "gl-tiles": {"playbot": (85, 79, 79), "random": (77, 75, 75)},
+    "reference": {"playbot": (85, 79, 79)},
+}
 """Decibels for colour, alpha and depth, each by 2 to 6 less than what is measured."""
 
 
@@ -39,6 +42,10 @@ def test_against_gsplat(ctx: moderngl.Context, data_dir: Path, case: str) -> Non
             renderer = MAKERS[name](ctx)
             p = draw(renderer, given, d.camera, RenderOptions(d.mode, d.sh_degree))
             assert p.depth is not None
-            got = psnr(p.color, d.color), psnr(p.alpha, d.alpha), psnr(p.depth, d.depth, float(d.depth.max()))
+            got = (
+                psnr(p.color, d.color),
+                psnr(p.alpha, d.alpha),
+                psnr(p.depth, d.depth, float(d.depth.max())),
+            )
             assert all(np.greater_equal(got, gates[d.scene])), (name, got)
             renderer.close()

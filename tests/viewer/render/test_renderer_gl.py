@@ -36,7 +36,9 @@ def test_too_large(ctx: moderngl.Context) -> None:
     with pytest.raises(RendererError, match=f"{side + 1}x8 .*{side}"):
         renderer.render(replace(looking_at_origin(), width=side + 1, height=8), OPTIONS)
     renderer._limit = renderer._columns = 16  # a driver whose textures are 16 by 16
-    with pytest.raises(RendererError, match=r"300 Gaussians.*16x16.* 64$"):  # four texels each
+    with pytest.raises(
+        RendererError, match=r"300 Gaussians.*16x16.* 64$"
+    ):  # four texels each
         renderer.load(random_scene(1, Chance(n=300, sh_degree=0)))
     renderer.load(random_scene(1, Chance(n=16, sh_degree=3)))
     assert renderer.render(looking_at_origin(10, 10), OPTIONS).pixels().alpha.any()

@@ -42,24 +42,44 @@ def test_building(backend: Path, tmp_path: Path) -> None:
     (cache / "build" / "left by a compiler that was killed").touch()
     build(cache / LIBRARY)
     assert (cache / LIBRARY).read_text() == "library"
-    assert sorted(p.name for p in cache.iterdir()) == ["build.log", LIBRARY, f"{LIBRARY}.lock"]
+    assert sorted(p.name for p in cache.iterdir()) == [
+        "build.log",
+        LIBRARY,
+        f"{LIBRARY}.lock",
+    ]
 
 
-@pytest.mark.parametrize(("program", "message"), [
-    ("_C = None", "no nvcc here"),
-    ("print('ok so far'); print('x.cu(3): error: no such thing'); raise SystemExit(1)", r"x\.cu\(3\): error: no such"),
-])
-def test_a_build_that_fails(backend: Path, tmp_path: Path, program: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("_C = None", "no nvcc here"),
+        (
+            "print('ok so far'); print('x.cu(3): error: no such thing'); raise SystemExit(1)",
+            r"x\.cu\(3\): error: no such",
+        ),
+    ],
+)
+def test_a_build_that_fails(
+    backend: Path, tmp_path: Path, program: str, message: str
+) -> None:
     backend.write_text(program)
     with pytest.raises(RendererError, match=message):
         build(tmp_path / "cache" / LIBRARY)
-    assert not list(tmp_path.glob("cache/build")) + list(tmp_path.glob(f"cache/{LIBRARY}"))
+    assert not list(tmp_path.glob("cache/build")) + list(
+        tmp_path.glob(f"cache/{LIBRARY}")
+    )
 
 
 def test_without_a_driver(programs: Programs) -> None:
     """Said quickly, without loading torch."""
-    program = ("import sys; from splatview_viewer.render.gsplat.build import kernels; k = kernels(); "
-               "print(k.wait(0), k.reason); print('torch' in sys.modules)")
+    program = (
+        "import sys; from splatview_viewer.render.gsplat.build import kernels; k = kernels(); "
+        "print(k.wait(0), k.reason); print('torch' in sys.modules)"
+    )
     # With no GPU visible a machine that has some is like one that has none.
-    lines = programs.code(program, CUDA_VISIBLE_DEVICES="").communicate(timeout=PATIENCE)[0].splitlines()
+    lines = (
+        programs.code(program, CUDA_VISIBLE_DEVICES="")
+        .communicate(timeout=PATIENCE)[0]
+        .splitlines()
+    )
     assert lines[0].startswith("False gsplat needs CUDA, and ") and lines[1] == "False"

@@ -37,23 +37,45 @@ def other(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Ren
     made.close()
 
 
-@pytest.mark.parametrize(("paint", "model", "chance"), [
-    ("ellipsoids", "pinhole", MIXED), ("rings", "fisheye", MIXED),
-    ("points", "ortho", MIXED), ("normals", "pinhole", MIXED),
-    ("ellipsoids", "pinhole", Chance(n=60, log_scale=(-0.5, 0.8))),
-    ("color", "ortho", Chance(log_scale=(-3.5, 1.6))),
-    ("color", "pinhole", Chance(n=200, log_scale=(0.5, 1.5), logit=(-2.0, 1.0))),
-    ("color", "pinhole", Chance(logit=(5.0, 1.0))),  # nearly opaque
-    ("color", "fisheye", Chance(n=3000, spread=5.0))])
-def test_the_picture_is_the_reference_s(other: Renderer, request: pytest.FixtureRequest, paint: Any, model: Any,
-                                        chance: Chance) -> None:
+@pytest.mark.parametrize(
+    ("paint", "model", "chance"),
+    [
+        ("ellipsoids", "pinhole", MIXED),
+        ("rings", "fisheye", MIXED),
+        ("points", "ortho", MIXED),
+        ("normals", "pinhole", MIXED),
+        ("ellipsoids", "pinhole", Chance(n=60, log_scale=(-0.5, 0.8))),
+        ("color", "ortho", Chance(log_scale=(-3.5, 1.6))),
+        ("color", "pinhole", Chance(n=200, log_scale=(0.5, 1.5), logit=(-2.0, 1.0))),
+        ("color", "pinhole", Chance(logit=(5.0, 1.0))),  # nearly opaque
+        ("color", "fisheye", Chance(n=3000, spread=5.0)),
+    ],
+)
+def test_the_picture_is_the_reference_s(
+    other: Renderer,
+    request: pytest.FixtureRequest,
+    paint: Any,
+    model: Any,
+    chance: Chance,
+) -> None:
     gaussians, view = random_scene(21, chance), looking_at_origin(model=model)
-    options = RenderOptions("antialiased" if model == "fisheye" else "classic", paint=paint, point_px=5.0)
-    least = {"gl-tiles": 80, "gl-quads": 60}.get(request.node.callspec.params["other"], 0) if paint == "color" else 50
+    options = RenderOptions(
+        "antialiased" if model == "fisheye" else "classic", paint=paint, point_px=5.0
+    )
+    least = (
+        {"gl-tiles": 80, "gl-quads": 60}.get(request.node.callspec.params["other"], 0)
+        if paint == "color"
+        else 50
+    )
     if not least:
         pytest.skip("tests/cuda holds its colours against gsplat itself")
-    got, expected = draw(other, gaussians, view, options), draw(ReferenceRenderer(), gaussians, view, options)
-    for _ in range(4 if other.name == "gsplat" else 0):  # the last ones come from a graph
+    got, expected = (
+        draw(other, gaussians, view, options),
+        draw(ReferenceRenderer(), gaussians, view, options),
+    )
+    for _ in range(
+        4 if other.name == "gsplat" else 0
+    ):  # the last ones come from a graph
         close(got, expected, least)
         got = other.render(view, options).pixels()
     close(got, expected, least)
@@ -61,17 +83,27 @@ def test_the_picture_is_the_reference_s(other: Renderer, request: pytest.Fixture
 
 def test_selected_marked_and_scaled(other: Renderer) -> None:
     gaussians, view = random_scene(23, MIXED), looking_at_origin()
-    gaussians.means[5], gaussians.quats[40] = np.nan, 0  # what is left out counts as an index all the same
-    some = Selection(opacity=(0.3, 0.95), scale=(0.02, 0.4), marked=(5, 17, 300, 599, 10_000))
+    gaussians.means[5], gaussians.quats[40] = (
+        np.nan,
+        0,
+    )  # what is left out counts as an index all the same
+    some = Selection(
+        opacity=(0.3, 0.95), scale=(0.02, 0.4), marked=(5, 17, 300, 599, 10_000)
+    )
     options = RenderOptions(selection=some, scale=0.6)
     everything = draw(other, gaussians, view)
     got = other.render(view, options).pixels()
     close(got, draw(ReferenceRenderer(), gaussians, view, options))
     assert psnr(got.color, everything.color, float(everything.color.max())) < 40
     again = other.render(view, CLASSIC).pixels()
-    assert np.array_equal(again.color, everything.color) and np.array_equal(again.alpha, everything.alpha)
+    assert np.array_equal(again.color, everything.color) and np.array_equal(
+        again.alpha, everything.alpha
+    )
     newer = random_scene(32, MIXED)  # of which the same numbers choose others
-    close(draw(other, newer, view, options), draw(ReferenceRenderer(), newer, view, options))
+    close(
+        draw(other, newer, view, options),
+        draw(ReferenceRenderer(), newer, view, options),
+    )
 
 
 def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:

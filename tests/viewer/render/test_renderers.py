@@ -29,75 +29,135 @@ from splatview_viewer.scene import Box, Selection
 from splatview_viewer.scene.scene import FIELDS
 
 
-@pytest.mark.parametrize(("model", "mode"), [("pinhole", "classic"), ("ortho", "antialiased"), ("fisheye", "classic")])
-def test_one_gaussian_by_hand(renderer: Renderer, request: pytest.FixtureRequest, model, mode) -> None:
+@pytest.mark.parametrize(
+    ("model", "mode"),
+    [("pinhole", "classic"), ("ortho", "antialiased"), ("fisheye", "classic")],
+)
+def test_one_gaussian_by_hand(
+    renderer: Renderer, request: pytest.FixtureRequest, model, mode
+) -> None:
     rgb, opacity, z, s, focal = np.array([0.9, 0.4, 0.1]), 0.8, 2.0, 0.06, 50.0
-    p = draw(renderer, scene((0, 0, z), rgb, s, opacity), camera(focal=focal, model=model), RenderOptions(mode))
-    sharp = (focal * s / (1.0 if model == "ortho" else z)) ** 2  # on the axis a fisheye lens is a pinhole
+    p = draw(
+        renderer,
+        scene((0, 0, z), rgb, s, opacity),
+        camera(focal=focal, model=model),
+        RenderOptions(mode),
+    )
+    sharp = (
+        focal * s / (1.0 if model == "ortho" else z)
+    ) ** 2  # on the axis a fisheye lens is a pinhole
     variance = sharp + EPS_2D
     if mode == "antialiased":
-        opacity *= sharp / variance  # sqrt of the ratio of determinants, both axes alike
+        opacity *= (
+            sharp / variance
+        )  # sqrt of the ratio of determinants, both axes alike
     # GLSL's exp is good to about 1e-5 here. A GPU also snaps a quad's corners to 1/256 of a pixel, which moves alpha by
     # up to 4e-4 (on an H200): a tenth of one step of 8 bits.
     name = request.node.callspec.params["renderer"]
-    tolerance = {"gl-quads": 1e-3, "gsplat": 1e-4}.get(name, 2e-5)  # gsplat uses fast arithmetic
+    tolerance = {"gl-quads": 1e-3, "gsplat": 1e-4}.get(
+        name, 2e-5
+    )  # gsplat uses fast arithmetic
     for dy, dx in [(0, 0), (1, 0), (0, -2), (2, 1)]:
         alpha = opacity * np.exp(-0.5 * (dx * dx + dy * dy) / variance)
         at = CENTER[0] + dy, CENTER[1] + dx
         assert p.alpha[at] == pytest.approx(alpha, abs=tolerance)
         assert p.color[at] == pytest.approx(rgb * alpha, abs=tolerance)
-        assert p.depth is not None and p.depth[at] == pytest.approx(z * alpha, abs=2 * tolerance)
+        assert p.depth is not None and p.depth[at] == pytest.approx(
+            z * alpha, abs=2 * tolerance
+        )
 
 
 def test_top_row_first_and_left_column_first(renderer: Renderer) -> None:
     # x is right and y is down in camera space: red to the right, green below, blue left and above.
-    p = draw(renderer, scene([(0.4, 0, 2), (0, 0.3, 2), (-0.4, -0.3, 2)], np.eye(3), 0.01, 0.9))
+    p = draw(
+        renderer,
+        scene([(0.4, 0, 2), (0, 0.3, 2), (-0.4, -0.3, 2)], np.eye(3), 0.01, 0.9),
+    )
     assert p.color[CENTER[0], CENTER[1] + 10, 0] > 0.5
     for row, column, channel in ((0, 10, 0), (7, 0, 1), (-8, -10, 2)):
         row, column = CENTER[0] + row, CENTER[1] + column
-        assert p.color[row, column].argmax() == channel and p.color[row, column, channel] > 0.2
+        assert (
+            p.color[row, column].argmax() == channel
+            and p.color[row, column, channel] > 0.2
+        )
     assert p.alpha[:8].max() == 0 and p.alpha[:, :15].max() == 0
 
 
 def test_near_and_far(renderer: Renderer) -> None:
     for model in MODELS:
         view = camera(model=model, near=0.5, far=10.0)
-        seen = [z for z in (-2.0, 0.0, 0.4, 0.6, 8.0, 11.0) if draw(renderer, scene((0, 0, z), scales=0.5), view)
-                .alpha.any()]
+        seen = [
+            z
+            for z in (-2.0, 0.0, 0.4, 0.6, 8.0, 11.0)
+            if draw(renderer, scene((0, 0, z), scales=0.5), view).alpha.any()
+        ]
         assert seen == [0.6, 8.0], model
 
 
-def test_sh_degree_of_the_scene_and_what_it_stores_are_limits(renderer: Renderer) -> None:
+def test_sh_degree_of_the_scene_and_what_it_stores_are_limits(
+    renderer: Renderer,
+) -> None:
     base = random_scene(3, Chance(n=200, sh_degree=4))
     view = looking_at_origin(80, 60)
-    by_degree = [draw(renderer, base, view, RenderOptions(sh_degree=d)).color for d in range(5)]
-    assert all(psnr(by_degree[d], by_degree[d + 1]) < 45 for d in range(4)), "every degree shows"
+    by_degree = [
+        draw(renderer, base, view, RenderOptions(sh_degree=d)).color for d in range(5)
+    ]
+    assert all(psnr(by_degree[d], by_degree[d + 1]) < 45 for d in range(4)), (
+        "every degree shows"
+    )
     trained_to_1 = replace(base, sh_degree=1)
     for asked, used in [(None, 1), (0, 0), (3, 1)]:
-        assert psnr(draw(renderer, trained_to_1, view, RenderOptions(sh_degree=asked)).color, by_degree[used]) > 100
+        assert (
+            psnr(
+                draw(
+                    renderer, trained_to_1, view, RenderOptions(sh_degree=asked)
+                ).color,
+                by_degree[used],
+            )
+            > 100
+        )
     stores_2 = replace(base, shN=base.shN[:, :8], sh_degree=3)
     assert psnr(draw(renderer, stores_2, view).color, by_degree[2]) > 100
 
 
 def test_no_gaussians(renderer: Renderer) -> None:
-    assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), "before the first load"
+    assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), (
+        "before the first load"
+    )
     draw(renderer, scene((0, 0, 2)))
     p = draw(renderer, scene(np.empty((0, 3))))
     assert renderer.left_out.total == 0 and not p.alpha.any() and not p.color.any()
 
 
 def test_georeferenced_positions_in_float64(renderer: Renderer) -> None:
-    s, view, offset = random_scene(9, Chance(n=400)), looking_at_origin(), np.array([4.21e6 + 0.3, -1.7e5, 4.78e6])
+    s, view, offset = (
+        random_scene(9, Chance(n=400)),
+        looking_at_origin(),
+        np.array([4.21e6 + 0.3, -1.7e5, 4.78e6]),
+    )
     rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
-    moved = replace(view, viewmat=np.block([[rotation, (translation - rotation @ offset)[:, None]], [view.viewmat[3]]]))
+    moved = replace(
+        view,
+        viewmat=np.block(
+            [[rotation, (translation - rotation @ offset)[:, None]], [view.viewmat[3]]]
+        ),
+    )
     box, there = Box(half=(0.5, 2.0, 2.0)), Box(tuple(offset.tolist()), (0.5, 2.0, 2.0))
-    near = [draw(renderer, s, view), renderer.render(view, RenderOptions(selection=Selection(box=box))).pixels()]
+    near = [
+        draw(renderer, s, view),
+        renderer.render(view, RenderOptions(selection=Selection(box=box))).pixels(),
+    ]
     hit = pick(renderer.scene().to_host(), view, 40, 30, CLASSIC)
-    far = [draw(renderer, replace(s, means=s.means + torch.from_numpy(offset)), moved),
-           renderer.render(moved, RenderOptions(selection=Selection(box=there))).pixels()]
+    far = [
+        draw(renderer, replace(s, means=s.means + torch.from_numpy(offset)), moved),
+        renderer.render(moved, RenderOptions(selection=Selection(box=there))).pixels(),
+    ]
     for a, b in zip(near, far, strict=True):
         assert psnr(a.color, b.color) > 60
-    shown, picked = renderer.scene().to_host(), pick(renderer.scene(), moved, 40, 30, CLASSIC)
+    shown, picked = (
+        renderer.scene().to_host(),
+        pick(renderer.scene(), moved, 40, 30, CLASSIC),
+    )
     np.testing.assert_allclose(shown.means.numpy() - offset, s.means, atol=2e-6)
     assert hit is not None and picked is not None and picked.index == hit.index
     np.testing.assert_allclose(picked.point - offset, hit.point, atol=1e-4)
@@ -137,11 +197,20 @@ def test_the_scene_can_be_had_activated_and_whole(renderer: Renderer) -> None:
     got = given.to_host()
     assert not got.opacities[[3, 7]].any()
     good = np.setdiff1d(np.arange(300), [3, 7])
-    expected = {"means": raw.means, "scales": raw.scales.exp(), "opacities": raw.opacities.sigmoid(), "sh0": raw.sh0,
-                "shN": raw.shN}
+    expected = {
+        "means": raw.means,
+        "scales": raw.scales.exp(),
+        "opacities": raw.opacities.sigmoid(),
+        "sh0": raw.sh0,
+        "shN": raw.shN,
+    }
     for name, values in expected.items():
-        np.testing.assert_allclose(getattr(got, name)[good], values[good], rtol=1e-4, atol=1e-5, err_msg=name)
-    unit, wanted = (q[good] / q[good].norm(dim=1, keepdim=True) for q in (got.quats, raw.quats))
+        np.testing.assert_allclose(
+            getattr(got, name)[good], values[good], rtol=1e-4, atol=1e-5, err_msg=name
+        )
+    unit, wanted = (
+        q[good] / q[good].norm(dim=1, keepdim=True) for q in (got.quats, raw.quats)
+    )
     np.testing.assert_allclose(unit, wanted, atol=1e-6)
     before = renderer.render(looking_at_origin(80, 60), CLASSIC).pixels()
     again = draw(renderer, got, looking_at_origin(80, 60))
@@ -152,11 +221,18 @@ def test_the_scene_can_be_had_activated_and_whole(renderer: Renderer) -> None:
 
 def test_source(renderer: Renderer, ctx: moderngl.Context) -> None:
     renderer.load(random_scene(16, Chance(n=300)))
-    for size in [(80, 60), (131, 47), (80, 60), (1, 1)]:  # buffers are given up and taken again
+    for size in [
+        (80, 60),
+        (131, 47),
+        (80, 60),
+        (1, 1),
+    ]:  # buffers are given up and taken again
         picture = renderer.render(looking_at_origin(*size), CLASSIC)
         values = read_source(ctx, picture.source())
         p = picture.pixels()
         expected = np.dstack([p.color, p.alpha])
         # gsplat's pictures pass through float16, 11 bits.
-        assert np.abs(values - expected).max() <= (2 ** -11 * expected.max() if renderer.name == "gsplat" else 0)
+        assert np.abs(values - expected).max() <= (
+            2**-11 * expected.max() if renderer.name == "gsplat" else 0
+        )
         assert np.array_equal(read_source(ctx, picture.source()), values)

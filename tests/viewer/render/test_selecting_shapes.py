@@ -13,8 +13,17 @@ from splatview_viewer.scene import Box, Sphere, shapes
 
 
 def test_angles_and_axes() -> None:
-    for angles in ((0, 0, 0), (30, 0, 0), (0, 45, 0), (0, 0, -120), (20, -35, 130), (170, 80, -10)):
-        np.testing.assert_allclose(shapes.angles_of(Box(axes=shapes.axes_of(angles))), angles, atol=1e-6)
+    for angles in (
+        (0, 0, 0),
+        (30, 0, 0),
+        (0, 45, 0),
+        (0, 0, -120),
+        (20, -35, 130),
+        (170, 80, -10),
+    ):
+        np.testing.assert_allclose(
+            shapes.angles_of(Box(axes=shapes.axes_of(angles))), angles, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -39,20 +48,30 @@ def test_a_face_follows_the_pointer(model: str) -> None:
     for i, face in enumerate(shapes.FACES):
         axis = face[1] * np.array(box.axes[face[0]])
         middle = shapes.face_centers(box)[i]
-        before, now = (shapes.along(camera, project(camera, p), np.array(box.center), axis)
-                       for p in (middle, middle + 0.25 * axis))
+        before, now = (
+            shapes.along(camera, project(camera, p), np.array(box.center), axis)
+            for p in (middle, middle + 0.25 * axis)
+        )
         assert before is not None and now is not None
         moved = shapes.with_face(box, face, now - before)
-        np.testing.assert_allclose(shapes.face_centers(moved)[i], middle + 0.25 * axis, atol=1e-6)
+        np.testing.assert_allclose(
+            shapes.face_centers(moved)[i], middle + 0.25 * axis, atol=1e-6
+        )
         opposite = shapes.FACES.index((face[0], -face[1]))
-        np.testing.assert_allclose(shapes.face_centers(moved)[opposite], shapes.face_centers(box)[opposite], atol=1e-9)
+        np.testing.assert_allclose(
+            shapes.face_centers(moved)[opposite],
+            shapes.face_centers(box)[opposite],
+            atol=1e-9,
+        )
 
 
 def test_a_box_is_not_dragged_inside_out_or_along_an_axis_seen_end_on() -> None:
     assert 0 < shapes.with_face(Box(), (0, 1), -50.0).half[0] < 0.01
     camera = looking_at_origin()
     sight = -camera.position / np.linalg.norm(camera.position)
-    assert shapes.along(camera, project(camera, np.zeros(3)), np.zeros(3), sight) is None
+    assert (
+        shapes.along(camera, project(camera, np.zeros(3)), np.zeros(3), sight) is None
+    )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -64,6 +83,8 @@ def test_a_silhouette_is_the_edge_of_a_sphere(model: str) -> None:
     for x, y in rim:
         begin, direction = shapes.ray(camera, x, y)
         off = np.array(sphere.center) - begin
-        assert np.linalg.norm(off - (off @ direction) * direction) == pytest.approx(0.6, rel=1e-6)
+        assert np.linalg.norm(off - (off @ direction) * direction) == pytest.approx(
+            0.6, rel=1e-6
+        )
     if model != "ortho":
         assert shapes.silhouette(replace(sphere, radius=50.0), camera) is None

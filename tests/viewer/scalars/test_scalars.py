@@ -39,9 +39,14 @@ def test_a_frame_is_read_and_copied() -> None:
     frame = scalars_frame(step=399, trouble="2 values are missing", note="a")
     curves = read_frame(frame.tensors, frame.meta)
     assert [c.name for c in curves.all] == ["loss", "parts/count", "parts/rare"]
-    assert {title: [c.name for c in found] for title, found in curves.groups.items()} == {
-        "loss": ["loss"], "parts": ["parts/count", "parts/rare"]}
-    assert (curves.step, curves.trouble, curves.others) == (399, "2 values are missing", {"note": "a"})
+    assert {
+        title: [c.name for c in found] for title, found in curves.groups.items()
+    } == {"loss": ["loss"], "parts": ["parts/count", "parts/rare"]}
+    assert (curves.step, curves.trouble, curves.others) == (
+        399,
+        "2 values are missing",
+        {"note": "a"},
+    )
     assert curves.clock.name == "loss"
     assert curves["parts/rare"]["value"].tolist() == [20 + 0.5 * i for i in range(8)]
     host_array(frame.tensors["rows"])[...] = 0
@@ -50,16 +55,27 @@ def test_a_frame_is_read_and_copied() -> None:
         curves["loss"].rows[0, 0] = 1
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (lambda t: t["ends"].__setitem__(0, 0), "series that end at"),
-    (lambda t: t.update(names=t["names"][:3]), "0 names for 3"),
-    (lambda t: t.update(names=torch.tensor([*b"a\0a\0b\0"], dtype=torch.uint8)), "two series of one name"),
-    (lambda t: t["rows"][5, 0].fill_(1e300), "a step that is none"),
-    (lambda t: t["rows"][5, 1].fill_(float("inf")), "a time that is none"),
-])
-def test_frames_that_are_none_are_refused_by_name(change: Callable[[dict[str, torch.Tensor]], Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t["ends"].__setitem__(0, 0), "series that end at"),
+        (lambda t: t.update(names=t["names"][:3]), "0 names for 3"),
+        (
+            lambda t: t.update(names=torch.tensor([*b"a\0a\0b\0"], dtype=torch.uint8)),
+            "two series of one name",
+        ),
+        (lambda t: t["rows"][5, 0].fill_(1e300), "a step that is none"),
+        (lambda t: t["rows"][5, 1].fill_(float("inf")), "a time that is none"),
+    ],
+)
+def test_frames_that_are_none_are_refused_by_name(
+    change: Callable[[dict[str, torch.Tensor]], Any], words: str
+) -> None:
     good = scalars_frame()
-    tensors = {name: torch.from_numpy(np.array(host_array(t))) for name, t in good.tensors.items()}
+    tensors = {
+        name: torch.from_numpy(np.array(host_array(t)))
+        for name, t in good.tensors.items()
+    }
     change(tensors)
     frame = frame_of("scalars", tensors)
     with pytest.raises(ViewerError, match=words):
@@ -72,18 +88,29 @@ def test_smoothing_is_a_debiased_average(weight: float) -> None:
     values = rng.normal(size=500)
     values[[0, 70, 71]] = np.nan, np.inf, -np.inf
     known = np.isfinite(values)
-    shares = np.tril(weight ** (np.cumsum(known)[:, None] - np.cumsum(known))) * known  # newer ones count more
-    want = shares @ np.where(known, values, 0) / np.where(known.cumsum(), shares.sum(1), np.nan)
+    shares = (
+        np.tril(weight ** (np.cumsum(known)[:, None] - np.cumsum(known))) * known
+    )  # newer ones count more
+    want = (
+        shares
+        @ np.where(known, values, 0)
+        / np.where(known.cumsum(), shares.sum(1), np.nan)
+    )
     np.testing.assert_allclose(smoothed(made(values), weight), want, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("begin", "end", "width"), [(-500, 2000, 300), (400.2, 400.7, 64), (500, 500.0001, 1)])
+@pytest.mark.parametrize(
+    ("begin", "end", "width"),
+    [(-500, 2000, 300), (400.2, 400.7, 64), (500, 500.0001, 1)],
+)
 def test_columns_tell_what_lies_in_them(begin: float, end: float, width: int) -> None:
     curve = made(np.random.default_rng(1).normal(size=1000))
     steps, values = curve["step"], curve["value"]
     (part,) = columns(curve, Axis(begin, end, width), 0.0, "step")
     seen = values[(steps >= begin) & (steps <= end)]
-    assert part.high.max() >= max(seen, default=-9) and part.low.min() <= min(seen, default=9)
+    assert part.high.max() >= max(seen, default=-9) and part.low.min() <= min(
+        seen, default=9
+    )
     assert set(part.high) <= set(values) and len(part.x) <= 2 * width + 2
 
 
@@ -101,9 +128,18 @@ def beside(viewer: Viewer) -> Strips:
 def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
     """A viewer that shows the plots of a thousand steps."""
     for step in range(1000):
-        splatview.log(step, loss=math.exp(-step / 200) + 0.01, **{"parts/a": step, "parts/b": 2.0 * step})
+        splatview.log(
+            step,
+            loss=math.exp(-step / 200) + 0.01,
+            **{"parts/a": step, "parts/b": 2.0 * step},
+        )
     splatview.log(1000, loss=0.01, rare=math.nan)
-    viewer.until(lambda: (view := viewer.shows(ScalarsView)) is not None and view.data.curves.step == 1000)
+    viewer.until(
+        lambda: (
+            (view := viewer.shows(ScalarsView)) is not None
+            and view.data.curves.step == 1000
+        )
+    )
     viewer.do()
     return viewer, viewer.shows(ScalarsView)  # type: ignore[return-value]
 
@@ -111,7 +147,9 @@ def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
 def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
     """Where the picture has the colour of a plot's curve of this number."""
     color = color_of(number)
-    return np.all(abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1)
+    return np.all(
+        abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1
+    )
 
 
 def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
@@ -120,13 +158,22 @@ def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
     assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.info().details)
     blue, orange = colored(viewer), colored(viewer, 1)
     left = viewer.user.layout.active.rect
-    assert blue[:, left.x:].sum() > 300
-    assert orange[:, left.x:].sum() > 150  # two share a plot
-    faults = np.all(abs(viewer.pixels() - 255 * np.array([theme.FAULT.x, theme.FAULT.y, theme.FAULT.z])) < 12, axis=-1)
-    assert faults[:, left.x:].sum() > 20  # "1 not finite"
+    assert blue[:, left.x :].sum() > 300
+    assert orange[:, left.x :].sum() > 150  # two share a plot
+    faults = np.all(
+        abs(
+            viewer.pixels()
+            - 255 * np.array([theme.FAULT.x, theme.FAULT.y, theme.FAULT.z])
+        )
+        < 12,
+        axis=-1,
+    )
+    assert faults[:, left.x :].sum() > 20  # "1 not finite"
 
 
-def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, ScalarsView]) -> None:
+def test_the_wheel_zooms_all_plots_along_the_axis(
+    plotted: tuple[Viewer, ScalarsView],
+) -> None:
     viewer, view = plotted
     before, rect = view.window(), viewer.user.layout.active.rect
     x, y = rect.x + rect.width / 4, rect.y + 120
@@ -143,7 +190,9 @@ def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, Scalars
     assert view.window()[1] >= 2000
 
 
-def test_axes_may_be_logarithmic_and_of_time(plotted: tuple[Viewer, ScalarsView]) -> None:
+def test_axes_may_be_logarithmic_and_of_time(
+    plotted: tuple[Viewer, ScalarsView],
+) -> None:
     viewer, view = plotted
     for change in ({"log_up": True}, {"across": "time"}, {"across": "clock"}):
         view.state = replace(view.state.fitted(), **change)
@@ -166,14 +215,24 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     viewer.until(both)
     assert viewer.user.shown is not None and viewer.user.shown.entry.kind == "gaussians"
     strip = beside(viewer)
-    assert [title for title, _ in strip.curves] == ["loss", "Gaussians"]  # losses before others
+    assert [title for title, _ in strip.curves] == [
+        "loss",
+        "Gaussians",
+    ]  # losses before others
     assert strip.head.startswith("Step ")
-    scalars = next(s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars")
+    scalars = next(
+        s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars"
+    )
     assert strip.key == scalars.entry.key
     viewer.do(Key("h"), Key("h", pressed=False))  # without the panel it is not needed
     viewer.until(lambda: scalars not in viewer.catalogue.watched())
     viewer.do(Key("h"), Key("h", pressed=False))
     viewer.until(lambda: scalars in viewer.catalogue.watched())
     viewer.user.select(scalars.entry.key)
-    viewer.until(lambda: (view := viewer.shows(ScalarsView)) is not None and "Gaussians" in view.data.plots)
+    viewer.until(
+        lambda: (
+            (view := viewer.shows(ScalarsView)) is not None
+            and "Gaussians" in view.data.plots
+        )
+    )
     assert not beside(viewer).curves

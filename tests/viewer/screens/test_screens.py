@@ -36,7 +36,9 @@ def screen(request: pytest.FixtureRequest) -> Iterator[Screen]:
     made.close()
 
 
-def resize(screen: Screen, width: int, height: int, request: pytest.FixtureRequest) -> None:
+def resize(
+    screen: Screen, width: int, height: int, request: pytest.FixtureRequest
+) -> None:
     """As its user would."""
     if isinstance(screen, OffscreenScreen):
         screen.push(Resize(width, height))
@@ -50,7 +52,9 @@ def resize(screen: Screen, width: int, height: int, request: pytest.FixtureReque
 
 def test_pixels_have_the_top_row_first(screen: Screen) -> None:
     screen.framebuffer.clear(0.0, 0.0, 1.0, 1.0)
-    screen.framebuffer.clear(1.0, 0.0, 0.0, 1.0, viewport=(0, 54, 20, 10))  # OpenGL counts from the bottom
+    screen.framebuffer.clear(
+        1.0, 0.0, 0.0, 1.0, viewport=(0, 54, 20, 10)
+    )  # OpenGL counts from the bottom
     pixels = read_pixels(screen.framebuffer)
     assert pixels.dtype == np.uint8 and pixels.shape == (64, 96, 4)
     expected = np.full((64, 96, 4), (0, 0, 255, 255))
@@ -58,13 +62,19 @@ def test_pixels_have_the_top_row_first(screen: Screen) -> None:
     np.testing.assert_array_equal(pixels, expected)
 
 
-def test_resize_is_told_and_followed(screen: Screen, request: pytest.FixtureRequest) -> None:
+def test_resize_is_told_and_followed(
+    screen: Screen, request: pytest.FixtureRequest
+) -> None:
     screen.framebuffer.clear(1.0, 0.0, 0.0, 1.0)
     screen.present(Caption())
     screen.poll(0)
     resize(screen, 140, 90, request)
     told: list[Resize] = []
-    wait_until(lambda: told.extend(e for e in screen.poll(0.05) if isinstance(e, Resize)) or told)
+    wait_until(
+        lambda: (
+            told.extend(e for e in screen.poll(0.05) if isinstance(e, Resize)) or told
+        )
+    )
     assert (told[-1].width, told[-1].height) == (140, 90) == screen.state.size
     assert screen.framebuffer.size == (140, 90)
     screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
@@ -80,7 +90,7 @@ def test_wake_ends_a_sleep(screen: Screen) -> None:
 
 
 def test_the_clipboard(screen: Screen) -> None:
-    text = "{\"position\": [0, -1, -4]}  \u00e4\u4e16"
+    text = '{"position": [0, -1, -4]}  \u00e4\u4e16'
     screen.desktop.copy(text)
     wait_until(lambda: (screen.poll(0.01), screen.desktop.pasted())[1] == text)
 
@@ -93,13 +103,17 @@ def test_close_is_idempotent(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize("screen", SCREENS[:2], indirect=True)
-def test_a_picture_to_keep_is_a_file_that_overwrites_none(screen: Screen, tmp_path: Path,
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_to_keep_is_a_file_that_overwrites_none(
+    screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     pictures = [np.full((4, 6, 3), shade, np.uint8) for shade in (10, 200)]
     for picture in pictures:
         screen.desktop.keep(picture, "render/7")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["render-7-2.png", "render-7.png"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "render-7-2.png",
+        "render-7.png",
+    ]
     for path, picture in zip(("render-7.png", "render-7-2.png"), pictures, strict=True):
         np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / path)), picture)
 
@@ -124,10 +138,15 @@ def test_window_tells_what_glfw_reports(window: WindowScreen) -> None:
     handle: Any = window._window
     window.poll(0)
     for name, args, event in (
-            ("key", (glfw.KEY_W, 0, glfw.PRESS, 0), Key("w")),
-            ("key", (glfw.KEY_TAB, 0, glfw.RELEASE, glfw.MOD_SHIFT), Key("tab", False, frozenset({"shift"}))),
-            ("char", (0x4E16,), Text("\u4e16")),
-            ("window_close", (), Close())):
+        ("key", (glfw.KEY_W, 0, glfw.PRESS, 0), Key("w")),
+        (
+            "key",
+            (glfw.KEY_TAB, 0, glfw.RELEASE, glfw.MOD_SHIFT),
+            Key("tab", False, frozenset({"shift"})),
+        ),
+        ("char", (0x4E16,), Text("\u4e16")),
+        ("window_close", (), Close()),
+    ):
         set_callback = getattr(glfw, f"set_{name}_callback")
         callback = set_callback(handle, None)
         callback(handle, *args)
@@ -142,7 +161,10 @@ def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> Non
 
     picture = np.random.default_rng(0).integers(0, 256, (294, 320, 3), dtype=np.uint8)
     Image.fromarray(picture).save(tmp_path / "in.png")
-    app = App(WindowScreen(600, 320, vsync=False), AppOptions(files=(tmp_path / "in.png",), max_fps=500))
+    app = App(
+        WindowScreen(600, 320, vsync=False),
+        AppOptions(files=(tmp_path / "in.png",), max_fps=500),
+    )
     for _ in turns("the picture in the window"):
         step(app)
         if np.array_equal(read_pixels(app.screen.framebuffer)[:294, 280:, :3], picture):

@@ -10,7 +10,13 @@ import pytest
 from PIL import Image
 from support.viewer import Viewer
 
-from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Key,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.shell.layout import HEADER, grid
@@ -40,13 +46,18 @@ def key(viewer: Viewer, name: str) -> str:
 def seen(viewer: Viewer) -> list[tuple[int, ...]]:
     """The colour in the middle of each viewport's picture."""
     pixels = viewer.pixels()
-    return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2]) for r in (p.rect for p in viewer.user.layout.seen)]
+    return [
+        tuple(pixels[r.y + r.height // 2, r.x + r.width // 2])
+        for r in (p.rect for p in viewer.user.layout.seen)
+    ]
 
 
 def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
     viewer = make()
     assert seen(viewer) == [COLORS["red"]]
-    assert viewer.user.layout.active.rect == Rect(280, 0, 620, 494)  # one alone has no strip
+    assert viewer.user.layout.active.rect == Rect(
+        280, 0, 620, 494
+    )  # one alone has no strip
     viewer.user.layout.add(key(viewer, "green"))
     viewer.user.layout.add(key(viewer, "blue"))
     viewer.do()
@@ -67,7 +78,9 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
         assert view.view.state.place != FITTED
     x, y = second.rect.x + 20, second.rect.y + 20
     viewer.do(PointerPress(first.rect.x + 20, first.rect.y + 20), PointerMove(x, y))
-    assert viewer.user.layout.active is first and viewer.state.selected == key(viewer, "red"), "it stays where it began"
+    assert viewer.user.layout.active is first and viewer.state.selected == key(
+        viewer, "red"
+    ), "it stays where it began"
     viewer.do(PointerRelease(x, y), Key("tab", mods=frozenset({"ctrl"})))
     assert viewer.user.layout.active is second and viewer.state.panel_open
 
@@ -81,8 +94,13 @@ def test_one_alone_and_closing(make: Callable[..., Viewer]) -> None:
     viewer.click("name 1")
     assert viewer.state.selected == key(viewer, "green")
     x, y = viewer.find("name 1")
-    viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
-              PointerPress(x, y, clicks=2), PointerRelease(x, y))
+    viewer.do(
+        PointerMove(x, y),
+        PointerPress(x, y),
+        PointerRelease(x, y),
+        PointerPress(x, y, clicks=2),
+        PointerRelease(x, y),
+    )
     viewer.until(lambda: layout.maximised)
     assert seen(viewer) == [COLORS["green"]]
     assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
@@ -98,18 +116,26 @@ def test_one_alone_and_closing(make: Callable[..., Viewer]) -> None:
 
 
 def test_a_grid_of_what_one_likes_to_look_at() -> None:
-    assert [grid(2, 1600, 900), grid(2, 600, 1200), grid(6, 1600, 1000), grid(1, 1, 1)] == [
-        (2, 1), (1, 2), (3, 2), (1, 1)]
+    assert [
+        grid(2, 1600, 900),
+        grid(2, 600, 1200),
+        grid(6, 1600, 1000),
+        grid(1, 1, 1),
+    ] == [(2, 1), (1, 2), (3, 2), (1, 1)]
 
 
-def test_pictures_are_kept_as_shown_and_with_nothing_behind(make: Callable[..., Viewer], tmp_path: Path,
-                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_kept_as_shown_and_with_nothing_behind(
+    make: Callable[..., Viewer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By Ctrl + S; of the active viewport alone."""
     monkeypatch.chdir(tmp_path)
     viewer = make(("red",))
     viewer.do(Key("s", mods=frozenset({"ctrl"})))
     viewer.do(Key("s", mods=frozenset({"ctrl", "shift"})))
-    with Image.open(tmp_path / "red-2.png") as shown, Image.open(tmp_path / "red-3.png") as through:
+    with (
+        Image.open(tmp_path / "red-2.png") as shown,
+        Image.open(tmp_path / "red-3.png") as through,
+    ):
         assert (shown.size, shown.mode, through.mode) == (SIZE, "RGB", "RGBA")
         assert shown.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == COLORS["red"]
         assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)

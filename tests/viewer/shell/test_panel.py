@@ -13,7 +13,15 @@ from support.viewer import PICTURE, SIZE, Viewer
 from support.wait import clock, wait_until
 
 from splatview_viewer.app.loop import run, step
-from splatview_viewer.core.events import Close, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Close,
+    Key,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.kinds.image.view import ImageView
@@ -24,7 +32,9 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 def picture_file(tmp_path: Path) -> Path:
     """620 by 494 pixels, no two rows or columns alike: fills the room that the panel leaves."""
     y, x = np.mgrid[0:494, 0:620]
-    array = np.stack([x * 255 // 619, y * 255 // 493, (x + y) % 256], -1).astype(np.uint8)
+    array = np.stack([x * 255 // 619, y * 255 // 493, (x + y) % 256], -1).astype(
+        np.uint8
+    )
     path = tmp_path / "picture.png"
     Image.fromarray(array).save(path)
     return path
@@ -41,7 +51,9 @@ def exact(viewer: Viewer, file: Path) -> None:
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(file)))
 
 
-def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(showing: Viewer, picture_file: Path) -> None:
+def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(
+    showing: Viewer, picture_file: Path
+) -> None:
     viewer = showing
     assert viewer.user.layout.active.rect == PICTURE
     exact(viewer, picture_file)
@@ -50,10 +62,14 @@ def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(showing: 
     assert viewer.user.layout.active.rect == Rect(0, 0, *SIZE)
     assert (viewer.pixels()[:, :260] != before[:, :260]).any()
     viewer.do(Key("tab"), Key("tab", pressed=False), PointerLeave())
-    np.testing.assert_array_equal(viewer.pixels()[:PICTURE.height], before[:PICTURE.height])  # times stand below
+    np.testing.assert_array_equal(
+        viewer.pixels()[: PICTURE.height], before[: PICTURE.height]
+    )  # times stand below
 
 
-def test_a_click_in_the_list_shows_that_entry(showing: Viewer, picture_file: Path, tmp_path: Path) -> None:
+def test_a_click_in_the_list_shows_that_entry(
+    showing: Viewer, picture_file: Path, tmp_path: Path
+) -> None:
     viewer, other = showing, tmp_path / "other.png"
     Image.new("RGB", (620, 494), (10, 200, 30)).save(other)
     viewer.catalogue.open_file(other)
@@ -74,17 +90,23 @@ def test_events_go_to_the_picture_or_to_the_panel(showing: Viewer) -> None:
     zoom = viewer.image.zoom
     assert zoom == pytest.approx(1.2**2)
     viewer.do(PointerMove(500, 300), PointerPress(500, 300))
-    viewer.do(PointerMove(300, 300), PointerMove(100, 300))  # the drag goes on over the panel
+    viewer.do(
+        PointerMove(300, 300), PointerMove(100, 300)
+    )  # the drag goes on over the panel
     center = viewer.image.state.place.center
     viewer.do(PointerRelease(100, 300))
     viewer.do(PointerMove(400, 300))
     assert viewer.image.state.place.center == center
     viewer.do(PointerMove(100, 300), PointerPress(100, 400))
-    viewer.do(PointerMove(500, 300), PointerRelease(500, 300))  # a drag that began in the panel is the panel's
+    viewer.do(
+        PointerMove(500, 300), PointerRelease(500, 300)
+    )  # a drag that began in the panel is the panel's
     assert viewer.image.state.place.center == center
 
 
-def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_told_and_nothing_else_suffers(
+    viewer: Viewer, picture_file: Path, tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.ply"
     bad.write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 5\n")
     viewer.catalogue.open_file(bad)
@@ -99,8 +121,12 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     exact(viewer, picture_file)
 
 
-def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, monkeypatch: pytest.MonkeyPatch,
-                                                    caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_in_a_view_is_shown_and_logged_once(
+    viewer: Viewer,
+    picture_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("the shader is cross")
 
@@ -109,8 +135,13 @@ def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file
     viewer.until(viewer.loaded)
     for x in range(3):
         viewer.do(PointerMove(PICTURE.x + x, 100))
-    assert viewer.state.shown is not None and viewer.state.shown.fault == "the shader is cross"
-    assert caplog.text.count("the shader is cross") == 1 and not viewer.user.dirty  # it does not keep the viewer busy
+    assert (
+        viewer.state.shown is not None
+        and viewer.state.shown.fault == "the shader is cross"
+    )
+    assert (
+        caplog.text.count("the shader is cross") == 1 and not viewer.user.dirty
+    )  # it does not keep the viewer busy
     monkeypatch.undo()
     viewer.click(str(picture_file))  # a click tries again
     assert viewer.state.shown.fault == ""
@@ -118,7 +149,11 @@ def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file
 
 
 def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
-    for end, asked in ((lambda viewer: viewer.screen.push(Close()), ()), (Viewer.stop, ()), (bool, [SIGTERM])):
+    for end, asked in (
+        (lambda viewer: viewer.screen.push(Close()), ()),
+        (Viewer.stop, ()),
+        (bool, [SIGTERM]),
+    ):
         viewer = Viewer(OffscreenScreen(*SIZE))
         end(viewer)
         run(viewer, asked)

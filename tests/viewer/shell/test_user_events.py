@@ -13,7 +13,14 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
 from splatview_viewer.app.loop import step
-from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.core.events import (
+    Key,
+    Mods,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+)
 from splatview_viewer.shell.overlay import KEYS
 from splatview_viewer.shell.panel import REACH
 
@@ -22,12 +29,21 @@ CTRL: Mods = frozenset({"ctrl"})
 
 
 @pytest.fixture
-def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-           sharp: None) -> Viewer:
+def viewer(
+    open_viewer: Callable[..., Viewer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sharp: None,
+) -> Viewer:
     """With two scenes, of which the first is seen."""
     monkeypatch.chdir(tmp_path)
-    app = open_viewer(SIZE, files=tuple(
-        write_ply(tmp_path / f"{name}.ply", ply_columns(truth(200, seed=ord(name)))) for name in "ab"))
+    app = open_viewer(
+        SIZE,
+        files=tuple(
+            write_ply(tmp_path / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
+            for name in "ab"
+        ),
+    )
     app.do()
     app.until(app.loaded)
     app.user.select(app.state.entries[0].key)
@@ -59,13 +75,20 @@ def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
 
 
 def test_no_key_does_two_things(viewer: Viewer) -> None:
-    lines = [*(line for tool in view(viewer).view.tools.values() for line in tool.keys), *KEYS]
+    lines = [
+        *(line for tool in view(viewer).view.tools.values() for line in tool.keys),
+        *KEYS,
+    ]
     said = [line.keys for line in lines if line.keys != "Escape"]
     assert len(said) == len(set(said))
 
 
 def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
-    viewer.do(Key("h", mods=CTRL), Key("h", mods=frozenset({"super"})), Key("tab", mods=frozenset({"alt"})))
+    viewer.do(
+        Key("h", mods=CTRL),
+        Key("h", mods=frozenset({"super"})),
+        Key("tab", mods=frozenset({"alt"})),
+    )
     assert viewer.state.panel_open  # shortcuts of the system do not hide it
     viewer.screen.push(Key("ctrl", mods=CTRL))
     viewer.click("Scale", mods=CTRL)  # so that a number can be typed
@@ -86,17 +109,28 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
 
 def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
     x, y = viewer.find(second(viewer))
-    viewer.do(PointerPress(x, y, touch=True), PointerMove(x + 3, y - 3), PointerRelease(x + 3, y - 3))
+    viewer.do(
+        PointerPress(x, y, touch=True),
+        PointerMove(x + 3, y - 3),
+        PointerRelease(x + 3, y - 3),
+    )
     assert viewer.state.selected == second(viewer)
     viewer.until(viewer.loaded)
     x, y = viewer.find("Scale")
-    viewer.do(PointerPress(x, y, touch=True), *(PointerMove(x, y - n) for n in range(0, 101, 10)),
-              PointerRelease(x, y - 100))
+    viewer.do(
+        PointerPress(x, y, touch=True),
+        *(PointerMove(x, y - n) for n in range(0, 101, 10)),
+        PointerRelease(x, y - 100),
+    )
     assert viewer.find("Scale")[1] == pytest.approx(y - 100, abs=REACH)
     assert view(viewer).view.state.scale == 1.0
     x, y = viewer.find("Scale")
-    viewer.do(PointerPress(x, y, touch=True), PointerMove(x + REACH, y + 1), PointerMove(x + 40, y + 60),
-              PointerRelease(x + 40, y + 60))  # sideways; from then on it may go anywhere
+    viewer.do(
+        PointerPress(x, y, touch=True),
+        PointerMove(x + REACH, y + 1),
+        PointerMove(x + 40, y + 60),
+        PointerRelease(x + 40, y + 60),
+    )  # sideways; from then on it may go anywhere
     assert view(viewer).view.state.scale > 1.0
     assert viewer.find("Scale")[1] == y
 

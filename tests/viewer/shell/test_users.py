@@ -32,16 +32,22 @@ def picture(tmp_path: Path) -> Path:
     """No two rows or columns alike."""
     y, x = np.mgrid[0:300, 0:400]
     path = tmp_path / "picture.png"
-    Image.fromarray(np.stack([x * 255 // 399, y * 255 // 299, (x + y) % 256], -1).astype(np.uint8)).save(path)
+    Image.fromarray(
+        np.stack([x * 255 // 399, y * 255 // 299, (x + y) % 256], -1).astype(np.uint8)
+    ).save(path)
     return path
 
 
-def test_each_page_has_its_own_size_zoom_and_entry(house: House, picture: Path, tmp_path: Path) -> None:
+def test_each_page_has_its_own_size_zoom_and_entry(
+    house: House, picture: Path, tmp_path: Path
+) -> None:
     wide, tall = house.page(900, 520), house.page(400, 700)
     whole = np.asarray(Image.open(picture)).astype(int)
     before = house.at_rest(tall)
     assert before.shape == (700, 400, 3)
-    np.testing.assert_array_equal(before[200:500], whole)  # a narrow page begins without the panel
+    np.testing.assert_array_equal(
+        before[200:500], whole
+    )  # a narrow page begins without the panel
     wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
     assert house.at_rest(wide).shape == (520, 900, 3)
@@ -50,8 +56,14 @@ def test_each_page_has_its_own_size_zoom_and_entry(house: House, picture: Path, 
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     np.testing.assert_array_equal(house.at_rest(tall), before)
     Image.new("RGB", (50, 40), (200, 10, 30)).save(tmp_path / "other.png")
-    house.app.catalogue.open_file(tmp_path / "other.png", house.app.users[1].layout.active)
-    house.until(lambda: [shown(user) for user in house.app.users] == ["picture.png", "other.png"])
+    house.app.catalogue.open_file(
+        tmp_path / "other.png", house.app.users[1].layout.active
+    )
+    house.until(
+        lambda: (
+            [shown(user) for user in house.app.users] == ["picture.png", "other.png"]
+        )
+    )
 
 
 def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
@@ -66,7 +78,9 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
     house.close()
 
 
-def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(house: House) -> None:
+def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(
+    house: House,
+) -> None:
     splatview.publish(torch.full((40, 60, 3), 77, dtype=torch.uint8), "render")
     page = house.page(id="mine")
     house.until(lambda: any(e.name == "render" for e in house.app.catalogue.entries))

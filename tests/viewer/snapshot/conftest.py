@@ -27,7 +27,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Snapshots are read in this process instead of the sandbox. The files that were read."""
     read: list[Any] = []
 
-    def run(function: Any, paths: list[Path], *args: Any, progress: Any, **options: Any) -> Any:
+    def run(
+        function: Any, paths: list[Path], *args: Any, progress: Any, **options: Any
+    ) -> Any:
         read.extend(paths)
         return function([File(path, str(path)) for path in paths], progress)
 

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from support.memory_data import HIGH, MB, Recorder, training
 
-from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, describe, segments_at, summary
+from splatview_viewer.kinds.snapshot.analysis.details import (
+    ACTIVE,
+    INACTIVE,
+    PENDING,
+    describe,
+    segments_at,
+    summary,
+)
 from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph, flame
 from splatview_viewer.kinds.snapshot.analysis.frames import (
     BACKWARD,
@@ -42,8 +49,12 @@ def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
     rows = list(group(real, trace, mask, by))
     groups = [group(real, trace, mask, by).allocations(row.key) for row in rows]
     assert sorted(np.concatenate(groups).tolist()) == np.flatnonzero(mask).tolist()
-    assert [(r.bytes, r.count, r.largest) for r in rows] == [(size[g].sum(), len(g), size[g].max()) for g in groups]
-    assert [row.bytes for row in rows] == sorted((row.bytes for row in rows), reverse=True)
+    assert [(r.bytes, r.count, r.largest) for r in rows] == [
+        (size[g].sum(), len(g), size[g].max()) for g in groups
+    ]
+    assert [row.bytes for row in rows] == sorted(
+        (row.bytes for row in rows), reverse=True
+    )
 
 
 def _recorded(make: Callable[[Recorder], object]) -> Snapshot:
@@ -54,7 +65,11 @@ def _recorded(make: Callable[[Recorder], object]) -> Snapshot:
 
 NEXT_TO_NOTHING: dict[str, Callable[[Recorder], object]] = {
     "nothing": lambda r: None,
-    "only segments": lambda r: (r.segment(1 << 30, 20 << 20), r.alloc(1 << 30, 4096, "a.py:1 f"), r.events.clear()),
+    "only segments": lambda r: (
+        r.segment(1 << 30, 20 << 20),
+        r.alloc(1 << 30, 4096, "a.py:1 f"),
+        r.events.clear(),
+    ),
     "only an oom": lambda r: r.oom(1 << 30, 0),
     "no sizes": lambda r: [r.alloc(4096 * (i + 1), 0) for i in range(100)],
 }
@@ -92,15 +107,29 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
     for node in range(1, len(graph.parent)):
         mine, parent = graph.allocations(node), int(graph.parent[node])
         of[node], frame = mine, int(graph.frame[node])
-        assert (graph.width[node], graph.count[node]) == (a.size[mine].sum(), len(mine)) and len(mine)
-        assert np.isin(mine, of[parent]).all() and graph.depth[node] == graph.depth[parent] + 1
-        assert all(frame in snapshot.stacks.of(s) or frame == -2 for s in np.unique(a.stack[mine]).tolist())
+        assert (graph.width[node], graph.count[node]) == (
+            a.size[mine].sum(),
+            len(mine),
+        ) and len(mine)
+        assert (
+            np.isin(mine, of[parent]).all()
+            and graph.depth[node] == graph.depth[parent] + 1
+        )
+        assert all(
+            frame in snapshot.stacks.of(s) or frame == -2
+            for s in np.unique(a.stack[mine]).tolist()
+        )
     for parent, mine in of.items():
         nodes = np.flatnonzero(graph.parent == parent)
-        assert sum(len(of[n]) for n in nodes.tolist()) in (0, len(mine)) or (graph.leaf == parent).any()
+        assert (
+            sum(len(of[n]) for n in nodes.tolist()) in (0, len(mine))
+            or (graph.leaf == parent).any()
+        )
         x, width = graph.x[nodes], graph.width[nodes]
         assert (x[1:] >= (x + width)[:-1]).all() and (np.diff(width) <= 0).all()
-        assert (x >= graph.x[parent]).all() and (x + width <= graph.x[parent] + graph.width[parent]).all()
+        assert (x >= graph.x[parent]).all() and (
+            x + width <= graph.x[parent] + graph.width[parent]
+        ).all()
 
 
 def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) -> None:
@@ -114,7 +143,11 @@ def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) 
             r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *frames)
 
     snapshot, every = _recorded(random_stacks), np.arange(300, dtype=np.int32)
-    for given, chosen in ((None, every), (every % 7 == 0, every[::7]), (every < 0, every[:0])):
+    for given, chosen in (
+        (None, every),
+        (every % 7 == 0, every[::7]),
+        (every < 0, every[:0]),
+    ):
         _check(snapshot, flame(snapshot, snapshot.traces[0], given), chosen)
 
 
@@ -126,26 +159,41 @@ def _size(test: Callable[[int], bool]) -> Wanted:
 
 
 def _frame(test: Callable[[Frame], bool]) -> Wanted:
-    return lambda snapshot, i: any(map(test, snapshot.stack(int(snapshot.traces[0].allocations.stack[i]))))
+    return lambda snapshot, i: any(
+        map(test, snapshot.stack(int(snapshot.traces[0].allocations.stack[i])))
+    )
 
 
 SOFT = _frame(lambda f: "softmax" in f.file or "softmax" in f.name.lower())
 LARGE = _size(lambda s: s > MB)
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    (">1MiB", LARGE), ("=4096", _size(lambda s: s == 4096)), ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
-    (">=10mib <=0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)),
-    ("", lambda *_: True),
-    ("Softmax", SOFT), ("model.py:39", _frame(lambda f: f.file.endswith("model.py") and f.line == 39)),
-    ("softmax >1MiB", lambda *given: SOFT(*given) and LARGE(*given)),
-    ("-softmax >1MiB", lambda *given: not SOFT(*given) and LARGE(*given)),
-])
-def test_search_finds_what_asking_each_finds(real: Snapshot, text: str, wanted: Wanted) -> None:
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (">1MiB", LARGE),
+        ("=4096", _size(lambda s: s == 4096)),
+        ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
+        (">=10mib <=0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)),
+        ("", lambda *_: True),
+        ("Softmax", SOFT),
+        ("model.py:39", _frame(lambda f: f.file.endswith("model.py") and f.line == 39)),
+        ("softmax >1MiB", lambda *given: SOFT(*given) and LARGE(*given)),
+        ("-softmax >1MiB", lambda *given: not SOFT(*given) and LARGE(*given)),
+    ],
+)
+def test_search_finds_what_asking_each_finds(
+    real: Snapshot, text: str, wanted: Wanted
+) -> None:
     trace = real.traces[0]
     hits = search(real, trace, text)
-    assert np.flatnonzero(hits.mask).tolist() == [i for i in range(len(trace.allocations)) if wanted(real, i)]
-    assert hits.count == hits.mask.sum() and hits.bytes == trace.allocations.size[hits.mask].sum()
+    assert np.flatnonzero(hits.mask).tolist() == [
+        i for i in range(len(trace.allocations)) if wanted(real, i)
+    ]
+    assert (
+        hits.count == hits.mask.sum()
+        and hits.bytes == trace.allocations.size[hits.mask].sum()
+    )
     assert len(hits.words) == len(text.split())
 
 
@@ -156,24 +204,38 @@ def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
     first = suspects[0]
     assert first.label.startswith("remember  train.py:12") and first.growing
     assert first.kept.sum() == len(first.ids) and (first.kept[:-2] >= 1).all()
-    assert (trace.allocations.size[first.ids] == 1000).all() and first.bytes == 1000 * len(first.ids)
+    assert (
+        trace.allocations.size[first.ids] == 1000
+    ).all() and first.bytes == 1000 * len(first.ids)
     assert first.age_us == trace.events.time_us[-1] - trace.events.time_us[first.oldest]
     others = {s.label.partition("  ")[0]: s for s in suspects[1:]}
-    assert others.keys() == {"warm", "main"} and not any(s.growing for s in others.values())
+    assert others.keys() == {"warm", "main"} and not any(
+        s.growing for s in others.values()
+    )
 
 
 def test_stacks_of_two_runs() -> None:
     before, after = Recorder(), Recorder()
-    after.alloc(1 << 20, 5, "z.py:1 only_here")  # so that the numbers of stacks and frames differ
+    after.alloc(
+        1 << 20, 5, "z.py:1 only_here"
+    )  # so that the numbers of stacks and frames differ
     for r, count in ((before, 2), (after, 5)):
         for i in range(count):
             r.alloc((i + 2) << 20, 100, "a.py:1 f", "a.py:9 main")
-            r.alloc((i + 50) << 20, 7, "a.py:9 main", "a.py:1 f")  # the other way round: another stack
+            r.alloc(
+                (i + 50) << 20, 7, "a.py:9 main", "a.py:1 f"
+            )  # the other way round: another stack
     a, b = before.snapshot(), after.snapshot()
     compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11))
-    found = [(c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
-             for c in map(compared.__getitem__, range(len(compared)))]
-    assert found == [("f", 200, 500, 2, 5), ("main", 14, 35, 2, 5), ("only_here", 0, 5, 0, 1)]
+    found = [
+        (c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
+        for c in map(compared.__getitem__, range(len(compared)))
+    ]
+    assert found == [
+        ("f", 200, 500, 2, 5),
+        ("main", 14, 35, 2, 5),
+        ("only_here", 0, 5, 0, 1),
+    ]
     for by in BYS:
         compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11), by)
         assert compared.changes.sum() == compared.after - compared.before == 540 - 214
@@ -186,39 +248,82 @@ OPTIM = "/x/site-packages/torch/optim/adam.py:5 "
 NN = "/x/site-packages/torch/nn/modules/module.py:5 "
 
 
-@pytest.mark.parametrize(("file", "name", "kind"), [
-    ("/home/me/model.py", "forward", USER),
-    ("<ipython-input-3-abc>", "<module>", USER),
-    ("/home/me/.venv/lib/python3.12/site-packages/torch/nn/modules/module.py", "_call_impl", TORCH),
-    ("/tmp/torchinductor_me/ab/cab.py", "call", TORCH),
-    ("<eval_with_key>.5", "forward", TORCH),
-    ("/x/site-packages/transformers/trainer.py", "train", LIBRARY),
-    ("C:\\env\\Lib\\site-packages\\gsplat\\rendering.py", "rasterization", LIBRARY),
-    ("??", MUL, BACKWARD),
-    ("", "at::_ops::mul_Tensor::call(at::Tensor const&, at::Tensor const&)", NATIVE),
-    ("??", "my_extension::rasterize(at::Tensor)", NATIVE),
-    ("??", "_PyEval_EvalFrameDefault", MACHINERY),
-    ("CUDACachingAllocator.cpp", "c10::cuda::CUDACachingAllocator::Native::malloc(void**)", MACHINERY),
-])
+@pytest.mark.parametrize(
+    ("file", "name", "kind"),
+    [
+        ("/home/me/model.py", "forward", USER),
+        ("<ipython-input-3-abc>", "<module>", USER),
+        (
+            "/home/me/.venv/lib/python3.12/site-packages/torch/nn/modules/module.py",
+            "_call_impl",
+            TORCH,
+        ),
+        ("/tmp/torchinductor_me/ab/cab.py", "call", TORCH),
+        ("<eval_with_key>.5", "forward", TORCH),
+        ("/x/site-packages/transformers/trainer.py", "train", LIBRARY),
+        ("C:\\env\\Lib\\site-packages\\gsplat\\rendering.py", "rasterization", LIBRARY),
+        ("??", MUL, BACKWARD),
+        (
+            "",
+            "at::_ops::mul_Tensor::call(at::Tensor const&, at::Tensor const&)",
+            NATIVE,
+        ),
+        ("??", "my_extension::rasterize(at::Tensor)", NATIVE),
+        ("??", "_PyEval_EvalFrameDefault", MACHINERY),
+        (
+            "CUDACachingAllocator.cpp",
+            "c10::cuda::CUDACachingAllocator::Native::malloc(void**)",
+            MACHINERY,
+        ),
+    ],
+)
 def test_whose_frame(file: str, name: str, kind: int) -> None:
     assert kind_of(file, name) == kind
 
 
-@pytest.mark.parametrize(("made", "freed", "category"), [
-    ((NN + "_apply", "train.py:1 main"), None, "parameters"),
-    ((OPTIM + "_init_group", "train.py:2 main"), None, "optimizer state"),
-    (("model.py:1 forward", NN + "_call_impl"), (RELEASE, ENGINE), "activations"),
-    (("model.py:1 forward", NN + "_call_impl"), ("model.py:2 forward",), "other temporaries"),
-    ((MUL, ENGINE), (MUL, ENGINE), "backward temporaries"),
-    ((MUL, ENGINE), (OPTIM + "zero_grad", "train.py:3 main"), "gradients"),
-    (("torch::autograd::AccumulateGrad::apply()", ENGINE), None, "gradients"),
-    (("model.py:1 forward", NN + "_call_impl", "ckpt.py:1 backward", ENGINE), (MUL, ENGINE), "activations"),
-    (("at::cuda::getCurrentCUDABlasHandle()", "model.py:1 forward"), None, "library workspaces"),
-    (("c10d::ProcessGroupNCCL::allreduce()", "train.py:1 main"), None, "communication"),
-    (("/x/site-packages/torch/utils/data/_utils/pin_memory.py:3 pin", "train.py:1 main"), None, "inputs"),
-    (("train.py:9 main",), None, "other"),
-])
-def test_categories(made: tuple[str, ...], freed: tuple[str, ...] | None, category: str) -> None:
+@pytest.mark.parametrize(
+    ("made", "freed", "category"),
+    [
+        ((NN + "_apply", "train.py:1 main"), None, "parameters"),
+        ((OPTIM + "_init_group", "train.py:2 main"), None, "optimizer state"),
+        (("model.py:1 forward", NN + "_call_impl"), (RELEASE, ENGINE), "activations"),
+        (
+            ("model.py:1 forward", NN + "_call_impl"),
+            ("model.py:2 forward",),
+            "other temporaries",
+        ),
+        ((MUL, ENGINE), (MUL, ENGINE), "backward temporaries"),
+        ((MUL, ENGINE), (OPTIM + "zero_grad", "train.py:3 main"), "gradients"),
+        (("torch::autograd::AccumulateGrad::apply()", ENGINE), None, "gradients"),
+        (
+            ("model.py:1 forward", NN + "_call_impl", "ckpt.py:1 backward", ENGINE),
+            (MUL, ENGINE),
+            "activations",
+        ),
+        (
+            ("at::cuda::getCurrentCUDABlasHandle()", "model.py:1 forward"),
+            None,
+            "library workspaces",
+        ),
+        (
+            ("c10d::ProcessGroupNCCL::allreduce()", "train.py:1 main"),
+            None,
+            "communication",
+        ),
+        (
+            (
+                "/x/site-packages/torch/utils/data/_utils/pin_memory.py:3 pin",
+                "train.py:1 main",
+            ),
+            None,
+            "inputs",
+        ),
+        (("train.py:9 main",), None, "other"),
+    ],
+)
+def test_categories(
+    made: tuple[str, ...], freed: tuple[str, ...] | None, category: str
+) -> None:
     r = Recorder()
     r.alloc(4096, 100, *made)
     r.alloc(5 << 20, 64, "x.py:1 filler", ENGINE)
@@ -228,59 +333,101 @@ def test_categories(made: tuple[str, ...], freed: tuple[str, ...] | None, catego
         r.alloc((i + 500) << 20, 64, "x.py:1 filler")
     snapshot = r.snapshot()
     of_allocation, names = categories(snapshot, snapshot.traces[0])
-    assert names[of_allocation[snapshot.traces[0].allocations.addr == 4096][0]] == category
+    assert (
+        names[of_allocation[snapshot.traces[0].allocations.addr == 4096][0]] == category
+    )
 
 
 def test_details_tell_everything() -> None:
     r = Recorder()
     r.segment(0x7F0000000000, 64 * MB)
-    r.alloc(0x7F0000000000, 3 * MB, "at::_ops::mul_Tensor::call()", "/me/model.py:3 forward", NN + "_call_impl",
-            "/me/train.py:7 main", compile_context="0/1", user_metadata="epoch 3", stream=9)
+    r.alloc(
+        0x7F0000000000,
+        3 * MB,
+        "at::_ops::mul_Tensor::call()",
+        "/me/model.py:3 forward",
+        NN + "_call_impl",
+        "/me/train.py:7 main",
+        compile_context="0/1",
+        user_metadata="epoch 3",
+        stream=9,
+    )
     r.alloc(0x7F0001000000, 3 * MB, "/me/model.py:4 other")
     r.free(0x7F0000000000, "/me/train.py:8 main")
     snapshot = r.snapshot()
     details = describe(snapshot, snapshot.traces[0], 0, 2)
     rows = dict(details.rows)
     assert details.title == "3.00 MiB  forward  model.py:3  aten::mul_Tensor"
-    assert rows["Address"] == "0x7f0000000000" and rows["Stream"] == "stream 9" and rows["Pool"] == "default pool"
+    assert (
+        rows["Address"] == "0x7f0000000000"
+        and rows["Stream"] == "stream 9"
+        and rows["Pool"] == "default pool"
+    )
     assert rows["Compiled"] == "0/1" and rows["Metadata"] == "epoch 3"
-    assert rows["Lived"] == "2 events, 2 ms" and rows["Share"].startswith("100.0% of the 3.00 MiB live")
-    assert [line.text for line in details.user_frames] == ["/me/model.py:3  forward", "/me/train.py:7  main"]
+    assert rows["Lived"] == "2 events, 2 ms" and rows["Share"].startswith(
+        "100.0% of the 3.00 MiB live"
+    )
+    assert [line.text for line in details.user_frames] == [
+        "/me/model.py:3  forward",
+        "/me/train.py:7  main",
+    ]
     assert [line.line for line in details.freed_frames] == [8]
-    assert all(part in details.text() for part in (details.title, "/me/model.py:3  forward", "Compiled"))
+    assert all(
+        part in details.text()
+        for part in (details.title, "/me/model.py:3  forward", "Compiled")
+    )
 
 
 def test_endless_names_are_no_burden() -> None:
     """What is looked at of a name is bounded."""
     for name in ("Backward<" * 100_000, "(" * 1_000_000):
-        snapshot = _recorded(lambda r, name=name: r.alloc(4096, 100, name, f"/home/{name}.py:1 {name}"))
+        snapshot = _recorded(
+            lambda r, name=name: r.alloc(4096, 100, name, f"/home/{name}.py:1 {name}")
+        )
         assert categories(snapshot, snapshot.traces[0])[0].shape == (1,)
         assert 0 < len(summary(snapshot, snapshot.traces[0], 0)) < 5000
 
 
 def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot) -> None:
     trace = real.traces[0]
-    trace = replace(trace, allocations=replace(trace.allocations, rounded=0 * trace.allocations.rounded))  # inferred
+    trace = replace(
+        trace,
+        allocations=replace(trace.allocations, rounded=0 * trace.allocations.rounded),
+    )  # inferred
     at = segments_at(real, trace, len(trace.events))
     order = np.argsort(trace.segments.addr)
     b, by_addr = trace.blocks, np.argsort(trace.blocks.addr)
-    for found, want in ((at.addr, trace.segments.addr[order]), (at.size, trace.segments.total[order]),
-                        (at.block_addr, b.addr[by_addr]), (at.block_size, b.size[by_addr]),
-                        (at.block_state, b.state[by_addr]), (at.block_allocation, b.allocation[by_addr])):
+    for found, want in (
+        (at.addr, trace.segments.addr[order]),
+        (at.size, trace.segments.total[order]),
+        (at.block_addr, b.addr[by_addr]),
+        (at.block_size, b.size[by_addr]),
+        (at.block_state, b.state[by_addr]),
+        (at.block_allocation, b.allocation[by_addr]),
+    ):
         np.testing.assert_array_equal(found, want)
 
 
-def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(real: Snapshot) -> None:
+def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(
+    real: Snapshot,
+) -> None:
     trace = real.traces[0]
     for moment in (0, 500, 3486, 20000):
         at = segments_at(real, trace, moment)
         live = at.block_allocation[at.block_state == ACTIVE]
-        assert sorted(live.tolist()) == np.flatnonzero(live_mask(trace, moment)).tolist()
-        assert (at.block_addr[at.block_state == ACTIVE] == trace.allocations.addr[live]).all()
+        assert (
+            sorted(live.tolist()) == np.flatnonzero(live_mask(trace, moment)).tolist()
+        )
+        assert (
+            at.block_addr[at.block_state == ACTIVE] == trace.allocations.addr[live]
+        ).all()
         for i in range(len(at)):
             mine = slice(int(at.block_start[i]), int(at.block_start[i + 1]))
             ends = at.block_addr[mine] + at.block_size[mine]
-            assert at.block_addr[mine][0] == at.addr[i] and ends[-1] == at.addr[i] + at.size[i]
+            assert (
+                at.block_addr[mine][0] == at.addr[i]
+                and ends[-1] == at.addr[i] + at.size[i]
+            )
             assert (at.block_addr[mine][1:] == ends[:-1]).all()
         assert at.active + at.pending + at.free == at.reserved
 
@@ -295,14 +442,30 @@ def test_what_is_freed_for_another_stream_is_pending() -> None:
     snapshot = r.snapshot()
     at = segments_at(snapshot, snapshot.traces[0], 4)
     assert at.block_state.tolist() == [PENDING, INACTIVE, ACTIVE, INACTIVE]
-    assert (at.reserved, at.active, at.pending, at.free) == (20 * MB, 2 * MB, 4 * MB, 14 * MB)
-    assert at.block_addr.tolist() == [HIGH, HIGH + 4 * MB, HIGH + 8 * MB, HIGH + 10 * MB]
+    assert (at.reserved, at.active, at.pending, at.free) == (
+        20 * MB,
+        2 * MB,
+        4 * MB,
+        14 * MB,
+    )
+    assert at.block_addr.tolist() == [
+        HIGH,
+        HIGH + 4 * MB,
+        HIGH + 8 * MB,
+        HIGH + 10 * MB,
+    ]
 
 
-@pytest.mark.parametrize(("live", "hole", "words"), [
-    (2 * MB, 3 * MB, "192 MiB was free in 64 blocks, none larger than 3.00 MiB"),
-    (20 * MB, 0, "Really full: 320 MiB of 320 MiB reserved was in use")])
-def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("live", "hole", "words"),
+    [
+        (2 * MB, 3 * MB, "192 MiB was free in 64 blocks, none larger than 3.00 MiB"),
+        (20 * MB, 0, "Really full: 320 MiB of 320 MiB reserved was in use"),
+    ],
+)
+def test_fragmentation_is_told_from_being_really_full(
+    live: int, hole: int, words: str
+) -> None:
     """Sixteen segments of 20 MiB, live blocks with holes behind them."""
     r = Recorder()
     for base in range(1 << 30, (1 << 30) + 16 * 32 * MB, 32 * MB):
@@ -314,6 +477,16 @@ def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, word
     oom = post_mortem(snapshot, snapshot.traces[0], len(r.events) - 1)
     count = 16 * 20 * MB // (live + hole)
     assert words in oom.verdict
-    assert (oom.asked, oom.device_free, oom.holders.total) == (100 * MB, 10 * MB, count * live)
-    assert (oom.at.free, oom.usable.tolist()) == (count * hole, [hole] * count * bool(hole))
-    assert oom.holders[0].label == "forward  model.py:7  from step train.py:3" and oom.holders[0].count == count
+    assert (oom.asked, oom.device_free, oom.holders.total) == (
+        100 * MB,
+        10 * MB,
+        count * live,
+    )
+    assert (oom.at.free, oom.usable.tolist()) == (
+        count * hole,
+        [hole] * count * bool(hole),
+    )
+    assert (
+        oom.holders[0].label == "forward  model.py:7  from step train.py:3"
+        and oom.holders[0].count == count
+    )

@@ -22,9 +22,11 @@ from splatview_viewer.app.memory_command import answer
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.query import Database
 
-PEAK = ("SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n, "
-        "sum(size)::BIGINT AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id) "
-        "GROUP BY ALL ORDER BY bytes DESC LIMIT 3")
+PEAK = (
+    "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n, "
+    "sum(size)::BIGINT AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id) "
+    "GROUP BY ALL ORDER BY bytes DESC LIMIT 3"
+)
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -37,7 +39,10 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A snapshot with what terminals obey in a text."""
-    events = [event("alloc", 0x1000, 700, user_metadata="\x1b]0;mine\x07,\r\u202e|"), event("alloc", 0x2000, 300)]
+    events = [
+        event("alloc", 0x1000, 700, user_metadata="\x1b]0;mine\x07,\r\u202e|"),
+        event("alloc", 0x2000, 300),
+    ]
     path = tmp_path / "small.pickle.gz"
     data = snapshot(events, [segment(0x1000, [block(0x1000, 1024, requested=700)])])
     path.write_bytes(gzip.compress(pickle.dumps(data)))
@@ -54,72 +59,116 @@ def recorded(data_dir: Path, real: Snapshot, monkeypatch: pytest.MonkeyPatch) ->
 def test_an_answer_is_a_table(recorded: Path) -> None:
     out = io.StringIO()
     answer(recorded, PEAK, as_csv=False, out=out)
-    assert out.getvalue() == """\
+    assert (
+        out.getvalue()
+        == """\
 who               line    n       bytes
 ----------------  ----  ---  ----------
 before the trace        664  5095567360
 forward             39  339  2179563520
 softmax              6   24  1610612736
 """
+    )
 
 
-def test_csv_has_all_rows(recorded: Path, real: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_csv_has_all_rows(
+    recorded: Path, real: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = io.StringIO()
-    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT event, size FROM events\n\tORDER BY event;\n"))
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("SELECT event, size FROM events\n\tORDER BY event;\n")
+    )
     answer(recorded, "-", as_csv=True, out=out)
     sizes = real.traces[0].events.size.tolist()
-    assert list(csv.reader(out.getvalue().splitlines())) == [["event", "size"], *(
-        [str(i), str(size)] for i, size in enumerate(sizes))]
+    assert list(csv.reader(out.getvalue().splitlines())) == [
+        ["event", "size"],
+        *([str(i), str(size)] for i, size in enumerate(sizes)),
+    ]
 
 
 def test_the_program_answers(programs: Programs, small: Path, cache: Path) -> None:
     sql = "SELECT sum(size)::BIGINT AS s FROM allocations"
-    program = programs.splatview("memory", small, "--sql", sql, XDG_CACHE_HOME=str(cache), DISPLAY="")
+    program = programs.splatview(
+        "memory", small, "--sql", sql, XDG_CACHE_HOME=str(cache), DISPLAY=""
+    )
     assert program.end() == (" " * 3 + "s\n" + "-" * 4 + "\n1000\n", "")
     assert program.returncode == 0
 
 
 @pytest.mark.parametrize("as_csv", [False, True])
-def test_a_snapshot_commands_no_terminal(small: Path, as_csv: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_commands_no_terminal(
+    small: Path, as_csv: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     answer(small, "SELECT user_metadata FROM events", as_csv=as_csv, out=screen)
     assert "]0;mine" in screen.getvalue()
     assert not set("\x1b\x07\u202e") & set(screen.getvalue())
-    assert as_csv or re.search(r"2 rows, \d+ ms\n$", screen.getvalue())  # after the answer
+    assert as_csv or re.search(
+        r"2 rows, \d+ ms\n$", screen.getvalue()
+    )  # after the answer
 
 
-def test_a_picture_needs_no_display(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                    capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_needs_no_display(
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
-    assert main(["memory", str(small), "--png", str(tmp_path / "m.png"), "--size", "640x400"]) == 0
+    assert (
+        main(
+            [
+                "memory",
+                str(small),
+                "--png",
+                str(tmp_path / "m.png"),
+                "--size",
+                "640x400",
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == f"{tmp_path / 'm.png'}: 640 x 400\n"
     pixels = np.asarray(Image.open(tmp_path / "m.png"))
     assert pixels.shape[:2] == (400, 640)
     assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 50
 
 
-@pytest.mark.parametrize(("options", "word"), [
-    (["--sql", "ATTACH 'x.db'"], "ATTACH"), (["--sql", "SELECT sise FROM events"], "LINE 1"),
-    (["--sql", "SELECT 1", "--png", "x.png"], "--png"), (["--csv"], "--sql"), (["again.pickle"], "again.pickle"),
-    (["--png", "x.png", "--size", "wide"], "wide"), (["--window", "--web"], "--window"),
-])
-def test_what_cannot_be_done_is_said(small: Path, options: list[str], word: str, capsys: pytest.CaptureFixture[str]
-                                     ) -> None:
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--sql", "ATTACH 'x.db'"], "ATTACH"),
+        (["--sql", "SELECT sise FROM events"], "LINE 1"),
+        (["--sql", "SELECT 1", "--png", "x.png"], "--png"),
+        (["--csv"], "--sql"),
+        (["again.pickle"], "again.pickle"),
+        (["--png", "x.png", "--size", "wide"], "wide"),
+        (["--window", "--web"], "--window"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    small: Path, options: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["memory", str(small), *options]) == 2
     out, err = capsys.readouterr()
     assert (out, err.startswith("splatview: "), word in err) == ("", True, True), err
 
 
-def test_files_that_are_no_snapshots_are_named(data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-                                               ) -> None:
+def test_files_that_are_no_snapshots_are_named(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for path in (data_dir / "biker.compressed.ply", tmp_path / "missing"):
         assert main(["memory", str(path), "--sql", "SELECT 1"]) == 2
         assert str(path) in capsys.readouterr().err
 
 
 def test_the_help_teaches_queries_that_work(real: Snapshot) -> None:
-    queries = [q.split(":   ")[1] for q in re.split(r"\n\n", Memory.__doc__ or "") if ":   SELECT" in q]
+    queries = [
+        q.split(":   ")[1]
+        for q in re.split(r"\n\n", Memory.__doc__ or "")
+        if ":   SELECT" in q
+    ]
     assert len(queries) == 3
     with Database(real) as db:
         for query in queries:

@@ -15,7 +15,11 @@ from support.scene_files import ENDLESS, little_memory
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import sandbox
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot, read_pickle
+from splatview_viewer.kinds.snapshot.loading import (
+    from_pickled,
+    load_snapshot,
+    read_pickle,
+)
 
 REFUSED = "refused: the pickle asks for"
 
@@ -36,7 +40,8 @@ CALLS = {
     "reduce": b"cposix\nsystem\n" + b"%s\x85R",
     "stack_global": text("posix") + text("system") + b"\x93%s\x85R",
     "newobj": b"csubprocess\nPopen\n%s\x85\x81",
-    "persid": b"Pposix.system\n", "extension": b"\x82\x01",
+    "persid": b"Pposix.system\n",
+    "extension": b"\x82\x01",
 }
 
 
@@ -72,27 +77,66 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, here: list[Any]) -> Non
     events = [event("alloc", 512 * i, 100 + i, time_us=i) for i in range(1, 20)]
     whole = pickle.dumps(snapshot(events, [segment(512, [block(512, 512)])]), 4)
     path = tmp_path / "cut.pickle"
-    for n in sorted({0, 1, 2, 3, 11, 12, 40, len(whole) // 3, len(whole) // 2, len(whole) - 20, len(whole) - 1}):
+    for n in sorted(
+        {
+            0,
+            1,
+            2,
+            3,
+            11,
+            12,
+            40,
+            len(whole) // 3,
+            len(whole) // 2,
+            len(whole) - 20,
+            len(whole) - 1,
+        }
+    ):
         path.write_bytes(whole[:n])
         with pytest.raises(FileError, match="damaged"):
             load_snapshot(path)
     packed = gzip.compress(whole)
-    for damaged in (packed[:len(packed) // 2], packed[:-9], packed[:20] + bytes(30) + packed[50:]):
+    for damaged in (
+        packed[: len(packed) // 2],
+        packed[:-9],
+        packed[:20] + bytes(30) + packed[50:],
+    ):
         path.write_bytes(damaged)
         with pytest.raises(FileError, match="damaged"):
             load_snapshot(path)
 
 
 BROKEN: list[tuple[Any, str]] = [
-    ({"device_traces": [[], [6]]}, r"device_traces\[1\]\[0\]: Expected `object`, got `int`"),
-    (snapshot([event("alloc", 512)] * 17 + [event("alloc", 512, "abc")]),  # type: ignore[arg-type]
-     r"device_traces\[0\]\[17\]: Expected `int`, got `str` - at `\$.size`"),
-    (snapshot([event("alloc", -512)]), r"device_traces\[0\]\[0\]: Expected `int` >= 0 - at `\$.addr`"),
-    (snapshot([event("alloc", 2**64 - 512)]), r"device_traces\[0\]\[0\]: 512 bytes at 0xf.*ends at 2\^64"),
-    (snapshot([event("alloc", 2**70)]), r"device_traces\[0\]: a number is more than 2\^64"),
-    (snapshot([event("alloc", 512, frames=[{"line": "x"}])]), r"frames\[0\]: Expected `int`, got `str`"),
-    (snapshot([], [segment(512, [block(512, 512)], total_size=None)]), r"got `null` - at `\$.segments\[0\].total_size"),
-    ([1, 2], "no memory snapshot: it holds a list"), ({"a": 1}, "a mapping with 'a'"),
+    (
+        {"device_traces": [[], [6]]},
+        r"device_traces\[1\]\[0\]: Expected `object`, got `int`",
+    ),
+    (
+        snapshot([event("alloc", 512)] * 17 + [event("alloc", 512, "abc")]),  # type: ignore[arg-type]
+        r"device_traces\[0\]\[17\]: Expected `int`, got `str` - at `\$.size`",
+    ),
+    (
+        snapshot([event("alloc", -512)]),
+        r"device_traces\[0\]\[0\]: Expected `int` >= 0 - at `\$.addr`",
+    ),
+    (
+        snapshot([event("alloc", 2**64 - 512)]),
+        r"device_traces\[0\]\[0\]: 512 bytes at 0xf.*ends at 2\^64",
+    ),
+    (
+        snapshot([event("alloc", 2**70)]),
+        r"device_traces\[0\]: a number is more than 2\^64",
+    ),
+    (
+        snapshot([event("alloc", 512, frames=[{"line": "x"}])]),
+        r"frames\[0\]: Expected `int`, got `str`",
+    ),
+    (
+        snapshot([], [segment(512, [block(512, 512)], total_size=None)]),
+        r"got `null` - at `\$.segments\[0\].total_size",
+    ),
+    ([1, 2], "no memory snapshot: it holds a list"),
+    ({"a": 1}, "a mapping with 'a'"),
 ]
 
 
@@ -103,7 +147,9 @@ def test_wrong_types_are_refused_by_name() -> None:
 
 
 @pytest.mark.programs
-def test_the_sandbox_has_a_limit_of_cpu_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_has_a_limit_of_cpu_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A key of 60 tuples that hold each other twice: its hash takes 2^60 steps, from 400 bytes."""
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
     path = tmp_path / "x.pickle"

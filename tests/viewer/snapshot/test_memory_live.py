@@ -45,14 +45,29 @@ def test_columns_tell_the_extremes_of_what_they_cover() -> None:
     rows = made()
     rows[137, PLACE["peak"]] = 1e12
     h, time = History(rows), rows[:, 0]
-    for begin, span, width in ((0, 100, 60), (30, 2.5, 40), (-20, 400, 50), (99, 0.01, 20), (500, 10, 5), (-50, 10, 5)):
+    for begin, span, width in (
+        (0, 100, 60),
+        (30, 2.5, 40),
+        (-20, 400, 50),
+        (99, 0.01, 20),
+        (500, 10, 5),
+        (-50, 10, 5),
+    ):
         columns = h.columns(1.7e9 + begin, 1.7e9 + begin + span, width)
         edges = np.linspace(1.7e9 + begin, 1.7e9 + begin + span, width + 1)
-        there = [x for x in range(width) if edges[x] <= time[-1] and edges[x + 1] >= time[0]]
-        np.testing.assert_allclose(columns.x, [(edges[x] + edges[x + 1]) / 2 for x in there])
+        there = [
+            x for x in range(width) if edges[x] <= time[-1] and edges[x + 1] >= time[0]
+        ]
+        np.testing.assert_allclose(
+            columns.x, [(edges[x] + edges[x + 1]) / 2 for x in there]
+        )
         for i, x in enumerate(there):
             # a row is about the time from the row before to its own
-            covered = [k for k in range(len(rows)) if time[k] >= edges[x] and (k == 0 or time[k - 1] < edges[x + 1])]
+            covered = [
+                k
+                for k in range(len(rows))
+                if time[k] >= edges[x] and (k == 0 or time[k - 1] < edges[x + 1])
+            ]
             assert columns.peak[i] == rows[covered, PLACE["peak"]].max()
             assert columns.low[i] == rows[covered, PLACE["low"]].min()
             assert columns.host[i] == rows[covered, PLACE["host"]].max()
@@ -98,17 +113,26 @@ allocator.allocate(GIB)
 def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A step of a trainer in this process."""
     memory.observe.cache_clear()
-    allocator = Allocator().install(lambda *given: monkeypatch.setattr(*given, raising=False))
-    return lambda: exec(STEP, {"splatview": splatview, "torch": torch, "GIB": GIB, "allocator": allocator})
+    allocator = Allocator().install(
+        lambda *given: monkeypatch.setattr(*given, raising=False)
+    )
+    return lambda: exec(
+        STEP,
+        {"splatview": splatview, "torch": torch, "GIB": GIB, "allocator": allocator},
+    )
 
 
-def until(viewer: Viewer, step: Callable[[], Any], condition: Callable[[], Any]) -> None:
+def until(
+    viewer: Viewer, step: Callable[[], Any], condition: Callable[[], Any]
+) -> None:
     """Train until a condition holds."""
     viewer.until(lambda: (step(), condition())[1])
 
 
 def slot(viewer: Viewer, name: str) -> Slot | None:
-    return next((s for s in viewer.catalogue.slots.values() if s.entry.name == name), None)
+    return next(
+        (s for s in viewer.catalogue.slots.values() if s.entry.name == name), None
+    )
 
 
 def select(viewer: Viewer, name: str) -> None:
@@ -126,46 +150,80 @@ def beside(viewer: Viewer) -> Strips:
     return strips_of(viewer.catalogue, viewer.user.shown)
 
 
-def test_the_memory_is_plotted_beside_the_scene_that_causes_it(viewer: Viewer, train: Callable[[], None]) -> None:
-    until(viewer, train, lambda: shows(viewer, "render") and beside(viewer).memory)  # the scene is shown first
+def test_the_memory_is_plotted_beside_the_scene_that_causes_it(
+    viewer: Viewer, train: Callable[[], None]
+) -> None:
+    until(
+        viewer, train, lambda: shows(viewer, "render") and beside(viewer).memory
+    )  # the scene is shown first
     newest = beside(viewer).memory
     until(viewer, train, lambda: beside(viewer).memory is not newest)
     select(viewer, "memory")
     viewer.until(lambda: viewer.catalogue.watched() == [viewer.user.shown])
     assert beside(viewer).memory is None
     select(viewer, "render")
-    until(viewer, train, lambda: beside(viewer).memory and len(viewer.catalogue.watched()) > 1)
+    until(
+        viewer,
+        train,
+        lambda: beside(viewer).memory and len(viewer.catalogue.watched()) > 1,
+    )
 
 
 @pytest.mark.usefixtures("timeline_kernels")
-def test_a_snapshot_that_was_asked_for_opens_by_itself(viewer: Viewer, train: Callable[[], None],
-                                                         here: list[Any]) -> None:
+def test_a_snapshot_that_was_asked_for_opens_by_itself(
+    viewer: Viewer, train: Callable[[], None], here: list[Any]
+) -> None:
     until(viewer, train, lambda: slot(viewer, "memory"))
     select(viewer, "memory")
-    until(viewer, train, lambda: (view := viewer.shows(MemoryView)) is not None and view.data.ask is not None)
+    until(
+        viewer,
+        train,
+        lambda: (
+            (view := viewer.shows(MemoryView)) is not None and view.data.ask is not None
+        ),
+    )
     view = viewer.shows(MemoryView)
     assert view is not None
     view.ask()
-    until(viewer, train, lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file)
+    until(
+        viewer,
+        train,
+        lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file,
+    )
     assert view.data.about.snapshots == 1
     assert viewer.user.state.selected == str(view.data.about.file)
     viewer.until(viewer.loaded)
     assert viewer.user.shown is not None
-    assert (viewer.user.shown.entry.kind, viewer.user.shown.entry.fault) == ("snapshot", "")
+    assert (viewer.user.shown.entry.kind, viewer.user.shown.entry.fault) == (
+        "snapshot",
+        "",
+    )
 
 
-def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Viewer, programs: Programs,
-                                                                      here: list[Any]) -> None:
+def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(
+    viewer: Viewer, programs: Programs, here: list[Any]
+) -> None:
     trainer = Trainer(programs)
-    trainer.do("from support.memory_on_cpu import GIB, Allocator\nallocator = Allocator().install(setattr)\nanswer = 0")
-    until(viewer, lambda: trainer.do(STEP + "answer = 0"), lambda: slot(viewer, "memory"))
+    trainer.do(
+        "from support.memory_on_cpu import GIB, Allocator\nallocator = Allocator().install(setattr)\nanswer = 0"
+    )
+    until(
+        viewer, lambda: trainer.do(STEP + "answer = 0"), lambda: slot(viewer, "memory")
+    )
     select(viewer, "memory")
-    until(viewer, lambda: trainer.do(STEP + "answer = 0"),
-          lambda: viewer.shows(MemoryView))
+    until(
+        viewer,
+        lambda: trainer.do(STEP + "answer = 0"),
+        lambda: viewer.shows(MemoryView),
+    )
     view: Any = viewer.shows(MemoryView)
     trainer.start("allocator.fail()\nsys.stdin.close()")
-    trainer.process.wait(PATIENCE)  # the viewer finds the end and the last version at once
-    viewer.until(lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file)
+    trainer.process.wait(
+        PATIENCE
+    )  # the viewer finds the end and the last version at once
+    viewer.until(
+        lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file
+    )
     name = viewer.user.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
     assert viewer.user.state.selected == str(memory_snapshots.find(name))

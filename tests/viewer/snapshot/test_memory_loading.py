@@ -16,26 +16,51 @@ from support.memory_data import block, check_replay, event, frame, segment, snap
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import Start
 from splatview_viewer.kinds.files import open_file
-from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot, store
-from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot, live_bytes
+from splatview_viewer.kinds.snapshot.loading import (
+    from_pickled,
+    is_snapshot,
+    load_snapshot,
+    store,
+)
+from splatview_viewer.kinds.snapshot.model import (
+    ACTIONS,
+    NO_STACK,
+    UNKNOWN_POOL,
+    Snapshot,
+    live_bytes,
+)
 
 
 def small() -> dict[str, Any]:
     frames = [frame("mul", 7, "ops.py"), frame("forward", 20, "model.py")]
     return snapshot(
-        [event("alloc", 4096, 1000, frames=frames, time_us=5),
-         event("alloc", 8192, 300, frames=list(frames), time_us=6),
-         event("free_requested", 4096, 1000, time_us=7), event("free_completed", 4096, 1000, time_us=9)],
-        [segment(4096, [block(4096, 4096, "inactive"), block(8192, 512, requested=300)])],
-        external_annotations=[{"stage": "START", "name": "step", "device": 0, "time_us": 4}])
+        [
+            event("alloc", 4096, 1000, frames=frames, time_us=5),
+            event("alloc", 8192, 300, frames=list(frames), time_us=6),
+            event("free_requested", 4096, 1000, time_us=7),
+            event("free_completed", 4096, 1000, time_us=9),
+        ],
+        [
+            segment(
+                4096, [block(4096, 4096, "inactive"), block(8192, 512, requested=300)]
+            )
+        ],
+        external_annotations=[
+            {"stage": "START", "name": "step", "device": 0, "time_us": 4}
+        ],
+    )
 
 
 def columns(snap: Snapshot) -> list[bytes]:
     return [a.tobytes() for a in store.packed(snap)[1]]
 
 
-@pytest.mark.parametrize(("protocol", "pack"), [(2, bytes), (3, gzip.compress), (4, bytes), (5, bytes)])
-def test_every_protocol_and_packing_holds_the_same(pack: Any, protocol: int, tmp_path: Path, here: list[Any]) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "pack"), [(2, bytes), (3, gzip.compress), (4, bytes), (5, bytes)]
+)
+def test_every_protocol_and_packing_holds_the_same(
+    pack: Any, protocol: int, tmp_path: Path, here: list[Any]
+) -> None:
     plain = pickle.dumps(small(), protocol)
     path = tmp_path / "a snapshot"
     path.write_bytes(pack(plain))
@@ -45,47 +70,94 @@ def test_every_protocol_and_packing_holds_the_same(pack: Any, protocol: int, tmp
     assert columns(snap) == columns(from_pickled(small()))
 
 
-def test_a_real_snapshot_by_the_program_is_what_it_is_here(data_dir: Path, real: Snapshot) -> None:
+def test_a_real_snapshot_by_the_program_is_what_it_is_here(
+    data_dir: Path, real: Snapshot
+) -> None:
     told: list[float] = []
-    snap = load_snapshot(data_dir / "training_memory_snapshot.pickle", lambda what, fraction: told.append(fraction))
+    snap = load_snapshot(
+        data_dir / "training_memory_snapshot.pickle",
+        lambda what, fraction: told.append(fraction),
+    )
     assert columns(snap) == columns(real) and snap.notes == real.notes
     assert told == sorted(told) and len(set(told)) > 1
     assert not any(a.flags.writeable for a in vars(snap.traces[0].events).values())
 
 
 def test_old_files_lack_much() -> None:
-    segments = [{"address": 512, "total_size": 1024,
-                 "blocks": [{"address": 512, "size": 512, "state": "active_allocated", "frames": [frame("f")]},
-                            {"address": 1024, "size": 512, "state": "inactive"}]}]
+    segments = [
+        {
+            "address": 512,
+            "total_size": 1024,
+            "blocks": [
+                {
+                    "address": 512,
+                    "size": 512,
+                    "state": "active_allocated",
+                    "frames": [frame("f")],
+                },
+                {"address": 1024, "size": 512, "state": "inactive"},
+            ],
+        }
+    ]
     snap = from_pickled(segments)  # type: ignore[arg-type]  (what torch.cuda.memory_snapshot returns)
     (trace,) = snap.traces
     assert trace.allocations.size.tolist() == [512]
     assert snap.stack(int(trace.allocations.stack[0]))[0].name == "f"
     assert any("recording was off" in note for note in snap.notes)
-    bare = [{"action": "alloc", "addr": 512, "size": 3, "stream": 9}, {"action": "free", "addr": 512, "size": 3}]
+    bare = [
+        {"action": "alloc", "addr": 512, "size": 3, "stream": 9},
+        {"action": "free", "addr": 512, "size": 3},
+    ]
     snap = from_pickled({"device_traces": [bare], "segments": []})
     (trace,) = snap.traces
     assert trace.events.stack.tolist() == [NO_STACK] * 2
     assert trace.events.pool.tolist() == [UNKNOWN_POOL] * 2
     assert trace.events.time_us.tolist() == [0, 0]
     assert [snap.streams[s] for s in trace.events.stream] == [9, 0]
-    assert (trace.allocations.start[0], trace.allocations.end[0], trace.allocations.freed[0]) == (0, 1, 1)
+    assert (
+        trace.allocations.start[0],
+        trace.allocations.end[0],
+        trace.allocations.freed[0],
+    ) == (0, 1, 1)
 
 
 def test_new_files_hold_more() -> None:
-    events = [event("alloc", 512, pool_id=(0, 0)), event("annotate", 0, 0, user_metadata="epoch 3"),
-              {"action": "oom", "size": 1 << 30, "device_free": 12345, "stream": 0, "time_us": 8, "frames": []},
-              event("snapshot", 0, 0), event("free_requested", 512, compile_context="2/1"), event("what is new", 0, 0),
-              event("user_defined", 0, 0, unknown_key=[1, 2])]
-    snap = from_pickled(snapshot(events, host_segments=[{}], host_traces=[[{}, {}]], something_else=3))
+    events = [
+        event("alloc", 512, pool_id=(0, 0)),
+        event("annotate", 0, 0, user_metadata="epoch 3"),
+        {
+            "action": "oom",
+            "size": 1 << 30,
+            "device_free": 12345,
+            "stream": 0,
+            "time_us": 8,
+            "frames": [],
+        },
+        event("snapshot", 0, 0),
+        event("free_requested", 512, compile_context="2/1"),
+        event("what is new", 0, 0),
+        event("user_defined", 0, 0, unknown_key=[1, 2]),
+    ]
+    snap = from_pickled(
+        snapshot(events, host_segments=[{}], host_traces=[[{}, {}]], something_else=3)
+    )
     e = snap.traces[0].events
-    assert [ACTIONS[i] for i in e.action] == ["alloc", "annotate", "oom", "snapshot", "free_requested", "other",
-                                              "user_defined"]
+    assert [ACTIONS[i] for i in e.action] == [
+        "alloc",
+        "annotate",
+        "oom",
+        "snapshot",
+        "free_requested",
+        "other",
+        "user_defined",
+    ]
     assert (e.addr[2], e.size[2]) == (12345, 1 << 30)
     assert snap.texts[int(e.metadata[1])] == "epoch 3"
     assert snap.texts[int(e.context[4])] == "2/1"
     assert e.allocation.tolist() == [0, -1, -1, -1, 0, -1, -1]
-    assert any("pinned host memory (1 segments, 2 events)" in note for note in snap.notes)
+    assert any(
+        "pinned host memory (1 segments, 2 events)" in note for note in snap.notes
+    )
 
 
 def test_recognised_by_content(tmp_path: Path) -> None:
@@ -93,7 +165,15 @@ def test_recognised_by_content(tmp_path: Path) -> None:
     path = tmp_path / "any.name"
     path.write_bytes(data)
     assert is_snapshot(Start(path, str(path), data[:512]))
-    for head in (b"", b"\x80", b"\x80\x01", b"\x80\x06", gzip.compress(b"NGSP"), b"ply\n", b"\x1f\x8bxx"):
+    for head in (
+        b"",
+        b"\x80",
+        b"\x80\x01",
+        b"\x80\x06",
+        gzip.compress(b"NGSP"),
+        b"ply\n",
+        b"\x1f\x8bxx",
+    ):
         path.write_bytes(head)
         assert not is_snapshot(Start(path, str(path), head))
     path = tmp_path / "checkpoint.pth"
@@ -103,8 +183,14 @@ def test_recognised_by_content(tmp_path: Path) -> None:
 
 
 def make(path: Path, size: int = 100) -> Path:
-    path.write_bytes(pickle.dumps(snapshot([event("alloc", 512, size), event("alloc", 1024, 7)],
-                                           [segment(512, [block(512, 512, requested=size)])])))
+    path.write_bytes(
+        pickle.dumps(
+            snapshot(
+                [event("alloc", 512, size), event("alloc", 1024, 7)],
+                [segment(512, [block(512, 512, requested=size)])],
+            )
+        )
+    )
     return path
 
 
@@ -112,7 +198,9 @@ def kept(cache: Path) -> list[Path]:
     return sorted(p for p in cache.rglob("*") if p.is_file())
 
 
-def test_the_second_opening_reads_no_pickle(tmp_path: Path, cache: Path, here: list[Any]) -> None:
+def test_the_second_opening_reads_no_pickle(
+    tmp_path: Path, cache: Path, here: list[Any]
+) -> None:
     first = load_snapshot(make(tmp_path / "a.pickle"))
     (tmp_path / "link").symlink_to(tmp_path / "a.pickle")
     again = load_snapshot(tmp_path / "link")
@@ -126,12 +214,20 @@ def test_the_second_opening_reads_no_pickle(tmp_path: Path, cache: Path, here: l
     os.utime(tmp_path / "a.pickle", (1000, 1000))  # written again
     load_snapshot(tmp_path / "a.pickle")
     assert len(here) == 2
-    assert first.traces[0].allocations.size.tolist() == again.traces[0].allocations.size.tolist() == [100, 7]
+    assert (
+        first.traces[0].allocations.size.tolist()
+        == again.traces[0].allocations.size.tolist()
+        == [100, 7]
+    )
 
 
-def test_a_folder_that_cannot_be_used_is_not_used(tmp_path: Path, cache: Path, here: list[Any],
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = [tmp_path / name / "splatview" / "snapshots" / "columns-v1" for name in ("file", "open", "link")]
+def test_a_folder_that_cannot_be_used_is_not_used(
+    tmp_path: Path, cache: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [
+        tmp_path / name / "splatview" / "snapshots" / "columns-v1"
+        for name in ("file", "open", "link")
+    ]
     folders[0].parents[2].write_text("in the way")
     folders[1].mkdir(parents=True)
     folders[1].chmod(0o777)  # others may write
@@ -144,12 +240,16 @@ def test_a_folder_that_cannot_be_used_is_not_used(tmp_path: Path, cache: Path, h
         assert not list(tmp_path.rglob("*.columns"))
 
 
-def test_damaged_columns_are_made_again_and_links_not_followed(tmp_path: Path, cache: Path, here: list[Any]) -> None:
+def test_damaged_columns_are_made_again_and_links_not_followed(
+    tmp_path: Path, cache: Path, here: list[Any]
+) -> None:
     path = make(tmp_path / "a.pickle")
     load_snapshot(path)
     (file,) = kept(cache)
     whole = file.read_bytes()
-    for n, damage in enumerate([b"", whole[:-1], whole[:-30] + bytes(30), whole + b"x"]):
+    for n, damage in enumerate(
+        [b"", whole[:-1], whole[:-30] + bytes(30), whole + b"x"]
+    ):
         file.write_bytes(damage)
         assert load_snapshot(path).traces[0].allocations.size[0] == 100
         assert len(here) == 2 + n
@@ -160,7 +260,9 @@ def test_damaged_columns_are_made_again_and_links_not_followed(tmp_path: Path, c
     assert not file.is_symlink()
 
 
-def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_stays_small(
+    tmp_path: Path, cache: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     files: list[Path] = []
     for i in range(4):
         load_snapshot(make(tmp_path / f"{i}.pickle", 100 + i))
@@ -174,61 +276,139 @@ def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], mo
     assert len(left) == 2 and files[0] in left
 
 
-def test_every_event_of_a_real_snapshot(real: Snapshot, pickled: dict[str, Any]) -> None:
+def test_every_event_of_a_real_snapshot(
+    real: Snapshot, pickled: dict[str, Any]
+) -> None:
     (trace,) = real.traces
     check_replay(pickled, trace)
     assert live_bytes(trace)[-1] == int(trace.segments.requested.sum())
-    stacks = [*([(f.file, f.line, f.name) for f in real.stack(i)] for i in range(len(real.stacks))), []]
+    stacks = [
+        *(
+            [(f.file, f.line, f.name) for f in real.stack(i)]
+            for i in range(len(real.stacks))
+        ),
+        [],
+    ]
     assert len(set(map(tuple, stacks))) == len(stacks)
-    blocks = [b for s in sorted(pickled["segments"], key=lambda s: s["address"]) for b in s["blocks"]]
-    for numbers, entries in ((trace.events.stack, pickled["device_traces"][0]), (trace.blocks.stack, blocks)):
+    blocks = [
+        b
+        for s in sorted(pickled["segments"], key=lambda s: s["address"])
+        for b in s["blocks"]
+    ]
+    for numbers, entries in (
+        (trace.events.stack, pickled["device_traces"][0]),
+        (trace.blocks.stack, blocks),
+    ):
         for number, entry in zip(numbers.tolist(), entries, strict=True):
-            assert stacks[number] == [(f["filename"], f["line"], f["name"]) for f in entry["frames"]]
-    assert (trace.blocks.allocation >= 0).tolist() == [b["state"] == "active_allocated" for b in blocks]
+            assert stacks[number] == [
+                (f["filename"], f["line"], f["name"]) for f in entry["frames"]
+            ]
+    assert (trace.blocks.allocation >= 0).tolist() == [
+        b["state"] == "active_allocated" for b in blocks
+    ]
 
 
 ADDRESS = st.integers(0, 4).map(lambda i: 0x7F0000000000 + i * 512)
-ENTRY = st.builds(event, st.sampled_from(["alloc", "alloc", "free_requested", "free_completed", "free", "snapshot"]),
-                  ADDRESS, st.integers(0, 2000))
+ENTRY = st.builds(
+    event,
+    st.sampled_from(
+        ["alloc", "alloc", "free_requested", "free_completed", "free", "snapshot"]
+    ),
+    ADDRESS,
+    st.integers(0, 2000),
+)
 STATE = st.sampled_from(["active_allocated", "active_pending_free", "inactive"])
 ODD = st.sampled_from([0, 1, 2**63 - 0x7F0000000400, 9 << 60])
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(ENTRY, max_size=40), st.lists(STATE, min_size=5, max_size=5), st.booleans(), ODD)
-def test_any_order_of_entries(events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int) -> None:
+@given(
+    st.lists(ENTRY, max_size=40),
+    st.lists(STATE, min_size=5, max_size=5),
+    st.booleans(),
+    ODD,
+)
+def test_any_order_of_entries(
+    events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int
+) -> None:
     """Also orders that no allocator makes; addresses near and far, which are sorted in different ways."""
     for e in events:
         e["addr"] += odd
     start = 0x7F0000000000 + odd
-    segments = [segment(start, [block(start + i * 512, 512, s, 100 + i) for i, s in enumerate(states)])]
+    segments = [
+        segment(
+            start,
+            [block(start + i * 512, 512, s, 100 + i) for i, s in enumerate(states)],
+        )
+    ]
     data = snapshot(events, segments if with_blocks else [])
     for trace in from_pickled(data).traces:
         check_replay(data, trace)
 
 
 def test_oddities_are_noted() -> None:
-    for events in ([event("alloc", 512), event("alloc", 512)], [event("alloc", 512), *[event("free", 512)] * 2]):
-        assert any("1 allocations lack" in note for note in from_pickled(snapshot(events)).notes)
+    for events in (
+        [event("alloc", 512), event("alloc", 512)],
+        [event("alloc", 512), *[event("free", 512)] * 2],
+    ):
+        assert any(
+            "1 allocations lack" in note
+            for note in from_pickled(snapshot(events)).notes
+        )
 
 
 def test_pools_come_from_the_segment_where_the_events_do_not_tell() -> None:
-    private = segment(1 << 20, [block(1 << 20, 512), block((1 << 20) + 512, 512, "inactive")], segment_pool_id=(0, 3))
-    snap = from_pickled(snapshot([event("alloc", (1 << 20) + 512), event("free", (1 << 20) + 512),
-                                  event("alloc", 64, pool_id=(7, 0)), event("alloc", 128)], [private]))
+    private = segment(
+        1 << 20,
+        [block(1 << 20, 512), block((1 << 20) + 512, 512, "inactive")],
+        segment_pool_id=(0, 3),
+    )
+    snap = from_pickled(
+        snapshot(
+            [
+                event("alloc", (1 << 20) + 512),
+                event("free", (1 << 20) + 512),
+                event("alloc", 64, pool_id=(7, 0)),
+                event("alloc", 128),
+            ],
+            [private],
+        )
+    )
     (trace,) = snap.traces
-    named = {int(a): snap.pools[p] if p >= 0 else None
-             for a, p in zip(trace.allocations.addr, trace.allocations.pool, strict=True)}
+    named = {
+        int(a): snap.pools[p] if p >= 0 else None
+        for a, p in zip(trace.allocations.addr, trace.allocations.pool, strict=True)
+    }
     assert named == {1 << 20: (0, 3), (1 << 20) + 512: (0, 3), 64: (7, 0), 128: None}
-    assert [snap.pools[p] if p >= 0 else None for p in trace.events.pool] == [(0, 3), (0, 3), (7, 0), None]
+    assert [snap.pools[p] if p >= 0 else None for p in trace.events.pool] == [
+        (0, 3),
+        (0, 3),
+        (7, 0),
+        None,
+    ]
 
 
 def test_what_is_reserved_when() -> None:
-    events = [event("segment_alloc", 0x1000, 0x1000), event("segment_free", 0x5000, 0x1000),
-              event("segment_map", 0x8000, 0x3000), event("segment_unmap", 0x9000, 0x1000),
-              event("segment_free", 0x1000, 0x1000)]
+    events = [
+        event("segment_alloc", 0x1000, 0x1000),
+        event("segment_free", 0x5000, 0x1000),
+        event("segment_map", 0x8000, 0x3000),
+        event("segment_unmap", 0x9000, 0x1000),
+        event("segment_free", 0x1000, 0x1000),
+    ]
     segments = [segment(at, [block(at, 0x1000)]) for at in (0x8000, 0xA000, 0xF000)]
     s = from_pickled(snapshot(events, segments)).traces[0].spans
-    found = sorted(zip(*(column.tolist() for column in (s.addr, s.size, s.start, s.end)), strict=True))
-    assert found == [(0x1000, 0x1000, 0, 4), (0x5000, 0x1000, -1, 1), (0x8000, 0x1000, 2, 5),
-                     (0x9000, 0x1000, 2, 3), (0xA000, 0x1000, 2, 5), (0xF000, 0x1000, -1, 5)]
+    found = sorted(
+        zip(
+            *(column.tolist() for column in (s.addr, s.size, s.start, s.end)),
+            strict=True,
+        )
+    )
+    assert found == [
+        (0x1000, 0x1000, 0, 4),
+        (0x5000, 0x1000, -1, 1),
+        (0x8000, 0x1000, 2, 5),
+        (0x9000, 0x1000, 2, 3),
+        (0xA000, 0x1000, 2, 5),
+        (0xF000, 0x1000, -1, 5),
+    ]

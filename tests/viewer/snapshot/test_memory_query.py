@@ -35,13 +35,16 @@ def rows(db: Database, sql: str) -> list[tuple[Any, ...]]:
 def test_the_tables_are_as_they_are_described(db: Database) -> None:
     shown = rows(db, "show tables;")
     assert [r[0] for r in shown] == [*TABLES, "live_at(moment)", "at_peak()", "peak()"]
-    for table, _, columns in shown[:len(TABLES)]:
+    for table, _, columns in shown[: len(TABLES)]:
         assert ", ".join(r[0] for r in rows(db, f"DESCRIBE {table}")) == columns
 
 
 def test_allocations_of_several_devices(db: Database) -> None:
-    found = rows(db, "SELECT device, addr, size, requested_size, rounded_size, start_event, end_event, start_us, "
-                     "end_us, lifetime_us, stream, pool, freed_event FROM allocations ORDER BY device, id")
+    found = rows(
+        db,
+        "SELECT device, addr, size, requested_size, rounded_size, start_event, end_event, start_us, "
+        "end_us, lifetime_us, stream, pool, freed_event FROM allocations ORDER BY device, id",
+    )
     assert found == [
         (0, 0x900, 64, 64, None, None, 0, None, 1, None, 0, None, 1),
         (0, 0x1000, 1000, 1000, None, 2, 5, 10, 40, 30, 0, None, 6),
@@ -51,33 +54,75 @@ def test_allocations_of_several_devices(db: Database) -> None:
 
 
 def test_events_and_their_texts(db: Database) -> None:
-    assert rows(db, "SELECT action, addr, device_free, size, time_us, allocation FROM events WHERE device = 0") == [
-        ("free_requested", 0x900, None, 64, 1, 0), ("free_completed", 0x900, None, 64, 2, 0),
-        ("alloc", 0x1000, None, 1000, 10, 1), ("alloc", 0x2000, None, 500, 20, 2),
+    assert rows(
+        db,
+        "SELECT action, addr, device_free, size, time_us, allocation FROM events WHERE device = 0",
+    ) == [
+        ("free_requested", 0x900, None, 64, 1, 0),
+        ("free_completed", 0x900, None, 64, 2, 0),
+        ("alloc", 0x1000, None, 1000, 10, 1),
+        ("alloc", 0x2000, None, 500, 20, 2),
         ("oom", None, 12345, 2**64 - 512, 30, None),
-        ("free_requested", 0x1000, None, 1000, 40, 1), ("free_completed", 0x1000, None, 1000, 45, 1)]
-    assert rows(db, "SELECT event, compile_context, user_metadata FROM events WHERE compile_context IS NOT NULL") == [
-        (2, "(0/0)", "it's \u00e9")]
-    assert rows(db, "SELECT 5 - max(blocks.addr), -max(e.size) FROM blocks, events e") == [(5 - HIGH, 512 - 2**64)]
+        ("free_requested", 0x1000, None, 1000, 40, 1),
+        ("free_completed", 0x1000, None, 1000, 45, 1),
+    ]
+    assert rows(
+        db,
+        "SELECT event, compile_context, user_metadata FROM events WHERE compile_context IS NOT NULL",
+    ) == [(2, "(0/0)", "it's \u00e9")]
+    assert rows(
+        db, "SELECT 5 - max(blocks.addr), -max(e.size) FROM blocks, events e"
+    ) == [(5 - HIGH, 512 - 2**64)]
 
 
-def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(db: Database) -> None:
-    stacks = "SELECT depth, function, file, line, own_function, own_line, text FROM allocations JOIN stacks " \
-             "USING (stack_id) WHERE start_event = 2"
-    assert rows(db, stacks) == [(2, "mul", TORCH, 3, "attention", 42,
-                                 f"mul  {TORCH}:3\nattention  /home/me/train.py:42")]
-    assert rows(db, "SELECT position, function, own_code FROM frames JOIN events USING (stack_id) "
-                    "WHERE event = 2 AND device = 0 ORDER BY position") == [(0, "mul", False), (1, "attention", True)]
+def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(
+    db: Database,
+) -> None:
+    stacks = (
+        "SELECT depth, function, file, line, own_function, own_line, text FROM allocations JOIN stacks "
+        "USING (stack_id) WHERE start_event = 2"
+    )
+    assert rows(db, stacks) == [
+        (
+            2,
+            "mul",
+            TORCH,
+            3,
+            "attention",
+            42,
+            f"mul  {TORCH}:3\nattention  /home/me/train.py:42",
+        )
+    ]
+    assert rows(
+        db,
+        "SELECT position, function, own_code FROM frames JOIN events USING (stack_id) "
+        "WHERE event = 2 AND device = 0 ORDER BY position",
+    ) == [(0, "mul", False), (1, "attention", True)]
 
 
-def test_moments_and_peaks_of_a_real_snapshot(real: Snapshot, real_db: Database) -> None:
+def test_moments_and_peaks_of_a_real_snapshot(
+    real: Snapshot, real_db: Database
+) -> None:
     (trace,) = real.traces
-    live = np.array([r[0] for r in real_db.run("SELECT live FROM moments ORDER BY moment", limit=10**9).rows])
+    live = np.array(
+        [
+            r[0]
+            for r in real_db.run(
+                "SELECT live FROM moments ORDER BY moment", limit=10**9
+            ).rows
+        ]
+    )
     np.testing.assert_array_equal(live, live_bytes(trace))
-    assert rows(real_db, "SELECT peak(), (SELECT sum(size) FROM at_peak())") == [(int(live.argmax()), live.max())]
+    assert rows(real_db, "SELECT peak(), (SELECT sum(size) FROM at_peak())") == [
+        (int(live.argmax()), live.max())
+    ]
     for moment in (0, 777, len(trace.events)):
-        assert rows(real_db, f"SELECT sum(size) FROM live_at({moment})") == [(live[moment],)]
-    assert rows(real_db, "SELECT arg_max(reserved, moment) FROM moments") == [(trace.segments.total.sum(),)]
+        assert rows(real_db, f"SELECT sum(size) FROM live_at({moment})") == [
+            (live[moment],)
+        ]
+    assert rows(real_db, "SELECT arg_max(reserved, moment) FROM moments") == [
+        (trace.segments.total.sum(),)
+    ]
 
 
 def test_the_examples_find_something(real_db: Database) -> None:
@@ -85,26 +130,48 @@ def test_the_examples_find_something(real_db: Database) -> None:
         assert real_db.run(sql).rows, title
 
 
-@pytest.mark.parametrize(("sql", "lit"), [
-    ("SELECT device, id FROM allocations WHERE size < 1000", ([0, 2], [0])),
-    ("SELECT device, allocation FROM events WHERE action = 'alloc'", ([1, 2], [0])),
-    ("SELECT 1 AS id, 5 AS device UNION ALL SELECT 99, 0 UNION ALL SELECT NULL, 1", ([], [])),
-    ("SELECT count(*) FROM events", ([], []))])
-def test_the_allocations_of_an_answer_can_be_lit(db: Database, sql: str, lit: tuple[list[int], ...]) -> None:
+@pytest.mark.parametrize(
+    ("sql", "lit"),
+    [
+        ("SELECT device, id FROM allocations WHERE size < 1000", ([0, 2], [0])),
+        ("SELECT device, allocation FROM events WHERE action = 'alloc'", ([1, 2], [0])),
+        (
+            "SELECT 1 AS id, 5 AS device UNION ALL SELECT 99, 0 UNION ALL SELECT NULL, 1",
+            ([], []),
+        ),
+        ("SELECT count(*) FROM events", ([], [])),
+    ],
+)
+def test_the_allocations_of_an_answer_can_be_lit(
+    db: Database, sql: str, lit: tuple[list[int], ...]
+) -> None:
     found = db.run(sql)
     assert tuple(found.allocations(trace).tolist() for trace in several().traces) == lit
 
 
 HOSTILE = [
-    "FROM read_text('/etc/passwd')", "FROM 'x.csv'", "SELECT 1 WHERE 1 IN (SELECT 1 FROM read_blob('/etc/passwd'))",
-    "COPY (SELECT 1) TO 'x.csv'", "EXPORT DATABASE 'x'", "ATTACH 'x.db'", "INSTALL httpfs",
-    "SET enable_external_access = true", "PRAGMA memory_limit = '100GB'", "CALL enable_logging(storage = 'file')",
-    "CREATE TEMP VIEW events AS SELECT 1", "WITH a AS (DELETE FROM annotations RETURNING *) SELECT * FROM a",
-    "EXPLAIN ANALYZE DROP TABLE annotations", "SELECT 1; DROP TABLE annotations", "COMMIT", "",
+    "FROM read_text('/etc/passwd')",
+    "FROM 'x.csv'",
+    "SELECT 1 WHERE 1 IN (SELECT 1 FROM read_blob('/etc/passwd'))",
+    "COPY (SELECT 1) TO 'x.csv'",
+    "EXPORT DATABASE 'x'",
+    "ATTACH 'x.db'",
+    "INSTALL httpfs",
+    "SET enable_external_access = true",
+    "PRAGMA memory_limit = '100GB'",
+    "CALL enable_logging(storage = 'file')",
+    "CREATE TEMP VIEW events AS SELECT 1",
+    "WITH a AS (DELETE FROM annotations RETURNING *) SELECT * FROM a",
+    "EXPLAIN ANALYZE DROP TABLE annotations",
+    "SELECT 1; DROP TABLE annotations",
+    "COMMIT",
+    "",
 ]
 
 
-def test_nothing_but_reading_is_let_in(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_but_reading_is_let_in(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for sql in HOSTILE:
         with pytest.raises(QueryError):
@@ -117,8 +184,16 @@ def test_nothing_but_reading_is_let_in(db: Database, tmp_path: Path, monkeypatch
 
 
 def test_whatever_reads_is_let_in(db: Database) -> None:
-    for sql in ("EXPLAIN SELECT 1", "explain analyze (select 1)", "VALUES (1)", "WITH a AS (SELECT 1) FROM a",
-                "SUMMARIZE annotations", "SELECT 1 -- ; DROP TABLE annotations", "SELECT ';'", "/* a */ FROM range(3)"):
+    for sql in (
+        "EXPLAIN SELECT 1",
+        "explain analyze (select 1)",
+        "VALUES (1)",
+        "WITH a AS (SELECT 1) FROM a",
+        "SUMMARIZE annotations",
+        "SELECT 1 -- ; DROP TABLE annotations",
+        "SELECT ';'",
+        "/* a */ FROM range(3)",
+    ):
         assert db.run(sql).rows, sql
 
 

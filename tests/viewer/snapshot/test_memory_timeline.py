@@ -11,11 +11,22 @@ from support.memory_data import Recorder, event, snapshot
 
 from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.model import Trace
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands, inks_of, peaks
+from splatview_viewer.kinds.snapshot.timeline.bands import (
+    Addresses,
+    Axis,
+    Bands,
+    inks_of,
+    peaks,
+)
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
-TRACES = {"usual": (0, 400, 20), "no event": (2, 0, 20), "one event": (4, 1, 0), "long": (1, 3000, 50)}
+TRACES = {
+    "usual": (0, 400, 20),
+    "no event": (2, 0, 20),
+    "one event": (4, 1, 0),
+    "long": (1, 3000, 50),
+}
 ROOM = 1 << 20
 
 
@@ -51,77 +62,157 @@ def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> 
         edges = axis.edges(a, b, width)
         x = np.linspace(a, b, width + 1)
         for i in range(width):
-            inside = [k for k in range(trace.moments) if x[i] <= axis.x_of(k) < x[i + 1]]
-            assert min(edges[i + 1], trace.moments) - min(edges[i], trace.moments) == len(inside)
-            assert not inside or edges[i] == inside[0] or axis.x_of(edges[i]) == axis.x_of(inside[0])
+            inside = [
+                k for k in range(trace.moments) if x[i] <= axis.x_of(k) < x[i + 1]
+            ]
+            assert min(edges[i + 1], trace.moments) - min(
+                edges[i], trace.moments
+            ) == len(inside)
+            assert (
+                not inside
+                or edges[i] == inside[0]
+                or axis.x_of(edges[i]) == axis.x_of(inside[0])
+            )
     for moment in range(0, trace.moments, 20):
         assert axis.x_of(axis.moment(axis.x_of(moment))) == axis.x_of(moment)
 
 
 def test_times_of_moments() -> None:
     times = (1000, 0, 3000, 2500)  # one is missing, one runs backwards
-    (trace,) = from_pickled(snapshot([event("snapshot", 0, 0, time_us=t) for t in times])).traces
+    (trace,) = from_pickled(
+        snapshot([event("snapshot", 0, 0, time_us=t) for t in times])
+    ).traces
     axis = Axis(trace, "time")
     assert [axis.time_us(k) for k in range(5)] == [1000, 1000, 1000, 3000, 3000]
     assert axis.extent == (-20.0, 2020.0)
-    assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [0, 0, 2, 2, 4, 4]
+    assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [
+        0,
+        0,
+        2,
+        2,
+        4,
+        4,
+    ]
 
 
-def column(rects: Any, inks: Any, bottoms: np.ndarray, per: float, ground: Any, grounds: Any) -> Any:
+def column(
+    rects: Any, inks: Any, bottoms: np.ndarray, per: float, ground: Any, grounds: Any
+) -> Any:
     """(H, 3) float and (H,) ids of one column of these bytes: the mean of the colours in each pixel.
 
     rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved. grounds: colours of nothing, and of
     what is reserved.
     """
+
     def covered(bottom: int, size: int) -> np.ndarray:
-        return np.clip(np.minimum(bottom + size, bottoms + per) - np.maximum(bottom, bottoms), 0, None)[:, None]
+        return np.clip(
+            np.minimum(bottom + size, bottoms + per) - np.maximum(bottom, bottoms),
+            0,
+            None,
+        )[:, None]
 
     classes, lit, shades = inks
-    ids, sums, full = np.full(len(bottoms), -1), np.zeros((len(bottoms), 3)), np.zeros((len(bottoms), 1))
+    ids, sums, full = (
+        np.full(len(bottoms), -1),
+        np.zeros((len(bottoms), 3)),
+        np.zeros((len(bottoms), 1)),
+    )
     dark = np.zeros(len(bottoms), bool)
     for i, bottom, size in rects:
-        sums += covered(bottom, size) * shades[int(classes[i]) + (len(shades) // 2 if len(lit) and not lit[i] else 0)]
+        sums += (
+            covered(bottom, size)
+            * shades[
+                int(classes[i]) + (len(shades) // 2 if len(lit) and not lit[i] else 0)
+            ]
+        )
         full += covered(bottom, size)
         ids[(bottoms + per / 2 >= bottom) & (bottoms + per / 2 < bottom + size)] = i
         dark |= (size >= 3 * per) & (bottoms <= bottom) & (bottom < bottoms + per)
-    under = np.clip(sum(covered(*part) for part in ground) - full, 0, None) if ground else 0 * full
-    rgb = (sums + under * grounds[1] + np.clip(per - full - under, 0, None) * grounds[0]) / per
+    under = (
+        np.clip(sum(covered(*part) for part in ground) - full, 0, None)
+        if ground
+        else 0 * full
+    )
+    rgb = (
+        sums + under * grounds[1] + np.clip(per - full - under, 0, None) * grounds[0]
+    ) / per
     return rgb * np.where(dark, 0.62, 1)[:, None], ids
 
 
 @pytest.mark.parametrize("lit", [False, True])
 @pytest.mark.parametrize("space", [Bands, Addresses])
-def test_pixels_have_the_mean_colour_of_what_lies_in_them(trace: Trace, space: Any, lit: bool) -> None:
-    made, size, spans, rng = space(trace), trace.allocations.size, trace.spans, np.random.default_rng(7)
+def test_pixels_have_the_mean_colour_of_what_lies_in_them(
+    trace: Trace, space: Any, lit: bool
+) -> None:
+    made, size, spans, rng = (
+        space(trace),
+        trace.allocations.size,
+        trace.spans,
+        np.random.default_rng(7),
+    )
     layers, live = made.layers, Bands(trace).live
-    layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))  # no line where reserved memory ends
-    inks = inks_of(rng.integers(0, 7, len(size)), rng.integers(40, 255, (7, 3)),
-                   rng.random(len(size)) < 0.5 if lit else None)
+    layers = replace(
+        layers, grounds=(*layers.grounds[:2], layers.grounds[1])
+    )  # no line where reserved memory ends
+    inks = inks_of(
+        rng.integers(0, 7, len(size)),
+        rng.integers(40, 255, (7, 3)),
+        rng.random(len(size)) < 0.5 if lit else None,
+    )
     for unit in ("events", "time", "events", "time"):
-        width, rows, axis = int(rng.integers(1, 30)), int(rng.integers(1, 90)), Axis(trace, unit)
+        width, rows, axis = (
+            int(rng.integers(1, 30)),
+            int(rng.integers(1, 90)),
+            Axis(trace, unit),
+        )
         x0, x1 = axis.extent
         length = (x1 - x0) * rng.uniform(0.002, 1.3)
         begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
         moments = peaks(live, axis.edges(begin, begin + length, width))
-        per, low = (made.height + 1) * rng.uniform(0.01, 1.3) / rows, rng.uniform(-0.2, 0.9) * (made.height + 1)
+        per, low = (
+            (made.height + 1) * rng.uniform(0.01, 1.3) / rows,
+            rng.uniform(-0.2, 0.9) * (made.height + 1),
+        )
         canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
         cut = int(rng.integers(0, width + 1))
         for part in ((cut, width), (0, cut)):
             layers.paint(canvas, part, moments, low, per, inks)
         for x, moment in enumerate(moments.tolist()):
-            there, over = (np.flatnonzero((c.start < moment) & (moment <= c.end)) if moment >= 0 else np.empty(0, int)
-                           for c in (trace.allocations, spans))
+            there, over = (
+                np.flatnonzero((c.start < moment) & (moment <= c.end))
+                if moment >= 0
+                else np.empty(0, int)
+                for c in (trace.allocations, spans)
+            )
             if space is Bands:
                 bottoms = np.cumsum(size[there]) - size[there]
                 ground = [(0, int(made.reserved[moment]))] if moment >= 0 else []
             else:
                 bottoms = layers.blocks[1][there]
-                ground = list(zip(layers.spans[1][over].tolist(), spans.size[over].tolist(), strict=True))
-            rects = zip(there.tolist(), bottoms.tolist(), size[there].tolist(), strict=True)
-            want, ids = column(rects, inks, low + np.arange(rows) * per, per, ground, np.array(layers.grounds))
+                ground = list(
+                    zip(
+                        layers.spans[1][over].tolist(),
+                        spans.size[over].tolist(),
+                        strict=True,
+                    )
+                )
+            rects = zip(
+                there.tolist(), bottoms.tolist(), size[there].tolist(), strict=True
+            )
+            want, ids = column(
+                rects,
+                inks,
+                low + np.arange(rows) * per,
+                per,
+                ground,
+                np.array(layers.grounds),
+            )
             pixels = canvas[0][:, x].copy().view(np.uint8).reshape(rows, 4)
             assert canvas[1][:, x].tolist() == ids.tolist()
-            assert np.abs(pixels[:, :3] - want).max() <= 1.01 and (pixels[:, 3] == 255).all()
+            assert (
+                np.abs(pixels[:, :3] - want).max() <= 1.01
+                and (pixels[:, 3] == 255).all()
+            )
 
 
 def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
@@ -139,12 +230,19 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     bands, axis = Bands(trace), Axis(trace, "events")
     classes = np.arange(len(trace.allocations)) == spike
     inks = inks_of(classes, np.array([[90, 90, 90], [250, 40, 40]]))
-    pixels, ids = canvas = np.empty((100, 1000), np.uint32), np.empty((100, 1000), np.int32)
+    pixels, ids = canvas = (
+        np.empty((100, 1000), np.uint32),
+        np.empty((100, 1000), np.int32),
+    )
     for zoom in range(0, 14, 2):
         length = trace.moments / 2**zoom
-        begin = min(max(moment - length * rng.uniform(0.05, 0.95), 0), trace.moments - length)
+        begin = min(
+            max(moment - length * rng.uniform(0.05, 0.95), 0), trace.moments - length
+        )
         edges = axis.edges(begin, begin + length, 1000)
-        bands.layers.paint(canvas, (0, 1000), peaks(bands.live, edges), 0.0, 1.1e7, inks)
+        bands.layers.paint(
+            canvas, (0, 1000), peaks(bands.live, edges), 0.0, 1.1e7, inks
+        )
         column = min(max(int((moment - begin) / length * 1000), 0), 999)
         around = slice(max(column - 1, 0), column + 2)
         assert (ids[20:80, around] == spike).all(0).any()

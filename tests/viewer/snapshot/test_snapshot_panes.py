@@ -18,7 +18,12 @@ from support.wait import PATIENCE
 from splatview_viewer.core.events import Key, PointerMove
 from splatview_viewer.kinds.snapshot.analysis.details import describe
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
-from splatview_viewer.kinds.snapshot.analysis.tables import compare, group, leaks, post_mortem
+from splatview_viewer.kinds.snapshot.analysis.tables import (
+    compare,
+    group,
+    leaks,
+    post_mortem,
+)
 from splatview_viewer.kinds.snapshot.model import Snapshot, live_bytes, live_mask
 from splatview_viewer.kinds.snapshot.panes.sql import run
 from splatview_viewer.kinds.snapshot.state import TABS
@@ -40,21 +45,32 @@ def user(screen: OffscreenScreen) -> Iterator[Callable[..., User]]:
         one.close()
 
 
-def test_panes_show_something_and_take_clicks_anywhere(user: Any, full: Snapshot) -> None:
+def test_panes_show_something_and_take_clicks_anywhere(
+    user: Any, full: Snapshot
+) -> None:
     u = user(full, "timeline")
     for device, tab in itertools.product((0, 1), TABS):
         u.view.state = replace(u.state.elsewhere(device), tab=tab, selected=0)
         pixels = u.settle()[260:, :500]
-        assert len(np.unique(pixels @ np.array([1, 256, 65536]))) > 20, tab  # words, not a ground alone
+        assert len(np.unique(pixels @ np.array([1, 256, 65536]))) > 20, (
+            tab
+        )  # words, not a ground alone
         u.do(*(PointerMove(60, y) for y in range(310, 600, 97)))
         u.click((60, 500))
-        assert u.state.hovered is None or 0 <= u.state.hovered < len(u.view.trace.allocations)
+        assert u.state.hovered is None or 0 <= u.state.hovered < len(
+            u.view.trace.allocations
+        )
 
 
-def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(user: Any, real: Snapshot) -> None:
+def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(
+    user: Any, real: Snapshot
+) -> None:
     u = user(real, "events")
     u.press("events 7")
-    assert (u.state.moment, u.state.selected) == (8, real.traces[0].events.allocation[7])
+    assert (u.state.moment, u.state.selected) == (
+        8,
+        real.traces[0].events.allocation[7],
+    )
     u.press("events 9", double=True)
     low, high = u.state.x or (0.0, 1e9)
     assert low <= u.state.moment == 10 <= high < low + 200
@@ -81,7 +97,11 @@ def test_a_click_on_a_block_selects_what_it_holds(user: Any, full: Snapshot) -> 
 
 def test_details_can_be_copied_and_shown(user: Any, real: Snapshot) -> None:
     trace = real.traces[0]
-    chosen = int(np.flatnonzero((trace.allocations.start > 0) & (trace.allocations.end < len(trace.events)))[0])
+    chosen = int(
+        np.flatnonzero(
+            (trace.allocations.start > 0) & (trace.allocations.end < len(trace.events))
+        )[0]
+    )
     u = user(real, "timeline", selected=chosen)
     u.press("Copy")
     assert imgui.get_clipboard_text() == describe(real, trace, chosen).text()
@@ -90,12 +110,19 @@ def test_details_can_be_copied_and_shown(user: Any, real: Snapshot) -> None:
     u.press("End")
     assert u.state.moment == trace.allocations.end[chosen]
     u.press("Same stack")
-    assert u.lit == np.flatnonzero(trace.allocations.stack == trace.allocations.stack[chosen]).tolist()
+    assert (
+        u.lit
+        == np.flatnonzero(
+            trace.allocations.stack == trace.allocations.stack[chosen]
+        ).tolist()
+    )
     u.press("\u00d7")
     assert u.state.selected is None
 
 
-def test_a_row_lights_its_allocations_and_puts_them_out(user: Any, real: Snapshot) -> None:
+def test_a_row_lights_its_allocations_and_puts_them_out(
+    user: Any, real: Snapshot
+) -> None:
     u = user(real, "stacks", moment=MOMENT, choices=(("by", "category"),))
     table = group(real, real.traces[0], live_mask(real.traces[0], MOMENT), "category")
     u.press("table 1")
@@ -104,12 +131,16 @@ def test_a_row_lights_its_allocations_and_puts_them_out(user: Any, real: Snapsho
     assert u.lit is None
     u.press("Blocks")  # sorted by their number
     u.press("table 0")
-    assert u.lit == sorted(table.allocations(table[int(table.count_of.argmax())].key).tolist())
+    assert u.lit == sorted(
+        table.allocations(table[int(table.count_of.argmax())].key).tolist()
+    )
 
 
 def test_the_flame_graph_zooms_lights_and_goes_back(user: Any, real: Snapshot) -> None:
     u, trace = user(real, "stacks"), real.traces[0]
-    graph = flame(real, trace, live_mask(trace, int(live_bytes(trace).argmax())))  # no moment was chosen: the peak
+    graph = flame(
+        real, trace, live_mask(trace, int(live_bytes(trace).argmax()))
+    )  # no moment was chosen: the peak
     u.click(u.box(1))
     assert trace.allocations.size[u.lit].sum() == graph.width[1]
     zoomed = u.settle()
@@ -119,15 +150,23 @@ def test_the_flame_graph_zooms_lights_and_goes_back(user: Any, real: Snapshot) -
     assert (u.settle() != zoomed).any()
 
 
-def test_moments_and_snapshots_are_compared(user: Any, real: Snapshot, full: Snapshot) -> None:
+def test_moments_and_snapshots_are_compared(
+    user: Any, real: Snapshot, full: Snapshot
+) -> None:
     other, u, trace = user(full, "timeline"), user(real, "compare"), real.traces[0]
     live = live_bytes(trace)
-    assert (u.found("compare").before, u.found("compare").after) == (live[0], live.max())  # up to the peak
+    assert (u.found("compare").before, u.found("compare").after) == (
+        live[0],
+        live.max(),
+    )  # up to the peak
     u.view.state = u.state.marked(MOMENT).marked(3000)
     u.settle()
     assert u.found("compare").changes.sum() == live[MOMENT] - live[3000]
     u.press("compare 0")
-    assert u.lit == compare((real, trace, 3000), (real, trace, MOMENT)).allocations(0).tolist()
+    assert (
+        u.lit
+        == compare((real, trace, 3000), (real, trace, MOMENT)).allocations(0).tolist()
+    )
     u.view.state = u.state.choosing("with", full.name)
     u.settle()
     assert u.found("compare").before == live_bytes(full.traces[0]).max()
@@ -145,7 +184,9 @@ def test_leaks_light_what_was_left_behind(user: Any, real: Snapshot) -> None:
     assert u.state.selected in suspects[0].ids
 
 
-def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(user: Any, full: Snapshot) -> None:
+def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(
+    user: Any, full: Snapshot
+) -> None:
     u = user(full, "")
     trace = full.traces[0]
     oom = post_mortem(full, trace, len(trace.events) - 1)
@@ -167,18 +208,32 @@ def ask(u: User, text: str) -> Any:
     return u.found("sql")
 
 
-def test_an_answer_lights_its_allocations_and_a_click_goes_there(sql: User, real: Snapshot) -> None:
+def test_an_answer_lights_its_allocations_and_a_click_goes_there(
+    sql: User, real: Snapshot
+) -> None:
     a = real.traces[0].allocations
-    rows = ask(sql, "SELECT id FROM allocations WHERE size > 20000000 AND start_event > 100 ORDER BY id DESC").rows
+    rows = ask(
+        sql,
+        "SELECT id FROM allocations WHERE size > 20000000 AND start_event > 100 ORDER BY id DESC",
+    ).rows
     chosen = [row[0] for row in rows]
-    assert sql.lit == chosen[::-1] == np.flatnonzero((a.size > 20_000_000) & (a.start > 100)).tolist()
+    assert (
+        sql.lit
+        == chosen[::-1]
+        == np.flatnonzero((a.size > 20_000_000) & (a.start > 100)).tolist()
+    )
     sql.press("rows id 2")
-    assert sql.state.selected == chosen[2] and sql.state.moment == a.start[chosen[2]] + 1
+    assert (
+        sql.state.selected == chosen[2] and sql.state.moment == a.start[chosen[2]] + 1
+    )
     for order in (chosen, chosen[::-1], chosen):
         sql.press("id")
         sql.press("rows id 1")
         assert sql.state.selected == order[1]
-    found = ask(sql, "SELECT stack_id, count(*) AS n FROM allocations WHERE stack_id >= 0 GROUP BY stack_id")
+    found = ask(
+        sql,
+        "SELECT stack_id, count(*) AS n FROM allocations WHERE stack_id >= 0 GROUP BY stack_id",
+    )
     assert sql.lit is None  # the new answer names none
     sql.press("rows stack_id n 0")
     assert sql.lit == np.flatnonzero(a.stack == found.rows[0][0]).tolist()
@@ -199,13 +254,18 @@ def test_answers_are_copied(sql: User) -> None:
     found = ask(sql, "SELECT id, size, category FROM allocations ORDER BY id LIMIT 25")
     sql.press("Copy")
     rows = list(csv.reader(imgui.get_clipboard_text().splitlines()))
-    assert rows == [["id", "size", "category"], *([str(v) for v in row] for row in found.rows)]
+    assert rows == [
+        ["id", "size", "category"],
+        *([str(v) for v in row] for row in found.rows),
+    ]
 
 
 def test_a_long_question_can_be_cancelled(sql: User) -> None:
     ask(sql, "SELECT 1")  # the database is open
     sql.view.state = sql.state.choosing(
-        "sql", "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE a.range % 7 = b.range")
+        "sql",
+        "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE a.range % 7 = b.range",
+    )
     run(sql.view)
     for _ in range(2):
         sql.draw()

@@ -16,7 +16,15 @@ from support.snapshot_cases import User
 from support.wait import PATIENCE
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.core.events import (
+    Key,
+    Mods,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+    Wheel,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.search import search
@@ -47,8 +55,12 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
     chosen = int(there[counts.argmax()])
     for lifted in ((chosen, None), (None, chosen), (None, None)):
         picture.lift(*lifted)
-        now = np.frombuffer(picture.texture.read(), np.uint32).reshape(painted.ids.shape)
-        np.testing.assert_array_equal(now != painted.pixels, (painted.ids == chosen) & (lifted != (None, None)))
+        now = np.frombuffer(picture.texture.read(), np.uint32).reshape(
+            painted.ids.shape
+        )
+        np.testing.assert_array_equal(
+            now != painted.pixels, (painted.ids == chosen) & (lifted != (None, None))
+        )
 
 
 def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:
@@ -65,31 +77,46 @@ def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:
         for (a, b), (c, d) in zip(before, window(), strict=True):
             assert d - c == pytest.approx((b - a) / 1.2**dy, rel=0.01)
     held: tuple[tuple[Mods, tuple[bool, bool]], ...] = (
-        (frozenset({"shift"}), (True, False)), (frozenset({"ctrl"}), (False, True)))
+        (frozenset({"shift"}), (True, False)),
+        (frozenset({"ctrl"}), (False, True)),
+    )
     for mods, changes in held:
         before, name = window(), next(iter(mods))
-        user.do(Key(name, mods=mods), Wheel(300, 250, 1, mods=mods), Key(name, pressed=False))
+        user.do(
+            Key(name, mods=mods),
+            Wheel(300, 250, 1, mods=mods),
+            Key(name, pressed=False),
+        )
         assert tuple(a != b for a, b in zip(before, window(), strict=True)) == changes
 
 
 def test_a_drag_takes_the_picture_along_and_is_no_click(user: User) -> None:
     user.do(PointerMove(300, 250), Wheel(300, 250, 4))
     x, y = user.state.x, user.view.pointer
-    user.do(PointerPress(300, 250), PointerMove(290, 245), PointerMove(250, 240), PointerRelease(250, 240))
+    user.do(
+        PointerPress(300, 250),
+        PointerMove(290, 245),
+        PointerMove(250, 240),
+        PointerRelease(250, 240),
+    )
     user.settle()
     assert user.state.x != x
     assert user.view.pointer == pytest.approx(y, rel=0.01)
     assert user.state.selected is None
 
 
-def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(user: User) -> None:
+def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(
+    user: User,
+) -> None:
     for at in ((300, 350), (500, 360), (400, 80)):
         user.do(PointerMove(*at))
         moment = user.state.pointed
-        assert moment is not None and user.view.info().readout.startswith(f"{moment:,} ")
+        assert moment is not None and user.view.info().readout.startswith(
+            f"{moment:,} "
+        )
         byte, a = user.view.pointer[1], user.view.trace.allocations
         live = np.flatnonzero((a.start < moment) & (moment <= a.end))
-        over = live[np.searchsorted(np.cumsum(a.size[live]), byte, "right"):]
+        over = live[np.searchsorted(np.cumsum(a.size[live]), byte, "right") :]
         chosen = over[0] if len(over) and byte >= 0 else None
         user.click(at)
         assert (user.state.moment, user.state.selected) == (moment, chosen)
@@ -132,7 +159,12 @@ def test_keys(user: User) -> None:
         assert press("m").marks == marks
     assert press("2").tab == "addresses"
     before = view.state
-    assert press("x") == press("f", mods=frozenset({"ctrl"})) == press("e", pressed=False) == before
+    assert (
+        press("x")
+        == press("f", mods=frozenset({"ctrl"}))
+        == press("e", pressed=False)
+        == before
+    )
     assert press("escape").marks == (None, None)
     assert press("escape").moment is None
 
@@ -162,9 +194,9 @@ def test_nothing_overlaps() -> None:
             for r in vars(found).values():
                 if r is not None:
                     assert r.width > 0 and r.height > 0
-                    cover[r.y: r.y + r.height, r.x: r.x + r.width] += 1
+                    cover[r.y : r.y + r.height, r.x : r.x + r.width] += 1
             assert cover.max() == 1, (tab, details, width, height)
-            cover[rect.y: rect.y + rect.height, rect.x: rect.x + rect.width] = 0
+            cover[rect.y : rect.y + rect.height, rect.x : rect.x + rect.width] = 0
             assert not cover.any(), (tab, details, width, height)
 
 
@@ -187,10 +219,15 @@ def test_search_lights_what_it_finds(user: User) -> None:
 def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
     base = small_snapshot(0, 200)
     times = base.traces[0].events.time_us
-    ends = tuple(Annotation("step", stage, 0, int(times[at])) for stage, at in (("START", 50), ("END", 150)))
+    ends = tuple(
+        Annotation("step", stage, 0, int(times[at]))
+        for stage, at in (("START", 50), ("END", 150))
+    )
     made = User(screen, replace(base, annotations=ends))
     found = ranges(made.view.content.snapshot, made.view.trace)
-    assert found.names == ["step"] and found.moments[:, 0] == pytest.approx((51, 151), abs=2)
+    assert found.names == ["step"] and found.moments[:, 0] == pytest.approx(
+        (51, 151), abs=2
+    )
     pictures = [made.settle()]
     for changes in ({"marks": (90, None)}, {"moment": 120}, {"unit": "time"}):
         made.view.see(**changes)
@@ -213,12 +250,16 @@ def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
     made.close()
 
 
-def test_another_snapshot_takes_the_place_of_one_and_an_empty_one_is_refused(user: User) -> None:
+def test_another_snapshot_takes_the_place_of_one_and_an_empty_one_is_refused(
+    user: User,
+) -> None:
     with pytest.raises(ViewerError, match="no events and no segments"):
         user.view.take("", replace(small_snapshot(0), traces=()))
     user.view.see(selected=2, moment=100, tab="events", unit="time")
     other = SnapshotView(user.view.data, user.state)
     user.view.take("", small_snapshot(1, 60))
     other.tick(0.0)
-    assert user.state == other.state == SnapshotState("time", legend=False, tab="events")
+    assert (
+        user.state == other.state == SnapshotState("time", legend=False, tab="events")
+    )
     other.release("closed")

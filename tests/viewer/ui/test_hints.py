@@ -15,27 +15,54 @@ import splatview
 from splatview_viewer.core.events import Key, PointerLeave, PointerMove
 
 RGB = torch.arange(40 * 60 * 3).reshape(40, 60, 3) % 256 / 255
-SCENE = {**cloud(), "quats": torch.tensor([1.0, 0, 0, 0]) + 0.15 * cloud()["quats"],
-         "scales": torch.tensor([-1.5, -3.0, -3.0]).expand(400, 3)}
-ACTIVATED = {**SCENE, "scales": SCENE["scales"].exp(), "opacities": SCENE["opacities"].sigmoid()}
+SCENE = {
+    **cloud(),
+    "quats": torch.tensor([1.0, 0, 0, 0]) + 0.15 * cloud()["quats"],
+    "scales": torch.tensor([-1.5, -3.0, -3.0]).expand(400, 3),
+}
+ACTIVATED = {
+    **SCENE,
+    "scales": SCENE["scales"].exp(),
+    "opacities": SCENE["opacities"].sigmoid(),
+}
 
 
 def see(viewer: Viewer, value: Any, name: str, device: str, **options: Any) -> None:
-    there = {k: t.to(device) for k, t in value.items()} if isinstance(value, dict) else value.to(device)
+    there = (
+        {k: t.to(device) for k, t in value.items()}
+        if isinstance(value, dict)
+        else value.to(device)
+    )
     splatview.publish(there, name, **options)
     viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
     viewer.user.select(next(e.key for e in viewer.state.entries if e.name == name))
     viewer.until(viewer.loaded)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-@pytest.mark.parametrize(("value", "options", "right"), [
-    ((RGB * 255).permute(2, 0, 1).to(torch.bfloat16), {}, (RGB * 255).to(torch.bfloat16).float() / 255),
-    (ACTIVATED, {"activated": False}, SCENE),
-    ({**SCENE, "quats": SCENE["quats"].roll(-1, 1)}, {}, SCENE),
-], ids=["bytes", "activated", "x y z w"])
-def test_a_click_shows_values_right(viewer: Viewer, caplog: pytest.LogCaptureFixture, value: Any,
-                                    options: dict[str, Any], right: Any, device: str) -> None:
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+)
+@pytest.mark.parametrize(
+    ("value", "options", "right"),
+    [
+        (
+            (RGB * 255).permute(2, 0, 1).to(torch.bfloat16),
+            {},
+            (RGB * 255).to(torch.bfloat16).float() / 255,
+        ),
+        (ACTIVATED, {"activated": False}, SCENE),
+        ({**SCENE, "quats": SCENE["quats"].roll(-1, 1)}, {}, SCENE),
+    ],
+    ids=["bytes", "activated", "x y z w"],
+)
+def test_a_click_shows_values_right(
+    viewer: Viewer,
+    caplog: pytest.LogCaptureFixture,
+    value: Any,
+    options: dict[str, Any],
+    right: Any,
+    device: str,
+) -> None:
     caplog.set_level(logging.WARNING, "splatview")
     see(viewer, value, "odd", device, **options)
     viewer.click(viewer.user.view.content.hints.hint.button)  # type: ignore[union-attr]
@@ -46,4 +73,8 @@ def test_a_click_shows_values_right(viewer: Viewer, caplog: pytest.LogCaptureFix
     see(viewer, right, "right", device)
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
     np.testing.assert_allclose(shown, viewer.picture(), atol=8)
-    assert [r.message.split(":")[0] for r in caplog.records if "over the picture" in r.message] == ["odd"]
+    assert [
+        r.message.split(":")[0]
+        for r in caplog.records
+        if "over the picture" in r.message
+    ] == ["odd"]

@@ -27,10 +27,25 @@ if TYPE_CHECKING:
 
     from splatview_viewer.web.browser import BrowserScreen
 
-_NAMES = "chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
-CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "chromium")
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-          "--disable-component-update", "--disable-sync"]
+_NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "google-chrome",
+    "google-chrome-stable",
+    "chromium-browser",
+)
+CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(
+    filter(None, map(shutil.which, _NAMES)), "chromium"
+)
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture
@@ -78,11 +93,17 @@ def page(rig: Rig, screen: BrowserScreen) -> Page:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """A headless Chromium. SPLATVIEW_TEST_CHROMIUM names the program."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed"
+    )
     if not Path(CHROMIUM).is_file():
-        pytest.skip(f"no {CHROMIUM}: apt-get install chromium, or name another in SPLATVIEW_TEST_CHROMIUM")
+        pytest.skip(
+            f"no {CHROMIUM}: apt-get install chromium, or name another in SPLATVIEW_TEST_CHROMIUM"
+        )
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE * 1000)
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE * 1000
+        )
         yield browser
         browser.close()
 
@@ -91,7 +112,9 @@ def chromium() -> Iterator[Browser]:
 def start(folder: Path) -> Iterator[Callable[..., Viewer]]:
     """`start(port=0, token=None)`: a web server; it ends with the test."""
     with ExitStack() as running:
-        yield lambda *args, **options: running.enter_context(closing(Viewer(*args, **options)))
+        yield lambda *args, **options: running.enter_context(
+            closing(Viewer(*args, **options))
+        )
 
 
 @pytest.fixture
@@ -106,16 +129,35 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
     that match `expected`."""
     faults: list[str] = []
     with ExitStack() as opened:
-        def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "$^",
-                      routes: dict[str, Any] | None = None, **options: Any) -> Tab:
-            context = opened.enter_context(chromium.new_context(
-                viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio, **options))
+
+        def open_page(
+            url: str,
+            size: tuple[int, int] = (800, 600),
+            ratio: float = 1,
+            *,
+            expected: str = "$^",
+            routes: dict[str, Any] | None = None,
+            **options: Any,
+        ) -> Tab:
+            context = opened.enter_context(
+                chromium.new_context(
+                    viewport={"width": size[0], "height": size[1]},
+                    device_scale_factor=ratio,
+                    **options,
+                )
+            )
             context.set_default_timeout(PATIENCE * 1000)
             page = context.new_page()
             for pattern, handler in (routes or {}).items():
                 page.route(pattern, handler)
-            page.on("console", lambda message: faults.append(message.text) if message.type == "error" and
-                    not re.search(expected, message.text) else None)
+            page.on(
+                "console",
+                lambda message: (
+                    faults.append(message.text)
+                    if message.type == "error" and not re.search(expected, message.text)
+                    else None
+                ),
+            )
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.goto(url)
             return page

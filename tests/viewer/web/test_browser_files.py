@@ -34,16 +34,30 @@ class FilePages(House):
 
     def send(self, page: Page, path: Path) -> None:
         """As the page's script does."""
-        answer = ask(page.port, f"/upload?name={quote(path.name)}", path.read_bytes(), **{
-            "X-Splatview-Page": self.keys[page], "X-Splatview-Token": self.browsers.server.token})
+        answer = ask(
+            page.port,
+            f"/upload?name={quote(path.name)}",
+            path.read_bytes(),
+            **{
+                "X-Splatview-Page": self.keys[page],
+                "X-Splatview-Token": self.browsers.server.token,
+            },
+        )
         assert answer.status == 200, answer.text
 
     def fetch(self, page: Page, to: Path) -> Path:
         """Download what is offered next into a folder."""
         found: list[m.Offer] = []
-        self.until(lambda: found.extend(o for o in page.messages() if isinstance(o, m.Offer)) or found)
+        self.until(
+            lambda: (
+                found.extend(o for o in page.messages() if isinstance(o, m.Offer))
+                or found
+            )
+        )
         (offer,) = found
-        answer = ask(page.port, f"/download?key={offer.key}&token={self.browsers.server.token}")
+        answer = ask(
+            page.port, f"/download?key={offer.key}&token={self.browsers.server.token}"
+        )
         assert answer.status == 200 and len(answer.body) == offer.size
         (to / offer.name).write_bytes(answer.body)
         return to / offer.name
@@ -75,15 +89,23 @@ def scene(tmp_path: Path) -> Path:
 
 
 @pytest.mark.programs
-def test_scenes_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path, folder: Path,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenes_of_pages_are_never_decoded_in_the_viewer(
+    pages: FilePages,
+    scene: Path,
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each is opened for the page that sent it, found in the list by others, and gone from the disk once closed. A
     camera path is for the scene that is shown, read at once, and not kept."""
+
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("decoded in the viewer")
 
     Image.new("RGB", (40, 30), (200, 10, 30)).save(tmp_path / "picture.png")
-    (tmp_path / "evil.pt").write_bytes(f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode())
+    (tmp_path / "evil.pt").write_bytes(
+        f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode()
+    )
     page, other = pages.page(), pages.page()
     _, tool = pages.path_tool(page, scene)
     (tmp_path / "path.json").write_text(camera_paths.write_path(tool.film))
@@ -93,22 +115,41 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene
     pages.until(lambda: len(tool.path.keys) == keys and not kept(folder))
     pages.forget_all()
     with monkeypatch.context() as patch:
-        for module, name in ((files, "open_file"), (files, "find_format"), (json, "loads"), (np, "load")):
+        for module, name in (
+            (files, "open_file"),
+            (files, "find_format"),
+            (json, "loads"),
+            (np, "load"),
+        ):
             patch.setattr(module, name, refuse)
         for name in ("fox.ply", "picture.png"):
             pages.send(page, tmp_path / name)
-            pages.until(lambda name=name: getattr(pages.users[page].state.shown, "name", "") == name)
+            pages.until(
+                lambda name=name: (
+                    getattr(pages.users[page].state.shown, "name", "") == name
+                )
+            )
         pages.send(page, tmp_path / "evil.pt")
         pages.until(lambda: pages.app.catalogue.entries[-1].fault_of_source)
     assert not (tmp_path / "done").exists()
     names = ["fox.ply", "picture.png", "evil.pt"]
-    assert [entry.name for entry in pages.users[other].state.entries] == [path.name for path in kept(folder)] == names
+    assert (
+        [entry.name for entry in pages.users[other].state.entries]
+        == [path.name for path in kept(folder)]
+        == names
+    )
     pages.forget_all()
-    pages.until(lambda: not kept(folder) and "splatview_viewer.formats" not in str(children(os.getpid())))
+    pages.until(
+        lambda: (
+            not kept(folder)
+            and "splatview_viewer.formats" not in str(children(os.getpid()))
+        )
+    )
 
 
-def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, scene: Path, tmp_path: Path,
-                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_downloaded_by_the_page_that_asked(
+    pages: FilePages, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A path, the scene, a film."""
     there, here = (tmp_path / name for name in ("viewer", "user"))
     there.mkdir()
@@ -117,13 +158,19 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, 
     page, other = pages.page(), pages.page()
     view, tool = pages.path_tool(page, scene)
     tool.save()
-    assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
+    assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(
+        tool.path.keys
+    )
     view.view.tools["filter"].save(chosen=False)
     back = open_file(pages.fetch(page, here))
-    np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(open_file(scene).means[:, 0]), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.sort(back.means[:, 0]), np.sort(open_file(scene).means[:, 0]), rtol=1e-6
+    )
     tool.film = replace(tool.film, width=64, height=48, fps=1.0)
     tool.record()
     pages.until(lambda: tool.filming is None)
     film = pages.fetch(page, here)
-    assert film.suffix == ".mp4" and film.read_bytes() == (there / film.name).read_bytes()
+    assert (
+        film.suffix == ".mp4" and film.read_bytes() == (there / film.name).read_bytes()
+    )
     assert not any(isinstance(message, m.Offer) for message in other.messages())

@@ -9,11 +9,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from PIL import Image
-from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, heard, poll, restful, settle
+from support.browser_rig import (
+    BLUE,
+    CAPTION,
+    GREEN,
+    RED,
+    Rig,
+    decoded,
+    draw,
+    heard,
+    poll,
+    restful,
+    settle,
+)
 from support.wait import wait_until
 from support.web_clients import ask
 
-from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import (
+    Expose,
+    Key,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import sender
@@ -25,8 +44,13 @@ if TYPE_CHECKING:
     from splatview_viewer.web.browser import BrowserScreen
 
 
-@pytest.mark.parametrize("level", [sender.LEVELS[0], sender.LEVELS[len(sender.LEVELS) // 2], sender.LEVELS[-1]])
-def test_the_page_sees_what_was_drawn_and_once(rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "level",
+    [sender.LEVELS[0], sender.LEVELS[len(sender.LEVELS) // 2], sender.LEVELS[-1]],
+)
+def test_the_page_sees_what_was_drawn_and_once(
+    rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At every level the whole picture, and without loss once it rests."""
     monkeypatch.setattr(sender.Pacer, "level", level)  # however busy this machine is
     screen = rig.open(211, 133)
@@ -35,17 +59,30 @@ def test_the_page_sees_what_was_drawn_and_once(rig: Rig, level: Level, monkeypat
     draw(screen, BLUE)
     drawn = draw(screen, RED, 100)
     picture = poll(screen, page.next_picture)
-    assert (picture.number, picture.format, picture.lossless) == (number + 1, "jpeg", False)
+    assert (picture.number, picture.format, picture.lossless) == (
+        number + 1,
+        "jpeg",
+        False,
+    )
     assert (picture.size, picture.quality) == ((211, 133), level.quality)
-    expected = Image.fromarray(drawn).resize(sender.scaled((211, 133), level.scale), Image.Resampling.BOX)
+    expected = Image.fromarray(drawn).resize(
+        sender.scaled((211, 133), level.scale), Image.Resampling.BOX
+    )
     assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
     exact = restful(screen, page)
-    assert (exact.number, exact.lossless, exact.quality, exact.size) == (number + 2, True, 100, (211, 133))
+    assert (exact.number, exact.lossless, exact.quality, exact.size) == (
+        number + 2,
+        True,
+        100,
+        (211, 133),
+    )
     np.testing.assert_array_equal(decoded(exact), drawn)
 
 
 @pytest.mark.parametrize("reading", [True, False], ids=["no answers", "a stalled link"])
-def test_a_slow_page_has_two_pictures_unanswered_and_holds_up_no_other(rig: Rig, reading: bool) -> None:
+def test_a_slow_page_has_two_pictures_unanswered_and_holds_up_no_other(
+    rig: Rig, reading: bool
+) -> None:
     slow = rig.open(640, 480, acks=False, reading=reading)
     quick = rig.open(160, 120)
     noise = rig.ctx.texture((640, 480), 4, data=os.urandom(640 * 480 * 4))
@@ -77,15 +114,24 @@ def test_a_hidden_page_is_not_drawn_for(screen: BrowserScreen, page: Page) -> No
     poll(screen, lambda: not screen.state.visible and not screen.state.ready)
     page.send(m.Visible(True))
     assert heard(screen, Expose) and screen.state.visible
-    drawn = draw(screen, BLUE)  # the same again: while it was hidden, no picture of it was kept
+    drawn = draw(
+        screen, BLUE
+    )  # the same again: while it was hidden, no picture of it was kept
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
 
-def test_events_come_in_order_and_moves_in_a_row_are_one(rig: Rig, screen: BrowserScreen, page: Page) -> None:
+def test_events_come_in_order_and_moves_in_a_row_are_one(
+    rig: Rig, screen: BrowserScreen, page: Page
+) -> None:
     sent: list[m.ClientMessage] = [PointerMove(k, k) for k in range(100)]
     press = PointerPress(3, 4, "right", frozenset({"shift", "ctrl"}), at=10.0)
-    sent += [press, PointerRelease(3, 4, "right"), Key("f", mods=frozenset({"ctrl"})), PointerMove(5, 6),
-             PointerLeave()]
+    sent += [
+        press,
+        PointerRelease(3, 4, "right"),
+        Key("f", mods=frozenset({"ctrl"})),
+        PointerMove(5, 6),
+        PointerLeave(),
+    ]
     woken = rig.woken
     for message in sent:
         page.send(message)
@@ -94,9 +140,15 @@ def test_events_come_in_order_and_moves_in_a_row_are_one(rig: Rig, screen: Brows
     assert screen.poll(0) == []
 
 
-def test_captions_texts_and_pictures_to_keep(rig: Rig, screen: BrowserScreen, page: Page) -> None:
+def test_captions_texts_and_pictures_to_keep(
+    rig: Rig, screen: BrowserScreen, page: Page
+) -> None:
     """A caption is told when it changes."""
-    captions = [Caption("a"), Caption("a", "The run has ended"), Caption("a", typing=True)]
+    captions = [
+        Caption("a"),
+        Caption("a", "The run has ended"),
+        Caption("a", typing=True),
+    ]
     for caption in (captions[0], *captions):
         screen.present(caption)
     assert [page.receive() for _ in range(3)] == captions
@@ -112,8 +164,9 @@ def test_captions_texts_and_pictures_to_keep(rig: Rig, screen: BrowserScreen, pa
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png))), picture)
 
 
-def test_a_lost_page_closes_the_screen_and_a_closed_screen_ends_its_page(rig: Rig, screen: BrowserScreen,
-                                                                         page: Page) -> None:
+def test_a_lost_page_closes_the_screen_and_a_closed_screen_ends_its_page(
+    rig: Rig, screen: BrowserScreen, page: Page
+) -> None:
     other = rig.open(64, 64)
     draw(screen, RED)
     woken = rig.woken

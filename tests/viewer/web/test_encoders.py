@@ -23,7 +23,10 @@ def nvjpeg() -> Encoder:
     return NvJpegEncoder(0)
 
 
-@pytest.fixture(params=[TurboEncoder, pytest.param(nvjpeg, marks=pytest.mark.cuda)], ids=["turbo", "nvjpeg"])
+@pytest.fixture(
+    params=[TurboEncoder, pytest.param(nvjpeg, marks=pytest.mark.cuda)],
+    ids=["turbo", "nvjpeg"],
+)
 def encoder(request: pytest.FixtureRequest) -> Iterator[Encoder]:
     made = request.param()
     yield made
@@ -43,7 +46,9 @@ def given(encoder: Encoder, pixels: np.ndarray) -> Any:
         return np.ascontiguousarray(pixels)
     import torch
 
-    return torch.from_numpy(pixels.copy()).cuda()  # of one row as well, which is flipped and contiguous
+    return torch.from_numpy(
+        pixels.copy()
+    ).cuda()  # of one row as well, which is flipped and contiguous
 
 
 def decoded(data: bytes, kind: str = "JPEG") -> np.ndarray:
@@ -52,25 +57,43 @@ def decoded(data: bytes, kind: str = "JPEG") -> np.ndarray:
     return np.asarray(image.convert("RGB"))
 
 
-@pytest.mark.parametrize(("width", "height", "size"), [
-    (W, H, None), (1, 1, None), (17, 31, None), (8192, 16, None), (W, H, (160, 100)), (W, H, (107, 67))])
-def test_the_pixels_come_back_whole_or_smaller(encoder: Encoder, width: int, height: int,
-                                               size: tuple[int, int] | None) -> None:
+@pytest.mark.parametrize(
+    ("width", "height", "size"),
+    [
+        (W, H, None),
+        (1, 1, None),
+        (17, 31, None),
+        (8192, 16, None),
+        (W, H, (160, 100)),
+        (W, H, (107, 67)),
+    ],
+)
+def test_the_pixels_come_back_whole_or_smaller(
+    encoder: Encoder, width: int, height: int, size: tuple[int, int] | None
+) -> None:
     pixels = photo(width, height)
     data = encoder.encode(given(encoder, pixels[::-1]), 95, size=size)
     whole = Image.fromarray(pixels[..., :3])
-    expected = np.asarray(whole if size is None else whole.resize(size, Image.Resampling.BOX)).astype(float)
+    expected = np.asarray(
+        whole if size is None else whole.resize(size, Image.Resampling.BOX)
+    ).astype(float)
     got = decoded(data)
     assert got.shape == expected.shape and np.sqrt(np.mean((got - expected) ** 2)) < 6
-    assert all(taken == (size or (width, height)) and ms > 0 for taken, ms in encoder.took)
-    np.testing.assert_array_equal(decoded(lossless(pixels[::-1]), "WEBP"), pixels[..., :3])
+    assert all(
+        taken == (size or (width, height)) and ms > 0 for taken, ms in encoder.took
+    )
+    np.testing.assert_array_equal(
+        decoded(lossless(pixels[::-1]), "WEBP"), pixels[..., :3]
+    )
 
 
 def test_threads_do_not_mix_pictures(encoder: Encoder) -> None:
     shades = [10, 80, 150, 220] * 16
 
     def work(shade: int) -> int:
-        got = decoded(encoder.encode(given(encoder, np.full((120, 160, 4), shade, np.uint8)), 90))
+        got = decoded(
+            encoder.encode(given(encoder, np.full((120, 160, 4), shade, np.uint8)), 90)
+        )
         return int(np.abs(got.astype(int) - shade).max())
 
     with ThreadPoolExecutor(4) as pool:

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.pages import connected, drag, drawn, elsewhere, mask, on_canvas, seen, send, shows, state, until
+from support.pages import (
+    connected,
+    drag,
+    drawn,
+    elsewhere,
+    mask,
+    on_canvas,
+    seen,
+    send,
+    shows,
+    state,
+    until,
+)
 from support.wait import PATIENCE, wait_until
 from support.web_clients import kept
 
@@ -35,7 +47,12 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     """Pixel by pixel where they are lossless; the newest stays, and one that is none stops no other."""
     page = open_page(viewer.url, (640, 400))
     client = viewer.client()
-    assert (client.hello.width, client.hello.height, client.hello.scale, client.hello.visible) == (640, 400, 1.0, True)
+    assert (
+        client.hello.width,
+        client.hello.height,
+        client.hello.scale,
+        client.hello.visible,
+    ) == (640, 400, 1.0, True)
     assert page.inner_text("#notice") == "Connecting…"
     pixels = drawn(640, 400)
     shows(client, pixels)
@@ -43,34 +60,58 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     np.testing.assert_array_equal(seen(page)[90:], pixels[90:])  # the buttons are above
     small = np.full((200, 320, 3), (200, 90, 30), np.uint8)
     shows(client, small, quality=95, full=(640, 400))
-    np.testing.assert_allclose(on_canvas(page), small.repeat(2, 0).repeat(2, 1).astype(int), atol=6)
+    np.testing.assert_allclose(
+        on_canvas(page), small.repeat(2, 0).repeat(2, 1).astype(int), atol=6
+    )
     client.put(m.Picture(3, "jpeg", (640, 400)), b"no picture")
     client.number = 3
-    numbers = [send(client, drawn(640, 400, seed)) for seed in range(12)]  # some are outdated before they can be drawn
-    wait_until(lambda: sorted(client.acks) == [1, 2, 3, *numbers], "every picture is acknowledged")
+    numbers = [
+        send(client, drawn(640, 400, seed)) for seed in range(12)
+    ]  # some are outdated before they can be drawn
+    wait_until(
+        lambda: sorted(client.acks) == [1, 2, 3, *numbers],
+        "every picture is acknowledged",
+    )
     until(page, "splatview.state().number === 15")
     np.testing.assert_array_equal(on_canvas(page), drawn(640, 400, 11))
 
 
-def test_the_size_follows_the_window_and_the_last_picture_stays(viewer: Viewer, open_page: Open) -> None:
+def test_the_size_follows_the_window_and_the_last_picture_stays(
+    viewer: Viewer, open_page: Open
+) -> None:
     page, client = connected(viewer, open_page)
     page.set_viewport_size({"width": 1000, "height": 700})
     assert client.wait(ev.Resize) == ev.Resize(1000, 700, 1.0)
-    picture = seen(page)  # the old picture over all of the new window: no black, no empty edge
-    np.testing.assert_allclose(picture[-1, -1].astype(int), drawn(800, 600)[-1, -1], atol=2)
+    picture = seen(
+        page
+    )  # the old picture over all of the new window: no black, no empty edge
+    np.testing.assert_allclose(
+        picture[-1, -1].astype(int), drawn(800, 600)[-1, -1], atol=2
+    )
     shows(client, drawn(1000, 700, 5))
     np.testing.assert_array_equal(seen(page)[60:], drawn(1000, 700, 5)[60:])
     page.evaluate("""() => { Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});
       window.away = true; document.dispatchEvent(new Event('visibilitychange')); }""")
     assert client.wait(m.Visible).on is False
-    shows(client, drawn(800, 600, 2))  # and does not leave the viewer waiting for what it draws
-    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    shows(
+        client, drawn(800, 600, 2)
+    )  # and does not leave the viewer waiting for what it draws
+    page.evaluate(
+        "window.away = false; document.dispatchEvent(new Event('visibilitychange'))"
+    )
     assert client.wait(m.Visible, 2).on is True
 
 
 def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, (1280, 800), permissions=["clipboard-read", "clipboard-write"])
-    client.connection.send(m.Caption("render - splatview", "The trainer is gone.", False))
+    page, client = connected(
+        viewer,
+        open_page,
+        (1280, 800),
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    client.connection.send(
+        m.Caption("render - splatview", "The trainer is gone.", False)
+    )
     until(page, "splatview.state().notice === 'The trainer is gone.'")
     assert page.title() == "render - splatview"
     client.connection.send(m.Caption("render - splatview", "", False))
@@ -81,8 +122,14 @@ def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
 
 
 def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
-    assert (client.hello.width, client.hello.height, client.hello.scale) == (1170, 2532, 3.0)
+    page, client = connected(
+        viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True
+    )
+    assert (client.hello.width, client.hello.height, client.hello.scale) == (
+        1170,
+        2532,
+        3.0,
+    )
     for name in ("panel", "fit", "shot"):
         box = page.locator(f"#{name}").bounding_box()
         assert box is not None and box["width"] >= 44 and box["height"] >= 44
@@ -90,7 +137,10 @@ def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
     for button, key in (("#panel", "h"), ("#fit", "f")):
         page.tap(button)
         client.wait(ev.Key, 2)
-        assert [said.name for said in client.said(ev.Key)] == [key, key] and not client.said(ev.PointerPress)
+        assert [said.name for said in client.said(ev.Key)] == [
+            key,
+            key,
+        ] and not client.said(ev.PointerPress)
         client.forget()
     client.connection.send(m.Caption("render", "", True))
     page.wait_for_selector("#keyboard")
@@ -101,7 +151,9 @@ def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
 # ---- the connection
 
 
-def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., Viewer], open_page: Open) -> None:
+def test_the_page_comes_back_after_the_viewer_restarts(
+    start: Callable[..., Viewer], open_page: Open
+) -> None:
     first = start(token="kept")
     page, client = connected(first, open_page, expected="ERR_CONNECTION_REFUSED|404")
     client.connection.send(m.Caption("render", "", True))
@@ -110,7 +162,9 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
     page.mouse.down()
     first.close()
     until(page, "splatview.state().notice === 'The viewer is gone. Trying again…'")
-    np.testing.assert_array_equal(on_canvas(page), drawn(800, 600))  # the last picture is kept
+    np.testing.assert_array_equal(
+        on_canvas(page), drawn(800, 600)
+    )  # the last picture is kept
     again = start(first.port, token="kept")
     fresh = again.client()
     assert again.port == first.port and fresh.hello.id == client.hello.id
@@ -130,12 +184,18 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
         loads.append(route.request.url)
         script, line = route.fetch().text(), f"const PROTOCOL = {m.PROTOCOL};"
         assert line in script
-        route.fulfill(body=script.replace(line, "const PROTOCOL = 0;"), content_type="text/javascript")
+        route.fulfill(
+            body=script.replace(line, "const PROTOCOL = 0;"),
+            content_type="text/javascript",
+        )
 
     page = open_page(viewer.url, routes={"**/viewer.js": old})
     wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, "the page reloads")
     page.wait_for_load_state()
-    until(page, "splatview.state().notice === 'This page is older than the viewer: reload it.'")
+    until(
+        page,
+        "splatview.state().notice === 'This page is older than the viewer: reload it.'",
+    )
     assert len(loads) == 2  # loaded anew, once: what comes may be the old one still
     wait_until(lambda: all(connection.closed for connection in viewer.arrivals()))
     page.unroute("**/viewer.js")
@@ -144,12 +204,16 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
     until(page, "splatview.state().connected")
 
 
-def test_tabs_have_ids_of_their_own_and_keep_them(viewer: Viewer, open_page: Open) -> None:
+def test_tabs_have_ids_of_their_own_and_keep_them(
+    viewer: Viewer, open_page: Open
+) -> None:
     page, client = connected(viewer, open_page)
     page.reload()
     assert viewer.client().hello.id == client.hello.id
     with page.context.expect_page() as opened:
-        page.evaluate("void window.open(location.href)")  # a copy of the tab, its session's storage included
+        page.evaluate(
+            "void window.open(location.href)"
+        )  # a copy of the tab, its session's storage included
     copy = viewer.client()
     assert copy.hello.id != client.hello.id
     opened.value.reload()
@@ -168,7 +232,9 @@ def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
     try:
         assert [v.url for v in viewers()] == [shown.url]
         assert threading.active_count() <= before, "no thread of this process is left"
-        assert splatview.show(timeout=PATIENCE, width=300).pid == shown.pid, "both show the same viewer"
+        assert splatview.show(timeout=PATIENCE, width=300).pid == shown.pid, (
+            "both show the same viewer"
+        )
         halves = np.full((60, 80, 3), (250, 140, 20), np.uint8)
         halves[30:] = 20, 60, 240
         splatview.publish(torch.from_numpy(halves), "halves")
@@ -178,11 +244,18 @@ def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
             def both() -> list[np.ndarray]:
                 """Places of the two colours."""
                 picture = seen(tab).astype(int)
-                found = [np.argwhere(np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40) for row in (0, -1)]
+                found = [
+                    np.argwhere(
+                        np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40
+                    )
+                    for row in (0, -1)
+                ]
                 return found if min(map(len, found)) > 40_000 else []
 
             above, below = wait_until(both, "the frame shows the image")
-            assert above[:, 0].max() < below[:, 0].min() and below[:, 0].max() < 400, "within the frame"
+            assert above[:, 0].max() < below[:, 0].min() and below[:, 0].max() < 400, (
+                "within the frame"
+            )
     finally:
         while programs := session().programs:
             programs.pop().end()
@@ -194,7 +267,9 @@ CONNECTED = "splatview.state().connected"
 TOKEN = "secret-Token_1"
 
 
-def test_token_leaves_the_address(start: Callable[..., Viewer], open_page: Open) -> None:
+def test_token_leaves_the_address(
+    start: Callable[..., Viewer], open_page: Open
+) -> None:
     viewer = start(token=TOKEN)
     sent: list[dict[str, str]] = []
     other = f"http://127.0.0.1:{viewer.port ^ 1}/"  # of another user
@@ -215,18 +290,26 @@ def test_token_leaves_the_address(start: Callable[..., Viewer], open_page: Open)
     page.evaluate("url => { location.href = url; }", other)
     page.wait_for_url(other)
     assert page.evaluate("document.referrer") == "" and not page.context.cookies()
-    assert other in [one["url"] for one in sent] and not any({"referer", "cookie"} & {*one} for one in sent)
+    assert other in [one["url"] for one in sent] and not any(
+        {"referer", "cookie"} & {*one} for one in sent
+    )
     assert all("?" not in one["url"] for one in sent[1:]), "the page alone"
 
 
-def test_a_page_without_the_token_says_what_to_do(start: Callable[..., Viewer], open_page: Open) -> None:
+def test_a_page_without_the_token_says_what_to_do(
+    start: Callable[..., Viewer], open_page: Open
+) -> None:
     """Of a viewer that ended, too."""
     first = start(token=TOKEN)
-    page, _ = connected(first, open_page, expected="403|WebSocket connection|ERR_CONNECTION_REFUSED")
+    page, _ = connected(
+        first, open_page, expected="403|WebSocket connection|ERR_CONNECTION_REFUSED"
+    )
     first.close()
     second = start(first.port, token="another")
     assert second.port == first.port
-    until(page, "splatview.state().notice.startsWith(\"This token is not this viewer's.\")")
+    until(
+        page, 'splatview.state().notice.startsWith("This token is not this viewer\'s.")'
+    )
     page.goto(second.url)
     second.client()
     until(page, CONNECTED)
@@ -245,11 +328,20 @@ def slow(page: Page, bytes_per_second: float) -> None:
     """The page's network."""
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
-    session.send("Network.emulateNetworkConditions", {
-        "offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": bytes_per_second})
+    session.send(
+        "Network.emulateNetworkConditions",
+        {
+            "offline": False,
+            "latency": 0,
+            "downloadThroughput": -1,
+            "uploadThroughput": bytes_per_second,
+        },
+    )
 
 
-def test_files_are_dropped_and_pasted(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
+def test_files_are_dropped_and_pasted(
+    viewer: Viewer, open_page: Open, tmp_path: Path
+) -> None:
     page, client = connected(viewer, open_page)
     one, other = tmp_path / "a scene.ply", tmp_path / "Füchse & 狐.json"
     one.write_bytes(os.urandom(2_500_000))
@@ -259,7 +351,9 @@ def test_files_are_dropped_and_pasted(viewer: Viewer, open_page: Open, tmp_path:
     drag(page, one, other)
     first, second = client.files(2)
     assert first.name == one.name and first.read_bytes() == one.read_bytes()
-    assert second.name == "Füchse - 狐.json" and second.read_bytes() == other.read_bytes()
+    assert (
+        second.name == "Füchse - 狐.json" and second.read_bytes() == other.read_bytes()
+    )
     until(page, f"!({SENDING})")
     paste = """(text) => { const data = new DataTransfer(); data.items.add(new File(['png'], 'image.png'));
       if (text) data.setData('text/plain', text);
@@ -267,29 +361,48 @@ def test_files_are_dropped_and_pasted(viewer: Viewer, open_page: Open, tmp_path:
         'paste', {clipboardData: data, bubbles: true, cancelable: true})); }"""
     page.evaluate(paste, "")
     assert client.files(3)[2].read_bytes() == b"png"
-    page.evaluate(paste, "1\t2")  # programs that copy cells of a table give a picture of them as well
+    page.evaluate(
+        paste, "1\t2"
+    )  # programs that copy cells of a table give a picture of them as well
     assert client.wait(ev.Text).text == "1\t2" and len(client.files()) == 3
     assert page.url == viewer.bare and state(page)["connected"]
 
 
-def test_why_a_file_is_not_sent_and_how_sending_is_given_up(viewer: Viewer, open_page: Open, tmp_path: Path,
-                                                            folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_file_is_not_sent_and_how_sending_is_given_up(
+    viewer: Viewer,
+    open_page: Open,
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One that is too large is not even begun."""
     monkeypatch.setattr(module, "MAX_FILE", 41_000_000)
     page, client = connected(viewer, open_page, expected="507")
-    for name, size in (("large.ply", 42_000_000), ("one.ply", 40_000_000), ("small.ply", 1)):
+    for name, size in (
+        ("large.ply", 42_000_000),
+        ("one.ply", 40_000_000),
+        ("small.ply", 1),
+    ):
         with (tmp_path / name).open("wb") as file:
             file.truncate(size)
     drag(page, tmp_path / "large.ply", tmp_path / "small.ply")
     assert client.files()[0].name == "small.ply"
-    until(page, f"({TOAST}).startsWith('large.ply has 42 MB; 41 MB is the most that a page can send')")
+    until(
+        page,
+        f"({TOAST}).startsWith('large.ply has 42 MB; 41 MB is the most that a page can send')",
+    )
     with monkeypatch.context() as patch:
         patch.setattr(files, "SPARE", 10**18)
         drag(page, tmp_path / "small.ply")
-        until(page, f"({TOAST}).includes('There is no room for small.ply on the viewer')")
+        until(
+            page, f"({TOAST}).includes('There is no room for small.ply on the viewer')"
+        )
     slow(page, 200_000)
     drag(page, tmp_path / "one.ply", tmp_path / "small.ply")
-    until(page, f"({SENDING}) === 'Sending one.ply, 40 MB, 1 more' && document.querySelector('#sendbar').value > 0")
+    until(
+        page,
+        f"({SENDING}) === 'Sending one.ply, 40 MB, 1 more' && document.querySelector('#sendbar').value > 0",
+    )
     page.click("#stopsending")
     until(page, f"!({SENDING}) && ({TOAST}) === 'Not sent'")
     wait_until(lambda: len(kept(folder)) == 1)
@@ -311,7 +424,9 @@ def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -
             client.connection.offer(name, content, 3_000_000)
         assert waiting.value.suggested_filename == name
         assert viewer.token not in waiting.value.url, "which browsers keep"
-        assert waiting.value.path().read_bytes() == (content if isinstance(content, bytes) else content.read_bytes())
+        assert waiting.value.path().read_bytes() == (
+            content if isinstance(content, bytes) else content.read_bytes()
+        )
     client.connection.offer("not there.ply", tmp_path / "not there.ply", 10)
     until(page, f"({TOAST}).includes('not there.ply: cannot be read')")
     assert page.evaluate("document.activeElement.id") == "canvas"
@@ -336,7 +451,12 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
         assert (press.x, press.y, press.button, mask(press)) == (400, 300, button, 0)
         assert (release.x, release.y, release.button) == (441, 320, button)
         said = client.said(*POINTER)
-        assert [type(one) for one in said] == [POINTER[0], POINTER[1], POINTER[0], POINTER[2]]
+        assert [type(one) for one in said] == [
+            POINTER[0],
+            POINTER[1],
+            POINTER[0],
+            POINTER[2],
+        ]
         times = [one.at for one in said]
         assert times == sorted(times) and times[0] > 0
     page.mouse.down()
@@ -353,26 +473,46 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
     page.mouse.wheel(0, 600)
     client.wait(ev.Wheel, 2)
     page.keyboard.up("Shift")
-    assert [(wheel.x, wheel.dx, wheel.dy, mask(wheel)) for wheel in client.said(ev.Wheel)] == [
-        (600, 0.5, 1, 0), (600, 0, -3, 1)]
+    assert [
+        (wheel.x, wheel.dx, wheel.dy, mask(wheel)) for wheel in client.said(ev.Wheel)
+    ] == [(600, 0.5, 1, 0), (600, 0, -3, 1)]
     client.wait(ev.Key, 2)
     client.forget()
     page.mouse.down()
     page.keyboard.down("w")
     client.wait(ev.Key)
     page.evaluate("window.dispatchEvent(new Event('blur'))")
-    assert client.wait(ev.PointerRelease).button == "left" and not client.wait(ev.Key, 2).pressed
+    assert (
+        client.wait(ev.PointerRelease).button == "left"
+        and not client.wait(ev.Key, 2).pressed
+    )
 
 
 def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:
-    cdp.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": [
-        {"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]})
+    cdp.send(
+        "Input.dispatchTouchEvent",
+        {
+            "type": f"touch{kind}",
+            "touchPoints": [
+                {"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)
+            ],
+        },
+    )
 
 
-def test_one_finger_is_the_left_button_and_two_pinch_and_pan(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
+def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
+    viewer: Viewer, open_page: Open
+) -> None:
+    page, client = connected(
+        viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True
+    )
     cdp = page.context.new_cdp_session(page)
-    for kind, *point in (("Start", (200, 300)), ("Move", (210, 320)), ("Move", (220, 340)), ("End",)):
+    for kind, *point in (
+        ("Start", (200, 300)),
+        ("Move", (210, 320)),
+        ("Move", (220, 340)),
+        ("End",),
+    ):
         touch(cdp, kind, *point)
     client.wait(ev.PointerLeave)
     press, release = client.said(ev.PointerPress)[0], client.said(ev.PointerRelease)[0]
@@ -382,7 +522,12 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(viewer: Viewer, ope
     touch(cdp, "Start", (150, 400))
     touch(cdp, "Start", (150, 400), (250, 400))
     for step in range(1, 11):  # twice as far apart, and 30 to the right, 20 down
-        touch(cdp, "Move", (150 - 5 * step + 3 * step, 400 + 2 * step), (250 + 5 * step + 3 * step, 400 + 2 * step))
+        touch(
+            cdp,
+            "Move",
+            (150 - 5 * step + 3 * step, 400 + 2 * step),
+            (250 + 5 * step + 3 * step, 400 + 2 * step),
+        )
     touch(cdp, "End", (130, 420))
     touch(cdp, "Move", (300, 600))  # the finger that stays does nothing more
     touch(cdp, "End")
@@ -390,8 +535,13 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(viewer: Viewer, ope
     client.wait(ev.PointerRelease, 2)
     kinds = [type(one) for one in client.said(*POINTER, ev.Pinch)]
     pinches = client.said(ev.Pinch)
-    assert kinds == [ev.PointerPress, ev.PointerRelease, *[ev.Pinch] * len(pinches), ev.PointerPress,
-                     ev.PointerRelease], "the drag ends where it began, before the pinch begins"
+    assert kinds == [
+        ev.PointerPress,
+        ev.PointerRelease,
+        *[ev.Pinch] * len(pinches),
+        ev.PointerPress,
+        ev.PointerRelease,
+    ], "the drag ends where it began, before the pinch begins"
     assert np.prod([pinch.factor for pinch in pinches]) == pytest.approx(2, rel=1e-3)
     assert sum(pinch.dx for pinch in pinches) == pytest.approx(90, abs=0.1)
     assert sum(pinch.dy for pinch in pinches) == pytest.approx(60, abs=0.1)
@@ -404,10 +554,14 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(viewer: Viewer, ope
         for step in range(steps + 1):
             angle = math.radians(degrees * step / steps)
             x, y = 60 * math.cos(angle), 60 * math.sin(angle)
-            touch(cdp, "Move" if step else "Start", (200 - x, 300 - y), (200 + x, 300 + y))
+            touch(
+                cdp, "Move" if step else "Start", (200 - x, 300 - y), (200 + x, 300 + y)
+            )
         for kind, *points in (("End",), ("Start", (50, 600)), ("End",)):
             touch(cdp, kind, *points)
-        client.wait(ev.PointerLeave, 2)  # of the finger that came first, and of the one that followed
+        client.wait(
+            ev.PointerLeave, 2
+        )  # of the finger that came first, and of the one that followed
         return math.degrees(sum(pinch.turn for pinch in client.said(ev.Pinch)))
 
     assert turn(10) == 0  # fingers never keep quite straight
@@ -417,50 +571,117 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(viewer: Viewer, ope
 def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
     """With modifiers, repeats and other layouts; the browser does nothing by itself, and keeps its own shortcuts."""
     page, client = connected(viewer, open_page)
-    page.evaluate("window.left = []; addEventListener('keydown', (e) => { if (!e.defaultPrevented && "
-                  "!['Control', 'Shift', 'Alt'].includes(e.key)) left.push(e.key); e.preventDefault(); })")
+    page.evaluate(
+        "window.left = []; addEventListener('keydown', (e) => { if (!e.defaultPrevented && "
+        "!['Control', 'Shift', 'Alt'].includes(e.key)) left.push(e.key); e.preventDefault(); })"
+    )
 
     def said(count: int) -> list[tuple[str, bool, bool, int]]:
         client.wait(ev.Key, count)
-        found = [(key.name, key.pressed, key.repeat, mask(key)) for key in client.said(ev.Key)]
+        found = [
+            (key.name, key.pressed, key.repeat, mask(key))
+            for key in client.said(ev.Key)
+        ]
         client.forget()
         return found
 
-    pressed = {"f": "f", "7": "7", "Tab": "tab", "ArrowLeft": "left", "PageUp": "page_up", "Home": "home", " ": "space",
-               "Backspace": "backspace", "Enter": "enter", "Escape": "escape", "/": "slash", "-": "minus", "F1": "f1",
-               "Delete": "delete", ".": "period"}
+    pressed = {
+        "f": "f",
+        "7": "7",
+        "Tab": "tab",
+        "ArrowLeft": "left",
+        "PageUp": "page_up",
+        "Home": "home",
+        " ": "space",
+        "Backspace": "backspace",
+        "Enter": "enter",
+        "Escape": "escape",
+        "/": "slash",
+        "-": "minus",
+        "F1": "f1",
+        "Delete": "delete",
+        ".": "period",
+    }
     for name in pressed:
         page.keyboard.press(name)
-    assert said(2 * len(pressed)) == [(name, down, False, 0) for name in pressed.values() for down in (True, False)]
+    assert said(2 * len(pressed)) == [
+        (name, down, False, 0) for name in pressed.values() for down in (True, False)
+    ]
     for _ in range(2):
         page.keyboard.down("ArrowRight")
     page.keyboard.up("ArrowRight")
     page.keyboard.press("Control+Shift+Z")
     page.keyboard.press("Alt+w")
     assert said(13) == [
-        ("right", True, False, 0), ("right", True, True, 0), ("right", False, False, 0),
-        ("ctrl", True, False, 2), ("shift", True, False, 3), ("z", True, False, 3),
-        ("z", False, False, 3), ("shift", False, False, 2), ("ctrl", False, False, 0),
-        ("alt", True, False, 4), ("w", True, False, 4), ("w", False, False, 4), ("alt", False, False, 0)]
-    assert page.evaluate("left") == [] and page.evaluate("document.activeElement.id") == "canvas"
-    for key, code in (("a", "KeyQ"), ("\u0430", "KeyF"), ("&", "Digit1"), ("Unidentified", "KeyG")):
+        ("right", True, False, 0),
+        ("right", True, True, 0),
+        ("right", False, False, 0),
+        ("ctrl", True, False, 2),
+        ("shift", True, False, 3),
+        ("z", True, False, 3),
+        ("z", False, False, 3),
+        ("shift", False, False, 2),
+        ("ctrl", False, False, 0),
+        ("alt", True, False, 4),
+        ("w", True, False, 4),
+        ("w", False, False, 4),
+        ("alt", False, False, 0),
+    ]
+    assert (
+        page.evaluate("left") == []
+        and page.evaluate("document.activeElement.id") == "canvas"
+    )
+    for key, code in (
+        ("a", "KeyQ"),
+        ("\u0430", "KeyF"),
+        ("&", "Digit1"),
+        ("Unidentified", "KeyG"),
+    ):
         for kind in ("keydown", "keyup"):
             page.locator(":focus").dispatch_event(kind, {"key": key, "code": code})
     assert [name for name, *_ in said(8)[::2]] == ["a", "f", "1", "g"]
     page.evaluate("left.length = 0")
     own = ["r", "l", "t", "w", "-", "=", "0", "v"]
-    for name in (*(f"Control+{key}" for key in own), "F5", "F11", "F12", "Control+Shift+I", "Control+c", "q"):
+    for name in (
+        *(f"Control+{key}" for key in own),
+        "F5",
+        "F11",
+        "F12",
+        "Control+Shift+I",
+        "Control+c",
+        "q",
+    ):
         page.keyboard.press(name)
-    wait_until(lambda: [key for key in client.said(ev.Key) if key.name == "q" and not key.pressed])
-    assert [name for name, *_ in said(1) if name not in ("ctrl", "shift")] == ["c", "c", "q", "q"]
+    wait_until(
+        lambda: [
+            key for key in client.said(ev.Key) if key.name == "q" and not key.pressed
+        ]
+    )
+    assert [name for name, *_ in said(1) if name not in ("ctrl", "shift")] == [
+        "c",
+        "c",
+        "q",
+        "q",
+    ]
     assert page.evaluate("left") == [*own, "F5", "F11", "F12", "I"]
 
 
 def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, permissions=["clipboard-read", "clipboard-write"])
+    page, client = connected(
+        viewer, open_page, permissions=["clipboard-read", "clipboard-write"]
+    )
     page.keyboard.type("aZ 3/")
-    page.evaluate("(init) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', init))", {
-        "key": "€", "code": "KeyE", "ctrlKey": True, "altKey": True, "modifierAltGraph": True, "bubbles": True})
+    page.evaluate(
+        "(init) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', init))",
+        {
+            "key": "€",
+            "code": "KeyE",
+            "ctrlKey": True,
+            "altKey": True,
+            "modifierAltGraph": True,
+            "bubbles": True,
+        },
+    )
     client.wait(ev.Text, 6)
     assert "".join(text.text for text in client.said(ev.Text)) == "aZ 3/€"
     assert mask(client.said(ev.Key)[-1]) == 0  # AltGr is no Ctrl and Alt
@@ -474,7 +695,9 @@ def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
     assert "v" not in [key.name for key in client.said(ev.Key)]
 
 
-def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, open_page: Open) -> None:
+def test_a_text_field_gets_the_keyboard_and_what_is_composed(
+    viewer: Viewer, open_page: Open
+) -> None:
     page, client = connected(viewer, open_page)
     client.connection.send(m.Caption("render", "", True))
     until(page, "document.activeElement.id === 'field'")
@@ -488,9 +711,15 @@ def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, ope
     client.forget()
     cdp = page.context.new_cdp_session(page)
     for composed in ("n", "ni", "你"):
-        cdp.send("Input.imeSetComposition", {"text": composed, "selectionStart": 1, "selectionEnd": 1})
+        cdp.send(
+            "Input.imeSetComposition",
+            {"text": composed, "selectionStart": 1, "selectionEnd": 1},
+        )
     cdp.send("Input.insertText", {"text": "你"})
-    wait_until(lambda: [text for text in client.said(ev.Text) if text.text == "你"], "what was composed")
+    wait_until(
+        lambda: [text for text in client.said(ev.Text) if text.text == "你"],
+        "what was composed",
+    )
     typed = ""
     for message in client.said(ev.Text, ev.Key):
         if isinstance(message, ev.Text):

@@ -27,17 +27,30 @@ def status_of(client: socket.socket) -> int:
     return int(client.recv(4096).split()[1])
 
 
-def test_files_have_folders_of_their_own_and_safe_names(visitor: Visitor, folder: Path) -> None:
+def test_files_have_folders_of_their_own_and_safe_names(
+    visitor: Visitor, folder: Path
+) -> None:
     """In a folder that no other user can open, until they are not needed."""
-    names = {"../../etc/passwd": "passwd", "C:\\Users\\me\\point cloud.ply": "point cloud.ply", "": "file",
-             "..": "file", ".bashrc": "bashrc", "a\0b\n\x1b[31m.png": "a-b---31m.png",
-             "gnp.\u202eylp.exe": "gnp.-ylp.exe", "Fu\u0308\u00dfe \u72d0.ply": "F\u00fc\u00dfe \u72d0.ply",
-             "x" * 500 + ".json": "x" * 200 + ".json", "..\\passwd": "passwd"}
+    names = {
+        "../../etc/passwd": "passwd",
+        "C:\\Users\\me\\point cloud.ply": "point cloud.ply",
+        "": "file",
+        "..": "file",
+        ".bashrc": "bashrc",
+        "a\0b\n\x1b[31m.png": "a-b---31m.png",
+        "gnp.\u202eylp.exe": "gnp.-ylp.exe",
+        "Fu\u0308\u00dfe \u72d0.ply": "F\u00fc\u00dfe \u72d0.ply",
+        "x" * 500 + ".json": "x" * 200 + ".json",
+        "..\\passwd": "passwd",
+    }
     for given in names:
         assert visitor.post(given.encode(), given).status == 200
     paths = visitor.client.files(len(names))
     assert {path.read_text(): path.name for path in paths} == names
-    assert all(stat.S_IMODE(path.stat().st_mode) == 0o700 for path in (paths[0].parent, paths[0].parent.parent))
+    assert all(
+        stat.S_IMODE(path.stat().st_mode) == 0o700
+        for path in (paths[0].parent, paths[0].parent.parent)
+    )
     upload = visitor.client.said(FileDrop)[0]
     assert upload.done is not None
     upload.done(paths[0])
@@ -48,15 +61,22 @@ def test_files_have_folders_of_their_own_and_safe_names(visitor: Visitor, folder
 
 def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
     """A form of a foreign page, a guess; a page that is gone."""
-    for change in ({"Origin": "http://evil.example"}, {"X-Splatview-Page": ""}, {"X-Splatview-Page": "x" * 22}):
+    for change in (
+        {"Origin": "http://evil.example"},
+        {"X-Splatview-Page": ""},
+        {"X-Splatview-Page": "x" * 22},
+    ):
         assert visitor.post(b"x", "a.ply", **change).status == 403
     visitor.end()
-    wait_until(lambda: visitor.client.connection.closed and visitor.post().status == 403)
+    wait_until(
+        lambda: visitor.client.connection.closed and visitor.post().status == 403
+    )
     assert not kept(folder) and not visitor.client.said(FileDrop)
 
 
-def test_what_is_too_large_or_too_much_is_refused(visitor: Visitor, folder: Path,
-                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_or_too_much_is_refused(
+    visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(status: int, said: str, size: int) -> None:
         answer = visitor.post(b"x" * size)
         assert answer.status == status and said in answer.text
@@ -76,8 +96,9 @@ def test_what_is_too_large_or_too_much_is_refused(visitor: Visitor, folder: Path
     wait_until(lambda: len(kept(folder)) == 1)
 
 
-def test_nothing_stays_of_half_a_file(visitor: Visitor, folder: Path,
-                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_stays_of_half_a_file(
+    visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A browser that is gone in the middle, one that stalls, and one that sends too much."""
     with visitor.begin(2_000_000, b"x"):
         wait_until(lambda: len(kept(folder)) == 1)
@@ -88,11 +109,15 @@ def test_nothing_stays_of_half_a_file(visitor: Visitor, folder: Path,
     with visitor.begin(1000, bytes(100_000)) as client, suppress(ConnectionError):
         while client.recv(4096):
             client.sendall(bytes(100_000))
-    wait_until(lambda: sorted(path.stat().st_size for path in kept(folder)) in ([], [1000]))
+    wait_until(
+        lambda: sorted(path.stat().st_size for path in kept(folder)) in ([], [1000])
+    )
     assert visitor.post(b"another").status == 200
 
 
-def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(folder: Path) -> None:
+def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
+    folder: Path,
+) -> None:
     left, used = (folder / f"splatview-files-{name}" for name in ("left", "used"))
     for path in (left, used):
         path.mkdir()
@@ -112,17 +137,25 @@ def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(folder
     used.rmdir()
 
 
-def test_a_file_is_offered_once_and_nothing_else_is(visitor: Visitor, tmp_path: Path) -> None:
+def test_a_file_is_offered_once_and_nothing_else_is(
+    visitor: Visitor, tmp_path: Path
+) -> None:
     content: Any = os.urandom(2_000_000)
     path = tmp_path / "Füchse <1>.ply"
     path.write_bytes(content)
     for given in (path, content):
         visitor.client.connection.offer(path.name, given, len(content))
         offer = visitor.receive()
-        assert isinstance(offer, m.Offer) and (offer.name, offer.size) == (path.name, len(content))
+        assert isinstance(offer, m.Offer) and (offer.name, offer.size) == (
+            path.name,
+            len(content),
+        )
         answer = visitor.fetch(offer.key)
         assert answer.status == 200 and answer.body == content
-        assert answer.headers["Content-Disposition"] == "attachment" and answer.headers["Cache-Control"] == "no-store"
+        assert (
+            answer.headers["Content-Disposition"] == "attachment"
+            and answer.headers["Cache-Control"] == "no-store"
+        )
         assert visitor.fetch(offer.key).status == 404
     visitor.client.connection.offer("gone", tmp_path / "gone", 1)
     offer = visitor.receive()

@@ -15,45 +15,89 @@ from splatview_viewer.web.address import Guard, lines
 HOME, OPEN = Guard("127.0.0.1", "secret"), Guard("0.0.0.0", "secret")
 
 
-def refusal(guard: Guard, *headers: tuple[str, str], path: str = "/ws?token=secret", public: bool = False) -> str:
+def refusal(
+    guard: Guard,
+    *headers: tuple[str, str],
+    path: str = "/ws?token=secret",
+    public: bool = False,
+) -> str:
     return guard.refuse(asking(path, *headers), public=public)
 
 
 def test_own_names_under_any_port() -> None:
     for host in ("127.0.0.1", "LocalHost:65535", "localhost.:80", "[::1]:7007"):
         assert refusal(HOME, ("Host", host)) == refusal(OPEN, ("Host", host)) == ""
-    for host in ("192.168.7.5", "[2001:db8::1]:7007", f"{socket.gethostname().upper()}:7007", "0.0.0.0:7007"):
+    for host in (
+        "192.168.7.5",
+        "[2001:db8::1]:7007",
+        f"{socket.gethostname().upper()}:7007",
+        "0.0.0.0:7007",
+    ):
         assert refusal(OPEN, ("Host", host)) == "" != refusal(HOME, ("Host", host))
 
 
 def test_other_names_and_several_hosts() -> None:
     """The reason says what to do, and repeats no control character."""
-    names = ("evil.example:7007", "127.0.0.1.evil.example", "notlocalhost", "", "127.0.0.1:7007:1", "[evil.a]",
-             "127.0.0.1@evil.example", "127.0.0.1,evil.example", "http://127.0.0.1", "<b>\x1b[31m" + "x" * 500)
+    names = (
+        "evil.example:7007",
+        "127.0.0.1.evil.example",
+        "notlocalhost",
+        "",
+        "127.0.0.1:7007:1",
+        "[evil.a]",
+        "127.0.0.1@evil.example",
+        "127.0.0.1,evil.example",
+        "http://127.0.0.1",
+        "<b>\x1b[31m" + "x" * 500,
+    )
     for hosts in (*([name] for name in names), [], ["127.0.0.1", "127.0.0.1"]):
         for guard in (HOME, OPEN):
             reason = refusal(guard, *(("Host", host) for host in hosts), public=True)
-            assert "--host" in reason and len(reason) < 400 and "\x1b" not in reason, hosts
+            assert "--host" in reason and len(reason) < 400 and "\x1b" not in reason, (
+                hosts
+            )
 
 
 def test_foreign_pages() -> None:
-    for origins in (["null"], [""], ["http://evil.example"], ["http://127.0.0.1:7008"], ["http://localhost:7007"],
-                    ["http://127.0.0.1:7007.evil.example"], ["http://127.0.0.1:7007", "http://evil.example"]):
+    for origins in (
+        ["null"],
+        [""],
+        ["http://evil.example"],
+        ["http://127.0.0.1:7008"],
+        ["http://localhost:7007"],
+        ["http://127.0.0.1:7007.evil.example"],
+        ["http://127.0.0.1:7007", "http://evil.example"],
+    ):
         for public in (False, True):
-            assert refusal(HOME, ("Host", "127.0.0.1:7007"), *(("Origin", o) for o in origins), public=public), origins
+            assert refusal(
+                HOME,
+                ("Host", "127.0.0.1:7007"),
+                *(("Origin", o) for o in origins),
+                public=public,
+            ), origins
     for host in ("127.0.0.1:7007", "localhost:8000", "[::1]:7007"):
         for scheme in ("http", "https", "HTTP"):
-            assert refusal(HOME, ("Host", host), ("Origin", f"{scheme}://{host.upper()}")) == ""
+            assert (
+                refusal(HOME, ("Host", host), ("Origin", f"{scheme}://{host.upper()}"))
+                == ""
+            )
 
 
 def test_tokens_come_in_address_header_and_subprotocol() -> None:
     def needs(*headers: tuple[str, str], path: str = "/ws") -> str:
         return refusal(HOME, ("Host", "localhost"), *headers, path=path)
 
-    assert not needs(path="/?token=secret") and not needs(("X-Splatview-Token", "secret"))
+    assert not needs(path="/?token=secret") and not needs(
+        ("X-Splatview-Token", "secret")
+    )
     assert not needs(("Sec-WebSocket-Protocol", "splatview, token.secret"))
-    for wrong in (needs(), needs(path="/?token="), needs(("X-Splatview-Token", "\xe4")), needs(path="/?token=secret2"),
-                  needs(("Sec-WebSocket-Protocol", "splatview, token.other"))):
+    for wrong in (
+        needs(),
+        needs(path="/?token="),
+        needs(("X-Splatview-Token", "\xe4")),
+        needs(path="/?token=secret2"),
+        needs(("Sec-WebSocket-Protocol", "splatview, token.other")),
+    ):
         assert "?token=" in wrong and "secret" not in wrong
     assert refusal(HOME, ("Host", "localhost"), path="/viewer.js", public=True) == ""
 
@@ -65,20 +109,52 @@ def server(host: str = "127.0.0.1") -> Any:
 
 def test_addresses_for_this_machine_and_for_others() -> None:
     assert lines(server(), {"SSH_CONNECTION": "UNKNOWN"}) == [
-        "splatview: open http://127.0.0.1:7007/?token=a_-1 in a browser"]
-    for host, url in (("localhost", "localhost"), ("::1", "[::1]"), ("::", "127.0.0.1"), ("10.1.2.3", "10.1.2.3")):
-        assert lines(server(host), {})[0] == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
+        "splatview: open http://127.0.0.1:7007/?token=a_-1 in a browser"
+    ]
+    for host, url in (
+        ("localhost", "localhost"),
+        ("::1", "[::1]"),
+        ("::", "127.0.0.1"),
+        ("10.1.2.3", "10.1.2.3"),
+    ):
+        assert (
+            lines(server(host), {})[0]
+            == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
+        )
     _, *others = lines(server("0.0.0.0"), {})
-    urls = [re.fullmatch(r"splatview: or, from another machine, http://(\S+):7007/\?token=a_-1", o) for o in others]
+    urls = [
+        re.fullmatch(
+            r"splatview: or, from another machine, http://(\S+):7007/\?token=a_-1", o
+        )
+        for o in others
+    ]
     assert urls[0] is not None and urls[0][1] == socket.gethostname()
-    assert all(url is not None and url[1] != "127.0.0.1" and ":" not in url[1] for url in urls)
+    assert all(
+        url is not None and url[1] != "127.0.0.1" and ":" not in url[1] for url in urls
+    )
 
 
-@pytest.mark.parametrize(("host", "ssh", "command"), [
-    ("127.0.0.1", "198.51.100.4 2222", "ssh -L 7007:127.0.0.1:7007 -p 2222 ada@198.51.100.4"),
-    ("192.168.1.5", "198.51.100.4 22", "ssh -L 7007:192.168.1.5:7007 ada@198.51.100.4"),
-    ("::1", "2001:db8::4 22", "ssh -L '7007:[::1]:7007' ada@2001:db8::4"),
-])
+@pytest.mark.parametrize(
+    ("host", "ssh", "command"),
+    [
+        (
+            "127.0.0.1",
+            "198.51.100.4 2222",
+            "ssh -L 7007:127.0.0.1:7007 -p 2222 ada@198.51.100.4",
+        ),
+        (
+            "192.168.1.5",
+            "198.51.100.4 22",
+            "ssh -L 7007:192.168.1.5:7007 ada@198.51.100.4",
+        ),
+        ("::1", "2001:db8::4 22", "ssh -L '7007:[::1]:7007' ada@2001:db8::4"),
+    ],
+)
 def test_the_tunnel(host: str, ssh: str, command: str) -> None:
-    said = lines(server(host), {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"})
-    assert said[-2:] == [f"    {command}", "  and open http://127.0.0.1:7007/?token=a_-1 there"]
+    said = lines(
+        server(host), {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"}
+    )
+    assert said[-2:] == [
+        f"    {command}",
+        "  and open http://127.0.0.1:7007/?token=a_-1 there",
+    ]

@@ -34,13 +34,27 @@ class Page:
                 latest = max(latest, at - sent)
             if self.pacer.in_flight < IN_FLIGHT and self.now >= self._due:
                 level, self._number = self.pacer.level, self._number + 1
-                quality = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.6, 45: 0.55, 35: 0.5}[level.quality]
-                size = int(FULL * quality * level.scale**1.8 * self._luck.uniform(0.9, 1.1))
-                begin, decoding = max(self.now, self._free), self._luck.uniform(0, 0.012)
+                quality = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.6, 45: 0.55, 35: 0.5}[
+                    level.quality
+                ]
+                size = int(
+                    FULL * quality * level.scale**1.8 * self._luck.uniform(0.9, 1.1)
+                )
+                begin, decoding = (
+                    max(self.now, self._free),
+                    self._luck.uniform(0, 0.012),
+                )
                 self._free = begin + size / self.rate
                 self.pacer.sent(self._number, size)
-                self._way.append((self._free + self.trip + decoding, self._number, self.now, level,
-                                  self._free - begin + decoding))
+                self._way.append(
+                    (
+                        self._free + self.trip + decoding,
+                        self._number,
+                        self.now,
+                        level,
+                        self._free - begin + decoding,
+                    )
+                )
                 self._due = self.now + 1 / 60
         return seen, latest
 
@@ -69,11 +83,16 @@ def test_slow_lines_have_small_pictures_that_are_not_late() -> None:
         assert not page.pacer.lossless_allowed(4_000_000)
 
 
-def test_line_that_becomes_slow_is_noticed_and_recovers_and_a_long_way_is_none() -> None:
+def test_line_that_becomes_slow_is_noticed_and_recovers_and_a_long_way_is_none() -> (
+    None
+):
     page = Page(50e6, 0.02)
     assert sharp(page.run(8)[0][-60:]) == 1.0 and page.pacer.lossless_allowed(4_000_000)
-    for rate, trip, pause, least, most in ((1e6, 0.02, 5, 0.0, 0.2), (50e6, 0.02, 12, 1.0, 1.0),
-                                           (50e6, 0.2, 5, 1.0, 0.3)):
+    for rate, trip, pause, least, most in (
+        (1e6, 0.02, 5, 0.0, 0.2),
+        (50e6, 0.02, 12, 1.0, 1.0),
+        (50e6, 0.2, 5, 1.0, 0.3),
+    ):
         page.rate, page.trip = rate, trip
         page.run(pause)
         seen, latest = page.run(5)

@@ -29,37 +29,73 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-def serve(host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> WebServer:
+
+def serve(
+    host: str = "127.0.0.1", port: int = 0, token: str | None = None
+) -> WebServer:
     return WebServer(host, port, token=token, wake=lambda: None)
 
 
 def upgrade(port: int, path: str = "/ws?token=secret", **headers: str) -> Answer:
     """Ask for a WebSocket."""
-    return ask(port, path, None, "GET", **{
-        "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", **headers})
+    return ask(
+        port,
+        path,
+        None,
+        "GET",
+        **{
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+            **headers,
+        },
+    )
 
 
-def test_the_page_comes_with_its_policy_and_asks_nothing_of_the_internet(server: WebServer) -> None:
-    for path, kind in (("/?token=secret", "html"), ("/", "html"), ("/viewer.js", "javascript"),
-                       ("/files.js", "javascript"), ("/session.js", "javascript"), ("/viewer.css", "css"),
-                       ("/favicon.svg", "svg+xml")):
+def test_the_page_comes_with_its_policy_and_asks_nothing_of_the_internet(
+    server: WebServer,
+) -> None:
+    for path, kind in (
+        ("/?token=secret", "html"),
+        ("/", "html"),
+        ("/viewer.js", "javascript"),
+        ("/files.js", "javascript"),
+        ("/session.js", "javascript"),
+        ("/viewer.css", "css"),
+        ("/favicon.svg", "svg+xml"),
+    ):
         answer = ask(server.port, path)
         assert (answer.status, answer.headers.get_content_subtype()) == (200, kind)
-        for name, value in (("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
-                            ("Cross-Origin-Resource-Policy", "same-origin"), ("Cache-Control", "no-cache")):
+        for name, value in (
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            ("Cache-Control", "no-cache"),
+        ):
             assert answer.headers[name] == value
         policy = answer.headers["Content-Security-Policy"].split("; ")
-        assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'"} < {*policy}
-        assert ("frame-ancestors 'none'" in policy) == ("token" not in path), "a frame needs the token"
+        assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'"} < {
+            *policy
+        }
+        assert ("frame-ancestors 'none'" in policy) == ("token" not in path), (
+            "a frame needs the token"
+        )
         assert "secret" not in answer.text
         foreign = re.findall(r"(?:https?:)?//[a-z0-9][\w.-]*\.[a-z]{2,}", answer.text)
         assert not [url for url in foreign if "w3.org" not in url]
 
 
 def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> None:
-    for path in ("/server.py", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "//127.0.0.1/etc/passwd",
-                 "/viewer.js/../server.py", "/viewer.js%00.css", "/download?key=../../etc/passwd"):
+    for path in (
+        "/server.py",
+        "/../../etc/passwd",
+        "/..%2f..%2fetc%2fpasswd",
+        "//127.0.0.1/etc/passwd",
+        "/viewer.js/../server.py",
+        "/viewer.js%00.css",
+        "/download?key=../../etc/passwd",
+    ):
         lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-Splatview-Token: secret\r\n\r\n"
         answer = raw(server.port, lines.encode())
         assert re.match(rb"HTTP/1.[01] 40[0345] |$", answer), (path, answer[:200])
@@ -67,15 +103,19 @@ def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> N
     for method in ("PUT", "OPTIONS", "HEAD"):
         for path in ("/", "/upload", "/download"):
             answer = ask(server.port, path + "?token=secret", method=method)
-            assert answer.status == 405 and answer.headers.get("Access-Control-Allow-Origin") is None
+            assert (
+                answer.status == 405
+                and answer.headers.get("Access-Control-Allow-Origin") is None
+            )
 
 
 # -- which requests it refuses ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_nothing_of_a_viewer_is_given_out_without_the_token(host: str, tmp_path: Path,
-                                                            caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_of_a_viewer_is_given_out_without_the_token(
+    host: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """But the files of the page, which are the same everywhere. No answer and no log holds the token."""
     caplog.set_level(logging.DEBUG)
     token = "a-long-token-of-its-own"
@@ -84,7 +124,11 @@ def test_nothing_of_a_viewer_is_given_out_without_the_token(host: str, tmp_path:
         for wrong in ("", "?token=", "?token=wrong", f"?token={token}%20"):
             for path in ("/ws", "/download", "/nothing"):
                 answer = ask(port, path + wrong)
-                assert answer.status == 403 and "?token=" in answer.text and token not in answer.text
+                assert (
+                    answer.status == 403
+                    and "?token=" in answer.text
+                    and token not in answer.text
+                )
             assert ask(port, f"/upload{wrong}", b"x").status == 403
             with pytest.raises(ConnectionError, match="403"):
                 Page(port).connect(token=wrong)
@@ -95,45 +139,76 @@ def test_nothing_of_a_viewer_is_given_out_without_the_token(host: str, tmp_path:
             assert isinstance(offer, m.Offer)
             for given in ("", "wrong"):
                 assert own.post(b"x", "a", **{"X-Splatview-Token": given}).status == 403
-                assert own.fetch(offer.key, **{"X-Splatview-Token": given}).status == 403
+                assert (
+                    own.fetch(offer.key, **{"X-Splatview-Token": given}).status == 403
+                )
             assert own.post().status == 200 and own.fetch(offer.key).text == "content"
-        answers = [ask(port, f"/?token={token}"), ask(port, "/download", None, "GET", **{"X-Splatview-Token": token}),
-                   *(upgrade(port, "/ws", **{"Sec-WebSocket-Protocol": offered})
-                     for offered in (f"token.{token}", f"splatview, token.{token}"))]
+        answers = [
+            ask(port, f"/?token={token}"),
+            ask(port, "/download", None, "GET", **{"X-Splatview-Token": token}),
+            *(
+                upgrade(port, "/ws", **{"Sec-WebSocket-Protocol": offered})
+                for offered in (f"token.{token}", f"splatview, token.{token}")
+            ),
+        ]
         assert [answer.status for answer in answers] == [200, 404, 400, 101]
         assert not any(token in answer.text + str(answer.headers) for answer in answers)
     assert token not in caplog.text
 
 
-def test_other_hosts_and_origins_are_refused_and_heads_that_lie(server: WebServer) -> None:
+def test_other_hosts_and_origins_are_refused_and_heads_that_lie(
+    server: WebServer,
+) -> None:
     """DNS rebinding: the browser believes that the page of evil.example comes from here."""
     port = server.port
     for path in ("/", "/viewer.js", "/download?token=secret", "/nothing"):
-        assert ask(port, path, Host=f"evil.example:{port}", Origin="http://evil.example").status == 403
-    assert upgrade(port, Host="evil.example").status == upgrade(port, Origin="null").status == 403
-    assert upgrade(port, Host="localhost:9999", Origin="http://localhost:9999").status == 101, "a tunnel's end"
-    twice = "GET /ws?token=secret HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n"
+        assert (
+            ask(
+                port, path, Host=f"evil.example:{port}", Origin="http://evil.example"
+            ).status
+            == 403
+        )
+    assert (
+        upgrade(port, Host="evil.example").status
+        == upgrade(port, Origin="null").status
+        == 403
+    )
+    assert (
+        upgrade(port, Host="localhost:9999", Origin="http://localhost:9999").status
+        == 101
+    ), "a tunnel's end"
+    twice = (
+        "GET /ws?token=secret HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n"
+    )
     assert b" 40" in raw(port, twice.encode())[:12]
     assert not server.arrivals()
 
 
 @needs_root
-def test_status_of_root_prints_no_token_of_another_user(programs: Programs, runtime_dir: Path) -> None:
+def test_status_of_root_prints_no_token_of_another_user(
+    programs: Programs, runtime_dir: Path
+) -> None:
     theirs = runtime_dir / "theirs"
     theirs.mkdir(mode=0o700, parents=True)
     told = theirs / "viewer-1-00000000.json"
-    told.write_text('{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", "port": 7007}')
+    told.write_text(
+        '{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", "port": 7007}'
+    )
     os.chown(theirs, OTHER, OTHER)
     os.chown(told, OTHER, OTHER)
     with told.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # as the viewer holds it
-        program = programs.splatview("status", "--json", SPLATVIEW_RUNTIME_DIR=str(theirs))
+        program = programs.splatview(
+            "status", "--json", SPLATVIEW_RUNTIME_DIR=str(theirs)
+        )
         said, errors = program.end()
         assert program.returncode == 2 and "belongs to you" in errors
         assert "secret" not in said + errors
 
 
-def test_a_taken_port_has_another_token_and_is_free_again_at_once(server: WebServer) -> None:
+def test_a_taken_port_has_another_token_and_is_free_again_at_once(
+    server: WebServer,
+) -> None:
     """Another program at the port of a viewer that ended is sent the token by pages that come back."""
     moved = serve(port=server.port, token="of-before")
     moved.close()
@@ -144,21 +219,39 @@ def test_a_taken_port_has_another_token_and_is_free_again_at_once(server: WebSer
     page.end()
     again = serve(port=server.port, token="of-before")
     again.close()
-    assert (again.port, again.token, again.moved_from) == (server.port, "of-before", None)
+    assert (again.port, again.token, again.moved_from) == (
+        server.port,
+        "of-before",
+        None,
+    )
     assert again.viewer != server.viewer
 
 
-@pytest.mark.parametrize(("host", "port", "token", "message"), [
-    ("192.0.2.77", 0, None, r"host: cannot listen at '192\.0\.2\.77'"), ("no such host", 0, None, "'no such host'"),
-    ("127.0.0.1", 65536, None, "port: 65536"), ("127.0.0.1", 0, "a&b", "token")])
-def test_what_it_cannot_listen_at_is_named(host: str, port: int, token: str | None, message: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "port", "token", "message"),
+    [
+        ("192.0.2.77", 0, None, r"host: cannot listen at '192\.0\.2\.77'"),
+        ("no such host", 0, None, "'no such host'"),
+        ("127.0.0.1", 65536, None, "port: 65536"),
+        ("127.0.0.1", 0, "a&b", "token"),
+    ],
+)
+def test_what_it_cannot_listen_at_is_named(
+    host: str, port: int, token: str | None, message: str
+) -> None:
     with pytest.raises(ViewerError, match=message):
         serve(host, port, token)
 
 
-def test_a_page_arrives_is_heard_and_closed_after_the_last_words(visitor: Visitor) -> None:
+def test_a_page_arrives_is_heard_and_closed_after_the_last_words(
+    visitor: Visitor,
+) -> None:
     client, connection = visitor.client, visitor.client.connection
-    assert client.hello == HELLO and connection.peer.startswith("127.0.0.1:") and not connection.closed
+    assert (
+        client.hello == HELLO
+        and connection.peer.startswith("127.0.0.1:")
+        and not connection.closed
+    )
     visitor.send(m.Visible(False))
     client.wait(m.Visible)
     connection.send(m.Clipboard("text"))
@@ -166,14 +259,28 @@ def test_a_page_arrives_is_heard_and_closed_after_the_last_words(visitor: Visito
     connection.close("enough, " * 40)
     connection.close("not this")
     connection.send(Caption("too late"))
-    assert [visitor.receive(), visitor.receive()] == [m.Clipboard("text"), Caption("last words", "b", True)]
+    assert [visitor.receive(), visitor.receive()] == [
+        m.Clipboard("text"),
+        Caption("last words", "b", True),
+    ]
     assert visitor.ended().code == 1000 and str(visitor.closed).startswith("enough")
 
+
 BAD = [
-    "", '{"t":"nothing"}', '{"t":"move"}', "[" * 60000, b"\xff\xfe", '{"t":"leave"}' + " " * m.MAX_MESSAGE,
-    '{"t":"move","x":1,"y":NaN}', '{"t":"move","x":1e300,"y":1}', '{"t":"press","x":1,"y":1,"button":"fourth"}',
-    '{"t":"resize","width":8193,"height":100}', '{"t":"text","text":"\\ud800"}', '{"t":"ack","number":-1}',
-    '{"t":"pinch","x":1,"y":1,"factor":0}', '{"t":"wheel","x":1,"y":1,"dy":1e9}',
+    "",
+    '{"t":"nothing"}',
+    '{"t":"move"}',
+    "[" * 60000,
+    b"\xff\xfe",
+    '{"t":"leave"}' + " " * m.MAX_MESSAGE,
+    '{"t":"move","x":1,"y":NaN}',
+    '{"t":"move","x":1e300,"y":1}',
+    '{"t":"press","x":1,"y":1,"button":"fourth"}',
+    '{"t":"resize","width":8193,"height":100}',
+    '{"t":"text","text":"\\ud800"}',
+    '{"t":"ack","number":-1}',
+    '{"t":"pinch","x":1,"y":1,"factor":0}',
+    '{"t":"wheel","x":1,"y":1,"dy":1e9}',
 ]
 
 
@@ -196,21 +303,33 @@ def test_events_have_clean_text_and_clicks_by_the_clock_of_the_page() -> None:
 
     assert event(ev.Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == ev.Text("a\nb\tc🙂")
     assert event(ev.Text("\x00")) is None
-    assert event(ev.PointerPress(1, 2, clicks=9)) == ev.PointerPress(1, 2), "not for the page to say"
-    assert [event(ev.PointerPress(3, 3, at=at)).clicks for at in (1e3, 1.3e3, 3e3, 0.0, 0.0)] == [1, 2, 1, 1, 1]
+    assert event(ev.PointerPress(1, 2, clicks=9)) == ev.PointerPress(1, 2), (
+        "not for the page to say"
+    )
+    assert [
+        event(ev.PointerPress(3, 3, at=at)).clicks for at in (1e3, 1.3e3, 3e3, 0.0, 0.0)
+    ] == [1, 2, 1, 1, 1]
 
 
-
-def test_what_is_no_hello_and_no_message_ends_that_page_only(visitor: Visitor, server: WebServer,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    for sent, reason in ((['{"t":"leave"}'], "hello"), ([], "no hello within 0.2 s"), ([HELLO, "x" * 60_000], ""),
-                         ([HELLO, b"x"], ""), ([HELLO, HELLO], ""), ([HELLO, "[" * 40_000], "not a message")):
+def test_what_is_no_hello_and_no_message_ends_that_page_only(
+    visitor: Visitor, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sent, reason in (
+        (['{"t":"leave"}'], "hello"),
+        ([], "no hello within 0.2 s"),
+        ([HELLO, "x" * 60_000], ""),
+        ([HELLO, b"x"], ""),
+        ([HELLO, HELLO], ""),
+        ([HELLO, "[" * 40_000], "not a message"),
+    ):
         monkeypatch.setattr(module, "HELLO_WITHIN", PATIENCE if sent else 0.2)
         with Page(server.port) as page:
             page.connect(token="secret")
             for message in sent:
                 page.send(message)
-            assert page.ended().code in (1008, 1009) and reason in str(page.closed), sent
+            assert page.ended().code in (1008, 1009) and reason in str(page.closed), (
+                sent
+            )
     visitor.goes_on()
 
 
@@ -221,12 +340,16 @@ def test_a_page_that_floods_a_busy_viewer_is_closed(server: WebServer) -> None:
         with suppress(OSError):
             for _ in range(5000):
                 page.send(ev.PointerLeave())
-        assert page.ended().code in (1013, 1006)  # or the reset, where the page was amid another one
+        assert page.ended().code in (
+            1013,
+            1006,
+        )  # or the reset, where the page was amid another one
     assert server.arrivals() == []
 
 
-def test_pages_and_connections_beyond_the_caps_are_closed(server: WebServer, join: Callable[..., Visitor],
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_and_connections_beyond_the_caps_are_closed(
+    server: WebServer, join: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pages that are connected stay, and others may come once there is room."""
     monkeypatch.setattr(module, "MAX_CLIENTS", 2)
     first, second = join(), join()
@@ -237,7 +360,10 @@ def test_pages_and_connections_beyond_the_caps_are_closed(server: WebServer, joi
     wait_until(lambda: first.client.connection.closed)
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
     get = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(2)]
+    idle = [
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+        for _ in range(2)
+    ]
     wait_until(lambda: raw(server.port, get) == b"")
     for one in idle:
         one.close()
@@ -252,7 +378,9 @@ def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert raw(server.port, sent) == b""
 
 
-def test_the_end_of_the_server_is_the_end_of_all_pages(server: WebServer, join: Callable[..., Visitor]) -> None:
+def test_the_end_of_the_server_is_the_end_of_all_pages(
+    server: WebServer, join: Callable[..., Visitor]
+) -> None:
     """Of those that do not read or have not said hello, too."""
     silent = Page(server.port).connect(token="secret")
     deaf, page = join(reading=False), join()
@@ -260,6 +388,8 @@ def test_the_end_of_the_server_is_the_end_of_all_pages(server: WebServer, join: 
     page.goes_on()
     server.close()
     server.close()
-    assert deaf.client.connection.closed and page.ended().code == 1001 and silent.ended()
+    assert (
+        deaf.client.connection.closed and page.ended().code == 1001 and silent.ended()
+    )
     silent.end()
     page.client.connection.send(Caption())

@@ -20,7 +20,9 @@ from splatview_viewer.core.settings import Entry
 
 
 def publish_grey(value: int, name: str = "render", step: int = 0) -> None:
-    splatview.publish(torch.full((40, 60, 3), value, dtype=torch.uint8), name, step=step)
+    splatview.publish(
+        torch.full((40, 60, 3), value, dtype=torch.uint8), name, step=step
+    )
 
 
 def entry(viewer: Viewer, name: str) -> Entry:
@@ -34,10 +36,15 @@ def sees(viewer: Viewer, grey: int) -> bool:
     return bool((picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all())
 
 
-def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(viewer: Viewer) -> None:
+def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(
+    viewer: Viewer,
+) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
-    assert (entry(viewer, "render").kind, entry(viewer, "render").alive) == ("image", True)
+    assert (entry(viewer, "render").kind, entry(viewer, "render").alive) == (
+        "image",
+        True,
+    )
     view = viewer.image
     assert view.size == (60, 40)
     assert view.zoom == pytest.approx(620 / 60)
@@ -52,7 +59,9 @@ def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(viewer: 
     assert sees(viewer, 90)  # the last picture stays
     publish_grey(160)
     viewer.until(lambda: sees(viewer, 160))
-    assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list
+    assert [e.name for e in viewer.state.entries] == [
+        "render"
+    ]  # the same line of the list
     assert viewer.image is view
     assert view.pan_zoom.placed(viewer.user.layout.active.rect) == placed
     assert entry(viewer, "render").alive
@@ -67,9 +76,17 @@ def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
     streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
     viewer.until(lambda: streams["splats"].opened and not streams["render"].opened)
     viewer.user.select(entry(viewer, "render").key)
-    viewer.until(lambda: viewer.loaded() and streams["render"].opened and not streams["splats"].opened)
+    viewer.until(
+        lambda: (
+            viewer.loaded()
+            and streams["render"].opened
+            and not streams["splats"].opened
+        )
+    )
     splatview.publish(cloud(), "splats", step=8)
-    viewer.until(lambda: entry(viewer, "splats").version == 2 and sees(viewer, 77))  # the entry was chosen
+    viewer.until(
+        lambda: entry(viewer, "splats").version == 2 and sees(viewer, 77)
+    )  # the entry was chosen
 
 
 def test_pausing_a_run(viewer: Viewer) -> None:

@@ -8,15 +8,28 @@ from splatview_viewer.core.settings import Entry
 from splatview_viewer.workspace.names import meant
 
 IMAGE, OTHER, SCENE, CURVES, FILE, ENDED = (
-    Entry("", "", "render", "image"), Entry("", "", "other", "image"), Entry("", "", "splats", "gaussians"),
-    Entry("", "", "log", "scalars"), Entry("", "", "a.ply", "gaussians", is_file=True),
-    Entry("", "", "splats", "gaussians", alive=False))
+    Entry("", "", "render", "image"),
+    Entry("", "", "other", "image"),
+    Entry("", "", "splats", "gaussians"),
+    Entry("", "", "log", "scalars"),
+    Entry("", "", "a.ply", "gaussians", is_file=True),
+    Entry("", "", "splats", "gaussians", alive=False),
+)
 
 
-@pytest.mark.parametrize(("found", "name", "expected"), [
-    ([], None, None), ([CURVES, IMAGE], None, 1), ([SCENE, IMAGE], None, 0), ([IMAGE, OTHER], None, 1),
-    ([FILE, CURVES], None, 1), ([ENDED, FILE], None, 1), ([SCENE, IMAGE], "render", 1),
-    ([ENDED, SCENE, IMAGE], "splats", 1), ([SCENE], "another", None),
-])
+@pytest.mark.parametrize(
+    ("found", "name", "expected"),
+    [
+        ([], None, None),
+        ([CURVES, IMAGE], None, 1),
+        ([SCENE, IMAGE], None, 0),
+        ([IMAGE, OTHER], None, 1),
+        ([FILE, CURVES], None, 1),
+        ([ENDED, FILE], None, 1),
+        ([SCENE, IMAGE], "render", 1),
+        ([ENDED, SCENE, IMAGE], "splats", 1),
+        ([SCENE], "another", None),
+    ],
+)
 def test_meant(found: list[Entry], name: str | None, expected: int | None) -> None:
     assert meant(found, name) is (None if expected is None else found[expected])

@@ -61,7 +61,9 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
 def training() -> Iterator[Start]:
     """`training([300, 200])`: ranks that have published so many Gaussians each."""
     with ExitStack() as started:
-        yield lambda counts, world=None: started.enter_context(closing(Training(counts, world)))
+        yield lambda counts, world=None: started.enter_context(
+            closing(Training(counts, world))
+        )
 
 
 def entries(viewer: Viewer) -> list[str]:
@@ -76,7 +78,11 @@ def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     step(viewer)
     view: Any = viewer.user.view
-    return view.content.facts.count if view is not None and view.content.facts is not None else -1
+    return (
+        view.content.facts.count
+        if view is not None and view.content.facts is not None
+        else -1
+    )
 
 
 def trouble(viewer: Viewer) -> str:
@@ -90,21 +96,31 @@ def test_what_is_missing_is_said(viewer: Viewer, training: Start) -> None:
     assert entries(viewer) == ["gaussians \u00b7 4 shards"]
     assert trouble(viewer) == "2 of 4 shards; ranks 2, 3 not found"
     ranks.end(1)
-    viewer.until(lambda: trouble(viewer) == "1 of 4 shards; rank 1 ended, ranks 2, 3 not found")
+    viewer.until(
+        lambda: trouble(viewer) == "1 of 4 shards; rank 1 ended, ranks 2, 3 not found"
+    )
     assert count(viewer) == 500  # its last part is seen
     assert slot(viewer).entry.alive
     ranks.publish(0, 301)
     viewer.until(lambda: count(viewer) == 501)
-    assert slot(viewer).source.notes[:2] == ["shards ranks 0, 1: versions 1 to 2", "Gaussians by rank: 301, 200"]
+    assert slot(viewer).source.notes[:2] == [
+        "shards ranks 0, 1: versions 1 to 2",
+        "Gaussians by rank: 301, 200",
+    ]
     ranks.publish(1, 50)
     viewer.until(lambda: count(viewer) == 351)
     assert trouble(viewer) == "2 of 4 shards; ranks 2, 3 not found"
 
 
-def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, training: Start) -> None:
+def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(
+    viewer: Viewer, training: Start
+) -> None:
     ranks = training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
-    assert (entries(viewer), trouble(viewer)) == (["gaussians \u00b7 2 shards"], "")  # one entry and one picture
+    assert (entries(viewer), trouble(viewer)) == (
+        ["gaussians \u00b7 2 shards"],
+        "",
+    )  # one entry and one picture
     assert viewer.picture().max() > 60
     view = slot(viewer).view
     ranks.close()
@@ -117,12 +133,18 @@ def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(view
     assert entries(viewer) == ["gaussians \u00b7 2 shards"]
 
 
-def test_trainings_that_cannot_be_told_apart_are_not_mixed(viewer: Viewer, training: Start) -> None:
+def test_trainings_that_cannot_be_told_apart_are_not_mixed(
+    viewer: Viewer, training: Start
+) -> None:
     first = training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
     second = training([30, 20])
-    viewer.until(lambda: sorted(n for n in entries(viewer) if "rank" in n) == [
-        f"gaussians \u00b7 rank {i} of 2" for i in (0, 0, 1, 1)])
+    viewer.until(
+        lambda: (
+            sorted(n for n in entries(viewer) if "rank" in n)
+            == [f"gaussians \u00b7 rank {i} of 2" for i in (0, 0, 1, 1)]
+        )
+    )
     assert any("Set SPLATVIEW_GROUP" in text for text in viewer.state.notices)
     assert count(viewer) == 500  # what was seen stays, as that of a run that ended
     first.close()
@@ -131,11 +153,14 @@ def test_trainings_that_cannot_be_told_apart_are_not_mixed(viewer: Viewer, train
     viewer.until(lambda: count(viewer) == 51)
 
 
-def test_a_run_that_was_asked_for_is_shown_and_recorded_alone(training: Start,
-                                                              open_viewer: Callable[..., Viewer]) -> None:
+def test_a_run_that_was_asked_for_is_shown_and_recorded_alone(
+    training: Start, open_viewer: Callable[..., Viewer]
+) -> None:
     ranks = training([30, 20])
     for wanted, expected in (("train", 50), (ranks.runs[1].run_id, 20)):
-        app = open_viewer((300, 200), run=wanted, panel=False, record=RecordOptions(every=1))
+        app = open_viewer(
+            (300, 200), run=wanted, panel=False, record=RecordOptions(every=1)
+        )
         app.until(lambda app=app, expected=expected: count(app) == expected)
         app.until(lambda app=app: len(slot(app).source.tape.recording) >= 1)
         assert slot(app).source.tape.recording.snapshots[0].count == expected

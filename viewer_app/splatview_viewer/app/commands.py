@@ -48,8 +48,13 @@ class _Viewer:
     vsync: bool = True
     """Wait for the display's refresh, so that pictures do not tear."""
 
-    def _serve(self, command: str, files: tuple[Path, ...], run: str | None,
-               record: RecordOptions | None = None) -> None:
+    def _serve(
+        self,
+        command: str,
+        files: tuple[Path, ...],
+        run: str | None,
+        record: RecordOptions | None = None,
+    ) -> None:
         """Open the viewer and show files and runs until it is closed. `run` and `record` as in AppOptions."""
         asked = list[int]()
         with entry.ending(lambda number, _: asked.append(number)):
@@ -60,26 +65,45 @@ class _Viewer:
             from splatview_viewer.core.host import Memo, memo_file
             from splatview_viewer.core.screen import parse_size
             from splatview_viewer.screens.offscreen import OffscreenScreen
-            from splatview_viewer.workspace.sources import FileSource, check_files, entries_of
+            from splatview_viewer.workspace.sources import (
+                FileSource,
+                check_files,
+                entries_of,
+            )
 
             size = parse_size(self.size)
             check_files(entries := entries_of(files))
-            begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
-            screen = next(screen for make in SCREENS if (screen := make(self, size)) is not None)
+            begun = tuple(
+                map(FileSource, entries)
+            )  # they are read while the screen is being opened
+            screen = next(
+                screen for make in SCREENS if (screen := make(self, size)) is not None
+            )
             with ExitStack() as opened:
                 browsers = None
                 if not self.offscreen and isinstance(screen, OffscreenScreen):
                     from splatview_viewer.web.browser import Browsers
 
                     if not (self.web or self.host):
-                        print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
-                    browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=self.port, run=run)
+                        print(
+                            "splatview: no display here: the viewer is a page for your browser",
+                            file=sys.stderr,
+                        )
+                    browsers = Browsers(
+                        screen.ctx, screen.wake, host=self.host, port=self.port, run=run
+                    )
                     opened.callback(browsers.close)
                     browsers.say(dict(os.environ))
                 options = loop.AppOptions(
-                    files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                    watched=browsers is None or self.out is not None, gpu_budget=self.gpu_budget,
-                    memo=Memo(memo_file()), record=record)
+                    files=begun,
+                    run=run,
+                    max_fps=self.max_fps,
+                    out=self.out,
+                    watched=browsers is None or self.out is not None,
+                    gpu_budget=self.gpu_budget,
+                    memo=Memo(memo_file()),
+                    record=record,
+                )
                 app = loop.App(screen, options, browsers=browsers)
                 opened.pop_all()
             loop.run(app, asked)
@@ -88,16 +112,28 @@ class _Viewer:
         """Raises ViewerError where options do not go together, or where nothing can be shown."""
         from splatview_viewer.core.errors import ViewerError
 
-        named = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(self, name)]
+        named = [
+            f"--{name}"
+            for name in ("window", "web", "offscreen")
+            if getattr(self, name)
+        ]
         if len(named) > 1:
-            raise ViewerError(f"{command}: {' and '.join(named)} exclude each other; name one")
+            raise ViewerError(
+                f"{command}: {' and '.join(named)} exclude each other; name one"
+            )
         if self.host is not None and (self.window or self.offscreen):
-            raise ViewerError(f"{command}: --host is for --web, and {named[0]} was named")
+            raise ViewerError(
+                f"{command}: --host is for --web, and {named[0]} was named"
+            )
         if not 0 < self.max_fps <= 1000:
-            raise ViewerError(f"{command}: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
+            raise ViewerError(
+                f"{command}: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000"
+            )
         if not 0 < self.gpu_budget <= 1:
-            raise ViewerError(f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no "
-                              "limit)")
+            raise ViewerError(
+                f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no "
+                "limit)"
+            )
         if self.out is not None:
             from splatview_ipc.system.files import check_picture
             from splatview_viewer.formats.pictures import check_writable
@@ -107,7 +143,10 @@ class _Viewer:
 
 def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
     display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
-    if not (options.window or (display and not (options.offscreen or options.web or options.host))):
+    if not (
+        options.window
+        or (display and not (options.offscreen or options.web or options.host))
+    ):
         return None
     from splatview_viewer.core.errors import GraphicsError
     from splatview_viewer.screens.window import WindowScreen
@@ -125,11 +164,17 @@ def _offscreen(options: _Viewer, size: tuple[int, int]) -> Screen:
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
     if options.offscreen and options.out is None:
-        print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
+        print(
+            "splatview: take a picture at any time with: splatview shot picture.png",
+            file=sys.stderr,
+        )
     return OffscreenScreen(*size)
 
 
-SCREENS: tuple[Callable[[_Viewer, tuple[int, int]], Screen | None], ...] = _window, _offscreen
+SCREENS: tuple[Callable[[_Viewer, tuple[int, int]], Screen | None], ...] = (
+    _window,
+    _offscreen,
+)
 """Makers of screens, in the order in which they are tried; None from those that the options do not mean."""
 
 
@@ -147,7 +192,9 @@ class Serve(_Viewer):
     pixel.
     """
 
-    files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")] = ()
+    files: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")
+    ] = ()
     """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures, memory snapshots, or what --record kept, to
     show."""
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
@@ -169,7 +216,9 @@ class Serve(_Viewer):
     def execute(self) -> None:
         from splatview_viewer.recording.recording import RecordOptions
 
-        record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
+        record = RecordOptions(
+            self.record, self.record_every, self.record_memory, self.record_disk
+        )
         record.check("serve")
         self._serve("serve", self.files, self.run, record)
 
@@ -178,9 +227,13 @@ class Serve(_Viewer):
 class _Asked:
     """The options for snapshots; bases' options come last first, so that these stand before those of the viewer."""
 
-    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
+    file: Annotated[
+        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")
+    ] = None
     """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip."""
-    other: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE2]")] = None
+    other: Annotated[
+        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE2]")
+    ] = None
     """A second snapshot, to compare with."""
     sql: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None
     """Print the answer to this query and end; - reads it from standard input. The tables can only be read."""
@@ -223,17 +276,31 @@ class Memory(_Viewer, _Asked):
         from splatview_viewer.kinds.snapshot import check_sql, check_timeline
 
         if self.file is None:
-            raise ViewerError("memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
-                              "alive: splatview.publish_memory() in the training script, then splatview serve")
+            raise ViewerError(
+                "memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
+                "alive: splatview.publish_memory() in the training script, then splatview serve"
+            )
         files = (self.file,) if self.other is None else (self.file, self.other)
-        alone = [name for name, given in (("--sql", self.sql), ("--png", self.png)) if given is not None]
-        shown = [f"--{name}" for name in ("window", "web", "offscreen", "host", "out") if getattr(self, name)]
+        alone = [
+            name
+            for name, given in (("--sql", self.sql), ("--png", self.png))
+            if given is not None
+        ]
+        shown = [
+            f"--{name}"
+            for name in ("window", "web", "offscreen", "host", "out")
+            if getattr(self, name)
+        ]
         if len(alone + shown) > 1 and alone:
-            raise ViewerError(f"memory: {' and '.join(alone + shown)} exclude each other; name one")
+            raise ViewerError(
+                f"memory: {' and '.join(alone + shown)} exclude each other; name one"
+            )
         if self.csv and self.sql is None:
             raise ViewerError("memory: --csv is for --sql, which was not named")
         if alone and self.other is not None:
-            raise ViewerError(f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well")
+            raise ViewerError(
+                f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well"
+            )
         for file in files:
             if not os.path.exists(file):
                 raise ViewerError(f"{file}: no such file or folder")
@@ -258,7 +325,11 @@ def _check_runs_can_be_found(run: str | None) -> None:
     except RuntimeFolderError as e:
         raise ViewerError(f"serve: {e}") from None
     if run is not None and (there := other_runs(folder, run)):
-        print(f"splatview: serve: no run {run!r} yet; {there}; waiting for it", file=sys.stderr, flush=True)
+        print(
+            f"splatview: serve: no run {run!r} yet; {there}; waiting for it",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -274,7 +345,9 @@ class Shot:
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT.png")]
     """The picture to write, a .png, .jpg, .jpeg or .webp. It appears whole or not at all."""
-    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None
+    file: Annotated[
+        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")
+    ] = None
     """A scene, a picture or a memory snapshot. Default: a stream of a run."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The stream to draw. Default: the only one, or the first; Gaussians before images."""
@@ -311,7 +384,9 @@ class Video:
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """NAME.mp4, which appears whole or not at all, or a folder for PNGs."""
-    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None
+    file: Annotated[
+        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")
+    ] = None
     """A scene. Default: a stream of a run, as it is when this begins."""
     path: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
     """The camera path. Default: once around the scene, in 8 seconds."""
@@ -332,9 +407,14 @@ class Video:
         from splatview_viewer.app.offscreen import film
         from splatview_viewer.core.errors import ViewerError
 
-        for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):
+        for name, value, most in (
+            ("fps", self.fps, 1000),
+            ("seconds", self.seconds, 3600),
+        ):
             if value is not None and not 0 < value <= most:
-                raise ViewerError(f"video: --{name} is {value:g}, not a number over 0 up to {most}")
+                raise ViewerError(
+                    f"video: --{name} is {value:g}, not a number over 0 up to {most}"
+                )
         print(f"{self.out}: {film(self)} pictures")
 
 

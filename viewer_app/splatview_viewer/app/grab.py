@@ -20,11 +20,22 @@ import torch
 
 from splatview_ipc.control import render_requests
 from splatview_ipc.control.errors import IpcError
-from splatview_ipc.control.render_requests import GPU, HOST, RenderError, RenderRequest, RenderResult
+from splatview_ipc.control.render_requests import (
+    GPU,
+    HOST,
+    RenderError,
+    RenderRequest,
+    RenderResult,
+)
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.system import entry
 from splatview_viewer.app.offscreen import Look, Still, Stills
-from splatview_viewer.core.errors import CameraError, LateError, NotFoundError, ViewerError
+from splatview_viewer.core.errors import (
+    CameraError,
+    LateError,
+    NotFoundError,
+    ViewerError,
+)
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
 from splatview_viewer.screens.offscreen import Target
 
@@ -39,7 +50,12 @@ log = logging.getLogger("splatview")
 _REASON = 4000
 """Characters of a reason, of which a renderer's may be long."""
 _KINDS: dict[type[Exception], Literal["lookup", "timeout", "value", "fault"]] = {
-    NotFoundError: "lookup", LateError: "timeout", CameraError: "value", ValueError: "value", Exception: "fault"}
+    NotFoundError: "lookup",
+    LateError: "timeout",
+    CameraError: "value",
+    ValueError: "value",
+    Exception: "fault",
+}
 _REST_MS = 250
 """Between two looks for runs and for streams that are not in use."""
 
@@ -64,7 +80,9 @@ class Grabber:
         """`gpu_uuid`: the GPU that is best drawn on, as `OffscreenScreen` takes it. Raises ViewerError, IpcError."""
         self._stills = Stills("grab", "camera", gpu_uuid=gpu_uuid)
         self._screen = self._stills.screen
-        self._publisher = Publisher("grab", lambda e: log.warning("grab: %s", e), hidden=True)
+        self._publisher = Publisher(
+            "grab", lambda e: log.warning("grab: %s", e), hidden=True
+        )
         self.run_id = self._publisher.run_id
         """The id of the hidden run."""
         self._layouts: dict[str, _PictureLayout] = {}
@@ -76,11 +94,15 @@ class Grabber:
         SharingError."""
         size = request.size
         if size is not None and not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
-            raise ValueError(f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
-                             f"{MAX_SIZE} pixels")
+            raise ValueError(
+                f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
+                f"{MAX_SIZE} pixels"
+            )
         look, screen = Look(size, request.camera, request.background), self._screen
 
-        def publish(still: Still, value: Value | None, overlays: Sequence[Frame]) -> RenderResult | None:
+        def publish(
+            still: Still, value: Value | None, overlays: Sequence[Frame]
+        ) -> RenderResult | None:
             size = still.prepare(value, look)
             if size is None:
                 return None
@@ -88,13 +110,17 @@ class Grabber:
             flipped = picture is None  # OpenGL has the lowest row first
             if picture is None:
                 still.draw(size, overlays, shared=request.gpu and self._can_share())
-                if (picture := screen.tensor()) is not None:  # on the GPU where CUDA can read it there
+                if (
+                    picture := screen.tensor()
+                ) is not None:  # on the GPU where CUDA can read it there
                     screen.ctx.finish()  # whether a frame stayed whole that OpenGL reads in place is asked next
                 else:
                     width, height = screen.size
                     if self._pixels.shape != (height, width, 3):
                         self._pixels = np.empty((height, width, 3), np.uint8)
-                    screen.framebuffer.read_into(self._pixels, components=3, alignment=1)
+                    screen.framebuffer.read_into(
+                        self._pixels, components=3, alignment=1
+                    )
                     picture = torch.from_numpy(self._pixels)
             if not request.gpu and picture.is_cuda:
                 picture = picture.cpu()
@@ -117,7 +143,9 @@ class Grabber:
             self._shares = torch.cuda.is_available()
             try:
                 if self._shares:
-                    Target(self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True).release()
+                    Target(
+                        self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True
+                    ).release()
             except (IpcError, moderngl.Error, RuntimeError) as e:
                 self._shares = False
                 log.warning("grab: what OpenGL draws goes through the host: %s", e)
@@ -181,8 +209,12 @@ def _serve(grabber: Grabber, requests: int, answers: int) -> None:
             try:
                 answer = grabber.draw(request)
             except (ViewerError, IpcError, ValueError) as e:
-                answer = RenderError(next(kind for error, kind in _KINDS.items() if isinstance(e, error)),
-                                     str(e)[:_REASON])
+                answer = RenderError(
+                    next(
+                        kind for error, kind in _KINDS.items() if isinstance(e, error)
+                    ),
+                    str(e)[:_REASON],
+                )
             except Exception as e:
                 traceback.print_exc()
                 answer = RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])

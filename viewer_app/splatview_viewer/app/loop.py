@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Feature
     from splatview_viewer.workspace.sources import FileSource
 
-FEATURES: tuple[Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...] = (Comparisons,)
+FEATURES: tuple[
+    Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...
+] = (Comparisons,)
 """Makers of what adds its parts to the panel for several entries."""
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
@@ -77,8 +79,14 @@ class AppOptions:
 class App:
     """Shows streams and files on a screen, and on those of browsers. Everything happens in the thread that made it."""
 
-    def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
-                 browsers: Browsers | None = None) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        options: AppOptions | None = None,
+        *,
+        subscriber: Subscriber | None = None,
+        browsers: Browsers | None = None,
+    ) -> None:
         """`screen` holds the OpenGL context of all users. `browsers`: makes a screen for each that connects."""
         self.screen = screen
         self.options = options or AppOptions()
@@ -103,19 +111,30 @@ class App:
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
         self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
-        self.catalogue.features += [make(self.catalogue, screen.ctx, self.work, screen.wake) for make in FEATURES]
+        self.catalogue.features += [
+            make(self.catalogue, screen.ctx, self.work, screen.wake)
+            for make in FEATURES
+        ]
         self.catalogue.shards.run = self.options.run
         if self.options.memo is not None:
             self.catalogue.memo = self.options.memo
         if self.options.record is not None and self.options.record.on:
-            self.catalogue.recorder = Recorder(self.options.record, self.work, screen.wake)
+            self.catalogue.recorder = Recorder(
+                self.options.record, self.work, screen.wake
+            )
         self._asked = [self.catalogue.open_file(file) for file in self.options.files]
         if self.options.watched:
             self.users.append(self._user(screen))
 
     def _user(self, screen: Screen) -> User:
-        return User(screen, self.catalogue, self.work, panel=self.options.panel, max_fps=self.options.max_fps,
-                    far=screen is not self.screen)
+        return User(
+            screen,
+            self.catalogue,
+            self.work,
+            panel=self.options.panel,
+            max_fps=self.options.max_fps,
+            far=screen is not self.screen,
+        )
 
     @property
     def user(self) -> User:
@@ -146,17 +165,35 @@ class App:
 
         Raises FileError when none of the files that were asked for can be read.
         """
+
         def looks() -> bool:
-            return now < self._news_until and any(user.screen.state.visible for user in self.users)
+            return now < self._news_until and any(
+                user.screen.state.visible for user in self.users
+            )
 
         looking = looks()
-        if not looking or events or now >= self._full_at or self.ended or self.catalogue.has_news(now):
+        if (
+            not looking
+            or events
+            or now >= self._full_at
+            or self.ended
+            or self.catalogue.has_news(now)
+        ):
             self._turn(now, events)
             looking = looks()
             period = _IDLE_PERIOD
             if self.catalogue.slots and now < self._active_until:
                 period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
-            self._full_at = min([now + period, *(max(user.may_draw(now), now) for user in self.users if user.waiting)])
+            self._full_at = min(
+                [
+                    now + period,
+                    *(
+                        max(user.may_draw(now), now)
+                        for user in self.users
+                        if user.waiting
+                    ),
+                ]
+            )
         nap = _NAP if self.options.watched else _REMOTE_NAP
         self.due = min(self._full_at, now + nap) if looking else self._full_at
         return self.due
@@ -178,13 +215,17 @@ class App:
             self._active_until = self._news_until = now + _ACTIVE_FOR
         for user in self.users:
             user.tick(now)
-        for i in range(len(self.users)):  # when the GPU's time is short, each is the first in its turn
+        for i in range(
+            len(self.users)
+        ):  # when the GPU's time is short, each is the first in its turn
             user = self.users[(self.turns + i) % len(self.users)]
             if user.due(now):
                 self._draw(user, now)
         if self._out_due and now - self._out_at >= _OUT_PERIOD:
             self.write_out(now)
-        if self._asked and all(source.error for source in self._asked):  # one among others shows its fault
+        if self._asked and all(
+            source.error for source in self._asked
+        ):  # one among others shows its fault
             raise FileError("\n".join(source.error for source in self._asked))
 
     def _receive(self, now: float) -> None:
@@ -219,7 +260,9 @@ class App:
             if not self._out_due:
                 self._out_at = now
                 try:
-                    save_picture(read_pixels(self.screen.framebuffer)[..., :3], self.options.out)
+                    save_picture(
+                        read_pixels(self.screen.framebuffer)[..., :3], self.options.out
+                    )
                 except FileError as e:
                     self.catalogue.notice(str(e))
         user.present(now)
@@ -275,11 +318,17 @@ def run(app: App, asked: Sequence[int] = ()) -> None:
                 step(app)
             app.write_out(time.monotonic())
         except Exception as e:  # any call may be the first to meet it; faults of one view are told in its place
-            lost = words_of(e) if isinstance(e, (moderngl.Error, GpuLostError)) else cuda_is_lost()
+            lost = (
+                words_of(e)
+                if isinstance(e, (moderngl.Error, GpuLostError))
+                else cuda_is_lost()
+            )
             if not lost:
                 raise
-            raise GpuLostError(f"{lost}. Start the viewer again; what the driver says: nvidia-smi, dmesg; without a "
-                               "graphics card: CUDA_VISIBLE_DEVICES= splatview serve") from e
+            raise GpuLostError(
+                f"{lost}. Start the viewer again; what the driver says: nvidia-smi, dmesg; without a "
+                "graphics card: CUDA_VISIBLE_DEVICES= splatview serve"
+            ) from e
         finally:
             gc.unfreeze()
             if not lost:

@@ -19,8 +19,19 @@ if TYPE_CHECKING:
 
 _CELL, _LAST = 80, 200
 """Characters of a cell of the table, and of one in the last column; longer ones are cut. A CSV has all."""
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_NUMBERS = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+)
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 """What a terminal would obey: a snapshot is written by others. Tabs and ends of lines are not in it."""
 
 
@@ -72,7 +83,9 @@ def read(path: Path) -> Snapshot:
     except FileError as e:
         raise FileError(f"{path}: {e}") from None
     if kind != "snapshot":
-        raise FileError(f"{path}: of the format {kind}, not a snapshot of memory; splatview serve shows it")
+        raise FileError(
+            f"{path}: of the format {kind}, not a snapshot of memory; splatview serve shows it"
+        )
     due, said = time.perf_counter() + 0.5, False
 
     def progress(what: str, fraction: float) -> None:
@@ -93,15 +106,23 @@ def read(path: Path) -> Snapshot:
 def table(result: Result) -> str:
     """The rows as lines of text, one below the other: numbers at the right, NULL as nothing."""
     if result.columns == ("explain_key", "explain_value"):  # a drawing
-        return "".join(_CONTROL.sub("?", str(row[1])).rstrip() + "\n" for row in result.rows)
+        return "".join(
+            _CONTROL.sub("?", str(row[1])).rstrip() + "\n" for row in result.rows
+        )
     last = len(result.columns) - 1
     right = [kind.removeprefix("U").startswith(_NUMBERS) for kind in result.types]
-    cells = [[_cell(v, _LAST if i == last else _CELL) for i, v in enumerate(row)] for row in result.rows]
+    cells = [
+        [_cell(v, _LAST if i == last else _CELL) for i, v in enumerate(row)]
+        for row in result.rows
+    ]
     head = [_cell(c) for c in result.columns]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
 
     def line(row: list[str]) -> str:
-        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+        return "  ".join(
+            c.rjust(w) if r else c.ljust(w)
+            for c, w, r in zip(row, widths, right, strict=True)
+        ).rstrip()
 
     rule = "  ".join("-" * w for w in widths)
     return "\n".join([line(head), rule, *map(line, cells)]) + "\n"
@@ -111,7 +132,11 @@ def _cell(value: Any, longest: int = _CELL) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.6g}" if not value.is_integer() or abs(value) >= 1e15 else f"{value:.1f}"
+        return (
+            f"{value:.6g}"
+            if not value.is_integer() or abs(value) >= 1e15
+            else f"{value:.1f}"
+        )
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     text = _CONTROL.sub("?", text.replace("\t", " ").replace("\n", " \u2190 ").strip())
-    return text if len(text) <= longest else text[:longest - 1] + "\u2026"
+    return text if len(text) <= longest else text[: longest - 1] + "\u2026"

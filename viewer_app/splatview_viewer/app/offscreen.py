@@ -20,8 +20,19 @@ from splatview_ipc.control.render_requests import RenderRequest
 from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, LateError, ViewerError
 from splatview_viewer.core.host import Host
-from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
-from splatview_viewer.formats.camera_paths import Film, check_film, make_writer, read_path
+from splatview_viewer.core.screen import (
+    MAX_SIZE,
+    MIN_SIZE,
+    Rect,
+    parse_size,
+    settled_pixels,
+)
+from splatview_viewer.formats.camera_paths import (
+    Film,
+    check_film,
+    make_writer,
+    read_path,
+)
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.path import turntable
@@ -56,7 +67,9 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = (1280, 720)
 _GLANCE_S = 0.001  # between two looks for what is on its way
 _TIMEOUT_S = 10.0  # for a stream's first frame
-_NEWER_S = 0.3  # for the version that another run's stream is at; then an older one is drawn
+_NEWER_S = (
+    0.3  # for the version that another run's stream is at; then an older one is drawn
+)
 _ARRIVAL_S = 2.0  # for the data of a picture in place; a view shows it after half a second in any case
 _LATER_S = 0.1  # for an image in place: the trainer's GPU may write it later than it was announced
 _COMPLETE_S = 300.0  # for a plot to be complete: ten million events take a few
@@ -73,10 +86,14 @@ def until(poll: Callable[[], T | None], end: float) -> T | None:
         time.sleep(_GLANCE_S)
 
 
-def find(finder: Finder, name: str | None, run: str | None, end: float, *, sure: bool = False) -> RemoteStream:
+def find(
+    finder: Finder, name: str | None, run: str | None, end: float, *, sure: bool = False
+) -> RemoteStream:
     """Wait for a stream; `name` and `run` as for `Finder.find`. `sure`: there is such a stream, so wait until `end`."""
     settled = end if sure else min(time.monotonic() + SETTLE, end)
-    stream = until(lambda: finder.find(name, run, time.monotonic(), settled, end), math.inf)
+    stream = until(
+        lambda: finder.find(name, run, time.monotonic(), settled, end), math.inf
+    )
     assert stream is not None
     return stream
 
@@ -104,7 +121,9 @@ def shoot(asked: Shot) -> tuple[int, int]:
     look = _look(asked, asked.camera)
     check_writable(asked.out, check_picture, look.background is None)
 
-    def shot(still: Still, value: Value | None, overlays: Sequence[Frame]) -> tuple[int, int] | None:
+    def shot(
+        still: Still, value: Value | None, overlays: Sequence[Frame]
+    ) -> tuple[int, int] | None:
         size = still.prepare(value, look)
         if size is None:
             return None
@@ -133,11 +152,20 @@ def film(asked: Video) -> int:
     look = _look(asked)
     path = None if asked.path is None else read_path(asked.path)
     check_film(asked.out)
-    return _drawn("video", "--path", asked, lambda still, value, _: _film(still, value, look, asked, path))
+    return _drawn(
+        "video",
+        "--path",
+        asked,
+        lambda still, value, _: _film(still, value, look, asked, path),
+    )
 
 
 def _look(asked: Shot | Video, camera: str | None = None) -> Look:
-    return Look(None if asked.size is None else parse_size(asked.size), camera, parse_background(asked.background))
+    return Look(
+        None if asked.size is None else parse_size(asked.size),
+        camera,
+        parse_background(asked.background),
+    )
 
 
 def _drawn(who: str, camera: str, asked: Shot | Video, use: Use[T]) -> T:
@@ -148,7 +176,9 @@ def _drawn(who: str, camera: str, asked: Shot | Video, use: Use[T]) -> T:
             stack.callback(stills.close)
             return stills.draw(RenderRequest(_TIMEOUT_S, asked.run, asked.stream), use)
         if asked.stream is not None or asked.run is not None:
-            raise ViewerError(f"{who}: a file was named, and --stream or --run as well; name one or the other")
+            raise ViewerError(
+                f"{who}: a file was named, and --stream or --run as well; name one or the other"
+            )
         from splatview_viewer.kinds.files import open_file
 
         value = open_file(asked.file)
@@ -178,8 +208,15 @@ class _Open:
 class Stills:
     """Draws single pictures of streams, of which the last few stay open for the next picture."""
 
-    def __init__(self, who: str, camera: str, run: str | None = None, *, gpu_uuid: str | None = None,
-                 overlays_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        who: str,
+        camera: str,
+        run: str | None = None,
+        *,
+        gpu_uuid: str | None = None,
+        overlays_s: float = 0.5,
+    ) -> None:
         """`who` and `camera` as for `Still`. run: the only one that is followed. gpu_uuid: as for `OffscreenScreen`.
         overlays_s: to wait for overlays' frames; a trainer on a busy GPU answers late. Raises ViewerError, IpcError."""
         self.screen = OffscreenScreen(MIN_SIZE, MIN_SIZE, gpu_uuid=gpu_uuid)
@@ -196,10 +233,14 @@ class Stills:
         Raises ViewerError: NotFoundError without such a stream, LateError when it brings nothing in time.
         """
         end = time.monotonic() + request.timeout
-        stream = find(self._finder, request.stream, request.run, end, sure=request.streams > 0)
+        stream = find(
+            self._finder, request.stream, request.run, end, sure=request.streams > 0
+        )
         key, run = (stream.run.id, stream.info.index, stream.kind), stream.run
         if (opened := self._open.pop(key, None)) is None:
-            opened = _Open(stream, Still(self.screen, stream.kind, self._who, self._camera))
+            opened = _Open(
+                stream, Still(self.screen, stream.kind, self._who, self._camera)
+            )
             stream.open()
         self._open[key] = opened  # the last one is the newest
         while len(self._open) > _MOST_OPEN:
@@ -214,20 +255,32 @@ class Stills:
 
         def attempt() -> list[T] | None:
             """Return [] where nothing will come."""
-            self._finder.look(request.run, time.monotonic())  # parts of a sharded scene may come late
+            self._finder.look(
+                request.run, time.monotonic()
+            )  # parts of a sharded scene may come late
             after = request.after or (newest if time.monotonic() < soft else 1)
             drawn = self._attempt(opened, after, end, request, use)
-            return [drawn] if drawn is not None else [] if stream.fault or not run.alive else None
+            return (
+                [drawn]
+                if drawn is not None
+                else []
+                if stream.fault or not run.alive
+                else None
+            )
 
         if not (found := until(attempt, end)):
             error = why_nothing(stream, self._who, request.timeout)
             if isinstance(error, LateError) and stream.version < request.after:
-                error = LateError(f"{error} (version {request.after} was waited for, {stream.version} is the newest)")
+                error = LateError(
+                    f"{error} (version {request.after} was waited for, {stream.version} is the newest)"
+                )
             raise error
         opened.used = time.monotonic()
         return found[0]
 
-    def _attempt(self, opened: _Open, after: int, end: float, request: RenderRequest, use: Use[T]) -> T | None:
+    def _attempt(
+        self, opened: _Open, after: int, end: float, request: RenderRequest, use: Use[T]
+    ) -> T | None:
         """Draw version `after` or a later one; None while there is none, or if it was overwritten meanwhile."""
         stream, frame, version = opened.stream, None, opened.version
         if version < max(after, stream.version, 1) or stream.live:
@@ -255,13 +308,19 @@ class Stills:
         """Return the newest frames of the streams over this one, which the caller closes. `own`: its process published
         some that are on their way; they are awaited until `end`."""
         soon, frames = min(time.monotonic() + self._overlays_s, end), list["Frame"]()
-        waiting = [fed for link, fed in linked_to(stream, self._subscriber.streams) if link.still]
+        waiting = [
+            fed
+            for link, fed in linked_to(stream, self._subscriber.streams)
+            if link.still
+        ]
 
         def poll() -> bool | None:
             self._subscriber.poll()
             for fed in list(waiting):
                 open_linked(fed)
-                late = time.monotonic() > (end if own and fed.run is stream.run else soon)  # then an older one does
+                late = time.monotonic() > (
+                    end if own and fed.run is stream.run else soon
+                )  # then an older one does
                 done = late or not fed.version or fed.fault or not fed.run.alive
                 if (frame := fed.read(0 if done else fed.version - 1)) is not None:
                     frames.append(frame)
@@ -276,7 +335,11 @@ class Stills:
         """Look for new runs, and release streams that are not in use. Returns whether there were any."""
         self._subscriber.poll()
         now = time.monotonic()
-        idle = [key for key, o in self._open.items() if now - o.used > _IDLE_S or not o.stream.run.alive]
+        idle = [
+            key
+            for key, o in self._open.items()
+            if now - o.used > _IDLE_S or not o.stream.run.alive
+        ]
         for key in idle:
             self._release(key)
         return bool(idle)
@@ -308,11 +371,15 @@ class Still:
     What was loaded stays for the next picture, until `close`.
     """
 
-    def __init__(self, screen: OffscreenScreen, kind: str, who: str, camera: str) -> None:
+    def __init__(
+        self, screen: OffscreenScreen, kind: str, who: str, camera: str
+    ) -> None:
         """`kind` of stream, or "snapshot"; `who` stands at the beginning of messages, `camera` is what people call the
         camera. Raises ViewerError for a kind that cannot be drawn."""
         if not about(kind).shown:
-            raise ViewerError(f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(shown())}")
+            raise ViewerError(
+                f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(shown())}"
+            )
         self.screen, self.kind = screen, kind
         self._plot = about(kind).still == "plot"
         """Its picture is written over with words; each is of one value alone."""
@@ -332,7 +399,9 @@ class Still:
         SharingError for a frame that cannot be read here.
         """
         if look.camera is not None and not about(self.kind).scene:
-            raise CameraError(f"{self._who}: a picture takes no {self._camera}; leave it out")
+            raise CameraError(
+                f"{self._who}: a picture takes no {self._camera}; leave it out"
+            )
         size = look.size or DEFAULT_SIZE
         # A camera that makes no sense is told before anything is drawn.
         camera = None if look.camera is None else camera_from_json(look.camera, *size)
@@ -344,7 +413,9 @@ class Still:
             self.scene = view.view if isinstance(view.view, GaussianView) else None
         if self._image is not None:
             background = look.background or (0.0, 0.0, 0.0)
-            self._image.state = replace(self._image.state, alpha="background", background=background)
+            self._image.state = replace(
+                self._image.state, alpha="background", background=background
+            )
         if self.scene is not None:
             self.scene.host = Host(exact="scene")
             self.scene.change(background=look.background)
@@ -352,18 +423,36 @@ class Still:
 
         def taken() -> bool | None:
             view.tick(time.monotonic())
-            return True if view.update(value) else False if getattr(value, "complete", True) else None
+            return (
+                True
+                if view.update(value)
+                else False
+                if getattr(value, "complete", True)
+                else None
+            )
 
         if value is not None:
             if not until(taken, time.monotonic() + _ARRIVAL_S):
                 return None
             if self._image is not None:
-                until(lambda: getattr(value, "complete", True) or None, time.monotonic() + _LATER_S)
+                until(
+                    lambda: getattr(value, "complete", True) or None,
+                    time.monotonic() + _LATER_S,
+                )
         if look.size is None and self._image is not None:
-            size = min(self._image.size[0], MAX_SIZE), min(self._image.size[1], MAX_SIZE)
+            size = (
+                min(self._image.size[0], MAX_SIZE),
+                min(self._image.size[1], MAX_SIZE),
+            )
         return size
 
-    def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), *, shared: bool = False) -> None:
+    def draw(
+        self,
+        size: tuple[int, int],
+        overlays: Sequence[Frame] = (),
+        *,
+        shared: bool = False,
+    ) -> None:
         """Draw what was prepared into the screen's framebuffer, which gets this size, and over an image these frames of
         kind overlay. shared: CUDA reads the framebuffer.
 
@@ -383,8 +472,12 @@ class Still:
             end = time.monotonic() + _COMPLETE_S
             settled_pixels(framebuffer, draw_plot)
             while not getattr(plot, "complete", True):
-                if time.monotonic() > end:  # some work on a picture while others are drawn
-                    raise ViewerError(f"the picture was not complete within {_COMPLETE_S:g} s")
+                if (
+                    time.monotonic() > end
+                ):  # some work on a picture while others are drawn
+                    raise ViewerError(
+                        f"the picture was not complete within {_COMPLETE_S:g} s"
+                    )
                 plot.wait(end - time.monotonic())  # type: ignore[attr-defined]
                 settled_pixels(framebuffer, draw_plot)
             if fault := getattr(plot, "fault", ""):
@@ -400,7 +493,11 @@ class Still:
         try:
             image.draw_layers(framebuffer, rect, 1.0)
             if any(not layer.result.empty for layer in layers.all):
-                self._write(lambda _, scale: image.write_layers(rect, scale, corner=False) or False)
+                self._write(
+                    lambda _, scale: (
+                        image.write_layers(rect, scale, corner=False) or False
+                    )
+                )
         finally:
             layers.clear()
 
@@ -421,10 +518,15 @@ class Still:
         renderer, camera, sight = view.data.renderer, view.camera(), view.data.sight
         words = [renderer.left_out.words(view.data.facts.count), renderer.thinned]
         if camera is not None and sight is not None and len(sight.means):
-            farthest = np.nanmax(sight.means @ camera.viewmat[2, :3], initial=-np.inf) + camera.viewmat[2, 3]
+            farthest = (
+                np.nanmax(sight.means @ camera.viewmat[2, :3], initial=-np.inf)
+                + camera.viewmat[2, 3]
+            )
             if 0 < farthest < camera.near:
-                words.append(f"everything is nearer than near {camera.near:g}: the farthest is {farthest:.3g} away; "
-                             f"give {self._camera} a smaller near")
+                words.append(
+                    f"everything is nearer than near {camera.near:g}: the farthest is {farthest:.3g} away; "
+                    f"give {self._camera} a smaller near"
+                )
         return "; ".join(w for w in words if w)
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
@@ -439,7 +541,9 @@ class Still:
         """
         assert self.view is not None
         if self.scene is None and self._image is None:
-            raise ViewerError(f"{self._who}: a picture of kind {self.kind} cannot be transparent; leave that out")
+            raise ViewerError(
+                f"{self._who}: a picture of kind {self.kind} cannot be transparent; leave that out"
+            )
         pixels = transparent_picture(self.view, self.screen.ctx, size)
         assert pixels is not None
         return pixels
@@ -462,11 +566,17 @@ class Still:
 # -- films ------------------------------------------------------------------------------------------------------------
 
 
-def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | None) -> int | None:
+def _film(
+    still: Still, value: Value, look: Look, asked: Video, path: Film | None
+) -> int | None:
     """The number of pictures; None when the writer overwrote the frame before it was loaded."""
     if not about(still.kind).scene:
-        raise ViewerError(f"video: this is of kind {still.kind}; only Gaussians can be filmed")
-    size = look.size or ((path.width, path.height) if path is not None else DEFAULT_SIZE)
+        raise ViewerError(
+            f"video: this is of kind {still.kind}; only Gaussians can be filmed"
+        )
+    size = look.size or (
+        (path.width, path.height) if path is not None else DEFAULT_SIZE
+    )
     if still.prepare(value, replace(look, size=size)) is None:
         return None
     still.draw((MIN_SIZE, MIN_SIZE))  # reads the scene
@@ -485,17 +595,30 @@ def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | Non
         made.path.stretch(asked.seconds)
     transparent = look.background is None
     camerawork = Camerawork(still.screen.ctx, view, *size)
-    filming = Filming(camerawork, made, make_writer(asked.out, *size, made.fps, transparent), transparent=transparent)
+    filming = Filming(
+        camerawork,
+        made,
+        make_writer(asked.out, *size, made.fps, transparent),
+        transparent=transparent,
+    )
     terminal, begun, told = sys.stderr.isatty(), time.monotonic(), -1.0
     try:
         while not filming.ended:
             filming.turn()
             filming.wait(0.001)
             now = time.monotonic()
-            if now - told > (0.2 if terminal else 10.0):  # on one line of a terminal, else every ten seconds
+            if now - told > (
+                0.2 if terminal else 10.0
+            ):  # on one line of a terminal, else every ten seconds
                 told, rate = now, filming.drawn / max(now - begun, 1e-3)
-                left = f", {(filming.total - filming.drawn) / rate:.0f} s left" if filming.drawn > 2 else ""
-                text = f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
+                left = (
+                    f", {(filming.total - filming.drawn) / rate:.0f} s left"
+                    if filming.drawn > 2
+                    else ""
+                )
+                text = (
+                    f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
+                )
                 before, end = ("\r\x1b[K", "") if terminal else ("splatview: ", "\n")
                 print(f"{before}{text}", end=end, file=sys.stderr, flush=True)
         if filming.fault:
@@ -515,9 +638,13 @@ def parse_background(text: str) -> Color | None:
     try:
         r, g, b = (float(part) for part in text.split(","))
     except ValueError:
-        raise ViewerError(f"background: {text!r} is not R,G,B, such as 0.1,0.2,0.3 or 25,50,75, nor "
-                          "transparent") from None
+        raise ViewerError(
+            f"background: {text!r} is not R,G,B, such as 0.1,0.2,0.3 or 25,50,75, nor "
+            "transparent"
+        ) from None
     top = 255.0 if max(r, g, b) > 1 else 1.0
     if not all(0 <= c <= top for c in (r, g, b)):  # refuses NaN as well
-        raise ViewerError(f"background: {text!r} is out of range: three numbers from 0 to 1, or from 0 to 255")
+        raise ViewerError(
+            f"background: {text!r} is out of range: three numbers from 0 to 1, or from 0 to 255"
+        )
     return r / top, g / top, b / top

@@ -46,15 +46,19 @@ def probe_window() -> str:
     """Open a window that is not seen."""
     display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not display:
-        raise Broken("no display (DISPLAY and WAYLAND_DISPLAY are unset)",
-                     "not needed: splatview serve --web, or splatview shot OUT.png")
+        raise Broken(
+            "no display (DISPLAY and WAYLAND_DISPLAY are unset)",
+            "not needed: splatview serve --web, or splatview shot OUT.png",
+        )
     from splatview_viewer.core.errors import GraphicsError
     from splatview_viewer.screens.window import WindowScreen
 
     try:
         screen = WindowScreen(64, 64, visible=False)
     except GraphicsError as e:
-        raise Broken(f"display {display!r}: {e}", f"check DISPLAY, xhost, ssh -X; {GL_MEND}") from None
+        raise Broken(
+            f"display {display!r}: {e}", f"check DISPLAY, xhost, ssh -X; {GL_MEND}"
+        ) from None
     renderer = screen.ctx.info["GL_RENDERER"]
     screen.close()
     return f"display {display}, {renderer}"
@@ -74,14 +78,19 @@ def probe_interop() -> str:
     ctx, mend = _context(), ""
     if (drawn_on := gl_device_uuid(ctx)) is None:
         same = "OpenGL does not say which GPU it draws on, so it is not NVIDIA's"
-        mend = ("let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
-                "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)")
+        mend = (
+            "let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
+            "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)"
+        )
     else:
         try:
             index = driver.device_of(drawn_on)
             same = f"OpenGL draws on CUDA's GPU {index}"
             if index is None:
-                same, mend = f"OpenGL draws on GPU {drawn_on}, which CUDA does not see", "check CUDA_VISIBLE_DEVICES"
+                same, mend = (
+                    f"OpenGL draws on GPU {drawn_on}, which CUDA does not see",
+                    "check CUDA_VISIBLE_DEVICES",
+                )
         except SharingError as e:
             same = f"CUDA cannot be asked ({e})"
     reasons = {name: probe(ctx, name) for name in BRIDGES}
@@ -116,7 +125,9 @@ def probe_web() -> str:
     except ViewerError as e:
         raise Broken(e, mend) from None
     detail = f"aiohttp {aiohttp.__version__}, pictures encoded by {encoder.name}"
-    return detail + (f"; nvJPEG is not used: {encoder.reason}" if encoder.reason else "")
+    return detail + (
+        f"; nvJPEG is not used: {encoder.reason}" if encoder.reason else ""
+    )
 
 
 def probe_gsplat() -> str:
@@ -133,7 +144,11 @@ def probe_gsplat() -> str:
 
 if __name__ == "__main__":
     try:
-        finding = {"ok": True, "detail": globals()[f"probe_{sys.argv[1]}"](), "mend": ""}
+        finding = {
+            "ok": True,
+            "detail": globals()[f"probe_{sys.argv[1]}"](),
+            "mend": "",
+        }
     except Broken as e:
         finding = {"ok": False, "detail": str(e), "mend": e.mend}
     print(json.dumps(finding))

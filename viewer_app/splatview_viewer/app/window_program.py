@@ -52,7 +52,11 @@ def main(args: list[str]) -> int:
     os.dup2(2, 1)  # what libraries print must not be taken for a message
     reason = ""
     try:
-        app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, caller)
+        app = _OneWindow(
+            _Titled(settings.width, settings.height, title=settings.title),
+            settings,
+            caller,
+        )
         run(app)
     except (ViewerError, IpcError) as e:
         reason = str(e)
@@ -74,7 +78,9 @@ class _Titled(WindowScreen):
 class _OneWindow(App):
     """Shows the stream that the caller wants. What was seen before stays until there is something to see of that."""
 
-    def __init__(self, screen: WindowScreen, settings: WindowSettings, caller: NewestLines) -> None:
+    def __init__(
+        self, screen: WindowScreen, settings: WindowSettings, caller: NewestLines
+    ) -> None:
         self._caller = caller
         self._show: Show | None = None
         self._told: WindowState | None = None
@@ -82,7 +88,9 @@ class _OneWindow(App):
         """Time of publication of what the awaited stream had brought before, and when to show it in any case."""
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
-        self._waiting = Viewport(self.user)  # without a picture: it opens what the caller wants
+        self._waiting = Viewport(
+            self.user
+        )  # without a picture: it opens what the caller wants
         self.catalogue.chooses = False
         self.catalogue.join(self._waiting)
         self.state.panel_open = False
@@ -93,14 +101,26 @@ class _OneWindow(App):
             self._show = msgspec.json.decode(line, type=Show)
             self._active_until = self._news_until = now + _LIVELY
         viewport, waiting, show = self.user.layout.active, self._waiting, self._show
-        slot = next((s for s in self.catalogue.slots.values() if show is not None and s.source.stream is not None
-                     and (s.entry.name, s.source.stream.run.id) == (show.stream, show.run)), None)
+        slot = next(
+            (
+                s
+                for s in self.catalogue.slots.values()
+                if show is not None
+                and s.source.stream is not None
+                and (s.entry.name, s.source.stream.run.id) == (show.stream, show.run)
+            ),
+            None,
+        )
         if slot is None or slot.entry.key == viewport.key:
             waiting.select(None)
         elif slot.entry.key != waiting.key:
             self._brought, self._at_latest = slot.source.time_ns, now + _AT_LATEST
             waiting.select(slot.entry.key)
-        elif slot.source.time_ns != self._brought or slot.entry.fault or now > self._at_latest:
+        elif (
+            slot.source.time_ns != self._brought
+            or slot.entry.fault
+            or now > self._at_latest
+        ):
             viewport.select(slot.entry.key)
         due = super().turn(now, events)
         state = WindowState(*self.screen.state.size, self.user.pace.fps(now))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import moderngl
 
-from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import (
+    Key,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
@@ -31,7 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MEASURED_AFTER = 0.25
 """Seconds from a picture to the measurement of its PSNR."""
-_KEY = KeyHelp("Compare", "Drag the line", "See more of one side; a double click: both alike")
+_KEY = KeyHelp(
+    "Compare", "Drag the line", "See more of one side; a double click: both alike"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,10 @@ class PairPlace:
 
     def seen_from(self, rect: Rect) -> PairPlace:
         """Return the place of which other rectangles show all that is seen in `rect`."""
-        first, second = (side and replace(side, place=side.place.seen_from(rect)) for side in self.sides)
+        first, second = (
+            side and replace(side, place=side.place.seen_from(rect))
+            for side in self.sides
+        )
         return PairPlace((first, second))
 
 
@@ -76,7 +87,13 @@ class PairSource(Source):
 
     path = "compared"
 
-    def __init__(self, catalogue: Catalogue, keys: tuple[str, str], ctx: moderngl.Context, work: GpuWork) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        keys: tuple[str, str],
+        ctx: moderngl.Context,
+        work: GpuWork,
+    ) -> None:
         self.catalogue, self.uses, self.ctx, self.work = catalogue, keys, ctx, work
         self.compositors: list[PairCompositor] = []
 
@@ -108,7 +125,9 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def state(self) -> PairState:  # type: ignore[override]
-        first, second = (None if view is None else view.view.state for view in self._both())
+        first, second = (
+            None if view is None else view.view.state for view in self._both()
+        )
         return replace(self._state, place=PairPlace((first, second)))
 
     @state.setter
@@ -127,7 +146,9 @@ class PairView(View[PairSource, PairState]):
             slot, side.host = catalogue.slots.get(side.key), self.host
             view = None if slot is None or slot.entry.fault else catalogue.view(side)  # type: ignore[arg-type]
             if view is not None:
-                view.view.host = replace(self.host, name=view.view.host.name, again=view.view.host.again)
+                view.view.host = replace(
+                    self.host, name=view.view.host.name, again=view.view.host.again
+                )
             out.append(None if view is None or view.empty else view)
         return out
 
@@ -147,7 +168,9 @@ class PairView(View[PairSource, PairState]):
         """The view that the other one follows."""
         return self._both()[self._leading]
 
-    def _use(self, what: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)) -> list[T]:
+    def _use(
+        self, what: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)
+    ) -> list[T]:
         """Call `what` with the views of some sides, and return the results. A fault is shown in place of its side, and
         the other one goes on."""
         catalogue, out = self.data.catalogue, list[T]()
@@ -166,14 +189,22 @@ class PairView(View[PairSource, PairState]):
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         s, self._size, self._rect = self._state, framebuffer.size, rect
         if self._draw_sides():
-            at = (self.divider.x(rect) - rect.x) / max(rect.width, 1) if s.how == "split" else s.at
+            at = (
+                (self.divider.x(rect) - rect.x) / max(rect.width, 1)
+                if s.how == "split"
+                else s.at
+            )
             self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)
             self._measure_at = min(self._measure_at, self._now + _MEASURED_AFTER)
             return
         self.psnr, self._measure_at = None, math.inf
-        if not self._use(lambda view: view.draw(framebuffer, rect)):  # the one that there is
+        if not self._use(
+            lambda view: view.draw(framebuffer, rect)
+        ):  # the one that there is
             framebuffer.use()
-            framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
+            framebuffer.clear(
+                *BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height)
+            )
 
     def _draw_sides(self) -> bool:
         """Draw both into targets as large as the framebuffer. Returns False where one is missing or fails."""
@@ -181,9 +212,13 @@ class PairView(View[PairSource, PairState]):
         if None in views:
             return False
         dtype: Literal["f4", "f1"] = "f4" if self._state.how == "difference" else "f1"
-        first, second = (self._compositor.target(i, *self._size, dtype) for i in (used, 1 - used))
+        first, second = (
+            self._compositor.target(i, *self._size, dtype) for i in (used, 1 - used)
+        )
         drawn = self._use(lambda view: view.draw(first, self._rect), [used])
-        views[1 - used].follow(views[used], self._state.alike)  # which may find its place when it is drawn
+        views[1 - used].follow(
+            views[used], self._state.alike
+        )  # which may find its place when it is drawn
         drawn += self._use(lambda view: view.draw(second, self._rect), [1 - used])
         return len(drawn) == 2
 
@@ -217,7 +252,9 @@ class PairView(View[PairSource, PairState]):
             self._held, self._state = True, replace(self._state, used=sides[0])
         elif isinstance(event, PointerRelease):
             self._held = False
-        elif isinstance(event, PointerLeave) or (isinstance(event, Key) and not event.pressed):  # wherever it began
+        elif isinstance(event, PointerLeave) or (
+            isinstance(event, Key) and not event.pressed
+        ):  # wherever it began
             sides = [0, 1]
         return any(self._use(lambda view: view.handle(event, rect), sides))
 
@@ -228,13 +265,17 @@ class PairView(View[PairSource, PairState]):
             return again
         before, self._measure_at = _words(self.psnr), math.inf
         self.host.exact = "scene"  # without what only helps to look at them
-        with self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING):  # which is bound again afterwards
+        with self.data.ctx.scope(
+            self.data.ctx.fbo, moderngl.NOTHING
+        ):  # which is bound again afterwards
             drawn = self._draw_sides()
         self.host.exact = ""
         if drawn:
             self._compositor.measure(self._rect)
             self.psnr = self._compositor.psnr()
-        return again or _words(self.psnr) != before  # as each picture is measured, only another PSNR draws it again
+        return (
+            again or _words(self.psnr) != before
+        )  # as each picture is measured, only another PSNR draws it again
 
     def dropped(self, file: Path) -> bool:
         return self.lead is not None and self.lead.view.dropped(file)
@@ -269,34 +310,67 @@ class PairView(View[PairSource, PairState]):
         from splatview_viewer.ui import widgets as ui
 
         s = self._state
-        how = ui.choice("Compare", "Both scenes beside a line, their difference, or one over the other",
-                        s.how, {"split": "Split by a line", "difference": "Difference", "blend": "Blend"})
+        how = ui.choice(
+            "Compare",
+            "Both scenes beside a line, their difference, or one over the other",
+            s.how,
+            {"split": "Split by a line", "difference": "Difference", "blend": "Blend"},
+        )
         if how == "difference":
-            s = replace(s, gain=ui.slider("Amplify", "Factor on the difference",
-                                          s.gain, (1.0, 64.0), "%.0f \u00d7", reset=4.0))
+            s = replace(
+                s,
+                gain=ui.slider(
+                    "Amplify",
+                    "Factor on the difference",
+                    s.gain,
+                    (1.0, 64.0),
+                    "%.0f \u00d7",
+                    reset=4.0,
+                ),
+            )
         if how == "blend":
-            s = replace(s, at=ui.slider("Opacity", "Opacity of the second scene over the first",
-                                        s.at, (0.0, 1.0), "%.2f", reset=0.5))
-        tip = ("Both are shown in the same way. Off: only from the same place; what the panel\n"
-               "says is then of the side that was clicked last.")
+            s = replace(
+                s,
+                at=ui.slider(
+                    "Opacity",
+                    "Opacity of the second scene over the first",
+                    s.at,
+                    (0.0, 1.0),
+                    "%.2f",
+                    reset=0.5,
+                ),
+            )
+        tip = (
+            "Both are shown in the same way. Off: only from the same place; what the panel\n"
+            "says is then of the side that was clicked last."
+        )
         self._state = replace(s, how=how, alike=ui.check("Same view", tip, s.alike))
 
     def info(self) -> Info:
         s, lead = self._state, self.lead
         told = {id(view): view.info for view in self.views}
-        details = [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
+        details = (
+            [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
+        )
         timings = Counter({"compare": self.data.work.ms.get("compare", 0.0)})
         for info in told.values():
             timings.update(info.timings)
-        return Info([*details, *_words(self.psnr)], [line for info in told.values() for line in info.details],
-                    "" if lead is None else told[id(lead)].readout,
-                    list(dict.fromkeys(line for info in told.values() for line in info.path)), timings)
+        return Info(
+            [*details, *_words(self.psnr)],
+            [line for info in told.values() for line in info.details],
+            "" if lead is None else told[id(lead)].readout,
+            list(dict.fromkeys(line for info in told.values() for line in info.path)),
+            timings,
+        )
 
     @property
     def wants(self) -> Wants:
         views, lead = self.views, self.lead
-        return Wants(cuda=any(view.wants.cuda for view in views), moving=any(view.wants.moving for view in views),
-                     boards=() if lead is None else lead.wants.boards)
+        return Wants(
+            cuda=any(view.wants.cuda for view in views),
+            moving=any(view.wants.moving for view in views),
+            boards=() if lead is None else lead.wants.boards,
+        )
 
 
 def _words(psnr: float | None) -> list[str]:
@@ -308,4 +382,7 @@ def _words(psnr: float | None) -> list[str]:
 def told_apart(entries: Sequence[Entry]) -> list[str]:
     """Return the names of entries, with the run's where several have the same."""
     names = [entry.name for entry in entries]
-    return [f"{e.name} \u00b7 {e.group}" if names.count(e.name) > 1 else e.name for e in entries]
+    return [
+        f"{e.name} \u00b7 {e.group}" if names.count(e.name) > 1 else e.name
+        for e in entries
+    ]

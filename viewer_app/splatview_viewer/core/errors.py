@@ -18,7 +18,9 @@ class ViewerError(Exception):
     def __init__(self, *args: object) -> None:
         def showable(text: str) -> str:
             long = len(text) > _MOST
-            return printable_lines(f"{text[:_MOST * 2 // 3]} ... {text[-_MOST // 4:]}" if long else text)
+            return printable_lines(
+                f"{text[: _MOST * 2 // 3]} ... {text[-_MOST // 4 :]}" if long else text
+            )
 
         super().__init__(*(showable(a) if isinstance(a, str) else a for a in args))
 
@@ -66,10 +68,19 @@ def of_opengl(e: BaseException) -> bool:
 
 def words_of(e: BaseException) -> str:
     """Return an error in words, in one line where a driver's answer is a page."""
-    return f"OpenGL failed: {telling(str(e))}" if of_opengl(e) else str(e) or type(e).__name__
+    return (
+        f"OpenGL failed: {telling(str(e))}"
+        if of_opengl(e)
+        else str(e) or type(e).__name__
+    )
 
 
 def telling(text: str) -> str:
     """The line of a compiler's answer that says what is wrong."""
-    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip(" =-\t")]
-    return next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "no reason given")[:160]
+    lines = [
+        " ".join(line.split()) for line in text.splitlines() if line.strip(" =-\t")
+    ]
+    return next(
+        (line for line in lines if "error:" in line.lower()),
+        lines[-1] if lines else "no reason given",
+    )[:160]

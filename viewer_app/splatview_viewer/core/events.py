@@ -20,7 +20,9 @@ Mod = Literal["shift", "ctrl", "alt", "super"]
 Mods = frozenset[Mod]
 """Modifier keys held down."""
 
-_Position = Annotated[float, Meta(ge=-65536, le=65536)]  # a drag goes on outside the picture
+_Position = Annotated[
+    float, Meta(ge=-65536, le=65536)
+]  # a drag goes on outside the picture
 _Notches = Annotated[float, Meta(ge=-20, le=20)]
 _Factor = Annotated[float, Meta(ge=0.1, le=10)]
 _Turn = Annotated[float, Meta(ge=-7, le=7)]
@@ -30,16 +32,41 @@ _Scale = Annotated[float, Meta(ge=0.25, le=8)]
 NO_MODS: Mods = frozenset()
 
 KEYS: tuple[str, ...] = (
-    *"abcdefghijklmnopqrstuvwxyz", *"0123456789", *(f"f{i}" for i in range(1, 13)),
-    "tab", "left", "right", "up", "down", "page_up", "page_down", "home", "end", "insert", "delete",
-    "backspace", "space", "enter", "escape", "minus", "equal", "comma", "period", "slash",
-    "shift", "ctrl", "alt", "super",
+    *"abcdefghijklmnopqrstuvwxyz",
+    *"0123456789",
+    *(f"f{i}" for i in range(1, 13)),
+    "tab",
+    "left",
+    "right",
+    "up",
+    "down",
+    "page_up",
+    "page_down",
+    "home",
+    "end",
+    "insert",
+    "delete",
+    "backspace",
+    "space",
+    "enter",
+    "escape",
+    "minus",
+    "equal",
+    "comma",
+    "period",
+    "slash",
+    "shift",
+    "ctrl",
+    "alt",
+    "super",
 )
 """Every name that `Key.name` can have; a screen leaves other keys out."""
 _NAMES = frozenset(KEYS)
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=True):
+class _Event(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=True
+):
     """Base of all events. `t` names the kind of a decoded one."""
 
     at: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
@@ -105,7 +132,9 @@ class Key(_Event, frozen=True, tag="key"):
 
     def __post_init__(self) -> None:
         if self.name not in _NAMES:
-            raise ValueError(f"unknown key {self.name[:20]!r}: expected one of events.KEYS")
+            raise ValueError(
+                f"unknown key {self.name[:20]!r}: expected one of events.KEYS"
+            )
 
 
 class Text(_Event, frozen=True, tag="text"):
@@ -139,7 +168,16 @@ class Screenshot(_Event, frozen=True, tag="screenshot"):
 
 
 PageEvent = (
-    PointerMove | PointerLeave | PointerPress | PointerRelease | Wheel | Pinch | Key | Text | Resize | Screenshot
+    PointerMove
+    | PointerLeave
+    | PointerPress
+    | PointerRelease
+    | Wheel
+    | Pinch
+    | Key
+    | Text
+    | Resize
+    | Screenshot
 )
 """The events that a page sends."""
 Event = PageEvent | Expose | Close | FileDrop
@@ -150,7 +188,9 @@ T = TypeVar("T")
 class Inbox(Generic[T]):
     """A bounded queue from any thread to the one that draws, whose sleep it ends."""
 
-    def __init__(self, supersedes: Callable[[T, T], bool] | None = None, most: int = 4096) -> None:
+    def __init__(
+        self, supersedes: Callable[[T, T], bool] | None = None, most: int = 4096
+    ) -> None:
         """`supersedes(new, last)`: whether an item replaces the one that waits before it. `most`: items that wait."""
         self._items: deque[T] = deque()
         self._changed = threading.Condition()
@@ -162,7 +202,11 @@ class Inbox(Generic[T]):
         """Add items; return False at the first for which there is no room."""
         with self._changed:
             for item in items:
-                if self._supersedes is not None and self._items and self._supersedes(item, self._items[-1]):
+                if (
+                    self._supersedes is not None
+                    and self._items
+                    and self._supersedes(item, self._items[-1])
+                ):
                     self._items[-1] = item
                 elif len(self._items) < self._most:
                     self._items.append(item)
@@ -181,7 +225,9 @@ class Inbox(Generic[T]):
         """Return all items, oldest first. Sleeps at most `timeout` seconds for the first one, or until `wake`."""
         with self._changed:
             if timeout > 0:
-                self._changed.wait_for(lambda: bool(self._items) or self._woken, timeout)
+                self._changed.wait_for(
+                    lambda: bool(self._items) or self._woken, timeout
+                )
             self._woken = False
             items = list(self._items)
             self._items.clear()
@@ -194,10 +240,16 @@ class ClickCounter:
     def __init__(self) -> None:
         self._last: tuple[float, float, float, str, int] = (-1e9, 0.0, 0.0, "", 0)
 
-    def count(self, time: float, x: float, y: float, button: str, scale: float = 1.0) -> int:
+    def count(
+        self, time: float, x: float, y: float, button: str, scale: float = 1.0
+    ) -> int:
         """1 for a first press at `time` (seconds), 2 for the second one of a double click."""
         then, px, py, before, clicks = self._last
-        again = (button == before and time - then < 0.4
-                 and max(abs(x - px), abs(y - py)) <= 6 * scale and clicks == 1)
+        again = (
+            button == before
+            and time - then < 0.4
+            and max(abs(x - px), abs(y - py)) <= 6 * scale
+            and clicks == 1
+        )
         self._last = (time, x, y, button, 2 if again else 1)
         return self._last[-1]

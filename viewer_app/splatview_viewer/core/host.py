@@ -65,7 +65,11 @@ class Memo:
                 raise ValueError("more than fits")
             make_private(self._file.parent)
             write_output(self._file, text.encode(), private=True)
-        except (OSError, ValueError, RecursionError) as e:  # a file may hold more levels than can be written
+        except (
+            OSError,
+            ValueError,
+            RecursionError,
+        ) as e:  # a file may hold more levels than can be written
             self._trouble(e)
 
     def _read(self) -> None:
@@ -84,7 +88,11 @@ class Memo:
     def _trouble(self, e: Exception) -> None:
         if not self._said:
             self._said = True
-            log.warning("%s cannot be used, so nothing is remembered for the next time: %s", self._file, e)
+            log.warning(
+                "%s cannot be used, so nothing is remembered for the next time: %s",
+                self._file,
+                e,
+            )
 
 
 @dataclass

@@ -98,7 +98,9 @@ class Jobs:
         with self._lock:
             (self._waiting.appendleft if first else self._waiting.append)(job)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread = threading.Thread(
+                    target=self._work, name=self._name, daemon=True
+                )
                 self._thread.start()
         return job
 
@@ -121,7 +123,10 @@ class Jobs:
     def close(self, timeout: float | None = 0.0) -> bool:
         """Cancel all jobs, and `wait` for the one that runs. Returns whether it has ended."""
         with self._lock:
-            for job in [*self._waiting, *([self._running] if self._running is not None else [])]:
+            for job in [
+                *self._waiting,
+                *([self._running] if self._running is not None else []),
+            ]:
                 self.cancel(job)
         return self.wait(timeout)
 

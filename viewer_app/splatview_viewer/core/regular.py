@@ -20,7 +20,11 @@ def open_regular(path: str | Path) -> BinaryIO:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is no file but a pipe, a device or a socket", str(path))
+            raise OSError(
+                errno.EINVAL,
+                "it is no file but a pipe, a device or a socket",
+                str(path),
+            )
         return open(fd, "rb")
     except BaseException:
         os.close(fd)

@@ -42,7 +42,12 @@ class Rect:
 
     def viewport(self, framebuffer_height: int) -> tuple[int, int, int, int]:
         """The same part for OpenGL, which counts rows from the bottom."""
-        return self.x, framebuffer_height - self.y - self.height, self.width, self.height
+        return (
+            self.x,
+            framebuffer_height - self.y - self.height,
+            self.width,
+            self.height,
+        )
 
 
 class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
@@ -140,12 +145,16 @@ def read_pixels(framebuffer: moderngl.Framebuffer) -> np.ndarray:
     data = framebuffer.read(viewport=(0, 0, width, height), components=4, alignment=1)
     picture = np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
     if framebuffer.glo == 0:
-        _ = framebuffer.ctx.error  # moderngl names a buffer that a window does not have; the right one is read
+        _ = (
+            framebuffer.ctx.error
+        )  # moderngl names a buffer that a window does not have; the right one is read
         picture[..., 3] = 255  # a window is opaque whatever its buffer holds
     return picture
 
 
-def settled_pixels(framebuffer: moderngl.Framebuffer, draw: Callable[[], object]) -> np.ndarray:
+def settled_pixels(
+    framebuffer: moderngl.Framebuffer, draw: Callable[[], object]
+) -> np.ndarray:
     """Return `read_pixels` once `draw` draws the same again, or _MOST_DRAWN times: imgui lays a window out by the size
     of what was in it at the last drawing."""
     draw()
@@ -163,9 +172,17 @@ def parse_size(text: str) -> tuple[int, int]:
     from splatview_viewer.core.errors import ViewerError
 
     width, x, height = text.lower().partition("x")
-    if not (x and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
+    if not (
+        x
+        and width.isascii()
+        and width.isdigit()
+        and height.isascii()
+        and height.isdigit()
+    ):
         raise ViewerError(f"size: {text!r} is not WIDTHxHEIGHT, such as 1280x720")
     size = int(width), int(height)
     if not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
-        raise ViewerError(f"size: {text} is out of range; both sides must be {MIN_SIZE} to {MAX_SIZE} pixels")
+        raise ViewerError(
+            f"size: {text} is out of range; both sides must be {MIN_SIZE} to {MAX_SIZE} pixels"
+        )
     return size

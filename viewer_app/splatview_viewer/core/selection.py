@@ -15,7 +15,11 @@ class Box:
     center: Vector = (0.0, 0.0, 0.0)
     half: Vector = (1.0, 1.0, 1.0)
     """Half the lengths of its edges, along its own axes."""
-    axes: tuple[Vector, Vector, Vector] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    axes: tuple[Vector, Vector, Vector] = (
+        (1.0, 0.0, 0.0),
+        (0.0, 1.0, 0.0),
+        (0.0, 0.0, 1.0),
+    )
     """Its axes in the world, unit vectors at right angles."""
     outside: bool = False
     """True to keep what is outside instead of what is inside."""

@@ -90,4 +90,6 @@ class State:
     @property
     def shown(self) -> Entry | None:
         """The selected entry."""
-        return next((entry for entry in self.entries if entry.key == self.selected), None)
+        return next(
+            (entry for entry in self.entries if entry.key == self.selected), None
+        )

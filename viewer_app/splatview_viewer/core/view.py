@@ -35,9 +35,16 @@ void main() {  // one triangle over everything
     gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
 }
 """
-BRIDGE_WORDS = {"direct": "drawn in place", "import": "CUDA copy into memory of OpenGL's", "host": "texture upload"}
+BRIDGE_WORDS = {
+    "direct": "drawn in place",
+    "import": "CUDA copy into memory of OpenGL's",
+    "host": "texture upload",
+}
 """Transfer of a stream's pixels to OpenGL, by the name of the bridge (`splatview_ipc.gl`)."""
-CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "host": "pictures go through the host"}
+CANVAS_WORDS = {
+    "import": "CUDA draws into memory of OpenGL's",
+    "host": "pictures go through the host",
+}
 """Transfer of a renderer's pixels to OpenGL, by the name of the canvas."""
 
 
@@ -226,7 +233,11 @@ class ShownView:
 
     def follow(self, leader: ShownView, alike: bool = False) -> None:
         """Show the part that `leader`, of the same kind, shows. alike: with the same settings as well."""
-        state = leader.view.state if alike else replace(self.view.state, place=leader.view.state.place)
+        state = (
+            leader.view.state
+            if alike
+            else replace(self.view.state, place=leader.view.state.place)
+        )
         if leader.rect not in (None, self.rect) and hasattr(state, "place"):
             state = replace(state, place=state.place.seen_from(leader.rect))
         self.view.state = state
@@ -249,7 +260,9 @@ class ShownView:
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self.rect = rect
-        return not self.empty and self._draws_again(partial(self.view.handle, event, rect))
+        return not self.empty and self._draws_again(
+            partial(self.view.handle, event, rect)
+        )
 
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))
@@ -262,7 +275,10 @@ class ShownView:
     @property
     def sections(self) -> list[Section]:
         """Its parts of the panel; those without a title are its own controls."""
-        return [replace(s, draw=partial(self._draws_again, s.draw)) for s in self.view.panel()]
+        return [
+            replace(s, draw=partial(self._draws_again, s.draw))
+            for s in self.view.panel()
+        ]
 
     def close(self) -> None:
         """End the view, and the data with the last one of it. Idempotent."""
@@ -274,7 +290,9 @@ class ShownView:
 def frame_of(kind: str, value: Value) -> Frame:
     """Return a value that must be a frame of a kind. Raises ViewerError."""
     if getattr(value, "kind", "") != kind:
-        raise ViewerError(f"{kind}: a {type(value).__name__} cannot be shown; only streams of kind {kind} can")
+        raise ViewerError(
+            f"{kind}: a {type(value).__name__} cannot be shown; only streams of kind {kind} can"
+        )
     return value
 
 
@@ -288,6 +306,7 @@ PICTURE_KEYS = (
 
 def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:
     """What the publisher says beside the data, without the names in `known`, which the view itself shows."""
+
     def text(value: Any) -> str:
         if isinstance(value, bool):
             return "yes" if value else "no"
@@ -299,7 +318,9 @@ def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:
             return ", ".join(f"{v:.4g}" for v in value)
         return str(value)
 
-    return [f"{name} {text(value)}" for name, value in meta.items() if name not in known]
+    return [
+        f"{name} {text(value)}" for name, value in meta.items() if name not in known
+    ]
 
 
 def bridge_phrases(reasons: Mapping[str, str]) -> list[str]:

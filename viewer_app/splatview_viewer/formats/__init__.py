@@ -38,14 +38,28 @@ from splatview_viewer.formats.spz import SPLAT, SPZ
 if TYPE_CHECKING:
     from splatview_viewer.scene.scene import GaussianScene
 
-__all__ = ["FORMATS", "Format", "PictureAnswer", "Progress", "check_memory", "fault_text",
-           "find_format", "open_file", "read_as", "scene_bytes", "silent", "value_of"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "PictureAnswer",
+    "Progress",
+    "check_memory",
+    "fault_text",
+    "find_format",
+    "open_file",
+    "read_as",
+    "scene_bytes",
+    "silent",
+    "value_of",
+]
 
 FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
 """Formats of scenes and pictures, in the order in which a file's content is tried; `kinds.files` has all formats."""
 
 
-def open_file(path: str | Path, progress: Progress = silent, formats: tuple[Format, ...] = FORMATS) -> Any:
+def open_file(
+    path: str | Path, progress: Progress = silent, formats: tuple[Format, ...] = FORMATS
+) -> Any:
     """Return what a file or folder holds: a scene, a picture (H, W, C), or a value of another of the formats.
 
     Args:
@@ -65,10 +79,14 @@ def open_file(path: str | Path, progress: Progress = silent, formats: tuple[Form
     except Cancelled:
         raise
     except Exception as e:
-        raise FileError(f"{path}: {fault_text(e)}") from (e.__cause__ if isinstance(e, FileError) else e)
+        raise FileError(f"{path}: {fault_text(e)}") from (
+            e.__cause__ if isinstance(e, FileError) else e
+        )
 
 
-def find_format(path: Path, name: str = "", formats: tuple[Format, ...] = FORMATS) -> Format:
+def find_format(
+    path: Path, name: str = "", formats: tuple[Format, ...] = FORMATS
+) -> Format:
     """Return the format of an existing file or folder: by its content, or else by its suffix.
 
     Args:
@@ -86,23 +104,33 @@ def find_format(path: Path, name: str = "", formats: tuple[Format, ...] = FORMAT
                 head = f.read(4096)
         except (OSError, ValueError) as e:
             why = f"cannot be read: {getattr(e, 'strerror', None) or e}"
-            raise FileError("no such file or folder" if isinstance(e, FileNotFoundError) else why) from None
+            raise FileError(
+                "no such file or folder" if isinstance(e, FileNotFoundError) else why
+            ) from None
         if not head:
             raise FileError("the file is empty")
     start = Start(path, name or str(path), head)
     if found := next((f for f in formats if f.sniff(start)), None):
         return found
     if path.is_dir():
-        raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt")
+        raise FileError(
+            "a folder without meta.json (SOG) and without checkpoints named *_rank*.pt"
+        )
     if head[:4] == ZIP_MAGIC:
-        raise FileError(f"a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
-                        f"{', '.join(sorted(start.zip_names)[:8]) or 'nothing'}")
+        raise FileError(
+            f"a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
+            f"{', '.join(sorted(start.zip_names)[:8]) or 'nothing'}"
+        )
     named = next((f for f in formats if start.suffix in f.suffixes), None)
     if named is None:
-        lines = "\n".join(f"  {' '.join(f.suffixes):24} {f.description}" for f in formats)
+        lines = "\n".join(
+            f"  {' '.join(f.suffixes):24} {f.description}" for f in formats
+        )
         raise FileError(f"of no known format. These can be opened:\n{lines}")
     if not named.by_suffix:
-        raise FileError(f"named {start.suffix} but its content is none: the file is damaged or misnamed")
+        raise FileError(
+            f"named {start.suffix} but its content is none: the file is damaged or misnamed"
+        )
     return named
 
 
@@ -113,24 +141,43 @@ class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
     """A picture (H, W, C), one array."""
 
 
-def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneFacts | PictureAnswer, list[np.ndarray]]:
+def read_as(
+    found: Format, path: Path, progress: Progress
+) -> tuple[SceneFacts | PictureAnswer, list[np.ndarray]]:
     """Read a scene or a picture. Raises FileError."""
     with open(path, "rb") as f:
         if found is SOG and f.read(2) != b"PK":
-            raise FileError("SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
-                            ".sog file, or open the folder on the machine of the viewer")
-    value = read_tensors([path], progress) if found is CHECKPOINT else found.read(path, progress)
+            raise FileError(
+                "SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
+                ".sog file, or open the folder on the machine of the viewer"
+            )
+    value = (
+        read_tensors([path], progress)
+        if found is CHECKPOINT
+        else found.read(path, progress)
+    )
     if isinstance(value, Fields):
         return value.facts, value.arrays
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"
-    return PictureAnswer(), [value if kind in ("u1", "u2", "f4") else value.astype(np.float32)]
+    return PictureAnswer(), [
+        value if kind in ("u1", "u2", "f4") else value.astype(np.float32)
+    ]
 
 
-def value_of(answer: SceneFacts | PictureAnswer, arrays: list[np.ndarray]) -> GaussianScene | np.ndarray:
+def value_of(
+    answer: SceneFacts | PictureAnswer, arrays: list[np.ndarray]
+) -> GaussianScene | np.ndarray:
     """Return a scene or a picture from the sandbox. Raises FileError where it is none."""
     if isinstance(answer, SceneFacts):
         return fields_of(answer, arrays).scene()
     picture = arrays[0] if len(arrays) == 1 else np.zeros((0, 0, 0))
-    if picture.ndim != 3 or picture.dtype == np.float64 or not 1 <= picture.shape[2] <= 4 or not picture.size:
-        raise FileError(f"the program that read it described a picture of shape {picture.shape}, {picture.dtype}")
+    if (
+        picture.ndim != 3
+        or picture.dtype == np.float64
+        or not 1 <= picture.shape[2] <= 4
+        or not picture.size
+    ):
+        raise FileError(
+            f"the program that read it described a picture of shape {picture.shape}, {picture.dtype}"
+        )
     return picture

@@ -23,7 +23,11 @@ from splatview_ipc.system.optional_packages import needed, require
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import check_json
-from splatview_viewer.formats.pictures import check_writable, make_output_folder, save_picture
+from splatview_viewer.formats.pictures import (
+    check_writable,
+    make_output_folder,
+    save_picture,
+)
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view
 from splatview_viewer.geometry.path import MOST_KEYS, SECONDS, CameraPath, Key
@@ -73,17 +77,33 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
     for i in range(path.frames(film.fps) if frames else 0):
         camera = path.at(i / film.fps, film.width, film.height)
         fov = field_of_view(float(camera.K[1, 1]), film.height, path.model)
-        pictures.append({"camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position), "fov": fov,
-                         "aspect": aspect})
+        pictures.append(
+            {
+                "camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position),
+                "fov": fov,
+                "aspect": aspect,
+            }
+        )
     return {
         "default_fov": path.keys[0].fov if path.keys else 50.0,
         "default_transition_sec": SECONDS,
-        "keyframes": [{"matrix": pose(rotations.matrix(key.rotation), key.position), "fov": key.fov, "aspect": aspect,
-                       "override_transition_enabled": True, "override_transition_sec": key.seconds}
-                      for key in path.keys + path.keys[-1:] * (path.held and not path.loop)],
+        "keyframes": [
+            {
+                "matrix": pose(rotations.matrix(key.rotation), key.position),
+                "fov": key.fov,
+                "aspect": aspect,
+                "override_transition_enabled": True,
+                "override_transition_sec": key.seconds,
+            }
+            for key in path.keys + path.keys[-1:] * (path.held and not path.loop)
+        ],
         "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
-        "render_height": film.height, "render_width": film.width, "fps": film.fps, "seconds": path.duration,
-        "is_cycle": path.loop, "smoothness_value": 0.0 if path.smooth else 1.0,
+        "render_height": film.height,
+        "render_width": film.width,
+        "fps": film.fps,
+        "seconds": path.duration,
+        "is_cycle": path.loop,
+        "smoothness_value": 0.0 if path.smooth else 1.0,
         "camera_path": pictures,
     }
 
@@ -96,7 +116,9 @@ def read_path(file: Path) -> Film:
     except OSError as e:
         raise CameraError(f"path: {file} cannot be read: {e.strerror or e}") from None
     if len(text) > FILE_LIMIT:
-        raise CameraError(f"path: {file} has more than {FILE_LIMIT >> 20} MB; a camera path has less")
+        raise CameraError(
+            f"path: {file} has more than {FILE_LIMIT >> 20} MB; a camera path has less"
+        )
     try:
         return parse_path(text)
     except CameraError as e:
@@ -113,30 +135,52 @@ def parse_path(text: str | bytes) -> Film:
         return _film(json.loads(text))
     except FileError as e:
         raise CameraError(f"path: {e}") from None
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, ArithmeticError) as e:
-        raise CameraError(f"path: no JSON, or not as nerfstudio writes it ({type(e).__name__}: {e!s:.200})") from e
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        RecursionError,
+        ArithmeticError,
+    ) as e:
+        raise CameraError(
+            f"path: no JSON, or not as nerfstudio writes it ({type(e).__name__}: {e!s:.200})"
+        ) from e
 
 
 def _film(d: Any) -> Film:
-    keys, frames = (d.get(name) if isinstance(d, dict) else None for name in ("keyframes", "camera_path"))
+    keys, frames = (
+        d.get(name) if isinstance(d, dict) else None
+        for name in ("keyframes", "camera_path")
+    )
     if not any(isinstance(found, list) and found for found in (keys, frames)):
-        raise CameraError('path: neither "keyframes" nor "camera_path" is there, as nerfstudio writes them')
+        raise CameraError(
+            'path: neither "keyframes" nor "camera_path" is there, as nerfstudio writes them'
+        )
     kind = str(d.get("camera_type", "perspective")).lower()
     if kind not in _MODELS:
-        raise CameraError(f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}")
-    width, height = (int(_number(d, name, default, 1, 16384)) for name, default in
-                     (("render_width", 1920), ("render_height", 1080)))
+        raise CameraError(
+            f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}"
+        )
+    width, height = (
+        int(_number(d, name, default, 1, 16384))
+        for name, default in (("render_width", 1920), ("render_height", 1080))
+    )
     fps = _number(d, "fps", 30.0, 0.01, 1000)
     between = _number(d, "default_transition_sec", SECONDS, 0.001, 3600)
     loop = d.get("is_cycle") is True
     if isinstance(keys, list) and keys:
         if len(keys) > MOST_KEYS:
             raise CameraError(f"path: {len(keys)} keyframes; {MOST_KEYS} are the most")
-        path = CameraPath([_key(k, d, between) for k in keys], loop, model=_MODELS[kind])  # type: ignore[arg-type]
+        path = CameraPath(
+            [_key(k, d, between) for k in keys], loop, model=_MODELS[kind]
+        )  # type: ignore[arg-type]
         path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
         return Film(path, width, height, fps)
     made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames or ()]
-    return Film(CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps)  # type: ignore[arg-type]
+    return Film(
+        CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps
+    )  # type: ignore[arg-type]
 
 
 def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") -> Key:
@@ -149,19 +193,31 @@ def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") ->
         raise CameraError(f'path: "{name}" is {values!r:.60}, not 16 numbers') from None
     rotation = matrix[:3, :3]
     if not ((np.abs(matrix) < _FAR).all() and rotations.is_rotation(rotation)):
-        raise CameraError(f'path: "{name}" holds no rotation: {rotation.tolist()!s:.100}')
+        raise CameraError(
+            f'path: "{name}" holds no rotation: {rotation.tolist()!s:.100}'
+        )
     seconds = between
     if d.get("override_transition_enabled") is True:
         seconds = _number(d, "override_transition_sec", between, 0.001, 3600)
     fov = _number(d, "fov", _number(whole, "default_fov", 50.0, 0.1, 179.0), 0.1, 179.0)
-    return Key(matrix[:3, 3].copy(), rotations.quaternion(rotation @ _FLIP), fov, seconds)
+    return Key(
+        matrix[:3, 3].copy(), rotations.quaternion(rotation @ _FLIP), fov, seconds
+    )
 
 
-def _number(d: dict[str, Any], name: str, default: float, low: float, high: float) -> float:
+def _number(
+    d: dict[str, Any], name: str, default: float, low: float, high: float
+) -> float:
     value = d.get(name, default)
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise CameraError(f'path: "{name}" is {value!r:.40}, not a number from {low:g} to {high:g}')
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not low <= value <= high
+    ):
+        raise CameraError(
+            f'path: "{name}" is {value!r:.40}, not a number from {low:g} to {high:g}'
+        )
     return float(value)
 
 
@@ -179,14 +235,18 @@ class PngFolder:
     def __init__(self, out: Path, numbered: bool = False) -> None:
         self._count = 0
         if out.suffix and not numbered and not out.is_dir():
-            raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
+            raise FileError(
+                f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither"
+            )
         with _named(out):
             self.out = take_free_name(out, Path.mkdir) if numbered else out
             self._made = numbered or not self.out.exists()
             make_output_folder(self.out)
             taken = next(self.out.glob("[0-9]*.png"), None)
         if taken is not None:
-            raise FileError(f"{self.out}: there are pictures already ({taken.name}); name an empty folder")
+            raise FileError(
+                f"{self.out}: there are pictures already ({taken.name}); name an empty folder"
+            )
 
     def add(self, picture: np.ndarray) -> None:
         """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into the colours."""
@@ -207,21 +267,31 @@ class Mp4:
     """H.264, by PyAV. Sides are made even by leaving out a row or column. The film is whole, and of a numbered one the
     name is known, after `close`; `abort` leaves nothing of it."""
 
-    def __init__(self, out: Path, width: int, height: int, fps: float, numbered: bool = False) -> None:
+    def __init__(
+        self, out: Path, width: int, height: int, fps: float, numbered: bool = False
+    ) -> None:
         with needed(f"{out}: {NEEDED}", "av", error=FileError):
             import av
         self.out = out
         self._av: Any = av
         self._size = width // 2 * 2, height // 2 * 2
         if min(self._size) < 2:
-            raise FileError(f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the least")
+            raise FileError(
+                f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the least"
+            )
         with _named(out), contextlib.ExitStack() as opened:
             self._output = opened.enter_context(output_file(out, numbered=numbered))
-            self._file: Any = opened.enter_context(av.open(self._output.file, "w", format="mp4"))
+            self._file: Any = opened.enter_context(
+                av.open(self._output.file, "w", format="mp4")
+            )
             best = "libx264" in av.codecs_available
-            self._stream: Any = self._file.add_stream("libx264" if best else "mpeg4",
-                                                      rate=Fraction(fps).limit_denominator(1001))
-            self._stream.codec_context.options = {"crf": _QUALITY, "preset": "medium"} if best else {"qscale": "2"}
+            self._stream: Any = self._file.add_stream(
+                "libx264" if best else "mpeg4",
+                rate=Fraction(fps).limit_denominator(1001),
+            )
+            self._stream.codec_context.options = (
+                {"crf": _QUALITY, "preset": "medium"} if best else {"qscale": "2"}
+            )
             self._stream.width, self._stream.height = self._size
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.color_range = 1
@@ -229,7 +299,9 @@ class Mp4:
 
     def add(self, picture: np.ndarray) -> None:
         width, height = self._size
-        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture[:height, :width, :3]), format="rgb24")
+        frame = self._av.VideoFrame.from_ndarray(
+            np.ascontiguousarray(picture[:height, :width, :3]), format="rgb24"
+        )
         with _named(self.out):
             self._file.mux(self._stream.encode(frame))
 
@@ -257,7 +329,14 @@ def check_film(out: Path) -> None:
         PngFolder(out).abort()
 
 
-def make_writer(out: Path, width: int, height: int, fps: float, transparent: bool, numbered: bool = False) -> Writer:
+def make_writer(
+    out: Path,
+    width: int,
+    height: int,
+    fps: float,
+    transparent: bool,
+    numbered: bool = False,
+) -> Writer:
     """By the name: .mp4, or a folder for PNGs, which is made.
 
     `numbered`: take the next free name where the film exists; default: an mp4 is replaced, a folder with pictures
@@ -265,7 +344,9 @@ def make_writer(out: Path, width: int, height: int, fps: float, transparent: boo
     """
     if is_mp4(out):
         if transparent:
-            raise FileError(f"{out}: an mp4 cannot be transparent; name a folder, for PNGs")
+            raise FileError(
+                f"{out}: an mp4 cannot be transparent; name a folder, for PNGs"
+            )
         return Mp4(out, width, height, fps, numbered)
     return PngFolder(out, numbered)
 

@@ -44,8 +44,17 @@ JSON_GROWTH = 40
 
 SH_PROPERTIES = tuple(3 * k for k in SH_REST)
 """Numbers per Gaussian that the degrees above 0 take in a file."""
-MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
-         "": False, "default": False, "none": False, "false": False, "0": False}
+MODES = {
+    "mip": True,
+    "antialiased": True,
+    "true": True,
+    "1": True,
+    "": False,
+    "default": False,
+    "none": False,
+    "false": False,
+    "0": False,
+}
 """Words of files for how a scene was trained: antialiased or not."""
 
 _level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
@@ -123,7 +132,9 @@ class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
 
     sh_degree: Annotated[int, Meta(ge=0, le=4)] = 0
     antialiased: bool = False
-    notes: Annotated[tuple[Annotated[str, Meta(max_length=2000)], ...], Meta(max_length=64)] = ()
+    notes: Annotated[
+        tuple[Annotated[str, Meta(max_length=2000)], ...], Meta(max_length=64)
+    ] = ()
     up: tuple[float, float, float] | None = None
 
 
@@ -147,9 +158,13 @@ class Fields:
 
     def scene(self) -> GaussianScene:
         """Return checked fields as a scene, without a copy."""
-        return GaussianScene.of_arrays(*self.arrays, **msgspec.structs.asdict(self.facts))
+        return GaussianScene.of_arrays(
+            *self.arrays, **msgspec.structs.asdict(self.facts)
+        )
 
-    def checked(self, *, mode: object = "", up: str = "", sh_degree: int | None = None) -> Fields:
+    def checked(
+        self, *, mode: object = "", up: str = "", sh_degree: int | None = None
+    ) -> Fields:
         """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
 
         Args:
@@ -165,11 +180,17 @@ class Fields:
             self.scales = np.repeat(self.scales, 3, axis=1)
         k = self.shN.shape[1] if self.shN.ndim == 3 else -1
         if k not in SH_REST:
-            raise FileError(f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 | 24, 3)")
+            raise FileError(
+                f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 | 24, 3)"
+            )
         arrays: list[np.ndarray] = []
-        for name, a, rest in zip(FIELDS, self.arrays, ((3,), (4,), (3,), (), (3,), (k, 3)), strict=True):
+        for name, a, rest in zip(
+            FIELDS, self.arrays, ((3,), (4,), (3,), (), (3,), (k, 3)), strict=True
+        ):
             if a.shape != (n, *rest):
-                raise FileError(f"{name} has shape {tuple(a.shape)}; {(n, *rest)} is needed with {n} Gaussians")
+                raise FileError(
+                    f"{name} has shape {tuple(a.shape)}; {(n, *rest)} is needed with {n} Gaussians"
+                )
             if a.dtype.kind not in "fiu":
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             wide = name == "means" and a.dtype == np.float64
@@ -177,22 +198,35 @@ class Fields:
         word, notes = str(mode).lower(), ()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
-            notes += (f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",)
+            notes += (
+                f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",
+            )
         upward = UPS.get(up if up[:1] in ("+", "-") else f"+{up}")
         if up and upward is None:
-            notes += (f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",)
+            notes += (
+                f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",
+            )
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
-        return Fields(*arrays, facts=SceneFacts(degree, MODES.get(word, False), notes, upward))
+        return Fields(
+            *arrays, facts=SceneFacts(degree, MODES.get(word, False), notes, upward)
+        )
 
 
 def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
     """Return a scene from the sandbox. Raises FileError where its arrays do not fit together."""
-    if len(arrays) != len(FIELDS) or not arrays[0].ndim or any(a.dtype.kind != "f" for a in arrays) or (
-            facts.up not in (None, *UPS.values())):
+    if (
+        len(arrays) != len(FIELDS)
+        or not arrays[0].ndim
+        or any(a.dtype.kind != "f" for a in arrays)
+        or (facts.up not in (None, *UPS.values()))
+    ):
         raise FileError("the program that read it described something that is no scene")
     fields = Fields(*arrays).checked(sh_degree=facts.sh_degree)
-    return Fields(*fields.arrays, facts=msgspec.structs.replace(facts, sh_degree=fields.facts.sh_degree))
+    return Fields(
+        *fields.arrays,
+        facts=msgspec.structs.replace(facts, sh_degree=fields.facts.sh_degree),
+    )
 
 
 def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -218,7 +252,9 @@ def scene_bytes(count: int, coefficients: int) -> int:
     return count * (14 + 3 * coefficients) * 4
 
 
-def check_scene(count: int, coefficients: int, packed: int, *, growth: float = 2.4) -> None:
+def check_scene(
+    count: int, coefficients: int, packed: int, *, growth: float = 2.4
+) -> None:
     """Check a count of Gaussians against the file's size and the free memory.
 
     Args:
@@ -232,8 +268,10 @@ def check_scene(count: int, coefficients: int, packed: int, *, growth: float = 2
     """
     size = scene_bytes(count, coefficients)
     if size > max(BOMB_BYTES, BOMB_RATIO * packed):
-        raise FileError(f"truncated, or made to exhaust memory: {count:,} Gaussians take {size:,} bytes, which "
-                        f"{packed:,} packed bytes do not hold")
+        raise FileError(
+            f"truncated, or made to exhaust memory: {count:,} Gaussians take {size:,} bytes, which "
+            f"{packed:,} packed bytes do not hold"
+        )
     check_memory(int(size * growth), f"{count:,} Gaussians")
 
 
@@ -245,9 +283,14 @@ def check_memory(need: int, what: str) -> None:
     """
     free = available_bytes()
     if free is not None and need > SHARE * free:
-        needed, held = (f"{n / 1e9:,.1f} GB" if n >= 1e9 else f"{n / 1e6:,.0f} MB" for n in (need, free))
-        raise FileError(f"{what} need {needed} of memory, {held} are free: end other programs, raise the memory limit "
-                        "of this one, or make the file smaller")
+        needed, held = (
+            f"{n / 1e9:,.1f} GB" if n >= 1e9 else f"{n / 1e6:,.0f} MB"
+            for n in (need, free)
+        )
+        raise FileError(
+            f"{what} need {needed} of memory, {held} are free: end other programs, raise the memory limit "
+            "of this one, or make the file smaller"
+        )
 
 
 def check_json(length: int, what: str) -> None:
@@ -276,7 +319,9 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
     """
     left = remaining(f)
     if size > left:
-        raise FileError(f"truncated: {what} takes {size:,} bytes, the file has {left:,} left")
+        raise FileError(
+            f"truncated: {what} takes {size:,} bytes, the file has {left:,} left"
+        )
     check_memory(size, f"{size:,} bytes of {what}")
     return f.read(size)
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file
+from splatview_ipc.system.files import (
+    PICTURES,
+    OutputError,
+    check_output,
+    output_error,
+    output_file,
+)
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import Format, Progress, check_memory
@@ -36,14 +42,21 @@ def read_picture(path: Path, progress: Progress) -> np.ndarray:
         if image.mode.startswith("I"):
             return np.clip(np.asarray(image), 0, 65535).astype(np.uint16)[:, :, None]
         if image.mode not in ("L", "LA", "RGB", "RGBA"):
-            image = image.convert("RGBA" if "A" in image.mode or "transparency" in image.info else
-                                  "L" if image.mode == "1" else "RGB")
+            image = image.convert(
+                "RGBA"
+                if "A" in image.mode or "transparency" in image.info
+                else "L"
+                if image.mode == "1"
+                else "RGB"
+            )
         pixels = np.array(image)
         return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
 @contextmanager
-def open_picture(file: BinaryIO, what: str = "the picture", most: int = PIXEL_LIMIT) -> Iterator[Image.Image]:
+def open_picture(
+    file: BinaryIO, what: str = "the picture", most: int = PIXEL_LIMIT
+) -> Iterator[Image.Image]:
     """Open a PNG, JPEG or WebP whose pixels fit the free memory; nothing is decoded yet.
 
     Args:
@@ -58,12 +71,19 @@ def open_picture(file: BinaryIO, what: str = "the picture", most: int = PIXEL_LI
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of large pictures; see the limit below
+            warnings.simplefilter(
+                "ignore"
+            )  # Pillow warns of large pictures; see the limit below
             with Image.open(file, formats=("PNG", "JPEG", "WEBP")) as image:
                 width, height = image.size
                 if width * height > most:
-                    raise FileError(f"{what} has {width}x{height} pixels; at most {most:,} are read")
-                check_memory(4 * width * height * PIXEL_GROWTH, f"{width}x{height} pixels of {what}")
+                    raise FileError(
+                        f"{what} has {width}x{height} pixels; at most {most:,} are read"
+                    )
+                check_memory(
+                    4 * width * height * PIXEL_GROWTH,
+                    f"{width}x{height} pixels of {what}",
+                )
                 yield image
     except (FileError, MemoryError):
         raise
@@ -78,7 +98,9 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     a = np.load(path, mmap_mode="r", allow_pickle=False)
     shape, dtype = a.shape, a.dtype
     if not (dtype.kind == "f" or (dtype.kind == "u" and dtype.itemsize <= 2)):
-        raise FileError(f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating point")
+        raise FileError(
+            f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating point"
+        )
     check_memory(3 * max(a.nbytes, 4 * a.size), f"an array of shape {shape}")
     a = np.load(path, allow_pickle=False)
     if a.ndim == 2:
@@ -86,15 +108,31 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     elif a.ndim == 3 and a.shape[2] not in CHANNELS and a.shape[0] in CHANNELS:
         a = a.transpose(1, 2, 0)
     if a.ndim != 3 or a.shape[2] not in CHANNELS or 0 in a.shape:
-        raise FileError(f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) or (1 to 4, H, W)")
-    return np.array(a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C")
+        raise FileError(
+            f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) or (1 to 4, H, W)"
+        )
+    return np.array(
+        a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C"
+    )
 
 
-PICTURE = Format("picture", (".png", ".jpg", ".jpeg", ".webp"), "pictures",
-                 lambda start: start.head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"))
-                 or (start.head[:4], start.head[8:12]) == (b"RIFF", b"WEBP"), read_picture)
-NPY = Format("npy", (".npy",), "an array (H, W), (H, W, C) or (C, H, W)",
-             lambda start: start.head.startswith(b"\x93NUMPY"), read_npy)
+PICTURE = Format(
+    "picture",
+    (".png", ".jpg", ".jpeg", ".webp"),
+    "pictures",
+    lambda start: (
+        start.head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"))
+        or (start.head[:4], start.head[8:12]) == (b"RIFF", b"WEBP")
+    ),
+    read_picture,
+)
+NPY = Format(
+    "npy",
+    (".npy",),
+    "an array (H, W), (H, W, C) or (C, H, W)",
+    lambda start: start.head.startswith(b"\x93NUMPY"),
+    read_npy,
+)
 
 
 # -- output ------------------------------------------------------------------------------------------------------------
@@ -107,11 +145,18 @@ def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path
     `numbered` as for `output_file`. Returns the file's path. Raises FileError when it cannot be written.
     """
     try:
-        from PIL import Image  # the first time from files, of which there may be no more
+        from PIL import (
+            Image,
+        )  # the first time from files, of which there may be no more
 
         with output_file(path, numbered=numbered) as out:
             Image.fromarray(np.ascontiguousarray(pixels)).save(
-                out.file, PICTURES.get(path.suffix.lower(), "PNG"), compress_level=4, quality=95, subsampling=0)
+                out.file,
+                PICTURES.get(path.suffix.lower(), "PNG"),
+                compress_level=4,
+                quality=95,
+                subsampling=0,
+            )
         return out.path
     except ValueError as e:  # a WebP of more than 16383 pixels
         raise FileError(str(OutputError(path, str(e)))) from e
@@ -119,7 +164,9 @@ def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path
         raise FileError(str(e)) from e
 
 
-def check_writable(path: Path, check: Callable[..., None] = check_output, *args: object) -> None:
+def check_writable(
+    path: Path, check: Callable[..., None] = check_output, *args: object
+) -> None:
     """Raise FileError unless a file can be written at `path`, as `check` finds: before long work."""
     try:
         check(path, *args)
@@ -141,7 +188,11 @@ def safe_name(text: str, default: str = "splatview") -> str:
 
     Streams and runs are named by other processes: a name never leads to another folder or begins an option.
     """
-    clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in text).encode()[:200].decode(errors="ignore")
+    clean = (
+        "".join(c if c.isalnum() or c in "-_. " else "-" for c in text)
+        .encode()[:200]
+        .decode(errors="ignore")
+    )
     return clean.strip(" .").lstrip("-. ") or default
 
 
@@ -153,4 +204,6 @@ def make_output_folder(path: str | os.PathLike[str]) -> None:
     except OSError as e:
         raise output_error(path, e) from e
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(Path(path), "permission denied; choose a folder that you can write")
+        raise OutputError(
+            Path(path), "permission denied; choose a folder that you can write"
+        )

@@ -52,24 +52,43 @@ HEADER_LIMIT = 1 << 20
 BLOCK_BYTES = 4 << 20
 """Records are taken apart in blocks that stay in the processor's cache."""
 
-TYPES = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4",
-         "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4",
-         "uint32": "u4", "float32": "f4", "float64": "f8"}
+TYPES = {
+    "char": "i1",
+    "uchar": "u1",
+    "short": "i2",
+    "ushort": "u2",
+    "int": "i4",
+    "uint": "u4",
+    "float": "f4",
+    "double": "f8",
+    "int8": "i1",
+    "uint8": "u1",
+    "int16": "i2",
+    "uint16": "u2",
+    "int32": "i4",
+    "uint32": "u4",
+    "float32": "f4",
+    "float64": "f8",
+}
 COLORS = ("f_dc_0", "f_dc_1", "f_dc_2"), ("red", "green", "blue"), ("r", "g", "b")
 """The names of the colour, in the order in which they are looked for."""
 ROTATION = ("rot_0", "rot_1", "rot_2", "rot_3")
 
 _ROWS = 1 << 16
 """Gaussians that are written in one piece."""
-_LEAST_SCALE, _NEAREST_OPACITY = 1e-37, 2.0 ** -24
+_LEAST_SCALE, _NEAREST_OPACITY = 1e-37, 2.0**-24
 """Arguments of logarithms and logits in the place of 0 and 1, so that they are finite."""
 
 CHUNK = 256
 PACKED = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
-_CHUNK_POSITION, _CHUNK_SCALE, _CHUNK_COLOR = (tuple(f"{m}_{a}" for m in ("min", "max") for a in axes) for axes in (
-    "xyz", ("scale_x", "scale_y", "scale_z"), "rgb"))
+_CHUNK_POSITION, _CHUNK_SCALE, _CHUNK_COLOR = (
+    tuple(f"{m}_{a}" for m in ("min", "max") for a in axes)
+    for axes in ("xyz", ("scale_x", "scale_y", "scale_z"), "rgb")
+)
 _byte = np.arange(256, dtype=np.float32)
-_SH_OF_BYTE = ((np.where(_byte == 0, 0, np.where(_byte == 255, 1, (_byte + 0.5) / 256)) - 0.5) * 8).astype(np.float32)
+_SH_OF_BYTE = (
+    (np.where(_byte == 0, 0, np.where(_byte == 255, 1, (_byte + 0.5) / 256)) - 0.5) * 8
+).astype(np.float32)
 
 
 @dataclass
@@ -93,24 +112,33 @@ class Element:
         """Raise FileError unless these properties of a compressed PLY are there, of this type."""
         for name in names:
             if self.types.get(name, "")[1:] != kind:
-                raise FileError(f"compressed PLY: element {self.name!r} has no property {name!r} of type {kind}; it "
-                                f"has {', '.join(map(clipped, [*self.types][:20])) or 'none'}")
+                raise FileError(
+                    f"compressed PLY: element {self.name!r} has no property {name!r} of type {kind}; it "
+                    f"has {', '.join(map(clipped, [*self.types][:20])) or 'none'}"
+                )
 
     def seek(self, f: BinaryIO) -> None:
         """Go to its records, of a fixed size. Raises FileError where there are not so many."""
         if self.at is None or self.lists:
-            raise FileError(f"PLY: element {self.name!r} is text, or has lists in it or before it, which cannot be "
-                            "read: save the Gaussians alone, as binary")
+            raise FileError(
+                f"PLY: element {self.name!r} is text, or has lists in it or before it, which cannot be "
+                "read: save the Gaussians alone, as binary"
+            )
         f.seek(self.at)
         size, left = self.count * self.record.itemsize, max(remaining(f), 0)
         if size > left:
-            raise FileError(f"PLY: truncated: {self.count:,} records of element {self.name!r} take {size:,} bytes, the "
-                            f"file has {left:,} left")
+            raise FileError(
+                f"PLY: truncated: {self.count:,} records of element {self.name!r} take {size:,} bytes, the "
+                f"file has {left:,} left"
+            )
 
     def records(self, f: BinaryIO) -> np.ndarray:
         """Return all of them."""
         self.seek(f)
-        return np.frombuffer(read_exact(f, self.count * self.record.itemsize, f"element {self.name!r}"), self.record)
+        return np.frombuffer(
+            read_exact(f, self.count * self.record.itemsize, f"element {self.name!r}"),
+            self.record,
+        )
 
 
 def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
@@ -119,8 +147,14 @@ def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
     end = text.find(b"\nend_header")
     stop = text.find(b"\n", end + 1)
     if end < 0 or stop < 0:
-        raise FileError("PLY: no line 'end_header'" + (
-            f" within {HEADER_LIMIT:,} bytes" if len(text) == HEADER_LIMIT else "; the file is truncated"))
+        raise FileError(
+            "PLY: no line 'end_header'"
+            + (
+                f" within {HEADER_LIMIT:,} bytes"
+                if len(text) == HEADER_LIMIT
+                else "; the file is truncated"
+            )
+        )
     elements: dict[str, Element] = {}
     comments, form, order, last = [], "", "", Element("", 0)
     for line in text[:end].decode("ascii", errors="replace").splitlines()[1:]:
@@ -129,13 +163,19 @@ def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
                 pass
             case ["comment", *words]:
                 comments.append(" ".join(words))
-            case ["format", ("ascii" | "binary_little_endian" | "binary_big_endian") as form, *_]:
+            case [
+                "format",
+                ("ascii" | "binary_little_endian" | "binary_big_endian") as form,
+                *_,
+            ]:
                 order = ">" if form == "binary_big_endian" else "<"
             case ["element", name, count] if name not in elements and count.isdigit():
                 last = elements[name] = Element(name, int(count))
             case ["property", "list", _, _, _] if elements:
                 last.lists = True
-            case ["property", kind, name] if elements and order and kind in TYPES and name not in last.types:
+            case ["property", kind, name] if (
+                elements and order and kind in TYPES and name not in last.types
+            ):
                 plain = name.removeprefix("scalar_")
                 last.types[name if plain in last.types else plain] = order + TYPES[kind]
             case _:
@@ -143,7 +183,11 @@ def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
     at = None if form == "ascii" else stop + 1
     for element in elements.values():
         element.at = at
-        at = None if at is None or element.lists else at + element.count * element.record.itemsize
+        at = (
+            None
+            if at is None or element.lists
+            else at + element.count * element.record.itemsize
+        )
     return elements, comments
 
 
@@ -155,29 +199,53 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
     colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
     scales = [p for p in names if p.startswith("scale_")]
     scales = scales if scales == ["scale_0"] else ["scale_0", "scale_1", "scale_2"]
-    if missing := [p for p in (*"xyz", *colors, "opacity", *scales, *ROTATION) if p not in vertex.types]:
+    if missing := [
+        p
+        for p in (*"xyz", *colors, "opacity", *scales, *ROTATION)
+        if p not in vertex.types
+    ]:
         raise FileError(
             f"PLY: no Gaussians in it: {', '.join(missing)} missing; vertex has "
-            f"{', '.join(map(clipped, names[:20])) or 'no properties'}{' ...' if len(names) > 20 else ''}")
+            f"{', '.join(map(clipped, names[:20])) or 'no properties'}{' ...' if len(names) > 20 else ''}"
+        )
     rest = [p for p in names if p.startswith("f_rest_")]
-    if len(rest) not in SH_PROPERTIES or set(rest) != {f"f_rest_{i}" for i in range(len(rest))}:
-        raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
-                        "numbered from 0")
+    if len(rest) not in SH_PROPERTIES or set(rest) != {
+        f"f_rest_{i}" for i in range(len(rest))
+    }:
+        raise FileError(
+            f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
+            "numbered from 0"
+        )
     n, k = vertex.count, len(rest) // 3
     vertex.seek(f)
     record = vertex.record
     check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
-    fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (len(scales),), (), (3,), (k, 3))))
-    fields.means = fields.means.astype(np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32)
-    columns = {"opacity": fields.opacities, **{f"f_rest_{i}": fields.shN[:, i % k, i // k] for i in range(3 * k)}}
-    for these, to in (("xyz", fields.means), (ROTATION, fields.quats), (scales, fields.scales), (colors, fields.sh0)):
+    fields = Fields(
+        *(
+            np.empty((n, *s), np.float32)
+            for s in ((3,), (4,), (len(scales),), (), (3,), (k, 3))
+        )
+    )
+    fields.means = fields.means.astype(
+        np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32
+    )
+    columns = {
+        "opacity": fields.opacities,
+        **{f"f_rest_{i}": fields.shN[:, i % k, i // k] for i in range(3 * k)},
+    }
+    for these, to in (
+        ("xyz", fields.means),
+        (ROTATION, fields.quats),
+        (scales, fields.scales),
+        (colors, fields.sh0),
+    ):
         columns |= {name: to[:, i] for i, name in enumerate(these)}
     # Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
     most = max(1, BLOCK_BYTES // record.itemsize)
     buffer = bytearray(min(most, n) * record.itemsize)
     for start in range(0, max(n, 1), most):
         end = min(start + most, n)
-        view = memoryview(buffer)[:(end - start) * record.itemsize]
+        view = memoryview(buffer)[: (end - start) * record.itemsize]
         if f.readinto(view) != len(view):  # type: ignore[attr-defined]
             raise FileError("PLY: the file became shorter while it was read")
         block = np.frombuffer(view, record)
@@ -185,7 +253,14 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
             column[start:end] = block[name]
         progress("reading Gaussians", end / max(n, 1))
     if colors is not COLORS[0]:
-        white = [1 if vertex.types[c][1] == "f" else 65535 if vertex.types[c][1:] == "u2" else 255 for c in colors]
+        white = [
+            1
+            if vertex.types[c][1] == "f"
+            else 65535
+            if vertex.types[c][1:] == "u2"
+            else 255
+            for c in colors
+        ]
         fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
     return fields
 
@@ -193,41 +268,57 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
 # -- SuperSplat's compressed form --------------------------------------------------------------------------------------
 
 
-def _read_compressed(f: BinaryIO, elements: dict[str, Element], progress: Progress) -> Fields:
+def _read_compressed(
+    f: BinaryIO, elements: dict[str, Element], progress: Progress
+) -> Fields:
     vertex, chunk, sh = (elements.get(name) for name in ("vertex", "chunk", "sh"))
     assert vertex is not None
     n = vertex.count
     if chunk is None or chunk.count * CHUNK < n:
-        raise FileError(f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of {CHUNK} cannot hold {n:,} "
-                        "Gaussians")
-    colored = "min_r" in chunk.types  # files before SuperSplat 0.23 leave the colour bounds out: 0 to 1
+        raise FileError(
+            f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of {CHUNK} cannot hold {n:,} "
+            "Gaussians"
+        )
+    colored = (
+        "min_r" in chunk.types
+    )  # files before SuperSplat 0.23 leave the colour bounds out: 0 to 1
     chunk.need(_CHUNK_POSITION + _CHUNK_SCALE + (_CHUNK_COLOR if colored else ()), "f4")
     vertex.need(PACKED, "u4")
     coefficients = len(sh.types) if sh else 0
     if sh is not None:
         if sh.count != n or coefficients not in SH_PROPERTIES:
-            raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {coefficients} "
-                            f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed")
+            raise FileError(
+                f"compressed PLY: element 'sh' has {sh.count:,} times {coefficients} "
+                f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed"
+            )
         sh.need(tuple(f"f_rest_{i}" for i in range(coefficients)), "u1")
     check_scene(n, coefficients // 3, os.fstat(f.fileno()).st_size)
     chunks, records = chunk.records(f), vertex.records(f)
     progress("unpacking Gaussians", 0.3)
     of = np.arange(n) // CHUNK
-    position, rotation, scale, color = (records[name].astype(np.uint32, copy=False) for name in PACKED)
+    position, rotation, scale, color = (
+        records[name].astype(np.uint32, copy=False) for name in PACKED
+    )
     rgb = _fractions(color, 24, 16, 8, bits=8)
     fields = Fields(
         means=_between(chunks, _CHUNK_POSITION, of, _fractions_11_10_11(position)),
-        quats=quats_from_smallest_three(rotation >> 30, (_fractions(rotation, 20, 10, 0, bits=10) - np.float32(0.5))
-                                        * np.float32(2 ** 0.5)),
+        quats=quats_from_smallest_three(
+            rotation >> 30,
+            (_fractions(rotation, 20, 10, 0, bits=10) - np.float32(0.5))
+            * np.float32(2**0.5),
+        ),
         scales=_between(chunks, _CHUNK_SCALE, of, _fractions_11_10_11(scale)),
         opacities=LOGIT_OF_BYTE[color & 255],
         sh0=sh0_of_rgb(_between(chunks, _CHUNK_COLOR, of, rgb) if colored else rgb),
-        shN=np.zeros((n, 0, 3), np.float32))
+        shN=np.zeros((n, 0, 3), np.float32),
+    )
     progress("unpacking Gaussians", 0.7)
     if sh is not None and coefficients:
         order = [[*sh.types].index(f"f_rest_{i}") for i in range(coefficients)]
         rest = sh.records(f).view(np.uint8).reshape(n, coefficients)[:, order]
-        fields.shN = _SH_OF_BYTE[rest.reshape(n, 3, coefficients // 3).transpose(0, 2, 1)]
+        fields.shN = _SH_OF_BYTE[
+            rest.reshape(n, 3, coefficients // 3).transpose(0, 2, 1)
+        ]
     progress("unpacking Gaussians", 1.0)
     return fields
 
@@ -235,7 +326,9 @@ def _read_compressed(f: BinaryIO, elements: dict[str, Element], progress: Progre
 def _fractions(v: np.ndarray, *shifts: int, bits: int) -> np.ndarray:
     """Return three fields of words as (N, 3) float32 in [0, 1]."""
     most = (1 << bits) - 1
-    return np.stack([(v >> shift) & most for shift in shifts], axis=1).astype(np.float32) / np.float32(most)
+    return np.stack([(v >> shift) & most for shift in shifts], axis=1).astype(
+        np.float32
+    ) / np.float32(most)
 
 
 def _fractions_11_10_11(v: np.ndarray) -> np.ndarray:
@@ -244,11 +337,15 @@ def _fractions_11_10_11(v: np.ndarray) -> np.ndarray:
     return out
 
 
-def _between(chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.ndarray) -> np.ndarray:
+def _between(
+    chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.ndarray
+) -> np.ndarray:
     """Return values (N, 3) at the fractions `t` between the bounds of their chunks."""
     bounds = np.stack([chunks[name] for name in names], axis=1).astype(np.float32)
     low, high = bounds[of, :3], bounds[of, 3:]
-    with np.errstate(invalid="ignore"):  # a bound may be infinite: the logarithm of a scale of 0
+    with np.errstate(
+        invalid="ignore"
+    ):  # a bound may be infinite: the logarithm of a scale of 0
         return np.where(t < 1, low * (1 - t), 0) + np.where(t > 0, high * t, 0)
 
 
@@ -257,24 +354,46 @@ def read(path: Path, progress: Progress) -> Fields:
     with open(path, "rb") as f:
         elements, comments = read_header(f)
         if "vertex" not in elements:
-            raise FileError("PLY: no element 'vertex'; the file has "
-                            f"{', '.join(map(clipped, [*elements][:20])) or 'no elements'}")
+            raise FileError(
+                "PLY: no element 'vertex'; the file has "
+                f"{', '.join(map(clipped, [*elements][:20])) or 'no elements'}"
+            )
         packed = PACKED[0] in elements["vertex"].types
-        fields = _read_compressed(f, elements, progress) if packed else _read_plain(f, elements["vertex"], progress)
+        fields = (
+            _read_compressed(f, elements, progress)
+            if packed
+            else _read_plain(f, elements["vertex"], progress)
+        )
     said = [re.sub(r"[\s:]", "", comment).lower() for comment in reversed(comments)]
 
     def last(*keys: str) -> str:
-        return next((line.removeprefix(key) for line in said for key in keys if line.startswith(key)), "")
+        return next(
+            (
+                line.removeprefix(key)
+                for line in said
+                for key in keys
+                if line.startswith(key)
+            ),
+            "",
+        )
 
     # Brush writes `SplatRenderMode: mip`, Postshot `antialiased 1`.
-    return fields.checked(mode=last("splatrendermode", "antialiased"), up=last("verticalaxis"))
+    return fields.checked(
+        mode=last("splatrendermode", "antialiased"), up=last("verticalaxis")
+    )
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: torch.Tensor | None = None,
-              progress: Progress = silent) -> tuple[Path, int]:
+def write_ply(
+    scene: GaussianScene,
+    path: Path,
+    *,
+    antialiased: bool = False,
+    keep: torch.Tensor | None = None,
+    progress: Progress = silent,
+) -> tuple[Path, int]:
     """Write an activated scene on the CPU, or a part of it. The file appears at once and whole, or not at all.
 
     Args:
@@ -294,33 +413,74 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
     if not len(index):
         raise FileError("PLY: none of the Gaussians is left to be written")
     rest = 3 * scene.shN.shape[1]
-    names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(rest)),
-             "opacity", *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4))]
+    names = [
+        "x",
+        "y",
+        "z",
+        "nx",
+        "ny",
+        "nz",
+        *(f"f_dc_{i}" for i in range(3)),
+        *(f"f_rest_{i}" for i in range(rest)),
+        "opacity",
+        *(f"scale_{i}" for i in range(3)),
+        *(f"rot_{i}" for i in range(4)),
+    ]
     wide = "double" if scene.means.dtype.itemsize == 8 else "float"
-    record = np.dtype([("means", "<f8" if wide == "double" else "<f4", 3), ("rest", "<f4", len(names) - 3)])
+    record = np.dtype(
+        [
+            ("means", "<f8" if wide == "double" else "<f4", 3),
+            ("rest", "<f4", len(names) - 3),
+        ]
+    )
     comments = ["comment SplatRenderMode: mip"] if antialiased else []
-    header = "\n".join(["ply", "format binary_little_endian 1.0", *comments, f"element vertex {len(index)}",
-                        *(f"property {wide if name in 'xyz' else 'float'} {name}" for name in names),
-                        "end_header", ""]).encode()
+    header = "\n".join(
+        [
+            "ply",
+            "format binary_little_endian 1.0",
+            *comments,
+            f"element vertex {len(index)}",
+            *(
+                f"property {wide if name in 'xyz' else 'float'} {name}"
+                for name in names
+            ),
+            "end_header",
+            "",
+        ]
+    ).encode()
     try:
         with output_file(path, numbered=True) as out:
             out.file.write(header)
             for start in range(0, len(index), _ROWS):
-                part = scene[index[start: start + _ROWS]]
+                part = scene[index[start : start + _ROWS]]
                 records = np.zeros(len(part), record)
                 records["means"], block = part.means.numpy(), records["rest"]
                 block[:, 3:6] = part.sh0.numpy()
                 # Channel by channel, while tensors go coefficient by coefficient.
-                block[:, 6: 6 + rest] = part.shN.transpose(1, 2).flatten(1).numpy()
-                block[:, 6 + rest] = part.opacities.double().clamp(1e-37, 1 - _NEAREST_OPACITY).logit().numpy()
-                block[:, 7 + rest: 10 + rest] = part.scales.double().clamp(_LEAST_SCALE).log().numpy()
-                block[:, 10 + rest:] = part.quats.numpy()
+                block[:, 6 : 6 + rest] = part.shN.transpose(1, 2).flatten(1).numpy()
+                block[:, 6 + rest] = (
+                    part.opacities.double()
+                    .clamp(1e-37, 1 - _NEAREST_OPACITY)
+                    .logit()
+                    .numpy()
+                )
+                block[:, 7 + rest : 10 + rest] = (
+                    part.scales.double().clamp(_LEAST_SCALE).log().numpy()
+                )
+                block[:, 10 + rest :] = part.quats.numpy()
                 out.file.write(records.data)
-                progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))
+                progress(
+                    "writing Gaussians", min(start + _ROWS, len(index)) / len(index)
+                )
     except OSError as e:
         raise FileError(str(e)) from e
     return out.path, len(index)
 
 
-PLY = Format("ply", (".ply",), "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",
-             lambda start: start.head[:3] == b"ply" and start.head[3:4] in (b"\n", b"\r", b" "), read)
+PLY = Format(
+    "ply",
+    (".ply",),
+    "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",
+    lambda start: start.head[:3] == b"ply" and start.head[3:4] in (b"\n", b"\r", b" "),
+    read,
+)

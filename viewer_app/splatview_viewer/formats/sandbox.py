@@ -29,7 +29,16 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple, NoReturn
+from typing import (
+    IO,
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    BinaryIO,
+    Literal,
+    NamedTuple,
+    NoReturn,
+)
 
 import msgspec
 import numpy as np
@@ -114,7 +123,9 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
 # -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
-def limits_for(size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BYTE) -> Limits:
+def limits_for(
+    size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BYTE
+) -> Limits:
     """Return the limits for files of `size` bytes: `per_byte` of memory a byte, within a part of what is free."""
     memory, free = BASE + per_byte * size, available_bytes()
     if free is not None:
@@ -122,9 +133,15 @@ def limits_for(size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BY
     return Limits(memory, int(CPU_BASE + CPU_PER_BYTE * size))
 
 
-def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]], paths: Sequence[Path],
-        limits: Limits, answer: Any, *, prepare: Callable[[list[File]], None] | None = None,
-        progress: Progress = silent) -> tuple[Any, list[np.ndarray]]:
+def run(
+    function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]],
+    paths: Sequence[Path],
+    limits: Limits,
+    answer: Any,
+    *,
+    prepare: Callable[[list[File]], None] | None = None,
+    progress: Progress = silent,
+) -> tuple[Any, list[np.ndarray]]:
     """Run a function on files in a child process; return its answer and its arrays, mapped. For a thread that may wait.
 
     Args:
@@ -145,15 +162,37 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
         out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         opened.callback(os.close, out)
-        names = [f"{called.__module__}:{called.__qualname__}" for called in (prepare, function) if called]
-        job = {"functions": names, "files": files, "out": out, "limits": limits, "names": [*map(str, paths)]}
+        names = [
+            f"{called.__module__}:{called.__qualname__}"
+            for called in (prepare, function)
+            if called
+        ]
+        job = {
+            "functions": names,
+            "files": files,
+            "out": out,
+            "limits": limits,
+            "names": [*map(str, paths)],
+        }
         errors = opened.enter_context(tempfile.TemporaryFile())
-        process = opened.enter_context(subprocess.Popen(
-            child_program.command("splatview_viewer.formats", json.dumps(job)), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=errors, cwd="/", pass_fds=[*files, out],
-            # One thread is enough, and what others reserve counts against the bound.
-            env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
-                                          PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="")))
+        process = opened.enter_context(
+            subprocess.Popen(
+                child_program.command("splatview_viewer.formats", json.dumps(job)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                pass_fds=[*files, out],
+                # One thread is enough, and what others reserve counts against the bound.
+                env=child_program.environment(
+                    OPENBLAS_NUM_THREADS="1",
+                    OMP_NUM_THREADS="1",
+                    PYTHONUNBUFFERED="",
+                    PYTHONWARNINGS="ignore",
+                    CUDA_VISIBLE_DEVICES="",
+                ),
+            )
+        )
         opened.callback(process.kill)
         done = outcome(process, errors, progress)
         process.kill()
@@ -161,7 +200,9 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))
 
 
-def outcome(process: subprocess.Popen[bytes], errors: IO[bytes], progress: Progress) -> Done:
+def outcome(
+    process: subprocess.Popen[bytes], errors: IO[bytes], progress: Progress
+) -> Done:
     """Return the description of a child's result, once it is written. Raises FileError as `run`."""
     out = process.stdout
     assert out is not None
@@ -176,8 +217,10 @@ def outcome(process: subprocess.Popen[bytes], errors: IO[bytes], progress: Progr
             data = out.read(1 << 16)
             *lines, rest = (rest + (data or b"")).split(b"\n")
             if len(rest) > MAX_LINE:
-                raise FileError(f"the program that reads the file wrote more than {MAX_LINE:,} bytes "
-                                "without an end of line")
+                raise FileError(
+                    f"the program that reads the file wrote more than {MAX_LINE:,} bytes "
+                    "without an end of line"
+                )
             for line in lines:
                 message = decoded(line, Going | Failed | Done)
                 if isinstance(message, Done):
@@ -189,14 +232,25 @@ def outcome(process: subprocess.Popen[bytes], errors: IO[bytes], progress: Progr
     code = process.wait()
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - 400))
     said = errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-    if code in (-signal.SIGKILL, 128 + signal.SIGKILL) or "MemoryError" in said or "bad_alloc" in said:
+    if (
+        code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        or "MemoryError" in said
+        or "bad_alloc" in said
+    ):
         raise FileError("not enough memory to load it, or it is made to exhaust memory")
     if code == -signal.SIGXCPU:
-        raise FileError("reading it took more of the processor's time than any file of its size needs")
+        raise FileError(
+            "reading it took more of the processor's time than any file of its size needs"
+        )
     if code < 0:
         name = next((s.name for s in signal.Signals if s == -code), str(-code))
-        raise FileError(f"the program that reads the file crashed ({name}): it is damaged, or made to do that")
-    raise FileError(f"the program that reads the file ended with {code}" + (f": {said}" if said else ""))
+        raise FileError(
+            f"the program that reads the file crashed ({name}): it is damaged, or made to do that"
+        )
+    raise FileError(
+        f"the program that reads the file ended with {code}"
+        + (f": {said}" if said else "")
+    )
 
 
 def decoded(data: bytes, answer: Any) -> Any:
@@ -204,16 +258,26 @@ def decoded(data: bytes, answer: Any) -> Any:
     try:
         return msgspec.json.decode(data, type=answer)
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
-        raise FileError(f"the program that read it described the result wrongly: {e}") from None
+        raise FileError(
+            f"the program that read it described the result wrongly: {e}"
+        ) from None
 
 
 def mapped(fd: int) -> mmap.mmap | None:
     """Seal a memory file and map it privately; return None for an empty one."""
     try:
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-                    | fcntl.F_SEAL_SEAL)
+        fcntl.fcntl(
+            fd,
+            fcntl.F_ADD_SEALS,
+            fcntl.F_SEAL_SHRINK
+            | fcntl.F_SEAL_GROW
+            | fcntl.F_SEAL_WRITE
+            | fcntl.F_SEAL_SEAL,
+        )
     except OSError as e:
-        raise FileError(f"the result of the program that read it cannot be sealed: {e.strerror or e}") from None
+        raise FileError(
+            f"the result of the program that read it cannot be sealed: {e.strerror or e}"
+        ) from None
     size = os.fstat(fd).st_size
     return mmap.mmap(fd, size, access=mmap.ACCESS_COPY) if size else None
 
@@ -225,9 +289,15 @@ def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]
         count = math.prod(column.shape)
         size = count * int(column.dtype[1:])
         if at + size > (0 if room is None else len(room)):
-            raise FileError(f"the program that read it described an array outside its result: {column}")
+            raise FileError(
+                f"the program that read it described an array outside its result: {column}"
+            )
         dtype = f"<{column.dtype}"
-        whole = np.frombuffer(room, dtype, count, at) if room is not None and size else np.zeros(0, dtype)
+        whole = (
+            np.frombuffer(room, dtype, count, at)
+            if room is not None and size
+            else np.zeros(0, dtype)
+        )
         arrays.append(whole.reshape(column.shape))
         at += size + -size % _ALIGN
     return arrays
@@ -256,22 +326,33 @@ def serve(argument: str) -> NoReturn:
             say("progress", *now)
 
     try:
-        files = [File(Path(f"/proc/self/fd/{fd}"), name) for fd, name in zip(job["files"], job["names"], strict=True)]
-        *prepare, function = (getattr(importlib.import_module(module), name) for module, _, name in
-                              (text.partition(":") for text in job["functions"]))
+        files = [
+            File(Path(f"/proc/self/fd/{fd}"), name)
+            for fd, name in zip(job["files"], job["names"], strict=True)
+        ]
+        *prepare, function = (
+            getattr(importlib.import_module(module), name)
+            for module, _, name in (text.partition(":") for text in job["functions"])
+        )
         for called in prepare:
             called(files)
         # For good, once everything is imported: libraries reserve address space that costs no memory.
         with open("/proc/self/statm", encoding="ascii") as sizes:
             space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         memory, seconds = job["limits"]
-        for kind, most in ((resource.RLIMIT_AS, space + memory), (resource.RLIMIT_FSIZE, memory),
-                           (resource.RLIMIT_NOFILE, MAX_FILES + len(files)), (resource.RLIMIT_CORE, 0),
-                           (resource.RLIMIT_CPU, int(time.process_time()) + 1 + seconds)):
+        for kind, most in (
+            (resource.RLIMIT_AS, space + memory),
+            (resource.RLIMIT_FSIZE, memory),
+            (resource.RLIMIT_NOFILE, MAX_FILES + len(files)),
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CPU, int(time.process_time()) + 1 + seconds),
+        ):
             allowed = resource.getrlimit(kind)[1]
             most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
             # Of the processor's time the kernel's first word is SIGXCPU, at the hard limit SIGKILL.
-            resource.setrlimit(kind, (most, allowed if kind == resource.RLIMIT_CPU else most))
+            resource.setrlimit(
+                kind, (most, allowed if kind == resource.RLIMIT_CPU else most)
+            )
         with np.errstate(all="ignore"):  # as open_file
             answer, arrays = function(files, progress)
         progress("writing arrays", 1.0)
@@ -290,6 +371,8 @@ def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[Column]:
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"
         columns.append(msgspec.convert({"dtype": kind, "shape": array.shape}, Column))
-        file.write(np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data)
+        file.write(
+            np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
+        )
         file.write(bytes(-array.nbytes % _ALIGN))
     return columns

@@ -62,8 +62,14 @@ def read_sog(path: Path, progress: Progress) -> Fields:
     if not packed:
         return _read(partial(_from_folder, meta), progress)
     with open_zip(path) as archive:
-        root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
-                     if i.filename.rpartition("/")[2] == "meta.json"), "")
+        root = next(
+            (
+                i.filename[: -len("meta.json")]
+                for i in archive.infolist()
+                if i.filename.rpartition("/")[2] == "meta.json"
+            ),
+            "",
+        )
 
         most = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
 
@@ -72,7 +78,9 @@ def read_sog(path: Path, progress: Progress) -> Fields:
             with archive.open(root + name) as member:
                 data = member.read(limit + 1)
             if len(data) > limit:
-                raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
+                raise FileError(
+                    f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes"
+                )
             return data
 
         return _read(load, progress)
@@ -81,7 +89,9 @@ def read_sog(path: Path, progress: Progress) -> Fields:
 def _from_folder(meta: Path, name: str, limit: int) -> bytes:
     path = meta if name == "meta.json" else meta.parent / name
     if name != Path(name).name or name in ("", ".", ".."):
-        raise FileError(f"SOG: {clipped(name)!r} is not the plain name of a file beside meta.json")
+        raise FileError(
+            f"SOG: {clipped(name)!r} is not the plain name of a file beside meta.json"
+        )
     try:
         with open_regular(path) as f:
             size = remaining(f)
@@ -89,7 +99,9 @@ def _from_folder(meta: Path, name: str, limit: int) -> bytes:
                 raise FileError(f"SOG: {name!r} is larger than {limit:,} bytes")
             return read_exact(f, size, repr(name))
     except (OSError, ValueError) as e:
-        raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+        raise FileError(
+            f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}"
+        ) from None
 
 
 @dataclass
@@ -107,15 +119,23 @@ class _Planes:
         """(count, 4) uint8: RGBA of each Gaussian."""
         flat = self.picture(field, index).reshape(-1, 4)
         if len(flat) < self.count:
-            raise FileError(f"SOG: the plane of {field!r} has {len(flat):,} pixels for "
-                            f"{self.count:,} Gaussians")
-        return flat[:self.count]
+            raise FileError(
+                f"SOG: the plane of {field!r} has {len(flat):,} pixels for "
+                f"{self.count:,} Gaussians"
+            )
+        return flat[: self.count]
 
     def picture(self, field: str, index: int) -> np.ndarray:
         """(H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
         name, data = self.files[field, index]
-        most = PIXELS_BESIDES if (field, index) == ("shN", 0) else max(4 * self.count, PIXELS_BESIDES)
-        with open_picture(io.BytesIO(data), f"{name!r}, for {self.count:,} Gaussians,", most) as image:
+        most = (
+            PIXELS_BESIDES
+            if (field, index) == ("shN", 0)
+            else max(4 * self.count, PIXELS_BESIDES)
+        )
+        with open_picture(
+            io.BytesIO(data), f"{name!r}, for {self.count:,} Gaussians,", most
+        ) as image:
             pixels = np.array(image.convert("RGBA"))
         self.done += 1
         self.progress("decoding planes", self.done / len(self.files))
@@ -125,7 +145,9 @@ class _Planes:
         """A list of numbers of meta.json."""
         a = np.array(self.meta[field][key], np.float32)
         if a.shape != (length,):
-            raise FileError(f"SOG: {field}.{key} has shape {a.shape}; {length} numbers are needed")
+            raise FileError(
+                f"SOG: {field}.{key} has shape {a.shape}; {length} numbers are needed"
+            )
         return a
 
 
@@ -134,25 +156,35 @@ def _read(load: Load, progress: Progress) -> Fields:
     if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
         raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
     if meta.get("version") != 2:
-        raise FileError(f"SOG: meta.json has version {meta.get('version')!r:.40}; version 2 is read: convert the scene "
-                        "with splat-transform")
+        raise FileError(
+            f"SOG: meta.json has version {meta.get('version')!r:.40}; version 2 is read: convert the scene "
+            "with splat-transform"
+        )
     count = meta.get("count")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise FileError(f"SOG: a count of {count!r:.40}; expected a whole number from 0 on")
+        raise FileError(
+            f"SOG: a count of {count!r:.40}; expected a whole number from 0 on"
+        )
     files = {}
     for field, number in FILES.items():
-        for i, name in enumerate(meta[field]["files"][:number] if field in meta else ()):
+        for i, name in enumerate(
+            meta[field]["files"][:number] if field in meta else ()
+        ):
             if not isinstance(name, str):
                 raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
             files[field, i] = name, load(name, PLANE_LIMIT)
-    check_scene(count, 15 if "shN" in meta else 0, sum(len(data) for _, data in files.values()))
+    check_scene(
+        count, 15 if "shN" in meta else 0, sum(len(data) for _, data in files.values())
+    )
     planes = _Planes(meta, count, files, progress)
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
-    sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
+    sixteen = planes.pixels("means", 0)[:, :3] | (
+        planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8
+    )
     logs = low + sixteen / np.float32(65535) * (high - low)
     means = np.sign(logs) * np.expm1(np.abs(logs))
     quats = planes.pixels("quats")
-    rest = (quats[:, :3] / np.float32(255) - np.float32(0.5)) * np.float32(2 ** 0.5)
+    rest = (quats[:, :3] / np.float32(255) - np.float32(0.5)) * np.float32(2**0.5)
     scales, rgba = planes.pixels("scales")[:, :3], planes.pixels("sh0")
     higher = np.zeros((count, 0, 3), np.float32)
     if "shN" in meta:  # each Gaussian's label looks up a row of the palette
@@ -160,18 +192,31 @@ def _read(load: Load, progress: Progress) -> Fields:
         width, bands = centroids.shape[1], meta["shN"].get("bands")
         k = width // 64
         if width % 64 or k not in (3, 8, 15):
-            raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
+            raise FileError(
+                f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960"
+            )
         if bands not in (None, SH_REST.index(k)):
-            raise FileError(f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide")
-        palette = planes.numbers("shN", "codebook", 256)[centroids.reshape(-1, k, 4)[:, :, :3]]
+            raise FileError(
+                f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide"
+            )
+        palette = planes.numbers("shN", "codebook", 256)[
+            centroids.reshape(-1, k, 4)[:, :, :3]
+        ]
         labels = planes.pixels("shN", 1)
         labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
         if count and int(labels.max()) >= len(palette):
-            raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
+            raise FileError(
+                f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries"
+            )
         higher = palette[labels].astype(np.float32, copy=False)
-    fields = Fields(means=means, quats=quats_from_smallest_three(quats[:, 3].astype(np.int16) - 252, rest),
-                    scales=planes.numbers("scales", "codebook", 256)[scales], opacities=LOGIT_OF_BYTE[rgba[:, 3]],
-                    sh0=planes.numbers("sh0", "codebook", 256)[rgba[:, :3]], shN=higher)
+    fields = Fields(
+        means=means,
+        quats=quats_from_smallest_three(quats[:, 3].astype(np.int16) - 252, rest),
+        scales=planes.numbers("scales", "codebook", 256)[scales],
+        opacities=LOGIT_OF_BYTE[rgba[:, 3]],
+        sh0=planes.numbers("sh0", "codebook", 256)[rgba[:, :3]],
+        shN=higher,
+    )
     fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
     return fields.checked(mode=meta.get("model", meta.get("antialias")))
 
@@ -179,9 +224,17 @@ def _read(load: Load, progress: Progress) -> Fields:
 def _is_sog(start: Start) -> bool:
     if start.path.is_dir():
         return (start.path / "meta.json").is_file()
-    return "meta.json" in start.zip_names or os.path.basename(start.name) == "meta.json" or (
-        start.head.lstrip()[:1] == b"{" and start.suffix == ".json")
+    return (
+        "meta.json" in start.zip_names
+        or os.path.basename(start.name) == "meta.json"
+        or (start.head.lstrip()[:1] == b"{" and start.suffix == ".json")
+    )
 
 
-SOG = Format("sog", (".sog", ".zip", "meta.json"), "PlayCanvas SOG: a zip, or a folder with meta.json", _is_sog,
-             read_sog)
+SOG = Format(
+    "sog",
+    (".sog", ".zip", "meta.json"),
+    "PlayCanvas SOG: a zip, or a folder with meta.json",
+    _is_sog,
+    read_sog,
+)

@@ -62,18 +62,30 @@ class _Head(NamedTuple):
     def sizes(self) -> dict[str, int]:
         """Bytes of each attribute, in the order in which they are stored."""
         n, v = self.n, self.version
-        return {"positions": n * (6 if v == 1 else 9), "alphas": n, "colors": 3 * n, "scales": 3 * n,
-                "rotations": n * (3 if v < 3 else 4), "sh": 3 * SH_REST[self.degree] * n}
+        return {
+            "positions": n * (6 if v == 1 else 9),
+            "alphas": n,
+            "colors": 3 * n,
+            "scales": 3 * n,
+            "rotations": n * (3 if v < 3 else 4),
+            "sh": 3 * SH_REST[self.degree] * n,
+        }
 
     def check(self, legal: tuple[int, ...], packed: int) -> None:
         """Raise FileError for a header that no file of this container, and of so many bytes, can have."""
         if self.version not in legal:
-            raise FileError(f"SPZ: version {self.version}; this container is read in versions "
-                            f"{', '.join(map(str, legal))}")
+            raise FileError(
+                f"SPZ: version {self.version}; this container is read in versions "
+                f"{', '.join(map(str, legal))}"
+            )
         if self.degree >= len(SH_REST):
-            raise FileError(f"SPZ: spherical harmonics of degree {self.degree}; legal are 0 to 4")
+            raise FileError(
+                f"SPZ: spherical harmonics of degree {self.degree}; legal are 0 to 4"
+            )
         if self.bits > 24:
-            raise FileError(f"SPZ: {self.bits} fractional bits; a position has 24 bits in all")
+            raise FileError(
+                f"SPZ: {self.bits} fractional bits; a position has 24 bits in all"
+            )
         check_scene(self.n, SH_REST[self.degree], packed)
 
 
@@ -90,26 +102,44 @@ def read(path: Path, progress: Progress) -> Fields:
     else:  # 24 bits, signed: as the upper bytes of 32 bits, the shift back extends the sign
         wide = np.zeros((3 * n, 4), np.uint8)
         wide[:, 1:] = planes["positions"].reshape(-1, 3)
-        means = ((wide.view("<i4") >> 8) / np.float32(1 << head.bits)).astype(np.float32).reshape(n, 3)
+        means = (
+            ((wide.view("<i4") >> 8) / np.float32(1 << head.bits))
+            .astype(np.float32)
+            .reshape(n, 3)
+        )
     if head.version < 3:  # x y z of a unit quaternion whose w is not negative
-        quats = quats_from_smallest_three(np.zeros(n, np.uint8),
-                                          planes["rotations"].reshape(n, 3) / np.float32(127.5) - np.float32(1))
+        quats = quats_from_smallest_three(
+            np.zeros(n, np.uint8),
+            planes["rotations"].reshape(n, 3) / np.float32(127.5) - np.float32(1),
+        )
     else:  # 2 bits name the largest of x y z w; the others follow, the last one lowest: a sign and 9 bits each
         words = planes["rotations"].view("<u4").astype(np.uint32, copy=False)[:, None]
         words = words >> np.array([20, 10, 0], np.uint32)
-        sizes = (words & 511) / np.float32(511 * 2 ** 0.5)
-        quats = np.roll(quats_from_smallest_three(words[:, 0] >> 10, np.where(words & 512, -sizes, sizes)), 1, axis=1)
+        sizes = (words & 511) / np.float32(511 * 2**0.5)
+        quats = np.roll(
+            quats_from_smallest_three(
+                words[:, 0] >> 10, np.where(words & 512, -sizes, sizes)
+            ),
+            1,
+            axis=1,
+        )
     turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(FLIP, head.degree))
-    fields = Fields(means=means @ FLIP.astype(np.float32), quats=quats @ turn,
-                    scales=SCALE_OF_BYTE[planes["scales"]].reshape(n, 3), opacities=LOGIT_OF_BYTE[planes["alphas"]],
-                    sh0=SH0_OF_BYTE[planes["colors"]].reshape(n, 3),
-                    shN=(SH_OF_BYTE[planes["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3))
+    fields = Fields(
+        means=means @ FLIP.astype(np.float32),
+        quats=quats @ turn,
+        scales=SCALE_OF_BYTE[planes["scales"]].reshape(n, 3),
+        opacities=LOGIT_OF_BYTE[planes["alphas"]],
+        sh0=SH0_OF_BYTE[planes["colors"]].reshape(n, 3),
+        shN=(SH_OF_BYTE[planes["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3),
+    )
     at = 0
     while head.flags & EXTENSIONS and at + 8 <= len(extensions):
         kind, size = struct.unpack_from("<II", extensions, at)
-        system = int.from_bytes(extensions[at + 8: at + 8 + min(size, 4)], "little")
+        system = int.from_bytes(extensions[at + 8 : at + 8 + min(size, 4)], "little")
         if kind == COORDINATE_SYSTEM and system not in RUB:
-            raise FileError(f"SPZ: coordinate system {system}; only right-up-back, 0 or 5, is read: save it so")
+            raise FileError(
+                f"SPZ: coordinate system {system}; only right-up-back, 0 or 5, is read: save it so"
+            )
         at += 8 + size
     progress("unpacking", 1.0)
     return fields.checked(mode=bool(head.flags & ANTIALIASED))
@@ -125,10 +155,12 @@ def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
     total = sum(head.sizes.values())
     data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     if len(data) < total:
-        raise FileError(f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} are there")
+        raise FileError(
+            f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} are there"
+        )
     parts, at = {}, 0
     for name, size in head.sizes.items():
-        parts[name] = memoryview(data)[at:at + size]
+        parts[name] = memoryview(data)[at : at + size]
         at += size
     return head, parts, data[total:]
 
@@ -142,34 +174,57 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
     try:
         import zstandard  # pyright: ignore[reportMissingImports]  (optional: only version 4 needs it)
     except ImportError:
-        raise FileError("SPZ: version 4 needs zstd: pip install zstandard, or save as version 3") from None
+        raise FileError(
+            "SPZ: version 4 needs zstd: pip install zstandard, or save as version 3"
+        ) from None
     sizes = {name: size for name, size in head.sizes.items() if size}
     if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
-        raise FileError(f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
-                        "are needed")
+        raise FileError(
+            f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
+            "are needed"
+        )
     parts, start = dict.fromkeys(head.sizes, b""), at + 16 * count
     for i, (name, size) in enumerate(sizes.items()):
         packed, unpacked = struct.unpack_from("<QQ", raw, at + 16 * i)
         if unpacked != size or packed > len(raw) - start:
-            raise FileError(f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} unpacked; "
-                            f"{head.n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left")
+            raise FileError(
+                f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} unpacked; "
+                f"{head.n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left"
+            )
         try:
-            with zstandard.ZstdDecompressor().stream_reader(raw[start:start + packed]) as reader:
+            with zstandard.ZstdDecompressor().stream_reader(
+                raw[start : start + packed]
+            ) as reader:
                 parts[name] = reader.read(size)
         except (zstandard.ZstdError, MemoryError) as e:
             raise FileError(f"SPZ: stream {name!r} is damaged: {e}") from None
         if len(parts[name]) != size:
-            raise FileError(f"SPZ: stream {name!r} is truncated: {len(parts[name]):,} of {size:,} bytes")
+            raise FileError(
+                f"SPZ: stream {name!r} is truncated: {len(parts[name]):,} of {size:,} bytes"
+            )
         start += packed
     return head, parts, raw[32:at]
 
 
-SPZ = Format("spz", (".spz",), "Niantic SPZ", lambda start: start.head.startswith((MAGIC, b"\x1f\x8b")), read)
+SPZ = Format(
+    "spz",
+    (".spz",),
+    "Niantic SPZ",
+    lambda start: start.head.startswith((MAGIC, b"\x1f\x8b")),
+    read,
+)
 
 
 # -- .splat -----------------------------------------------------------------------------------------------------------
 
-RECORD = np.dtype([("position", "<f4", 3), ("scale", "<f4", 3), ("rgba", "u1", 4), ("rotation", "u1", 4)])
+RECORD = np.dtype(
+    [
+        ("position", "<f4", 3),
+        ("scale", "<f4", 3),
+        ("rgba", "u1", 4),
+        ("rotation", "u1", 4),
+    ]
+)
 
 
 def read_splat(path: Path, progress: Progress) -> Fields:
@@ -177,7 +232,9 @@ def read_splat(path: Path, progress: Progress) -> Fields:
     with open(path, "rb") as f:
         size = remaining(f)
         if size == 0 or size % RECORD.itemsize:
-            raise FileError(f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, which a Gaussian takes")
+            raise FileError(
+                f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, which a Gaussian takes"
+            )
         check_scene(size // RECORD.itemsize, 0, size)
         records = np.frombuffer(read_exact(f, size, "the Gaussians"), RECORD)
     progress("unpacking Gaussians", 0.5)
@@ -185,11 +242,22 @@ def read_splat(path: Path, progress: Progress) -> Fields:
     scales = records["scale"]
     scales = np.log(np.where(scales == 0, np.finfo(np.float32).tiny, scales))
     fields = Fields(
-        means=records["position"], quats=(records["rotation"].astype(np.float32) - 128) / 128, scales=scales,
-        opacities=LOGIT_OF_BYTE[records["rgba"][:, 3]], sh0=sh0_of_rgb(records["rgba"][:, :3] / np.float32(255)),
-        shN=np.zeros((len(records), 0, 3), np.float32))
+        means=records["position"],
+        quats=(records["rotation"].astype(np.float32) - 128) / 128,
+        scales=scales,
+        opacities=LOGIT_OF_BYTE[records["rgba"][:, 3]],
+        sh0=sh0_of_rgb(records["rgba"][:, :3] / np.float32(255)),
+        shN=np.zeros((len(records), 0, 3), np.float32),
+    )
     progress("unpacking Gaussians", 1.0)
     return fields.checked()
 
 
-SPLAT = Format("splat", (".splat",), "antimatter15's 32-byte records", lambda start: False, read_splat, by_suffix=True)
+SPLAT = Format(
+    "splat",
+    (".splat",),
+    "antimatter15's 32-byte records",
+    lambda start: False,
+    read_splat,
+    by_suffix=True,
+)

@@ -51,7 +51,15 @@ class Camera:
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for cameras that see the same."""
-        return (self.viewmat.tobytes(), self.K.tobytes(), self.width, self.height, self.model, self.near, self.far)
+        return (
+            self.viewmat.tobytes(),
+            self.K.tobytes(),
+            self.width,
+            self.height,
+            self.model,
+            self.near,
+            self.far,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Camera) and self.key == other.key
@@ -80,7 +88,9 @@ class Camera:
     def fitted(self, width: int, height: int) -> Camera:
         """The same view at another size, with all that was seen: where `resized` would cut the sides off, there is more
         above and below."""
-        return self._scaled(width, height, min(width / self.width, height / self.height))
+        return self._scaled(
+            width, height, min(width / self.width, height / self.height)
+        )
 
     def _scaled(self, width: int, height: int, s: float) -> Camera:
         if (self.width, self.height) == (width, height):
@@ -93,9 +103,21 @@ class Camera:
 
     def to_json(self) -> str:
         """The form that `camera_from_json` reads back."""
-        d = {"viewmat": self.viewmat.tolist(), "K": self.K.tolist(), "width": self.width, "height": self.height}
+        d = {
+            "viewmat": self.viewmat.tolist(),
+            "K": self.K.tolist(),
+            "width": self.width,
+            "height": self.height,
+        }
         defaults = {"model": "pinhole", "near": NEAR, "far": FAR}
-        return json.dumps(d | {k: getattr(self, k) for k, v in defaults.items() if getattr(self, k) != v})
+        return json.dumps(
+            d
+            | {
+                k: getattr(self, k)
+                for k, v in defaults.items()
+                if getattr(self, k) != v
+            }
+        )
 
 
 def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
@@ -111,8 +133,10 @@ def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
         forward = target - position
         length = np.linalg.norm(forward)
     if not np.isfinite(length) or length == 0:
-        raise CameraError(f"camera: position {position.tolist()} and look_at {target.tolist()} must be two finite, "
-                          "different points")
+        raise CameraError(
+            f"camera: position {position.tolist()} and look_at {target.tolist()} must be two finite, "
+            "different points"
+        )
     up = _unit(up)
     forward = forward / length
     right = np.cross(forward, up)
@@ -139,12 +163,16 @@ def field_of_view(focal: float, height: int, model: CameraModel = "pinhole") -> 
     return math.degrees(2 * (half if model == "fisheye" else math.atan(half)))
 
 
-def intrinsics(fov: float, width: int, height: int, model: CameraModel = "pinhole") -> np.ndarray:
+def intrinsics(
+    fov: float, width: int, height: int, model: CameraModel = "pinhole"
+) -> np.ndarray:
     """K (3, 3) for square pixels, the principal point in the middle, `fov` the vertical angle in degrees.
 
     For "ortho" it is the pinhole camera's; divide the focal lengths by a distance."""
     if not 0.1 <= fov < 179.5:
-        raise CameraError(f"camera: fov is {fov}, not an angle from 0.1 to 179.5 degrees")
+        raise CameraError(
+            f"camera: fov is {fov}, not an angle from 0.1 to 179.5 degrees"
+        )
     f = focal_length(fov, height, model)
     return np.array([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1.0]])
 
@@ -206,18 +234,26 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
         with open_regular(source) as f:
             text = f.read(FILE_LIMIT).decode()
     except (OSError, ValueError) as e:
-        raise CameraError(f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
-                          f"({getattr(e, 'strerror', None) or e})") from None
+        raise CameraError(
+            f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
+            f"({getattr(e, 'strerror', None) or e})"
+        ) from None
     return camera_from_text(text, width, height)
 
 
 def camera_from_text(text: str, width: int, height: int) -> Camera:
     """As `camera_from_json`, but no file names."""
     if len(text) > FILE_LIMIT:
-        raise CameraError(f"camera: a text of {len(text):,} characters is no camera; {FILE_LIMIT:,} are the most")
+        raise CameraError(
+            f"camera: a text of {len(text):,} characters is no camera; {FILE_LIMIT:,} are the most"
+        )
     text = text.strip()
     if not text.startswith("{"):
-        seen = f", not {text.split(chr(10))[0][:40]!r}" if text else "; there is no text to paste"
+        seen = (
+            f", not {text.split(chr(10))[0][:40]!r}"
+            if text
+            else "; there is no text to paste"
+        )
         raise CameraError(f"camera: a JSON object is needed{seen}")
     try:
         d = json.loads(text)
@@ -234,42 +270,83 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
         pose[:3] = _numbers(d, "camera_to_world", None, *shape).reshape(-1, 4)[:3]
         lengths = np.linalg.norm(pose[:3, :3], axis=0)
         if ((lengths > 1e-6) & (lengths < 1e6)).all():
-            pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
+            pose[:3, :3] /= (
+                lengths  # scenes are scaled to fit, and their poses with them
+            )
         if not rotations.is_rotation(pose[:3, :3]):
-            raise CameraError("camera: the upper left 3x3 of camera_to_world is not a rotation")
+            raise CameraError(
+                "camera: the upper left 3x3 of camera_to_world is not a rotation"
+            )
         K = intrinsics(float(_numbers(d, "fov", DEFAULT_FOV)), width, height)
         return Camera(np.linalg.inv(pose @ _FLIP), K, width, height)
-    known = {"viewmat", "K", "width", "height", "position", "look_at", "up", "fov", "model", "near", "far"}
+    known = {
+        "viewmat",
+        "K",
+        "width",
+        "height",
+        "position",
+        "look_at",
+        "up",
+        "fov",
+        "model",
+        "near",
+        "far",
+    }
     if unknown := set(d) - known:
-        raise CameraError(f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}")
+        raise CameraError(
+            f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}"
+        )
     model = d.get("model", "pinhole")
     if model not in MODELS:
-        raise CameraError(f"camera: model is {model!r}, not 'pinhole', 'ortho' or 'fisheye'")
+        raise CameraError(
+            f"camera: model is {model!r}, not 'pinhole', 'ortho' or 'fisheye'"
+        )
     near, far = float(_numbers(d, "near", NEAR)), float(_numbers(d, "far", FAR))
     if not 0 < near < far:
-        raise CameraError(f"camera: near {near} and far {far} must satisfy 0 < near < far")
+        raise CameraError(
+            f"camera: near {near} and far {far} must satisfy 0 < near < far"
+        )
     if "viewmat" in d or "K" in d:
         if mixed := {"position", "look_at", "up", "fov"} & set(d):
-            raise CameraError(f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other')
+            raise CameraError(
+                f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other'
+            )
         viewmat, K = _numbers(d, "viewmat", None, 4, 4), _numbers(d, "K", None, 3, 3)
         if not rotations.is_rotation(viewmat[:3, :3]):
             raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
         if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
-            raise CameraError(f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]")
+            raise CameraError(
+                f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]"
+            )
         if not np.array_equal(K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]], [0, 0, 0, 0, 1]):
-            raise CameraError(f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]")
+            raise CameraError(
+                f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]"
+            )
         if K[0, 0] <= 0 or K[1, 1] <= 0:
-            raise CameraError(f"camera: K has focal lengths {K[0, 0]}, {K[1, 1]}; both must be positive")
-        size = [float(_numbers(d, key, value)) for key, value in (("width", width), ("height", height))]
-        if not all(0 < v < 1 << 20 and v == int(v) for v in size) or ("width" in d) != ("height" in d):
-            raise CameraError(f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed")
+            raise CameraError(
+                f"camera: K has focal lengths {K[0, 0]}, {K[1, 1]}; both must be positive"
+            )
+        size = [
+            float(_numbers(d, key, value))
+            for key, value in (("width", width), ("height", height))
+        ]
+        if not all(0 < v < 1 << 20 and v == int(v) for v in size) or ("width" in d) != (
+            "height" in d
+        ):
+            raise CameraError(
+                f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed"
+            )
         own = Camera(viewmat, K, int(size[0]), int(size[1]), model, near, far)
         return own.resized(width, height)
     if "position" not in d or "look_at" not in d:
-        raise CameraError('camera: needs "viewmat" and "K", or "position" and "look_at"; '
-                          f"got {', '.join(sorted(d)) or 'nothing'}")
+        raise CameraError(
+            'camera: needs "viewmat" and "K", or "position" and "look_at"; '
+            f"got {', '.join(sorted(d)) or 'nothing'}"
+        )
     target = _numbers(d, "look_at", None, 3)
-    viewmat = look_at(_numbers(d, "position", None, 3), target, _numbers(d, "up", DEFAULT_UP, 3))
+    viewmat = look_at(
+        _numbers(d, "position", None, 3), target, _numbers(d, "up", DEFAULT_UP, 3)
+    )
     K = intrinsics(float(_numbers(d, "fov", DEFAULT_FOV)), width, height, model)
     if model == "ortho":
         K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
@@ -285,14 +362,27 @@ def _numbers(d: dict[str, Any], key: str, default: Any, *shape: int) -> np.ndarr
         found = np.full(shape, np.nan)
     size = "x".join(map(str, shape))
     if found.shape != shape or not np.isfinite(found).all():
-        wanted = ("a finite number", f"{size} finite numbers", f"a finite {size} matrix")[len(shape)]
-        raise CameraError(f"camera: {key} is {value!r:.100}, not {wanted}" if key in d else
-                          f'camera: "{key}" is missing')
+        wanted = (
+            "a finite number",
+            f"{size} finite numbers",
+            f"a finite {size} matrix",
+        )[len(shape)]
+        raise CameraError(
+            f"camera: {key} is {value!r:.100}, not {wanted}"
+            if key in d
+            else f'camera: "{key}" is missing'
+        )
     return found
 
 
-def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.ndarray | None = None,
-                 up: Any = DEFAULT_UP) -> Camera:
+def frame_points(
+    points: np.ndarray,
+    width: int,
+    height: int,
+    *,
+    weights: np.ndarray | None = None,
+    up: Any = DEFAULT_UP,
+) -> Camera:
     """The camera from which a scene with these centres (N, 3) is seen whole at first sight.
 
     Robust against floaters, see `bounds`: without floaters every point is in view. Points that are not finite are
@@ -302,14 +392,25 @@ def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.nda
         CameraError: `up` is no direction, or the size not positive.
     """
     if width <= 0 or height <= 0:
-        raise CameraError(f"camera: a size of {width}x{height} pixels; both must be positive")
+        raise CameraError(
+            f"camera: a size of {width}x{height} pixels; both must be positive"
+        )
     up = _unit(np.asarray(up, np.float64))
-    axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
+    axis = (
+        np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
+    )
     rotation = look_at(axis + 0.25 * up, np.zeros(3), up)[:3, :3]
     return frame_ball(*bounds(points, weights), rotation, DEFAULT_FOV, width, height)
 
 
-def frame_ball(center: np.ndarray, radius: float, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
+def frame_ball(
+    center: np.ndarray,
+    radius: float,
+    rotation: np.ndarray,
+    fov: float,
+    width: int,
+    height: int,
+) -> Camera:
     """The camera with this world to camera `rotation` (3, 3) and vertical angle `fov` (degrees) that just shows all of
     a ball."""
     half = math.radians(fov) / 2
@@ -318,23 +419,35 @@ def frame_ball(center: np.ndarray, radius: float, rotation: np.ndarray, fov: flo
     viewmat = np.eye(4)
     viewmat[:3, :3] = rotation
     viewmat[:3, 3] = [0, 0, distance] - rotation @ center
-    return Camera(viewmat, intrinsics(fov, width, height), width, height, near=min(NEAR, distance * NEAR))
+    return Camera(
+        viewmat,
+        intrinsics(fov, width, height),
+        width,
+        height,
+        near=min(NEAR, distance * NEAR),
+    )
 
 
-def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+def bounds(
+    points: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
     """A robust centre (3,) and radius (> 0) of points (N, 3): floaters count little.
 
     The centre is the median. The radius reaches the farthest point if that lies within 1.6 times the 92nd percentile
     of distances, as in any evenly filled box; otherwise there are floaters, and it is that percentile.
     """
     points = np.asarray(points)
-    keep = (np.abs(points) < 1e38).all(axis=1)  # neither NaN nor so far that a square overflows
+    keep = (np.abs(points) < 1e38).all(
+        axis=1
+    )  # neither NaN nor so far that a square overflows
     if weights is not None:
         keep &= np.asarray(weights) > 0
     points = points[keep]
     if len(points) == 0:
         return np.zeros(3), 1.0
-    if len(points) > 200_000:  # a sample is plenty, and keeps this under a few milliseconds
+    if (
+        len(points) > 200_000
+    ):  # a sample is plenty, and keeps this under a few milliseconds
         points = points[:: len(points) // 100_000]
     wide, points = points.dtype == np.float64, points.astype(np.float64)
     center = np.median(points, axis=0)
@@ -350,6 +463,8 @@ def _unit(up: np.ndarray) -> np.ndarray:
     """`up` at length 1."""
     largest = np.abs(up).max(initial=0.0)
     if up.shape != (3,) or not np.isfinite(largest) or largest == 0:
-        raise CameraError(f"camera: up is {up.tolist()}; a direction of three finite numbers, not all 0, is needed")
+        raise CameraError(
+            f"camera: up is {up.tolist()}; a direction of three finite numbers, not all 0, is needed"
+        )
     up = up / largest  # first, so that no square overflows or vanishes
     return up / np.linalg.norm(up)

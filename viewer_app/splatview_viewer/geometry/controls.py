@@ -9,9 +9,24 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from splatview_viewer.core.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Event,
+    Key,
+    Pinch,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
+from splatview_viewer.geometry.cameras import (
+    DEFAULT_FOV,
+    FAR,
+    Camera,
+    CameraModel,
+    field_of_view,
+    focal_length,
+)
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
@@ -79,15 +94,35 @@ class Orbit:
 
     @property
     def place(self) -> OrbitPlace:
-        rotation, target, up = (tuple(array.ravel().tolist()) for array in (self.rotation, self.target, self.up))
-        return OrbitPlace(rotation, target, float(self.distance), up, float(self.fov), self.model, float(self.near),
-                          float(self.far))
+        rotation, target, up = (
+            tuple(array.ravel().tolist())
+            for array in (self.rotation, self.target, self.up)
+        )
+        return OrbitPlace(
+            rotation,
+            target,
+            float(self.distance),
+            up,
+            float(self.fov),
+            self.model,
+            float(self.near),
+            float(self.far),
+        )
 
     @place.setter
     def place(self, place: OrbitPlace) -> None:
         self.rotation = np.array(place.rotation).reshape(3, 3)
-        self.target, self.distance, self.up = np.array(place.target), place.distance, np.array(place.up)
-        self.fov, self.model, self.near, self.far = place.fov, place.model, place.near, place.far
+        self.target, self.distance, self.up = (
+            np.array(place.target),
+            place.distance,
+            np.array(place.up),
+        )
+        self.fov, self.model, self.near, self.far = (
+            place.fov,
+            place.model,
+            place.near,
+            place.far,
+        )
 
     def take(self, camera: Camera, target: np.ndarray) -> None:
         """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
@@ -96,8 +131,12 @@ class Orbit:
         away = float(np.linalg.norm(target - camera.position))
         self.distance = depth if depth > _NEAREST else max(away, 0.1 * camera.near)
         self.target = camera.position + self.rotation[2] * self.distance
-        focal = float(camera.K[1, 1]) * (self.distance if camera.model == "ortho" else 1)
-        self.fov = min(max(field_of_view(focal, camera.height, camera.model), 1.0), 170.0)
+        focal = float(camera.K[1, 1]) * (
+            self.distance if camera.model == "ortho" else 1
+        )
+        self.fov = min(
+            max(field_of_view(focal, camera.height, camera.model), 1.0), 170.0
+        )
         self.near, self.far, self.model = camera.near, camera.far, camera.model
 
     def camera(self, width: int, height: int) -> Camera:
@@ -129,7 +168,9 @@ class Orbit:
 
     def roll(self, angle: float) -> None:
         """Turn around the line of sight by so many radians, clockwise as the user sees the camera."""
-        self.rotation = _orthonormal(turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation)
+        self.rotation = _orthonormal(
+            turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation
+        )
 
     def level(self) -> None:
         """Take the roll out."""
@@ -145,8 +186,13 @@ class Orbit:
         axis = self.up / math.hypot(*self.up.tolist())
         tilt, z = self.tilt, np.array([0.0, 0.0, 1.0])
         rotation = self.rotation @ turned(axis, -yaw).T
-        elevation = math.asin(min(max(float(-rotation[2] @ axis), -1.0), 1.0))  # of the camera above the target
-        pitch = min(max(elevation + pitch, min(-_POLE, elevation)), max(_POLE, elevation)) - elevation
+        elevation = math.asin(
+            min(max(float(-rotation[2] @ axis), -1.0), 1.0)
+        )  # of the camera above the target
+        pitch = (
+            min(max(elevation + pitch, min(-_POLE, elevation)), max(_POLE, elevation))
+            - elevation
+        )
         rotation = turned(np.array([1.0, 0.0, 0.0]), pitch) @ turned(z, tilt) @ rotation
         self.rotation = _orthonormal(turned(z, -tilt) @ rotation)
 
@@ -166,14 +212,22 @@ class Orbit:
         orthographic camera shows does not change as it goes forward: it magnifies instead."""
         right, down, forward = step
         if self.model == "ortho":
-            self.distance = _between(self.distance * math.exp(min(max(-forward / self.distance, -5.0), 5.0)))
+            self.distance = _between(
+                self.distance * math.exp(min(max(-forward / self.distance, -5.0), 5.0))
+            )
             forward = 0.0
         self.target = self.target + self.rotation.T @ np.array([right, down, forward])
 
     def dolly(self, factor: float, x: float, y: float, rect: Rect) -> None:
         """Come nearer by `factor` (< 1) towards the point under the pixel (x, y) at the target's depth."""
         unit = self.distance / focal_length(self.fov, rect.height, self.model)
-        offset = np.array([(x - rect.x - rect.width / 2) * unit, (y - rect.y - rect.height / 2) * unit, 0.0])
+        offset = np.array(
+            [
+                (x - rect.x - rect.width / 2) * unit,
+                (y - rect.y - rect.height / 2) * unit,
+                0.0,
+            ]
+        )
         distance = _between(self.distance * factor)
         factor = distance / self.distance
         self.target = self.target + self.rotation.T @ offset * (1 - factor)
@@ -183,9 +237,15 @@ class Orbit:
         """Turn around the target until the camera looks in this direction (3,), upright."""
         forward = forward / np.linalg.norm(forward)
         up = self.up / np.linalg.norm(self.up)
-        if abs(forward @ up) > 0.999:  # straight down or up: what is ahead now stays above or below the middle
+        if (
+            abs(forward @ up) > 0.999
+        ):  # straight down or up: what is ahead now stays above or below the middle
             seen = float(self.rotation[2] @ up)
-            ahead = self.rotation[2] - seen * up if abs(seen) < 0.999 else self.rotation[1] * np.sign(seen)
+            ahead = (
+                self.rotation[2] - seen * up
+                if abs(seen) < 0.999
+                else self.rotation[1] * np.sign(seen)
+            )
             up = -np.sign(forward @ up) * ahead
         right = _cross(forward, up)
         right /= np.linalg.norm(right)
@@ -221,14 +281,19 @@ class Orbit:
                 elif abs(dx) > abs(dy):  # fingers never go quite straight
                     self.pan(-dx * SCROLL, 0.0, rect.height)
                 else:
-                    self.dolly(NOTCH ** dy, event.x, event.y, rect)
+                    self.dolly(NOTCH**dy, event.x, event.y, rect)
                 return bool(dx or dy)
             case Pinch():
                 self._grab = None  # of the finger that came first
                 self.pan(event.dx, event.dy, rect.height)
                 self.dolly(1 / limited(event.factor), event.x, event.y, rect)
-                if event.turn:  # clockwise around the fingers' middle at the target's depth
-                    x, y = event.x - rect.x - rect.width / 2, event.y - rect.y - rect.height / 2
+                if (
+                    event.turn
+                ):  # clockwise around the fingers' middle at the target's depth
+                    x, y = (
+                        event.x - rect.x - rect.width / 2,
+                        event.y - rect.y - rect.height / 2,
+                    )
                     c, s = math.cos(event.turn), math.sin(event.turn)
                     self.roll(-event.turn)
                     self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
@@ -239,7 +304,9 @@ class Orbit:
         """End a drag."""
         self._grab = None
 
-    def _follow(self, event: PointerMove, grab: tuple[float, float, Drag], rect: Rect) -> bool:
+    def _follow(
+        self, event: PointerMove, grab: tuple[float, float, Drag], rect: Rect
+    ) -> bool:
         (x, y, how), height = grab, max(rect.height, 1)
         self._grab = event.x, event.y, how
         dx, dy = event.x - x, event.y - y
@@ -247,8 +314,13 @@ class Orbit:
             self.pan(dx, dy, rect.height)
         elif how == "roll":
             middle = rect.x + rect.width / 2, rect.y + rect.height / 2
-            before, now = (math.atan2(b - middle[1], a - middle[0]) for a, b in ((x, y), (event.x, event.y)))
-            self.roll(-math.remainder(now - before, math.tau))  # the scene follows the pointer
+            before, now = (
+                math.atan2(b - middle[1], a - middle[0])
+                for a, b in ((x, y), (event.x, event.y))
+            )
+            self.roll(
+                -math.remainder(now - before, math.tau)
+            )  # the scene follows the pointer
         else:
             c, s = math.cos(tilt := self.tilt), math.sin(tilt)
             across, down = c * dx - s * dy, s * dx + c * dy  # as if it were upright
@@ -256,12 +328,19 @@ class Orbit:
                 turn = 1.5 * math.radians(self.fov) / height
                 self.look(across * turn, -down * turn)
             else:
-                turn = math.pi / height  # a drag over the height of the picture is half a turn
+                turn = (
+                    math.pi / height
+                )  # a drag over the height of the picture is half a turn
                 self.orbit(across * turn, down * turn)
         return bool(dx or dy)
 
     def copy(self) -> Orbit:
-        return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())
+        return replace(
+            self,
+            rotation=self.rotation.copy(),
+            target=self.target.copy(),
+            up=self.up.copy(),
+        )
 
 
 def limited(factor: float) -> float:
@@ -289,9 +368,13 @@ def turned(axis: np.ndarray, angle: float) -> np.ndarray:
     """(3, 3) right-handed rotation around a unit axis (Rodrigues). Several a frame: numpy on three numbers is slow."""
     (x, y, z), c, s = axis.tolist(), math.cos(angle), math.sin(angle)
     t = 1 - c
-    return np.array([[c + t * x * x, t * x * y - s * z, t * x * z + s * y],
-                     [t * x * y + s * z, c + t * y * y, t * y * z - s * x],
-                     [t * x * z - s * y, t * y * z + s * x, c + t * z * z]])
+    return np.array(
+        [
+            [c + t * x * x, t * x * y - s * z, t * x * z + s * y],
+            [t * x * y + s * z, c + t * y * y, t * y * z - s * x],
+            [t * x * z - s * y, t * y * z + s * x, c + t * z * z],
+        ]
+    )
 
 
 SECONDS = 0.4
@@ -318,12 +401,21 @@ class Flight:
         """The camera after this share of the time, 0 to 1: slow at both ends."""
         t = share * share * (3 - 2 * share)
         a, b = self.begin, self.end
-        between = rotations.slerp(rotations.quaternion(a.rotation), rotations.quaternion(b.rotation), t)
+        between = rotations.slerp(
+            rotations.quaternion(a.rotation), rotations.quaternion(b.rotation), t
+        )
         return replace(
-            b, rotation=rotations.matrix(between),
+            b,
+            rotation=rotations.matrix(between),
             target=a.target + (b.target - a.target) * t,
-            distance=math.exp(math.log(a.distance) * (1 - t) + math.log(b.distance) * t),
-            fov=a.fov + (b.fov - a.fov) * t, near=min(a.near, b.near), far=max(a.far, b.far), looks=a.looks)
+            distance=math.exp(
+                math.log(a.distance) * (1 - t) + math.log(b.distance) * t
+            ),
+            fov=a.fov + (b.fov - a.fov) * t,
+            near=min(a.near, b.near),
+            far=max(a.far, b.far),
+            looks=a.looks,
+        )
 
 
 ZOOM_STEP = 1.2
@@ -366,21 +458,31 @@ class PanZoom:
         else:
             zoom, (cx, cy) = place.across / max(self.size), place.center
             if place.seen_in is not None:
-                zoom *= min(rect.width / place.seen_in[0], rect.height / place.seen_in[1])
-        return rect.x + rect.width / 2 - cx * width * zoom, rect.y + rect.height / 2 - cy * height * zoom, zoom
+                zoom *= min(
+                    rect.width / place.seen_in[0], rect.height / place.seen_in[1]
+                )
+        return (
+            rect.x + rect.width / 2 - cx * width * zoom,
+            rect.y + rect.height / 2 - cy * height * zoom,
+            zoom,
+        )
 
     def to_picture(self, x: float, y: float, rect: Rect) -> tuple[float, float]:
         """The picture's point under a point of the screen, in picture pixels; may lie outside the picture."""
         left, top, zoom = self.placed(rect)
         return (x - left) / zoom, (y - top) / zoom
 
-    def set_zoom(self, zoom: float, rect: Rect, at: tuple[float, float] | None = None) -> None:
+    def set_zoom(
+        self, zoom: float, rect: Rect, at: tuple[float, float] | None = None
+    ) -> None:
         """Magnify by `zoom` around a point of the screen (default: the middle), which stays where it is."""
         middle = rect.x + rect.width / 2, rect.y + rect.height / 2
         x, y = at or middle
         px, py = self.to_picture(x, y, rect)
         zoom = min(max(zoom, 8 / max(self.size)), 256.0)
-        self._center(px - (x - middle[0]) / zoom, py - (y - middle[1]) / zoom, zoom, rect)
+        self._center(
+            px - (x - middle[0]) / zoom, py - (y - middle[1]) / zoom, zoom, rect
+        )
 
     def fit(self) -> None:
         self.place = FITTED
@@ -388,14 +490,18 @@ class PanZoom:
     def move(self, dx: float, dy: float, rect: Rect) -> None:
         """The picture follows a drag of (dx, dy) pixels of the screen."""
         zoom = self.placed(rect)[2]
-        cx, cy = self.to_picture(rect.x + rect.width / 2, rect.y + rect.height / 2, rect)
+        cx, cy = self.to_picture(
+            rect.x + rect.width / 2, rect.y + rect.height / 2, rect
+        )
         self._center(cx - dx / zoom, cy - dy / zoom, zoom, rect)
 
     def _center(self, x: float, y: float, zoom: float, rect: Rect) -> None:
         """Bring a point of the picture to the middle. The picture's middle third can leave the rectangle, the whole
         picture cannot."""
         shares = []
-        for c, extent, room in zip((x, y), self.size, (rect.width, rect.height), strict=True):
+        for c, extent, room in zip(
+            (x, y), self.size, (rect.width, rect.height), strict=True
+        ):
             slack = max(room / 2 / zoom - 24 / zoom, 0)
             shares.append(min(max(c, -slack), extent + slack) / extent)
         self.place = Place(zoom * max(self.size), (shares[0], shares[1]))
@@ -430,7 +536,11 @@ class PanZoom:
                 if not (event.dx or event.dy or event.factor != 1):
                     return False
                 self.move(event.dx, event.dy, rect)
-                self.set_zoom(self.placed(rect)[2] * limited(event.factor), rect, (event.x, event.y))
+                self.set_zoom(
+                    self.placed(rect)[2] * limited(event.factor),
+                    rect,
+                    (event.x, event.y),
+                )
                 return True
             case Key(name="f", pressed=True):
                 self.fit()
@@ -442,8 +552,18 @@ class PanZoom:
 
 
 _KEYS: dict[str, tuple[int, float]] = {
-    "d": (0, 1), "a": (0, -1), "right": (0, 1), "left": (0, -1), "up": (1, -1), "down": (1, 1),
-    "w": (2, 1), "s": (2, -1), "e": (3, 1), "q": (3, -1), "c": (4, 1), "z": (4, -1),
+    "d": (0, 1),
+    "a": (0, -1),
+    "right": (0, 1),
+    "left": (0, -1),
+    "up": (1, -1),
+    "down": (1, 1),
+    "w": (2, 1),
+    "s": (2, -1),
+    "e": (3, 1),
+    "q": (3, -1),
+    "c": (4, 1),
+    "z": (4, -1),
 }
 """Motion of each key: right, down and forward along the camera's axes, upward in the world, roll clockwise."""
 _RATES = np.array([0.6, 0.6, 0.8, 0.6, 1.0])
@@ -480,7 +600,9 @@ class Flying:
 
     def key(self, event: Key) -> bool:
         """Take a key; whether it is one that moves."""
-        self._factor = FAST if _down(event, "shift") else SLOW if _down(event, "alt") else 1.0
+        self._factor = (
+            FAST if _down(event, "shift") else SLOW if _down(event, "alt") else 1.0
+        )
         if event.name not in _KEYS:
             return False
         if not event.pressed:
@@ -495,7 +617,10 @@ class Flying:
 
     def faster(self, notches: float) -> None:
         """Change the speed by so many notches of the wheel."""
-        self.speed = min(max(self.speed * _FASTER ** min(max(notches, -20.0), 20.0), SPEEDS[0]), SPEEDS[1])
+        self.speed = min(
+            max(self.speed * _FASTER ** min(max(notches, -20.0), 20.0), SPEEDS[0]),
+            SPEEDS[1],
+        )
 
     def step(self, now: float) -> np.ndarray | None:
         """Motion of the camera since the last call (5,): right, down, forward, upward in the world, all in distances
@@ -508,7 +633,9 @@ class Flying:
         heard, self._heard = self._heard, False
         if then is None:
             then = now
-        if now - then > _LOST and not heard:  # no turn meanwhile, so that no release of a key was seen
+        if (
+            now - then > _LOST and not heard
+        ):  # no turn meanwhile, so that no release of a key was seen
             self.let_go()
             self._velocity = np.zeros(5)
         dt = min(max(now - then, 0.0), _LONGEST)
@@ -524,9 +651,14 @@ class Flying:
         lag, fade = self._velocity - wanted, math.exp(-dt / _SOFT)
         moved = wanted * dt + lag * _SOFT * (1 - fade)
         self._velocity = wanted + lag * fade
-        if not self._held and np.abs(self._velocity).max() < _STILL * max(self.speed, 1e-3):
+        if not self._held and np.abs(self._velocity).max() < _STILL * max(
+            self.speed, 1e-3
+        ):
             moved = moved + self._velocity * _SOFT  # what would be left of the way
-            self._velocity, self._then = np.zeros(5), None  # the next key counts from when it is pressed
+            self._velocity, self._then = (
+                np.zeros(5),
+                None,
+            )  # the next key counts from when it is pressed
         return moved
 
     def let_go(self) -> None:

@@ -48,8 +48,12 @@ class Key:
         """Pose of a camera. `distance`: at which an orthographic one shows what a perspective one with this field of
         view would show."""
         focal = float(camera.K[1, 1]) * (distance if camera.model == "ortho" else 1.0)
-        return cls(camera.position, rotations.quaternion(camera.viewmat[:3, :3].T),
-                   min(max(field_of_view(focal, camera.height, camera.model), 0.1), 179.0), seconds)
+        return cls(
+            camera.position,
+            rotations.quaternion(camera.viewmat[:3, :3].T),
+            min(max(field_of_view(focal, camera.height, camera.model), 0.1), 179.0),
+            seconds,
+        )
 
 
 @dataclass
@@ -69,20 +73,26 @@ class CameraPath:
     def times(self) -> list[float]:
         """When each key is reached, in seconds; of a loop, the first once more at the end."""
         out = [0.0]
-        for key in self.keys[: len(self.keys) if self.loop and len(self.keys) > 1 else -1]:
+        for key in self.keys[
+            : len(self.keys) if self.loop and len(self.keys) > 1 else -1
+        ]:
             out.append(out[-1] + key.seconds)
         return out
 
     @property
     def duration(self) -> float:
         """Seconds; 0 with fewer than two keys, unless the last one is held."""
-        return self.times[-1] + sum(key.seconds for key in self.keys[-1:] if self.held and not self.loop)
+        return self.times[-1] + sum(
+            key.seconds for key in self.keys[-1:] if self.held and not self.loop
+        )
 
     def stretch(self, duration: float) -> None:
         """Have all of it take so many seconds."""
         if self.duration > 0 and duration > 0:
             factor = duration / self.duration
-            self.keys = [replace(key, seconds=key.seconds * factor) for key in self.keys]
+            self.keys = [
+                replace(key, seconds=key.seconds * factor) for key in self.keys
+            ]
 
     def at(self, seconds: float, width: int, height: int, near: float = 0.01) -> Camera:
         """The camera at a time, which is kept within the path.
@@ -92,34 +102,70 @@ class CameraPath:
         if not self.keys:
             raise CameraError("path: there is no keyframe; add one where the camera is")
         if len(self.keys) == 1:
-            return self._camera(self.keys[0].position, self.keys[0].rotation, self.keys[0].fov, width, height, near)
+            return self._camera(
+                self.keys[0].position,
+                self.keys[0].rotation,
+                self.keys[0].fov,
+                width,
+                height,
+                near,
+            )
         times = self.times
         seconds = min(max(seconds, 0.0), times[-1])
         i = min(bisect_right(times, seconds) - 1, len(times) - 2)
         span = times[i + 1] - times[i]
-        t = round((seconds - times[i]) / span, 10) if span > 0 else 0.0  # times are sums: at a key 0 or 1, not near it
+        t = (
+            round((seconds - times[i]) / span, 10) if span > 0 else 0.0
+        )  # times are sums: at a key 0 or 1, not near it
         a, b = self.keys[i], self.keys[(i + 1) % len(self.keys)]
         if not self.smooth:
-            return self._camera(a.position + (b.position - a.position) * t, rotations.slerp(a.rotation, b.rotation, t),
-                                a.fov + (b.fov - a.fov) * t, width, height, near)
+            return self._camera(
+                a.position + (b.position - a.position) * t,
+                rotations.slerp(a.rotation, b.rotation, t),
+                a.fov + (b.fov - a.fov) * t,
+                width,
+                height,
+                near,
+            )
         # Hermite's cubic, and for rotations a Bezier curve by de Casteljau's scheme, with slerp for straight lines.
         t2, t3 = t * t, t * t * t
         begin, end = (np.append(key.position, math.log(key.fov)) for key in (a, b))
-        place = ((2 * t3 - 3 * t2 + 1) * begin + (t3 - 2 * t2 + t) * span * self._slope(i, _way)
-                 + (3 * t2 - 2 * t3) * end + (t3 - t2) * span * self._slope(i + 1, _way))
+        place = (
+            (2 * t3 - 3 * t2 + 1) * begin
+            + (t3 - 2 * t2 + t) * span * self._slope(i, _way)
+            + (3 * t2 - 2 * t3) * end
+            + (t3 - t2) * span * self._slope(i + 1, _way)
+        )
         last = b.rotation if a.rotation @ b.rotation >= 0 else -b.rotation
-        q = [a.rotation, rotations.multiply(a.rotation, rotations.exp(self._slope(i, _turn) * span / 3)),
-             rotations.multiply(last, rotations.exp(-self._slope(i + 1, _turn) * span / 3)), last]
+        q = [
+            a.rotation,
+            rotations.multiply(
+                a.rotation, rotations.exp(self._slope(i, _turn) * span / 3)
+            ),
+            rotations.multiply(
+                last, rotations.exp(-self._slope(i + 1, _turn) * span / 3)
+            ),
+            last,
+        ]
         while len(q) > 1:
             q = [rotations.slerp(first, second, t) for first, second in pairwise(q)]
-        return self._camera(place[:3], q[0], min(math.exp(place[3]), 179.0), width, height, near)
+        return self._camera(
+            place[:3], q[0], min(math.exp(place[3]), 179.0), width, height, near
+        )
 
     def frames(self, fps: float) -> int:
         """Number of pictures of its film."""
         return max(round(self.duration * fps), 1) if self.keys else 0
 
-    def _camera(self, position: np.ndarray, rotation: np.ndarray, fov: float, width: int, height: int,
-                near: float) -> Camera:
+    def _camera(
+        self,
+        position: np.ndarray,
+        rotation: np.ndarray,
+        fov: float,
+        width: int,
+        height: int,
+        near: float,
+    ) -> Camera:
         viewmat = np.eye(4)
         viewmat[:3, :3] = rotations.matrix(rotation).T
         viewmat[:3, 3] = -viewmat[:3, :3] @ position
@@ -154,10 +200,18 @@ def _turn(a: Key, b: Key) -> np.ndarray:
 
 def positions(path: CameraPath, count: int) -> np.ndarray:
     """(count, 3) places along a path, evenly in time."""
-    return np.stack([path.at(t, 16, 16).position for t in np.linspace(0, path.duration, count)])
+    return np.stack(
+        [path.at(t, 16, 16).position for t in np.linspace(0, path.duration, count)]
+    )
 
 
-def turntable(camera: Camera, target: np.ndarray, up: np.ndarray, seconds: float = 8.0, keys: int = 8) -> CameraPath:
+def turntable(
+    camera: Camera,
+    target: np.ndarray,
+    up: np.ndarray,
+    seconds: float = 8.0,
+    keys: int = 8,
+) -> CameraPath:
     """Once around a point, beginning at `camera`, which goes on looking as it does: for who has no path yet."""
     axis = np.asarray(up, np.float64) / np.linalg.norm(up)
     arm, base = camera.position - target, camera.viewmat[:3, :3].T
@@ -165,5 +219,11 @@ def turntable(camera: Camera, target: np.ndarray, up: np.ndarray, seconds: float
     for i in range(keys):
         turn = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))
         key = Key.of(camera, float(np.linalg.norm(arm)), seconds / keys)
-        made.append(replace(key, position=target + turn @ arm, rotation=rotations.quaternion(turn @ base)))
+        made.append(
+            replace(
+                key,
+                position=target + turn @ arm,
+                rotation=rotations.quaternion(turn @ base),
+            )
+        )
     return CameraPath(made, loop=True, model=camera.model)

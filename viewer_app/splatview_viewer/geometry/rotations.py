@@ -38,9 +38,20 @@ def matrix(q: np.ndarray) -> np.ndarray:
     """(..., 3, 3) of quaternions (..., 4) of any length but 0."""
     q = np.asarray(q, np.float64)
     w, x, y, z = np.moveaxis(q / np.linalg.norm(q, axis=-1, keepdims=True), -1, 0)
-    made = np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=-1)
+    made = np.stack(
+        [
+            1 - 2 * (y * y + z * z),
+            2 * (x * y - w * z),
+            2 * (x * z + w * y),
+            2 * (x * y + w * z),
+            1 - 2 * (x * x + z * z),
+            2 * (y * z - w * x),
+            2 * (x * z - w * y),
+            2 * (y * z + w * x),
+            1 - 2 * (x * x + y * y),
+        ],
+        axis=-1,
+    )
     return made.reshape(*q.shape[:-1], 3, 3)
 
 
@@ -60,8 +71,14 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The quaternion that turns by b and then by a."""
     w, x, y, z = a.tolist()
     s, t, u, v = b.tolist()
-    return np.array([w * s - x * t - y * u - z * v, w * t + s * x + y * v - z * u,
-                     w * u + s * y + z * t - x * v, w * v + s * z + x * u - y * t])
+    return np.array(
+        [
+            w * s - x * t - y * u - z * v,
+            w * t + s * x + y * v - z * u,
+            w * u + s * y + z * t - x * v,
+            w * v + s * z + x * u - y * t,
+        ]
+    )
 
 
 def exp(turn: np.ndarray) -> np.ndarray:

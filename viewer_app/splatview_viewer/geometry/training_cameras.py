@@ -48,8 +48,14 @@ class CameraSet:
             whole = np.isfinite(self.viewmats.sum((1, 2)) + self.Ks.sum((1, 2)))
             off = np.abs(turn @ turn.transpose(0, 2, 1) - np.eye(3)).max((1, 2))
             handed = np.linalg.det(np.where(whole[:, None, None], turn, 0)) > 0
-            return whole & (off < _STRAIGHT) & handed & (self.Ks[:, 0, 0] > 0) & (self.Ks[:, 1, 1] > 0) & (
-                self.sizes > 0).all(1)
+            return (
+                whole
+                & (off < _STRAIGHT)
+                & handed
+                & (self.Ks[:, 0, 0] > 0)
+                & (self.Ks[:, 1, 1] > 0)
+                & (self.sizes > 0).all(1)
+            )
 
     @cached_property
     def distinct_sizes(self) -> set[tuple[int, int]]:
@@ -65,7 +71,10 @@ class CameraSet:
     @cached_property
     def extents(self) -> np.ndarray:
         """(N, 4) x0, y0, x1, y1 of the picture at depth 1."""
-        fx, fy, cx, cy = (np.where(self.fine, self.Ks[:, i, j], 1.0) for i, j in ((0, 0), (1, 1), (0, 2), (1, 2)))
+        fx, fy, cx, cy = (
+            np.where(self.fine, self.Ks[:, i, j], 1.0)
+            for i, j in ((0, 0), (1, 1), (0, 2), (1, 2))
+        )
         width, height = self.sizes.T
         return np.stack([-cx / fx, -cy / fy, (width - cx) / fx, (height - cy) / fy], 1)
 
@@ -81,7 +90,11 @@ class CameraSet:
         nearest = distance.min(1)
         nearest = nearest[np.isfinite(nearest)]
         radius = bounds(places)[1]
-        return float(np.clip(np.median(nearest), 0.03 * radius, 0.5 * radius)) if len(nearest) else 1.0
+        return (
+            float(np.clip(np.median(nearest), 0.03 * radius, 0.5 * radius))
+            if len(nearest)
+            else 1.0
+        )
 
     def camera(self, number: int) -> Camera | None:
         """One of them, at the size of its photograph; None for a number that none has."""
@@ -98,7 +111,15 @@ class CameraSet:
     def outline(self, number: int, depth: float) -> np.ndarray:
         """(5, 3) the centre of one of them and the corners of its picture at `depth`, in the world."""
         x0, y0, x1, y1 = self.extents[number] * depth
-        local = np.array([(0, 0, 0), (x0, y0, depth), (x1, y0, depth), (x1, y1, depth), (x0, y1, depth)])
+        local = np.array(
+            [
+                (0, 0, 0),
+                (x0, y0, depth),
+                (x1, y0, depth),
+                (x1, y1, depth),
+                (x0, y1, depth),
+            ]
+        )
         turn = self.viewmats[number, :3, :3] if self.fine[number] else np.eye(3)
         return local @ turn + self.positions[number]
 
@@ -111,7 +132,9 @@ class CameraSet:
         return f"{number}  {name}" if name else f"Camera {number}"
 
 
-NO_CAMERAS = CameraSet(np.empty((0, 4, 4)), np.empty((0, 3, 3)), np.empty((0, 2), np.int64))
+NO_CAMERAS = CameraSet(
+    np.empty((0, 4, 4)), np.empty((0, 3, 3)), np.empty((0, 2), np.int64)
+)
 
 
 def cameras_of(frame: Frame) -> CameraSet:
@@ -125,11 +148,19 @@ def cameras_of(frame: Frame) -> CameraSet:
     count = len(arrays["viewmats"])
     paths: tuple[str, ...] = ()
     if len(arrays.get("paths", ())):
-        paths = tuple(text.decode("utf-8", "replace") for text in arrays["paths"].tobytes().split(b"\0")[:-1])
+        paths = tuple(
+            text.decode("utf-8", "replace")
+            for text in arrays["paths"].tobytes().split(b"\0")[:-1]
+        )
         if len(paths) != count:
             raise ViewerError(f"{len(paths)} paths of photographs for {count} cameras")
-    return CameraSet(arrays["viewmats"].astype(np.float64), arrays["Ks"].astype(np.float64),
-                     arrays["sizes"].astype(np.int64), paths, int(frame.meta.get("photos", 0)))
+    return CameraSet(
+        arrays["viewmats"].astype(np.float64),
+        arrays["Ks"].astype(np.float64),
+        arrays["sizes"].astype(np.int64),
+        paths,
+        int(frame.meta.get("photos", 0)),
+    )
 
 
 def at_size(camera: Camera, width: int, height: int) -> Camera:
@@ -175,7 +206,9 @@ def up_of_cameras(viewmats: np.ndarray) -> np.ndarray | None:
     return mean / length if length > 0.1 else None
 
 
-def up_of_scene(points: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray | None:
+def up_of_scene(
+    points: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray | None:
     """The direction (3,), of length 1, that is square to the ground of a scene, away from it; None where no plane holds
     enough of the points to be one.
 
@@ -202,14 +235,19 @@ def up_of_scene(points: np.ndarray, weights: np.ndarray | None = None) -> np.nda
     a, b, c = few[random.integers(len(few), size=(_TRIES, 3))].transpose(1, 0, 2)
     normals = np.cross(b - a, c - a)
     lengths = np.linalg.norm(normals, axis=1)
-    normals, a = normals[lengths > 1e-3] / lengths[lengths > 1e-3, None], a[lengths > 1e-3]
+    normals, a = (
+        normals[lengths > 1e-3] / lengths[lengths > 1e-3, None],
+        a[lengths > 1e-3],
+    )
     # The plane that holds most of the points, away from which most of the others lie: something stands on it.
     offsets = (normals * a).sum(axis=1)
     heights = few @ normals.T - offsets
     above, below = (heights >= _THICK).sum(axis=0), (heights <= -_THICK).sum(axis=0)
     most, least = np.maximum(above, below), np.minimum(above, below)
     inside = 1 - (most + least) / len(few)
-    share = np.where(least <= 0.25 * most, inside * (1 - least / np.maximum(most, 1)), 0.0)
+    share = np.where(
+        least <= 0.25 * most, inside * (1 - least / np.maximum(most, 1)), 0.0
+    )
     if share.max(initial=0.0) <= _GROUND:
         return None
     best = int(np.argmax(share))

@@ -58,10 +58,14 @@ _SAMPLES = 32
 class Governor:
     """Spaces pictures so that the GPU works for the viewer at most `share` of the time, while `shared` is set."""
 
-    def __init__(self, share: float = 0.1, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, share: float = 0.1, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`share`: over 0 up to 1; 1 means no limit. `clock`: seconds."""
         if not 0 < share <= 1:
-            raise ValueError(f"share is {share:g}, not a number over 0 up to 1 (1: no limit)")
+            raise ValueError(
+                f"share is {share:g}, not a number over 0 up to 1 (1: no limit)"
+            )
         self.share = share
         self.shared = False
         """True while another process needs the GPU. Otherwise nothing is held back."""
@@ -131,7 +135,9 @@ class Governor:
         for _ in range(self._unknown.pop(work, 0)):
             self._pay(self.cost(work) or 0.0)
         if len(self._samples) > 200:  # of windows that were dragged to many sizes
-            self._samples = {w: s for w, s in self._samples.items() if now - s[-1][0] < _MEMORY}
+            self._samples = {
+                w: s for w, s in self._samples.items() if now - s[-1][0] < _MEMORY
+            }
 
     def cost(self, work: Work) -> float | None:
         """Milliseconds that it takes, as far as is known."""
@@ -152,7 +158,9 @@ class Governor:
         earned = (now - self._counted_at) * self._per_second
         self._counted_at = now
         most = max(_BURST * self._per_second, *self._goals)
-        self._account = min(self._account + max(earned, 0.0), most) if self.limited else most
+        self._account = (
+            min(self._account + max(earned, 0.0), most) if self.limited else most
+        )
         return self._account
 
     @property
@@ -171,7 +179,9 @@ class Governor:
         now = self._clock()
         due = now - self._balance(now) / self._per_second
         if self.limited and any(self._goals) and self._moved_ms is not None:
-            due = max(due, self._begun_at + self._moved_ms / (self._per_second * _DISPLAY))
+            due = max(
+                due, self._begun_at + self._moved_ms / (self._per_second * _DISPLAY)
+            )
         return due if due > now else 0.0
 
     def has_saved(self, ms: float) -> bool:
@@ -187,7 +197,11 @@ class Governor:
 
         `warp`: the work of moving one. As long as its cost is not known, it is tried.
         """
-        known, moves, now = self._known(name, size), self._moved_ms is not None, self._clock()
+        known, moves, now = (
+            self._known(name, size),
+            self._moved_ms is not None,
+            self._clock(),
+        )
         self._moved_ms = None
         if not self.limited or not known:
             return False
@@ -198,8 +212,11 @@ class Governor:
             self._moving_tried_at, cost = now, 0.0
         display = beside + cost
         pace = _ENOUGH if moves else FLUENT
-        if (scale < 1.0 and display <= _CLEARLY * (_estimate(known, scale) + beside)
-                and display * pace <= self._per_second * _DISPLAY):
+        if (
+            scale < 1.0
+            and display <= _CLEARLY * (_estimate(known, scale) + beside)
+            and display * pace <= self._per_second * _DISPLAY
+        ):
             self._moved_ms = display
         return self._moved_ms is not None
 
@@ -209,12 +226,19 @@ class Governor:
         how many ms one takes, as far as is known."""
         known = self._known(name, size, BROUGHT)
         if not known:
-            known = {scale: cost * _WITH_DEPTH for scale, cost in self._known(name, size).items()}
+            known = {
+                scale: cost * _WITH_DEPTH
+                for scale, cost in self._known(name, size).items()
+            }
         if not self.limited or not known:
             return 1.0, 0.0
         display = self._beside(name) if self._moved_ms is None else self._moved_ms
-        room = (self._per_second - min(SMOOTH * display, self._per_second * _DISPLAY)) / RENDERS - SWITCH
-        self._later_scale = max(_allowed(known, room, self._later_scale, 1.2 * room), _LEAST)
+        room = (
+            self._per_second - min(SMOOTH * display, self._per_second * _DISPLAY)
+        ) / RENDERS - SWITCH
+        self._later_scale = max(
+            _allowed(known, room, self._later_scale, 1.2 * room), _LEAST
+        )
         return self._later_scale, _estimate(known, self._later_scale)
 
     def scale(self, name: str, size: tuple[int, int]) -> float:
@@ -250,28 +274,54 @@ class Governor:
 
     def loads_version(self) -> None:
         """Take note that a version is being loaded. On average one is in a period, though each comes a little late."""
-        self._version_at = max(self._version_at + self._version_period, self._clock() - self._version_period / 2)
+        self._version_at = max(
+            self._version_at + self._version_period,
+            self._clock() - self._version_period / 2,
+        )
 
-    def _known(self, name: str, size: tuple[int, int], *more: object) -> dict[float, float]:
+    def _known(
+        self, name: str, size: tuple[int, int], *more: object
+    ) -> dict[float, float]:
         """Return the cost of the work `(name, width, height, *more)` at each of SCALES, as far as is known.
 
         What is measured beside another process is often too much: a resolution that is not drawn is soon unknown again,
         and drawn anew if what others cost lets it.
         """
         works = {s: (name, *scaled(size, s), *more) for s in SCALES}
-        measured = {s: self._samples[work][-1][0] for s, work in works.items() if work in self._samples}
+        measured = {
+            s: self._samples[work][-1][0]
+            for s, work in works.items()
+            if work in self._samples
+        }
         newest = max(measured.values(), default=0.0)
-        return {s: self.cost(works[s]) or 0.0 for s, at in measured.items() if newest - at <= _MEMORY}
+        return {
+            s: self.cost(works[s]) or 0.0
+            for s, at in measured.items()
+            if newest - at <= _MEMORY
+        }
 
-    def _fluent(self, known: dict[float, float], beside: float, kept: float | None) -> float:
+    def _fluent(
+        self, known: dict[float, float], beside: float, kept: float | None
+    ) -> float:
         """Return the highest of SCALES with SMOOTH pictures a second, or with FLUENT ones if it is the one to be
         `kept`; `beside`: ms that each costs beside what is `known`."""
-        return _allowed(known, self._per_second / SMOOTH - beside, kept, self._per_second / FLUENT - beside)
+        return _allowed(
+            known,
+            self._per_second / SMOOTH - beside,
+            kept,
+            self._per_second / FLUENT - beside,
+        )
 
     def _beside(self, name: str) -> float:
         """Return the cost of a picture on the screen beside `name`, and beside what is moved or loaded."""
-        works = [work for work in self._works[0] or self._works[1] if work[0] not in (name, "load", "warp")]
-        return sum(self.cost(w) or 0.0 for w in works) + SWITCH * len(self._bursts[0] | self._bursts[1])
+        works = [
+            work
+            for work in self._works[0] or self._works[1]
+            if work[0] not in (name, "load", "warp")
+        ]
+        return sum(self.cost(w) or 0.0 for w in works) + SWITCH * len(
+            self._bursts[0] | self._bursts[1]
+        )
 
 
 def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
@@ -280,10 +330,14 @@ def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
     return max(int(w * scale), min(16, w)), max(int(h * scale), min(16, h))
 
 
-def _allowed(known: dict[float, float], room: float, kept: float | None, kept_room: float) -> float:
+def _allowed(
+    known: dict[float, float], room: float, kept: float | None, kept_room: float
+) -> float:
     """The highest of SCALES that costs at most `room` ms, or `kept_room` if it is the one to be `kept`; the lowest
     there is where none does. `known`: what some of them cost."""
-    fits = [s for s in SCALES if _estimate(known, s) <= (kept_room if s == kept else room)]
+    fits = [
+        s for s in SCALES if _estimate(known, s) <= (kept_room if s == kept else room)
+    ]
     return max(fits, default=SCALES[-1])
 
 

@@ -126,7 +126,10 @@ class GpuWork:
         self._closed = True
         self.finished = self.submitted
         if self._gl is not None:
-            self._gl.delete("glDeleteQueries", [query for _, *queries in self._pending for query in queries])
+            self._gl.delete(
+                "glDeleteQueries",
+                [query for _, *queries in self._pending for query in queries],
+            )
         self._pending.clear()
 
 
@@ -138,8 +141,10 @@ TOTAL, AVAILABLE = 0x9048, 0x9049
 """Kilobytes: GL_GPU_MEMORY_INFO_TOTAL_AVAILABLE_MEMORY_NVX and CURRENT_AVAILABLE (the extension's own text)."""
 PERIOD = 1.0
 """Seconds between looks, each of which takes microseconds."""
-FULL = ("The GPU's memory is full: what is shown may be incomplete. A smaller window, fewer panes or a smaller scene "
-        "need less")
+FULL = (
+    "The GPU's memory is full: what is shown may be incomplete. A smaller window, fewer panes or a smaller scene "
+    "need less"
+)
 
 
 class Health:
@@ -200,6 +205,8 @@ class GpuMemory:
         """Bytes in use and in all; None where the driver does not report them. `now`: `time.monotonic()`."""
         if self._known and now - self._asked_at >= PERIOD:
             self._asked_at = now
-            total, available = (GL.current().integer(what) << 10 for what in (TOTAL, AVAILABLE))
+            total, available = (
+                GL.current().integer(what) << 10 for what in (TOTAL, AVAILABLE)
+            )
             self._last = (total - available, total) if total > 0 else None
         return self._last

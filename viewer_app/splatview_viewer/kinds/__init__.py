@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from splatview_viewer.gpu.work import GpuWork
 
-KINDS = (gaussians.KIND, image.KIND, image.OVERLAY, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
+KINDS = (
+    gaussians.KIND,
+    image.KIND,
+    image.OVERLAY,
+    scalars.KIND,
+    memory.KIND,
+    cameras.KIND,
+    snapshot.KIND,
+)
 """All kinds. Strips in the panel are in this order."""
 
 
@@ -40,10 +48,14 @@ def links_of(name: str) -> tuple[Link, ...]:
     return kind.links if kind.strip or not kind.shown else (*kind.links, *plots)
 
 
-def make_view(name: str, ctx: moderngl.Context, work: GpuWork | None = None) -> ShownView:
+def make_view(
+    name: str, ctx: moderngl.Context, work: GpuWork | None = None
+) -> ShownView:
     """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
     from splatview_viewer.gpu.work import GpuWork
 
     if (view := about(name).view) is None:
-        raise ViewerError(f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown())}")
+        raise ViewerError(
+            f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown())}"
+        )
     return ShownView(view(ctx, work or GpuWork(ctx)))

@@ -1,7 +1,7 @@
 """Opening files of every format: scenes and pictures, and the formats of single kinds.
 
-    value = open_file(path)          # the format is found by the content
-    value = read_untrusted(path)     # the same for a file that comes from a browser page
+value = open_file(path)          # the format is found by the content
+value = read_untrusted(path)     # the same for a file that comes from a browser page
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class SnapshotFound(msgspec.Struct, frozen=True, tag="snapshot"):
     """A memory snapshot, which was recognised and not read: its reader has limits of its own."""
 
 
-def open_file(path: str | Path, progress: Progress = silent) -> GaussianScene | np.ndarray | Snapshot:
+def open_file(
+    path: str | Path, progress: Progress = silent
+) -> GaussianScene | np.ndarray | Snapshot:
     """Return what a file or folder holds; arguments and errors as of `formats.open_file`."""
     return formats.open_file(path, progress, FORMATS)
 
@@ -46,7 +48,9 @@ def recognise(path: Path) -> str:
     return formats.find_format(path, formats=FORMATS).name
 
 
-def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | np.ndarray | Snapshot:
+def read_untrusted(
+    path: Path, progress: Progress = silent
+) -> GaussianScene | np.ndarray | Snapshot:
     """Return what a file from a browser page holds; decoded in the sandbox. For a thread that may wait.
 
     Args:
@@ -57,13 +61,21 @@ def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | n
         FileError: the file cannot be read; the message starts with the path.
     """
     try:
-        answer, arrays = run(read_any, [path], limits_for(path.stat().st_size),
-                             SceneFacts | PictureAnswer | SnapshotFound, prepare=import_torch, progress=progress)
+        answer, arrays = run(
+            read_any,
+            [path],
+            limits_for(path.stat().st_size),
+            SceneFacts | PictureAnswer | SnapshotFound,
+            prepare=import_torch,
+            progress=progress,
+        )
         if isinstance(answer, SnapshotFound):
             return snapshot.load_snapshot(path, progress, cache=False)
         return value_of(answer, arrays)
     except FileError as e:
-        raise FileError(str(e) if str(e).startswith(str(path)) else f"{path}: {e}") from None
+        raise FileError(
+            str(e) if str(e).startswith(str(path)) else f"{path}: {e}"
+        ) from None
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
 
@@ -72,4 +84,8 @@ def read_any(files: list[File], progress: Progress) -> tuple[Any, list[np.ndarra
     """Read a file of any format, in the sandbox. Raises FileError."""
     path, name = files[0]
     found = formats.find_format(path, name, FORMATS)
-    return (SnapshotFound(), []) if found is snapshot.FORMAT else read_as(found, path, progress)
+    return (
+        (SnapshotFound(), [])
+        if found is snapshot.FORMAT
+        else read_as(found, path, progress)
+    )

@@ -84,31 +84,51 @@ class Packed:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by the names of `layout`: views of `data`."""
         h, out = self.header, {}
-        at = self.data.nbytes - packed_bytes(h.count, h.coefficients, h.activated, h.wide)
-        for name, (shape, dtype) in layout(h.count, h.coefficients, h.activated, h.wide).items():
+        at = self.data.nbytes - packed_bytes(
+            h.count, h.coefficients, h.activated, h.wide
+        )
+        for name, (shape, dtype) in layout(
+            h.count, h.coefficients, h.activated, h.wide
+        ).items():
             size = _size(shape, dtype)
-            out[name], at = self.data[at: at + size].view(dtype).reshape(shape), at + size
+            out[name], at = (
+                self.data[at : at + size].view(dtype).reshape(shape),
+                at + size,
+            )
         return out
 
 
-def layout(count: int, coefficients: int, activated: bool,
-           wide: bool = False) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+def layout(
+    count: int, coefficients: int, activated: bool, wide: bool = False
+) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Return shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their
     order. `wide`: with `means` of float64."""
     scale = "<f4" if activated else "<f2"
-    return {name: (shape, np.dtype(dtype)) for name, shape, dtype in (
-        ("means", (count, 3), "<f8" if wide else "<f4"), ("quats", (count, 4), "<i2"), ("scales", (count, 3), scale),
-        ("opacities", (count,), "<f2"), ("sh0", (count, 3), "<f2"), ("shN", (count, coefficients, 3), "<i1"),
-        ("sh_unit", (count if coefficients else 0,), "<f2"))}
+    return {
+        name: (shape, np.dtype(dtype))
+        for name, shape, dtype in (
+            ("means", (count, 3), "<f8" if wide else "<f4"),
+            ("quats", (count, 4), "<i2"),
+            ("scales", (count, 3), scale),
+            ("opacities", (count,), "<f2"),
+            ("sh0", (count, 3), "<f2"),
+            ("shN", (count, coefficients, 3), "<i1"),
+            ("sh_unit", (count if coefficients else 0,), "<f2"),
+        )
+    }
 
 
 def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
 
-def packed_bytes(count: int, coefficients: int, activated: bool, wide: bool = False) -> int:
+def packed_bytes(
+    count: int, coefficients: int, activated: bool, wide: bool = False
+) -> int:
     """Return the size of the arrays of such a scene."""
-    return sum(_size(*each) for each in layout(count, coefficients, activated, wide).values())
+    return sum(
+        _size(*each) for each in layout(count, coefficients, activated, wide).values()
+    )
 
 
 def write_packed(path: Path, packed: Packed) -> int:
@@ -128,14 +148,23 @@ def read_packed(path: Path) -> Packed:
                 raise FileError(f"{path}: no snapshot of a recording")
             (length,) = struct.unpack_from("<I", start, len(_MAGIC))
             if length > _MOST_HEADER:
-                raise FileError(f"{path}: damaged: a header of {length:,} bytes; at most {_MOST_HEADER:,}")
+                raise FileError(
+                    f"{path}: damaged: a header of {length:,} bytes; at most {_MOST_HEADER:,}"
+                )
             header = msgspec.json.decode(f.read(length), type=Header)
-            needed = packed_bytes(header.count, header.coefficients, header.activated, header.wide)
+            needed = packed_bytes(
+                header.count, header.coefficients, header.activated, header.wide
+            )
             if size != _START + length + needed:
-                raise FileError(f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
-                                f"{_START + length + needed:,}")
+                raise FileError(
+                    f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
+                    f"{_START + length + needed:,}"
+                )
             # What is read, and what it becomes to be drawn (`unpack`).
-            check_memory(needed + scene_bytes(header.count, header.coefficients), f"{path}: {header.count:,} Gaussians")
+            check_memory(
+                needed + scene_bytes(header.count, header.coefficients),
+                f"{path}: {header.count:,} Gaussians",
+            )
             f.seek(0)
             data = np.fromfile(f, np.uint8, size)
             if len(data) != size:
@@ -149,7 +178,11 @@ def read_packed(path: Path) -> Packed:
     return Packed(header, data)
 
 
-def pack(scene: GaussianScene, background: Color | None = None, stream: torch.cuda.Stream | None = None) -> Packed:
+def pack(
+    scene: GaussianScene,
+    background: Color | None = None,
+    stream: torch.cuda.Stream | None = None,
+) -> Packed:
     """Return copies of a scene's numbers, made small. From any thread.
 
     `stream`: for a scene on a GPU, the torch stream that reads it, which waits for the data by itself; the calling
@@ -158,44 +191,79 @@ def pack(scene: GaussianScene, background: Color | None = None, stream: torch.cu
     import torch
 
     coefficients: Any = scene.shN.shape[1]
-    header = Header(len(scene), coefficients, min(scene.sh_degree, scene.stored_sh_degree), scene.activated,
-                    scene.antialiased, background, scene.means.dtype.itemsize == 8)
+    header = Header(
+        len(scene),
+        coefficients,
+        min(scene.sh_degree, scene.stored_sh_degree),
+        scene.activated,
+        scene.antialiased,
+        background,
+        scene.means.dtype.itemsize == 8,
+    )
     text = msgspec.json.encode(header)
     start = _MAGIC + struct.pack("<I", len(text)) + text
-    size = len(start) + packed_bytes(header.count, header.coefficients, header.activated, header.wide)
+    size = len(start) + packed_bytes(
+        header.count, header.coefficients, header.activated, header.wide
+    )
     data = np.empty(size, np.uint8)
-    data[:len(start)] = np.frombuffer(start, np.uint8)
+    data[: len(start)] = np.frombuffer(start, np.uint8)
     arrays, gpu_ms = Packed(header, data).arrays.values(), 0.0
     with torch.cuda.stream(stream):
-        if scene.on_gpu:  # CUDA loads kernels at their first use: not in the time that is measured
+        if (
+            scene.on_gpu
+        ):  # CUDA loads kernels at their first use: not in the time that is measured
             HostCopy(scene, lambda: pack_rows(scene[:1]))
         step = _CHUNK_GPU if scene.on_gpu else _CHUNK
         for first in range(0, len(scene), step):
-            marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if scene.on_gpu else []
-            copy = HostCopy(scene, functools.partial(_pack_between, scene[first: first + step], marks))
+            marks = (
+                [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+                if scene.on_gpu
+                else []
+            )
+            copy = HostCopy(
+                scene,
+                functools.partial(_pack_between, scene[first : first + step], marks),
+            )
             for array, part in zip(arrays, copy.arrays(), strict=True):
-                array[first: first + len(part)] = part
+                array[first : first + len(part)] = part
             gpu_ms += marks[0].elapsed_time(marks[1]) if marks else 0.0
     return Packed(header, data, gpu_ms)
 
 
-def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> GaussianScene:
+def unpack(
+    packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()
+) -> GaussianScene:
     """Return the scene again, as float32 (`means` also float64) on the CPU. From any thread."""
     import torch
 
     header = packed.header
     # An array may begin at any byte.
     means, quats, scales, opacities, sh0, higher, unit = (
-        torch.from_numpy(np.require(array, requirements="A")) for array in packed.arrays.values())
+        torch.from_numpy(np.require(array, requirements="A"))
+        for array in packed.arrays.values()
+    )
     higher = higher.float()
     if higher.numel():
         higher *= unit.float()[:, None, None]
-    return GaussianScene(means, quats * (1 / _UNIT), scales.float(), opacities.float(), sh0.float(), higher,
-                         activated=header.activated, sh_degree=header.sh_degree, antialiased=header.antialiased,
-                         version=version, notes=notes, background=header.background)
+    return GaussianScene(
+        means,
+        quats * (1 / _UNIT),
+        scales.float(),
+        opacities.float(),
+        sh0.float(),
+        higher,
+        activated=header.activated,
+        sh_degree=header.sh_degree,
+        antialiased=header.antialiased,
+        version=version,
+        notes=notes,
+        background=header.background,
+    )
 
 
-def _pack_between(scene: GaussianScene, marks: Sequence[torch.cuda.Event]) -> list[torch.Tensor]:
+def _pack_between(
+    scene: GaussianScene, marks: Sequence[torch.cuda.Event]
+) -> list[torch.Tensor]:
     """Call `pack_rows`, with an event recorded before and after it."""
     for mark in marks[:1]:
         mark.record()
@@ -211,17 +279,34 @@ def pack_rows(scene: GaussianScene) -> list[torch.Tensor]:
 
     def half(t: torch.Tensor, defined: bool = False) -> torch.Tensor:
         """float16: what is too large is the largest there is, what is infinite is none unless that is `defined`."""
-        return torch.where(t.isfinite() | defined, t.clamp(-_HALF, _HALF), torch.nan).half()
+        return torch.where(
+            t.isfinite() | defined, t.clamp(-_HALF, _HALF), torch.nan
+        ).half()
 
-    means, quats, scales, opacities, sh0, higher = (as_floats(getattr(scene, name)) for name in FIELDS)
+    means, quats, scales, opacities, sh0, higher = (
+        as_floats(getattr(scene, name)) for name in FIELDS
+    )
     unit = quats.double()
     unit = unit * (_UNIT / unit.norm(dim=1, keepdim=True))
-    unit = torch.where(unit.isfinite().all(dim=1, keepdim=True), unit.round(), 0.0)  # 0: cannot be drawn
-    made = [means, unit.to(torch.int16), scales if scene.activated else half(scales, defined=True),
-            half(opacities, defined=not scene.activated), half(sh0)]
+    unit = torch.where(
+        unit.isfinite().all(dim=1, keepdim=True), unit.round(), 0.0
+    )  # 0: cannot be drawn
+    made = [
+        means,
+        unit.to(torch.int16),
+        scales if scene.activated else half(scales, defined=True),
+        half(opacities, defined=not scene.activated),
+        half(sh0),
+    ]
     if not higher.shape[1]:
         return [*made, higher.to(torch.int8), higher.new_empty(0, dtype=torch.half)]
     flat = higher.flatten(1)
     sh_unit = half(flat.abs().amax(dim=1) / 127)
-    parts = (flat / torch.where(sh_unit > 0, sh_unit.float(), torch.inf)[:, None]).round()
-    return [*made, parts.nan_to_num(0, 0, 0).clamp(-127, 127).to(torch.int8).reshape(higher.shape), sh_unit]
+    parts = (
+        flat / torch.where(sh_unit > 0, sh_unit.float(), torch.inf)[:, None]
+    ).round()
+    return [
+        *made,
+        parts.nan_to_num(0, 0, 0).clamp(-127, 127).to(torch.int8).reshape(higher.shape),
+        sh_unit,
+    ]

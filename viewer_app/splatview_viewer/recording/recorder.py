@@ -13,7 +13,13 @@ from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
-from splatview_viewer.recording.recording import EVERY, Player, Recording, Snapshot, StreamFolder
+from splatview_viewer.recording.recording import (
+    EVERY,
+    Player,
+    Recording,
+    Snapshot,
+    StreamFolder,
+)
 from splatview_viewer.scene.frames import background_of, scene_of
 
 if TYPE_CHECKING:
@@ -44,7 +50,9 @@ _PATIENCE = 10.0
 class Recorder:
     """The tapes of all streams, the jobs that pack and write for them, and their limits."""
 
-    def __init__(self, options: RecordOptions, work: GpuWork, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, options: RecordOptions, work: GpuWork, wake: Callable[[], None]
+    ) -> None:
         """`wake` ends the loop's sleep, from any thread."""
         self.options = options
         self.wake = wake
@@ -59,9 +67,19 @@ class Recorder:
         if self.options.folder is not None:
             try:
                 folder = StreamFolder(self.options.folder, run, name)
-                log.warning("recording %s into %s, at most %s MB", name, folder.path, f"{self.options.disk_mb:,}")
+                log.warning(
+                    "recording %s into %s, at most %s MB",
+                    name,
+                    folder.path,
+                    f"{self.options.disk_mb:,}",
+                )
             except (OSError, ViewerError) as e:
-                log.warning("%s cannot be recorded into %s, so only in memory: %s", name, self.options.folder, e)
+                log.warning(
+                    "%s cannot be recorded into %s, so only in memory: %s",
+                    name,
+                    self.options.folder,
+                    e,
+                )
         tape = Tape(self, folder)
         self._tapes.append(tape)
         self._share()
@@ -75,7 +93,11 @@ class Recorder:
     def _share(self) -> None:
         """Each may take as much as the others."""
         for tape in self._tapes:
-            mb = self.options.memory_mb if tape.recording.folder is None else self.options.disk_mb
+            mb = (
+                self.options.memory_mb
+                if tape.recording.folder is None
+                else self.options.disk_mb
+            )
             tape.allow(mb * 1_000_000 // len(self._tapes))
 
     def close(self) -> None:
@@ -147,14 +169,23 @@ class Tape:
             self._take_in(now)
         seen, version = self._seen, stream.version
         if version != seen.version:
-            seen.period, seen.version, seen.since = max(now - seen.since, 0.0), version, now
+            seen.period, seen.version, seen.since = (
+                max(now - seen.since, 0.0),
+                version,
+                now,
+            )
         if not wanted or now < seen.not_before or version <= seen.version_taken:
             return
         every, steps = self.recording.every, self._wanted_every is not None
         last = not stream.run.alive or now - seen.since >= max(_QUIET, 3 * seen.period)
-        enough = (steps or version >= seen.version_taken + every
-                  or now >= seen.taken_at + _SELDOM * every / self._first_every)
-        due = not seen.version_taken or (enough and (self._written is None or self._written.done))
+        enough = (
+            steps
+            or version >= seen.version_taken + every
+            or now >= seen.taken_at + _SELDOM * every / self._first_every
+        )
+        due = not seen.version_taken or (
+            enough and (self._written is None or self._written.done)
+        )
         if not ((last and seen.version_taken) or (version > seen.looked and due)):
             return
         frame = stream.read(after=seen.version_taken or seen.looked)
@@ -164,12 +195,26 @@ class Tape:
             return
         seen.looked, keep = frame.version, False
         step = frame.meta.get("step")
-        step = int(step) if isinstance(step, (int, float)) and math.isfinite(step) else frame.version
+        step = (
+            int(step)
+            if isinstance(step, (int, float)) and math.isfinite(step)
+            else frame.version
+        )
         try:
-            if seen.version_taken and not last and steps and 0 <= step - seen.step_taken < every:
+            if (
+                seen.version_taken
+                and not last
+                and steps
+                and 0 <= step - seen.step_taken < every
+            ):
                 return
             self._take(stream, frame, step)
-            keep, seen.version_taken, seen.step_taken, seen.taken_at = True, frame.version, step, now
+            keep, seen.version_taken, seen.step_taken, seen.taken_at = (
+                True,
+                frame.version,
+                step,
+                now,
+            )
         except (SharingError, ViewerError) as e:
             if isinstance(e, SharingError) and frame.on_gpu:
                 stream.refuse(str(e))  # the same data may come in another way
@@ -184,13 +229,21 @@ class Tape:
         import torch
 
         means, higher = frame.tensors["means"], frame.tensors.get("shN")
-        needed = packed_bytes(means.shape[0], higher.shape[1] if higher is not None else 0,
-                              bool(frame.meta.get("activated")), means.dtype == "float64")
+        needed = packed_bytes(
+            means.shape[0],
+            higher.shape[1] if higher is not None else 0,
+            bool(frame.meta.get("activated")),
+            means.dtype == "float64",
+        )
         recording = self.recording
         if needed > recording.limit:
-            option = "--record-disk" if recording.folder is not None else "--record-memory"
-            raise ViewerError(f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
-                              f"{recording.limit / 1e6:,.0f} MB are allowed: see {option}")
+            option = (
+                "--record-disk" if recording.folder is not None else "--record-memory"
+            )
+            raise ViewerError(
+                f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
+                f"{recording.limit / 1e6:,.0f} MB are allowed: see {option}"
+            )
         scene, cuda, file, path = None, None, recording.next_file, recording.path
         if frame.on_gpu:
             scene, ready = scene_of(frame, in_place=True)
@@ -203,11 +256,20 @@ class Tape:
             begin, snapshot = time.thread_time(), None
             with torch.cuda.stream(cuda):
                 background = background_of(frame)
-            packed = pack(scene_of(frame)[0] if scene is None else scene, background, cuda)
+            packed = pack(
+                scene_of(frame)[0] if scene is None else scene, background, cuda
+            )
             if frame.intact():
                 if path is not None:
                     write_packed(path / file, packed)
-                snapshot = Snapshot(file, step, frame.version, frame.time_ns, len(packed), packed.data.nbytes)
+                snapshot = Snapshot(
+                    file,
+                    step,
+                    frame.version,
+                    frame.time_ns,
+                    len(packed),
+                    packed.data.nbytes,
+                )
             return _Made(snapshot, packed, time.thread_time() - begin)
 
         self._taking = frame, self._recorder.jobs.submit(make)
@@ -221,7 +283,9 @@ class Tape:
         seen, recording = self._seen, self.recording
         seen.not_before = seen.taken_at + (_GAP if self._wanted_every is None else 0.0)
         taken = seen.version_taken
-        seen.version_taken = 0  # if it failed, or was overwritten meanwhile: the next one that comes
+        seen.version_taken = (
+            0  # if it failed, or was overwritten meanwhile: the next one that comes
+        )
         if job.fault:
             self._fault(job.fault, now)
             return
@@ -229,12 +293,18 @@ class Tape:
         if made.packed.gpu_ms:
             governor = self._recorder.governor
             governor.took(work, made.packed.gpu_ms)
-            cost = governor.cost(work) or made.packed.gpu_ms  # without what other processes did in between
+            cost = (
+                governor.cost(work) or made.packed.gpu_ms
+            )  # without what other processes did in between
             rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
         seen.not_before = max(seen.not_before, now + rest)
         if made.snapshot is not None:
             self.trouble, seen.version_taken = "", taken
-            self._settle(recording.add(made.snapshot, made.packed if recording.path is None else None))
+            self._settle(
+                recording.add(
+                    made.snapshot, made.packed if recording.path is None else None
+                )
+            )
 
     def _settle(self, dropped: list[Snapshot]) -> None:
         """Have the folder's index written."""

@@ -112,17 +112,28 @@ def read_index(folder: Path) -> Index:
         with open_regular(path) as f:
             text = f.read(_MOST_INDEX + 1)
         if len(text) > _MOST_INDEX:
-            raise FileError(f"{path}: over {_MOST_INDEX:,} bytes, so it is no index of a recording")
+            raise FileError(
+                f"{path}: over {_MOST_INDEX:,} bytes, so it is no index of a recording"
+            )
         index = msgspec.json.decode(text, type=Index)
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise FileError(f"{path}: damaged: {e}") from e
     if index.format != _FORMAT:
-        raise FileError(f"{path}: format {index.format}, and this viewer reads {_FORMAT}: install a newer splatview")
-    there = {line.file: line for line in index.snapshots[:MOST_SNAPSHOTS] if _NAME.fullmatch(line.file)
-             and (file := folder / line.file).is_file() and file.lstat().st_size == line.bytes}
-    return msgspec.structs.replace(index, snapshots=[there[name] for name in sorted(there)])
+        raise FileError(
+            f"{path}: format {index.format}, and this viewer reads {_FORMAT}: install a newer splatview"
+        )
+    there = {
+        line.file: line
+        for line in index.snapshots[:MOST_SNAPSHOTS]
+        if _NAME.fullmatch(line.file)
+        and (file := folder / line.file).is_file()
+        and file.lstat().st_size == line.bytes
+    }
+    return msgspec.structs.replace(
+        index, snapshots=[there[name] for name in sorted(there)]
+    )
 
 
 class StreamFolder:
@@ -139,18 +150,27 @@ class StreamFolder:
         self.before = Index(_FORMAT, self.run, self.name, 1.0, [])
         """The index of what was recorded here before."""
         make_output_folder(root)
-        base = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100] or "stream"
+        base = (
+            re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100]
+            or "stream"
+        )
         for number in range(1, 100):
             self.path = root / (base if number == 1 else f"{base}-{number}")
             self.path.mkdir(mode=0o700, exist_ok=True)
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found = read_index(self.path) if is_recording(self.path) else self.before
+                found = (
+                    read_index(self.path) if is_recording(self.path) else self.before
+                )
                 if (found.run, found.name) == (self.run, self.name):
                     self.before, named = found, {line.file for line in found.snapshots}
-                    for path in self.path.iterdir():  # what a recording that ended while it was written has left
-                        if (_NAME.fullmatch(path.name) and path.name not in named) or path.name.endswith(_PART):
+                    for path in (
+                        self.path.iterdir()
+                    ):  # what a recording that ended while it was written has left
+                        if (
+                            _NAME.fullmatch(path.name) and path.name not in named
+                        ) or path.name.endswith(_PART):
                             path.unlink(missing_ok=True)
                     return
             except BlockingIOError:
@@ -159,12 +179,18 @@ class StreamFolder:
                 self.close()
                 raise
             self.close()
-        raise FileError(f"{root / base}: it and 98 like it are being written by others; record into another folder")
+        raise FileError(
+            f"{root / base}: it and 98 like it are being written by others; record into another folder"
+        )
 
-    def write_index(self, every: float, snapshots: list[Snapshot], dropped: Iterable[Snapshot] = ()) -> None:
+    def write_index(
+        self, every: float, snapshots: list[Snapshot], dropped: Iterable[Snapshot] = ()
+    ) -> None:
         """Write what there is, and then remove what has been dropped. Raises OSError."""
         index = Index(_FORMAT, self.run, self.name, every, snapshots)
-        write_output(self.path / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1))
+        write_output(
+            self.path / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1)
+        )
         for snapshot in dropped:
             (self.path / snapshot.file).unlink(missing_ok=True)
 
@@ -181,7 +207,9 @@ class Recording:
     Steps may go back, when a run was started again.
     """
 
-    def __init__(self, every: float = 1.0, *, limit: int = 0, folder: StreamFolder | None = None) -> None:
+    def __init__(
+        self, every: float = 1.0, *, limit: int = 0, folder: StreamFolder | None = None
+    ) -> None:
         """`every`: versions, or steps, between two snapshots. `limit`: bytes. `folder`: where they are kept, if not in
         memory; what is there already is a part of it."""
         self.every = every
@@ -228,7 +256,9 @@ class Recording:
     def fit(self) -> list[Snapshot]:
         """Drop what is over the limit, and return it. The first and the newest stay as long as any others."""
         dropped: list[Snapshot] = []
-        while len(self) > 1 and (self.nbytes > self.limit or len(self) > MOST_SNAPSHOTS):
+        while len(self) > 1 and (
+            self.nbytes > self.limit or len(self) > MOST_SNAPSHOTS
+        ):
             out = dict.fromkeys(self.snapshots[1:-1:2] or self.snapshots[:1])
             self.every *= 2 if len(self) > 2 else 1
             self.snapshots = [s for s in self.snapshots if s not in out]
@@ -247,14 +277,24 @@ class Recording:
     def scene(self, snapshot: Snapshot) -> GaussianScene:
         """Return a snapshot again, in host memory. From any thread. Raises FileError where its file is gone or damaged,
         KeyError where it was dropped meanwhile."""
-        packed = self._packed[snapshot] if self.path is None else read_packed(self.path / snapshot.file)
-        return unpack(packed, version=snapshot.version, notes=(f"step {snapshot.step:,}", "recorded"))
+        packed = (
+            self._packed[snapshot]
+            if self.path is None
+            else read_packed(self.path / snapshot.file)
+        )
+        return unpack(
+            packed,
+            version=snapshot.version,
+            notes=(f"step {snapshot.step:,}", "recorded"),
+        )
 
 
 class Player:
     """The part of a stream that is shown: what comes live, or a snapshot. The same for all who look at the stream."""
 
-    def __init__(self, recording: Recording, wake: Callable[[], None], *, live: bool = True) -> None:
+    def __init__(
+        self, recording: Recording, wake: Callable[[], None], *, live: bool = True
+    ) -> None:
         """`live`: there is something beside the recording. `wake`: called from another thread when one is ready."""
         self.recording = recording
         self.has_live = live
@@ -336,7 +376,10 @@ class Player:
             self._ready, self._making = (snapshot, job.fault or job.result()), None
         wanted = self.position
         if wanted is not None and (self._ready is None or self._ready[0] is not wanted):
-            self._making = wanted, self._jobs.submit(lambda _: self.recording.scene(wanted))
+            self._making = (
+                wanted,
+                self._jobs.submit(lambda _: self.recording.scene(wanted)),
+            )
 
     def close(self) -> None:
         """Give back all that is ready. Idempotent."""
@@ -348,7 +391,11 @@ class Player:
     def has_news(self) -> bool:
         """Return whether `feed` would bring something new, while a snapshot is shown."""
         self._make()
-        return self.position is not None and self._ready is not None and self._ready[0] is not self._fed
+        return (
+            self.position is not None
+            and self._ready is not None
+            and self._ready[0] is not self._fed
+        )
 
     def feed(self, view: ShownView) -> bool:
         """Give the view the snapshot that is ready. Raises ViewerError for one that cannot be read."""
@@ -362,7 +409,9 @@ class Player:
         self._fed = snapshot
         if snapshot in self.recording.snapshots:
             raise ViewerError(made)
-        self.seek(self.recording.place(snapshot))  # it was dropped while it was being read
+        self.seek(
+            self.recording.place(snapshot)
+        )  # it was dropped while it was being read
         return False
 
     def again(self) -> None:
@@ -385,11 +434,17 @@ class RecordOptions:
     def check(self, command: str) -> None:
         """Raise ViewerError for numbers that make no sense."""
         if self.every is not None and self.every < 1:
-            raise ViewerError(f"{command}: --record-every is {self.every}, not a number of steps from 1 on")
+            raise ViewerError(
+                f"{command}: --record-every is {self.every}, not a number of steps from 1 on"
+            )
         if self.memory_mb < 0:
-            raise ViewerError(f"{command}: --record-memory is {self.memory_mb}, not a number of MB from 0 (none) on")
+            raise ViewerError(
+                f"{command}: --record-memory is {self.memory_mb}, not a number of MB from 0 (none) on"
+            )
         if self.disk_mb < 1:
-            raise ViewerError(f"{command}: --record-disk is {self.disk_mb}, not a number of MB from 1 on")
+            raise ViewerError(
+                f"{command}: --record-disk is {self.disk_mb}, not a number of MB from 1 on"
+            )
         if self.folder is not None:
             try:
                 make_output_folder(self.folder)

@@ -25,11 +25,15 @@ def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
     """
     import torch
 
-    means, quats, scales, opacities, sh0, rest = (getattr(scene, name) for name in FIELDS)
+    means, quats, scales, opacities, sh0, rest = (
+        getattr(scene, name) for name in FIELDS
+    )
     logarithms = scales
     if not scene.activated:
         scales, opacities = scales.exp(), opacities.sigmoid()
-        logarithms = logarithms.clamp(min=0)  # what exp does not make finite, and no more
+        logarithms = logarithms.clamp(
+            min=0
+        )  # what exp does not make finite, and no more
     finite = torch.ones(len(scene), dtype=torch.bool)
     for values in (means, quats, logarithms, opacities, sh0, rest):
         if not values.sum().isfinite():  # which is quicker to find than each
@@ -40,16 +44,31 @@ def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
     turned = length > 0
     keep = finite & fits & turned
     if not keep.all():
-        means, opacities = torch.where(keep[:, None], means, math.nan), torch.where(keep, opacities, 0.0)
-    left_out = LeftOut(*(int(why.sum()) for why in (~finite, finite & ~fits, finite & fits & ~turned)))
-    made = GaussianScene(means, (quats / length[:, None]).float(), scales, opacities.clamp(0, 1), _possible(sh0),
-                         _possible(rest), activated=True, sh_degree=min(scene.sh_degree, scene.stored_sh_degree))
+        means, opacities = (
+            torch.where(keep[:, None], means, math.nan),
+            torch.where(keep, opacities, 0.0),
+        )
+    left_out = LeftOut(
+        *(int(why.sum()) for why in (~finite, finite & ~fits, finite & fits & ~turned))
+    )
+    made = GaussianScene(
+        means,
+        (quats / length[:, None]).float(),
+        scales,
+        opacities.clamp(0, 1),
+        _possible(sh0),
+        _possible(rest),
+        activated=True,
+        sh_degree=min(scene.sh_degree, scene.stored_sh_degree),
+    )
     return made, left_out
 
 
 def _possible(coefficients: torch.Tensor) -> torch.Tensor:
     """Return the coefficients, or a copy in which none is beyond `SH_MAX`."""
-    if not coefficients.numel() or all(abs(end) <= SH_MAX for end in coefficients.aminmax()):
+    if not coefficients.numel() or all(
+        abs(end) <= SH_MAX for end in coefficients.aminmax()
+    ):
         return coefficients
     return coefficients.clamp(-SH_MAX, SH_MAX)
 

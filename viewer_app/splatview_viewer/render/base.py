@@ -123,10 +123,20 @@ class LeftOut:
 
     def words(self, count: int) -> str:
         """As "12 of 3,000 left out: 10 not finite, 2 zero quaternions", of a scene of `count`; "" where none is."""
-        reasons = [f"{n:,} {what}" for n, what in (
-            (self.not_finite, "not finite"), (self.too_large, "too large"),
-            (self.no_rotation, "zero quaternion" + "s" * (self.no_rotation != 1))) if n]
-        return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}" if reasons else ""
+        reasons = [
+            f"{n:,} {what}"
+            for n, what in (
+                (self.not_finite, "not finite"),
+                (self.too_large, "too large"),
+                (self.no_rotation, "zero quaternion" + "s" * (self.no_rotation != 1)),
+            )
+            if n
+        ]
+        return (
+            f"{self.total:,} of {count:,} left out: {', '.join(reasons)}"
+            if reasons
+            else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,9 @@ class Renderer:
     """True while a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
     _closed = False
 
-    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+    def load(
+        self, scene: GaussianScene, ready: Callable[[int], None] | None = None
+    ) -> None:
         """Take over a scene or a new version of it. Arrays in host memory may change after this returns; those on a
         GPU, which the next `render` begins to read, asynchronously, once `reading` is False. The next `load` forgets
         a scene that was not begun with.
@@ -238,5 +250,7 @@ class Renderer:
         """Raise RendererError for a size that cannot be drawn, or when closed. `limit`: pixels a side."""
         self._check_open()
         if not (0 < camera.width <= limit and 0 < camera.height <= limit):
-            raise RendererError(f"{self.name}: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
-                                f"sides from 1 to {limit} are possible here")
+            raise RendererError(
+                f"{self.name}: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
+                f"sides from 1 to {limit} are possible here"
+            )

@@ -36,7 +36,9 @@ def choose(ctx: moderngl.Context) -> Renderer:
     wanted = os.environ.get(VARIABLE, "")
     if wanted:
         if wanted not in RENDERERS:
-            raise RendererError(f"{VARIABLE} is {wanted!r}; legal are {', '.join(RENDERERS)}, or unset it")
+            raise RendererError(
+                f"{VARIABLE} is {wanted!r}; legal are {', '.join(RENDERERS)}, or unset it"
+            )
         return RENDERERS[wanted](ctx)
     found = kernels()
     if not found.wait_unless_building(PATIENCE):
@@ -57,7 +59,9 @@ def _gsplat(ctx: moderngl.Context) -> Renderer:
 
 
 RENDERERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
-    "gsplat": _gsplat, "gl": lambda ctx: GlRenderer(ctx, f"{VARIABLE} says so")}
+    "gsplat": _gsplat,
+    "gl": lambda ctx: GlRenderer(ctx, f"{VARIABLE} says so"),
+}
 """Makers of the renderers that can be named."""
 
 
@@ -83,7 +87,9 @@ def better(renderer: Renderer, ctx: moderngl.Context) -> Renderer | None:
     return made
 
 
-def instead(renderer: Renderer, ctx: moderngl.Context, error: RendererError) -> Renderer:
+def instead(
+    renderer: Renderer, ctx: moderngl.Context, error: RendererError
+) -> Renderer:
     """OpenGL in place of gsplat that failed, with the scene as it is there if that can still be had. Closes `renderer`.
     Raises `error` where there is no other renderer to draw."""
     if renderer.name != "gsplat" or os.environ.get(VARIABLE):

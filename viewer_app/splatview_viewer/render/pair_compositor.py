@@ -37,23 +37,35 @@ class PairCompositor:
         self._numbers = 0
         """Numbers of which `_sums` has the squared differences."""
 
-    def target(self, side: int, width: int, height: int,
-               dtype: Literal["f4", "f1"] = "f4") -> moderngl.Framebuffer:
+    def target(
+        self, side: int, width: int, height: int, dtype: Literal["f4", "f1"] = "f4"
+    ) -> moderngl.Framebuffer:
         """Target of the first (0) or second (1) picture; what was there stays if size and dtype do. f4: float32,
         nothing is rounded on the way. f1: a quarter of the memory, rounded as on a screen."""
         held = self._targets.pop(side, None)
-        if held is not None and (held.size != (width, height) or held.textures["picture"].dtype != dtype):
+        if held is not None and (
+            held.size != (width, height) or held.textures["picture"].dtype != dtype
+        ):
             held.release()
             held = None
         if held is None:
             held = Layers(self._ctx, (width, height), picture=(4, dtype))
-            held.textures["picture"].repeat_x = held.textures["picture"].repeat_y = False
+            held.textures["picture"].repeat_x = held.textures["picture"].repeat_y = (
+                False
+            )
             held.framebuffer.clear()
         self._targets[side] = held
         return held.framebuffer
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, how: How, at: float = 0.5, gain: float = 1.0,
-             part: Rect | None = None) -> None:
+    def draw(
+        self,
+        framebuffer: moderngl.Framebuffer,
+        rect: Rect,
+        how: How,
+        at: float = 0.5,
+        gain: float = 1.0,
+        part: Rect | None = None,
+    ) -> None:
         """Draw both into a part of a framebuffer, every pixel of it once; a target of another size is stretched.
         `part`: what is seen of the targets, in their pixels from the upper left, of which there are as many then as in
         `rect`; None: all.
@@ -66,22 +78,47 @@ class PairCompositor:
         if how not in HOWS:
             raise ValueError(f"compare: how is {how!r}; legal are {', '.join(HOWS)}")
         if len(self._targets) < 2:
-            raise ValueError("compare: both pictures have to be drawn first: see target")
+            raise ValueError(
+                "compare: both pictures have to be drawn first: see target"
+            )
         textures = [self._targets[side].textures["picture"] for side in (0, 1)]
-        widths = [rect.width // 2, rect.width - rect.width // 2] if how == "side" else [rect.width] * 2
+        widths = (
+            [rect.width // 2, rect.width - rect.width // 2]
+            if how == "side"
+            else [rect.width] * 2
+        )
         parts = []
         for texture, width in zip(textures, widths, strict=True):
             (x, y), seen = (0, 0), texture.size
             if part is not None:
-                (x, y), seen = part.viewport(texture.height)[:2], (part.width, part.height)
-            parts.append((x / texture.width, y / texture.height, seen[0] / texture.width, seen[1] / texture.height))
-            filter_ = moderngl.NEAREST if seen == (width, rect.height) else moderngl.LINEAR
+                (x, y), seen = (
+                    part.viewport(texture.height)[:2],
+                    (part.width, part.height),
+                )
+            parts.append(
+                (
+                    x / texture.width,
+                    y / texture.height,
+                    seen[0] / texture.width,
+                    seen[1] / texture.height,
+                )
+            )
+            filter_ = (
+                moderngl.NEAREST if seen == (width, rect.height) else moderngl.LINEAR
+            )
             texture.filter = filter_, filter_
         viewport = rect.viewport(framebuffer.height)
         shown = self._passes()
         shown.read(first_picture=textures[0], second_picture=textures[1])
-        shown.set(corner=viewport[:2], size=(rect.width, rect.height), how=HOWS.index(how), at=min(max(at, 0.0), 1.0),
-                  gain=gain, first_part=parts[0], second_part=parts[1])
+        shown.set(
+            corner=viewport[:2],
+            size=(rect.width, rect.height),
+            how=HOWS.index(how),
+            at=min(max(at, 0.0), 1.0),
+            gain=gain,
+            first_part=parts[0],
+            second_part=parts[1],
+        )
         framebuffer.use()
         framebuffer.viewport = viewport
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
@@ -109,7 +146,10 @@ class PairCompositor:
         first, second = (self._targets[side].textures["picture"] for side in (0, 1))
         summed.read(first_picture=first, second_picture=second)
         summed.set(low=(x0, y0), high=(x1, y1), block=_BLOCK)
-        with self._ctx.scope(self._sums.framebuffer, moderngl.NOTHING), self._work("psnr", *size):
+        with (
+            self._ctx.scope(self._sums.framebuffer, moderngl.NOTHING),
+            self._work("psnr", *size),
+        ):
             summed.fill()
 
     def psnr(self) -> float | None:

@@ -13,9 +13,21 @@ import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.geometry.cameras import point_at
-from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
+from splatview_viewer.render.base import (
+    ALPHA_MAX,
+    ALPHA_MIN,
+    COVARIANCE_MAX,
+    EPS_2D,
+    TRANSMITTANCE_MIN,
+)
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
-from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, HostCopy, as_floats
+from splatview_viewer.scene.scene import (
+    FIELDS,
+    SH_C0,
+    GaussianScene,
+    HostCopy,
+    as_floats,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,8 +62,9 @@ class Hit:
     """(3,) float64: where that is, on the ray through the pixel's centre, world coordinates."""
 
 
-def pick_later(scene: GaussianScene, camera: Camera, x: float, y: float,
-               options: RenderOptions) -> Callable[[], Hit | None]:
+def pick_later(
+    scene: GaussianScene, camera: Camera, x: float, y: float, options: RenderOptions
+) -> Callable[[], Hit | None]:
     """Begin to pick; the returned function does what takes long, in the thread that calls it, and returns the pick in
     the pixel that holds (x, y) of a picture with these options, or None where nothing is. The scene is read as
     `HostCopy` says.
@@ -72,27 +85,39 @@ def pick_later(scene: GaussianScene, camera: Camera, x: float, y: float,
         order = np.lexsort((index, z.astype(np.float32)))
         order = order[z[order] < math.inf]
         after = np.cumprod(1 - alpha[order])
-        count = int((after > TRANSMITTANCE_MIN).sum())  # it falls: those before the one that ends the pixel
+        count = int(
+            (after > TRANSMITTANCE_MIN).sum()
+        )  # it falls: those before the one that ends the pixel
         if not count:
             return None
         shown = order[:count]
-        weights = alpha[shown] * np.concatenate([[1.0], after[:count - 1]])
+        weights = alpha[shown] * np.concatenate([[1.0], after[: count - 1]])
         total, best = float(weights.sum()), int(np.argmax(weights))
         depth = float(weights @ z[shown]) / total
-        return Hit(int(index[shown[best]]), float(weights[best]), total, depth, point_at(camera, *at, depth))
+        return Hit(
+            int(index[shown[best]]),
+            float(weights[best]),
+            total,
+            depth,
+            point_at(camera, *at, depth),
+        )
 
     return read
 
 
-def _nearest(scene: GaussianScene, camera: Camera, at: tuple[float, float],
-             options: RenderOptions) -> list[torch.Tensor]:
+def _nearest(
+    scene: GaussianScene,
+    camera: Camera,
+    at: tuple[float, float],
+    options: RenderOptions,
+) -> list[torch.Tensor]:
     """Camera z, indices and alpha of `_MOST` Gaussians: the nearest that are seen at a place of the picture first, then
     others, at an infinite z."""
     import torch
 
     opened, parts = replace(options.selection, marked=()), []
     for start in range(0, max(len(scene), 1), _CHUNK):
-        part = scene[start: start + _CHUNK]
+        part = scene[start : start + _CHUNK]
         (*_, z), (u, v), root = _project(part, camera, options.scale)
         (xx, xy, yy), det, det_sharp = blurred(root)
         opacities = part.opacities.double()
@@ -105,7 +130,9 @@ def _nearest(scene: GaussianScene, camera: Camera, at: tuple[float, float],
         seen &= (z >= camera.near) & (z <= camera.far)
         if opened != EVERYTHING:
             seen &= (flags(part, opened) & HIDDEN) == 0
-        z, index = torch.topk(torch.where(seen, z, math.inf), min(_MOST, len(z)), largest=False)
+        z, index = torch.topk(
+            torch.where(seen, z, math.inf), min(_MOST, len(z)), largest=False
+        )
         parts.append((z, index + start, alpha[index]))
     z, index, alpha = (torch.cat(part) for part in zip(*parts, strict=True))
     z, which = torch.topk(z, min(_MOST, len(z)), largest=False)
@@ -115,32 +142,46 @@ def _nearest(scene: GaussianScene, camera: Camera, at: tuple[float, float],
 # Of M Gaussians, numbers are tensors (M,) float64: a camera's numbers need not come to a GPU as tensors, which waits.
 
 
-def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[Any, Any, Any]:
+def _project(
+    scene: GaussianScene, camera: Camera, scale: float = 1.0
+) -> tuple[Any, Any, Any]:
     """Centres of Gaussians in camera axes (x, y, z), their places (x, y) in pixels, and square roots of their
     covariances there, two rows of three, without the blur: root times its transpose. What lies behind the camera may be
     anything."""
     import torch
 
     turn, shift = camera.viewmat[:3, :3].tolist(), camera.viewmat[:3, 3].tolist()
-    means, scales = scene.means.double().unbind(1), (scene.scales.double() * scale).unbind(1)
+    means, scales = (
+        scene.means.double().unbind(1),
+        (scene.scales.double() * scale).unbind(1),
+    )
     w, x, y, z = torch.nn.functional.normalize(scene.quats.double(), dim=1).unbind(1)
-    axes = ((1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
-            (2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)),
-            (2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)))
+    axes = (
+        (1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
+        (2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)),
+        (2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)),
+    )
     p = [_dot(row, means) + t for row, t in zip(turn, shift, strict=True)]
-    seen = [[_dot(row, axis) * s for row in turn] for axis, s in zip(axes, scales, strict=True)]
+    seen = [
+        [_dot(row, axis) * s for row in turn]
+        for axis, s in zip(axes, scales, strict=True)
+    ]
     center, jacobian = places(p, camera)
     return p, center, [[_dot(row, axis) for axis in seen] for row in jacobian]
 
 
-def places(p: Sequence[torch.Tensor], camera: Camera) -> tuple[list[torch.Tensor], list[list[torch.Tensor]]]:
+def places(
+    p: Sequence[torch.Tensor], camera: Camera
+) -> tuple[list[torch.Tensor], list[list[torch.Tensor]]]:
     """Project points (x, y, z) in camera axes: places (x, y) in pixels, and the Jacobians, two rows of three."""
     import torch
 
     x, y, z = p
     (fx, fy), (cx, cy) = (camera.K[[0, 1], [0, 1]].tolist(), camera.K[:2, 2].tolist())
     nothing = torch.zeros_like(z)
-    if camera.model == "fisheye":  # fisheye_proj; the small number is gsplat's guard against dividing by 0 on the axis
+    if (
+        camera.model == "fisheye"
+    ):  # fisheye_proj; the small number is gsplat's guard against dividing by 0 on the axis
         eps = 1e-7
         length = torch.hypot(x, y) + eps
         angle = torch.arctan2(length, z + eps) / length
@@ -150,14 +191,28 @@ def places(p: Sequence[torch.Tensor], camera: Camera) -> tuple[list[torch.Tensor
         inverse = 1 / (square + z * z)
         across, along = torch.arctan2(length, z) / length / square, z * inverse / square
         mixed = xy * (along - across)
-        rows = [xx * along + yy * across, mixed, -x * inverse], [mixed, yy * along + xx * across, -y * inverse]
-    elif camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
+        rows = (
+            [xx * along + yy * across, mixed, -x * inverse],
+            [mixed, yy * along + xx * across, -y * inverse],
+        )
+    elif (
+        camera.model == "pinhole"
+    ):  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
         u, v = x / z, y / z
         low, high = (limits.tolist() for limits in camera.slope_limits())
-        rows = ([1 / z, nothing, -u.clamp(low[0], high[0]) / z], [nothing, 1 / z, -v.clamp(low[1], high[1]) / z])
+        rows = (
+            [1 / z, nothing, -u.clamp(low[0], high[0]) / z],
+            [nothing, 1 / z, -v.clamp(low[1], high[1]) / z],
+        )
     else:
-        u, v, rows = x, y, ([nothing + 1, nothing, nothing], [nothing, nothing + 1, nothing])
-    return [fx * u + cx, fy * v + cy], [[f * value for value in row] for f, row in zip((fx, fy), rows, strict=True)]
+        u, v, rows = (
+            x,
+            y,
+            ([nothing + 1, nothing, nothing], [nothing, nothing + 1, nothing]),
+        )
+    return [fx * u + cx, fy * v + cy], [
+        [f * value for value in row] for f, row in zip((fx, fy), rows, strict=True)
+    ]
 
 
 def blurred(root: Any) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
@@ -168,7 +223,11 @@ def blurred(root: Any) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
     # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
     crossed = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
     det_sharp = _dot(crossed, crossed)
-    return [xx + EPS_2D, xy, yy + EPS_2D], det_sharp + EPS_2D * (xx + yy) + EPS_2D ** 2, det_sharp
+    return (
+        [xx + EPS_2D, xy, yy + EPS_2D],
+        det_sharp + EPS_2D * (xx + yy) + EPS_2D**2,
+        det_sharp,
+    )
 
 
 def _dot(a: Any, b: Any) -> Any:
@@ -205,17 +264,34 @@ class Values:
     def energies(self) -> list[float]:
         """The sum of squares of the coefficients of each degree from 1 on."""
         degrees = SH_REST.index(len(self.shN))
-        return [float((self.shN[d * d - 1: (d + 1) ** 2 - 1].astype(np.float64) ** 2).sum())
-                for d in range(1, degrees + 1)]
+        return [
+            float(
+                (self.shN[d * d - 1 : (d + 1) ** 2 - 1].astype(np.float64) ** 2).sum()
+            )
+            for d in range(1, degrees + 1)
+        ]
 
     def outline(self, camera: Camera, scale: float = 1.0) -> np.ndarray | None:
         """(M, 2) pixels: the ellipse that its `_OUTLINE` standard deviations fill in the picture; None where it is not
         seen. `scale`: as `RenderOptions.scale`."""
-        rows = self.mean, self.quat, self.scale, np.array(self.opacity, np.float32), self.sh0, self.shN
+        rows = (
+            self.mean,
+            self.quat,
+            self.scale,
+            np.array(self.opacity, np.float32),
+            self.sh0,
+            self.shN,
+        )
         one = GaussianScene.of_arrays(*(row[None] for row in rows), activated=True)
-        (*_, z), center, root = (np.squeeze(values, -1) for values in _project(one, camera, scale))
+        (*_, z), center, root = (
+            np.squeeze(values, -1) for values in _project(one, camera, scale)
+        )
         cov = root @ root.T + EPS_2D * np.eye(2)
-        if not (camera.near <= z <= camera.far and np.isfinite(cov).all() and np.isfinite(center).all()):
+        if not (
+            camera.near <= z <= camera.far
+            and np.isfinite(cov).all()
+            and np.isfinite(center).all()
+        ):
             return None
         lengths, axes = np.linalg.eigh(cov)
         turn = np.linspace(0, 2 * math.pi, _CORNERS, endpoint=False)
@@ -223,10 +299,15 @@ class Values:
         return center + _OUTLINE * (circle * np.sqrt(np.maximum(lengths, 0))) @ axes.T
 
 
-def values_later(scene: GaussianScene, index: int, version: int) -> Callable[[], Values]:
+def values_later(
+    scene: GaussianScene, index: int, version: int
+) -> Callable[[], Values]:
     """Read the numbers of a scene's Gaussian `index`, which it has; the returned function waits for them, in any
     thread. The scene is read as `HostCopy` says."""
-    copy = HostCopy(scene, lambda: [as_floats(getattr(scene, name)[index]).clone() for name in FIELDS])
+    copy = HostCopy(
+        scene,
+        lambda: [as_floats(getattr(scene, name)[index]).clone() for name in FIELDS],
+    )
 
     def read() -> Values:
         mean, quat, scale, opacity, sh0, rest = copy.arrays()

@@ -3,4 +3,14 @@
 from splatview_viewer.core.selection import EVERYTHING, Box, Selection, Sphere
 from splatview_viewer.scene.scene import HIDDEN, MARKED, flags, largest_scale, sh_energy
 
-__all__ = ["EVERYTHING", "HIDDEN", "MARKED", "Box", "Selection", "Sphere", "flags", "largest_scale", "sh_energy"]
+__all__ = [
+    "EVERYTHING",
+    "HIDDEN",
+    "MARKED",
+    "Box",
+    "Selection",
+    "Sphere",
+    "flags",
+    "largest_scale",
+    "sh_energy",
+]

@@ -42,7 +42,9 @@ NAMES: dict[str, str] = {name: name.capitalize() for name in _TABLES}
 @cache
 def table(name: str) -> np.ndarray:
     """(KNOTS, 3) float32 RGB in [0, 1], evenly spread; turbo's for a name that is none."""
-    values = np.frombuffer(bytes.fromhex(_TABLES.get(name, _TABLES["turbo"])), np.uint8).reshape(KNOTS, 3)
+    values = np.frombuffer(
+        bytes.fromhex(_TABLES.get(name, _TABLES["turbo"])), np.uint8
+    ).reshape(KNOTS, 3)
     made = values.astype(np.float32) / 255
     made.setflags(write=False)
     return made
@@ -51,4 +53,6 @@ def table(name: str) -> np.ndarray:
 def colors(name: str, values: np.ndarray) -> np.ndarray:
     """RGB (..., 3) float32 of values (...), which are cut to [0, 1]."""
     at, knots = np.clip(values, 0, 1), np.linspace(0, 1, KNOTS)
-    return np.stack([np.interp(at, knots, channel) for channel in table(name).T], axis=-1).astype(np.float32)
+    return np.stack(
+        [np.interp(at, knots, channel) for channel in table(name).T], axis=-1
+    ).astype(np.float32)

@@ -35,9 +35,14 @@ class JoinedTensor:
     @classmethod
     def of(cls, parts: Sequence[RemoteTensor | DeviceTensor]) -> JoinedTensor:
         """Join at least one; where one holds fewer coefficients, the others decide."""
-        extents = (max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True))
-        return cls("float64" if any(part.dtype == "float64" for part in parts) else "float32",
-                   (sum(part.shape[0] for part in parts), *extents))
+        extents = (
+            max(sizes)
+            for sizes in zip(*(part.shape[1:] for part in parts), strict=True)
+        )
+        return cls(
+            "float64" if any(part.dtype == "float64" for part in parts) else "float32",
+            (sum(part.shape[0] for part in parts), *extents),
+        )
 
 
 @dataclass
@@ -68,8 +73,9 @@ Ready = Callable[[int], None]
 """`ready(stream)`: work given to a CUDA stream afterwards, by its raw handle, finds a scene's data."""
 
 
-def scene_of(frame: Frame, choices: Collection[str] = (), *, in_place: bool = False
-             ) -> tuple[GaussianScene, Ready | None]:
+def scene_of(
+    frame: Frame, choices: Collection[str] = (), *, in_place: bool = False
+) -> tuple[GaussianScene, Ready | None]:
     """Return the scene of a frame, and for `in_place` what has to be called before it is read.
 
     Copies on the CPU of everything in the frame, float32, means also float64. Ask `frame.intact()` afterwards: until
@@ -82,16 +88,26 @@ def scene_of(frame: Frame, choices: Collection[str] = (), *, in_place: bool = Fa
     memory cannot be read.
     """
     if isinstance(frame, JoinedFrame):
-        return _joined(frame, [scene_of(part, choices, in_place=in_place) for part in frame.parts])
+        return _joined(
+            frame, [scene_of(part, choices, in_place=in_place) for part in frame.parts]
+        )
     import torch
 
     color = frame.meta.get("color")
     if color not in ("sh", "rgb", "rgb_logit"):
-        raise ViewerError(f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'")
+        raise ViewerError(
+            f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'"
+        )
     given: dict[str, torch.Tensor] = {
         name: t.torch().detach() if in_place else torch.from_numpy(t.to_floats())  # type: ignore[union-attr]
-        for name, t in frame.tensors.items() if name != "background"}
-    given.update((name, t.float()) for name, t in given.items() if not in_place and name != "means")
+        for name, t in frame.tensors.items()
+        if name != "background"
+    }
+    given.update(
+        (name, t.float())
+        for name, t in given.items()
+        if not in_place and name != "means"
+    )
     tensors = dict(given)
     if color != "sh":
         tensors["sh0"] = torch.empty(given["rgb"].shape, device=given["rgb"].device)
@@ -112,7 +128,12 @@ def scene_of(frame: Frame, choices: Collection[str] = (), *, in_place: bool = Fa
     def ready(stream: int) -> None:
         frame.wait(stream)
         if color != "sh" or "quats" in choices:
-            with torch.no_grad(), torch.cuda.stream(torch.cuda.ExternalStream(stream, given["means"].device)):
+            with (
+                torch.no_grad(),
+                torch.cuda.stream(
+                    torch.cuda.ExternalStream(stream, given["means"].device)
+                ),
+            ):
                 convert()
 
     if not in_place:
@@ -128,29 +149,49 @@ def scene_of(frame: Frame, choices: Collection[str] = (), *, in_place: bool = Fa
     ), ready if in_place else None
 
 
-def _joined(frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | None]]
-            ) -> tuple[GaussianScene, Ready | None]:
+def _joined(
+    frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | None]]
+) -> tuple[GaussianScene, Ready | None]:
     """One scene of the scenes of a frame's parts, on the device of the first one."""
     import torch
 
     scenes = [scene for scene, _ in parts]
     first, coefficients = scenes[0], max(scene.shN.shape[1] for scene in scenes)
-    means = next((scene.means for scene in scenes if scene.means.dtype.itemsize == 8), torch.empty(0))
+    means = next(
+        (scene.means for scene in scenes if scene.means.dtype.itemsize == 8),
+        torch.empty(0),
+    )
     rows, device = sum(map(len, scenes)), first.means.device
-    out = [torch.empty(rows, *shape, dtype=means.dtype if name == "means" else torch.float32, device=device)
-           for name, shape in zip(FIELDS, ((3,), (4,), (3,), (), (3,), (coefficients, 3)), strict=True)]
-    whole = replace(first, **dict(zip(FIELDS, out, strict=True)), version=frame.version,
-                    sh_degree=max(scene.sh_degree for scene in scenes), notes=tuple(meta_phrases(frame.meta, _MEANT)))
+    out = [
+        torch.empty(
+            rows,
+            *shape,
+            dtype=means.dtype if name == "means" else torch.float32,
+            device=device,
+        )
+        for name, shape in zip(
+            FIELDS, ((3,), (4,), (3,), (), (3,), (coefficients, 3)), strict=True
+        )
+    ]
+    whole = replace(
+        first,
+        **dict(zip(FIELDS, out, strict=True)),
+        version=frame.version,
+        sh_degree=max(scene.sh_degree for scene in scenes),
+        notes=tuple(meta_phrases(frame.meta, _MEANT)),
+    )
 
     def fill() -> None:
         whole.shN.zero_()  # a part may hold fewer coefficients
         begin = 0
         for scene in scenes:
-            to = whole[begin: begin + len(scene)]
-            to = replace(to, shN=to.shN[:, :scene.shN.shape[1]])
+            to = whole[begin : begin + len(scene)]
+            to = replace(to, shN=to.shN[:, : scene.shN.shape[1]])
             for name in FIELDS:
                 target = getattr(to, name)
-                target.copy_(getattr(scene, name).reshape(target.shape), non_blocking=True)
+                target.copy_(
+                    getattr(scene, name).reshape(target.shape), non_blocking=True
+                )
             begin += len(scene)
 
     done: list[Any] = []
@@ -163,7 +204,11 @@ def _joined(frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | Non
             return
         with torch.no_grad(), torch.cuda.stream(here):
             for scene, wait in parts:
-                there = here if scene.gpu == device else torch.cuda.current_stream(scene.gpu)
+                there = (
+                    here
+                    if scene.gpu == device
+                    else torch.cuda.current_stream(scene.gpu)
+                )
                 wait(there.cuda_stream)  # type: ignore[misc]
             fill()
             done.append(here.record_event())

@@ -24,7 +24,12 @@ SH_C0 = 0.28209479177387814
 FIELDS = "means", "quats", "scales", "opacities", "sh0", "shN"
 """The tensors of a `GaussianScene`, in the order of its fields."""
 UPS: dict[str, tuple[float, float, float]] = {
-    "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
+    "-y": (0, -1, 0),
+    "+y": (0, 1, 0),
+    "+z": (0, 0, 1),
+    "-z": (0, 0, -1),
+    "+x": (1, 0, 0),
+    "-x": (-1, 0, 0),
 }
 """Directions upward by name."""
 _CHUNK, _CHUNK_GPU = 1 << 16, 1 << 21
@@ -69,12 +74,22 @@ class GaussianScene:
     """The direction upward, of length 1, where a file names it."""
 
     @classmethod
-    def of_arrays(cls, means: np.ndarray, quats: np.ndarray, scales: np.ndarray, opacities: np.ndarray,
-                  sh0: np.ndarray, shN: np.ndarray, **facts: Any) -> GaussianScene:
+    def of_arrays(
+        cls,
+        means: np.ndarray,
+        quats: np.ndarray,
+        scales: np.ndarray,
+        opacities: np.ndarray,
+        sh0: np.ndarray,
+        shN: np.ndarray,
+        **facts: Any,
+    ) -> GaussianScene:
         """Wrap NumPy arrays that may be written, without a copy. `facts`: the other fields."""
         import torch
 
-        return cls(*map(torch.from_numpy, (means, quats, scales, opacities, sh0, shN)), **facts)
+        return cls(
+            *map(torch.from_numpy, (means, quats, scales, opacities, sh0, shN)), **facts
+        )
 
     def __len__(self) -> int:
         return len(self.means)
@@ -87,7 +102,7 @@ class GaussianScene:
         """Yield pieces in order, at least one, each with the index of its first Gaussian."""
         size = _CHUNK_GPU if self.on_gpu else _CHUNK
         for start in range(0, max(len(self), 1), size):
-            yield start, self[start: start + size]
+            yield start, self[start : start + size]
 
     @property
     def stored_sh_degree(self) -> int:
@@ -110,13 +125,18 @@ class GaussianScene:
         Work given to the CUDA stream that copies after `ready(stream)`, with its raw handle, finds the data there.
         """
         self.wait(ready)
-        return replace(self, **{name: as_floats(getattr(self, name)).cpu() for name in FIELDS})
+        return replace(
+            self, **{name: as_floats(getattr(self, name)).cpu() for name in FIELDS}
+        )
 
     def sample(self, limit: int) -> list[torch.Tensor]:
         """Return centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the scene, on
         its device: enough to frame it."""
         step = max(-(-len(self) // max(limit, 1)), 1)
-        means, opacities = as_floats(self.means[::step]), as_floats(self.opacities[::step])
+        means, opacities = (
+            as_floats(self.means[::step]),
+            as_floats(self.opacities[::step]),
+        )
         return [means, opacities if self.activated else opacities.sigmoid()]
 
     def wait(self, ready: Callable[[int], None] | None) -> None:
@@ -134,13 +154,17 @@ class HostCopy:
     afterwards. A scene on the CPU is read by `arrays`, in the calling thread, and has to stay as it is until then.
     """
 
-    def __init__(self, scene: GaussianScene, compute: Callable[[], Sequence[torch.Tensor]]) -> None:
+    def __init__(
+        self, scene: GaussianScene, compute: Callable[[], Sequence[torch.Tensor]]
+    ) -> None:
         import torch
 
         self._compute, self._event = compute, None
         if scene.on_gpu:
             with torch.no_grad(), torch.cuda.device(scene.gpu):
-                copies = [t.to("cpu", non_blocking=True) for t in compute()]  # into pinned memory
+                copies = [
+                    t.to("cpu", non_blocking=True) for t in compute()
+                ]  # into pinned memory
                 self._event = torch.cuda.Event(blocking=True)
                 self._event.record()
             self._compute = lambda: copies
@@ -169,8 +193,11 @@ def sh0_of_rgb(rgb: np.ndarray) -> np.ndarray:
 def nothing() -> GaussianScene:
     """Return a scene without Gaussians."""
     shapes = (3,), (4,), (3,), (), (3,), (0, 3)
-    return GaussianScene.of_arrays(*(np.zeros((0, *shape), np.float32) for shape in shapes), activated=True,
-                                   sh_degree=0)
+    return GaussianScene.of_arrays(
+        *(np.zeros((0, *shape), np.float32) for shape in shapes),
+        activated=True,
+        sh_degree=0,
+    )
 
 
 def as_floats(tensor: torch.Tensor) -> torch.Tensor:
@@ -179,8 +206,11 @@ def as_floats(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dtype.itemsize == 8 else tensor.float()
 
 
-def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool], device: torch.device | str = "cpu"
-           ) -> GaussianScene:
+def merged(
+    scenes: Sequence[GaussianScene],
+    smooth: Sequence[bool],
+    device: torch.device | str = "cpu",
+) -> GaussianScene:
     """Return one scene of all Gaussians, one scene's behind the other's, as tensors of its own on `device`: on torch's
     current stream, if that is a GPU.
 
@@ -193,15 +223,34 @@ def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool], device: torc
     with torch.no_grad():
         parts = []
         for scene in scenes:
-            means, quats, scales, opacities, sh0, rest = (as_floats(getattr(scene, name)) for name in FIELDS)
+            means, quats, scales, opacities, sh0, rest = (
+                as_floats(getattr(scene, name)) for name in FIELDS
+            )
             if not scene.activated:
                 scales, opacities = scales.exp(), opacities.sigmoid()
-            used, wanted = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1, (degree + 1) ** 2 - 1
-            rest = torch.cat([rest[:, :used], rest.new_zeros(len(scene), max(wanted - used, 0), 3)], 1)
-            parts.append((means, quats, scales, opacities.reshape(len(scene)), sh0, rest))
-        joined = [torch.cat([part[i].to(device) for part in parts]) for i in range(len(FIELDS))]
-    notes = ("not all were trained antialiased: drawn without",) if any(smooth) and not all(smooth) else ()
-    return GaussianScene(*joined, activated=True, sh_degree=degree, antialiased=all(smooth), notes=notes)
+            used, wanted = (
+                (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1,
+                (degree + 1) ** 2 - 1,
+            )
+            rest = torch.cat(
+                [rest[:, :used], rest.new_zeros(len(scene), max(wanted - used, 0), 3)],
+                1,
+            )
+            parts.append(
+                (means, quats, scales, opacities.reshape(len(scene)), sh0, rest)
+            )
+        joined = [
+            torch.cat([part[i].to(device) for part in parts])
+            for i in range(len(FIELDS))
+        ]
+    notes = (
+        ("not all were trained antialiased: drawn without",)
+        if any(smooth) and not all(smooth)
+        else ()
+    )
+    return GaussianScene(
+        *joined, activated=True, sh_degree=degree, antialiased=all(smooth), notes=notes
+    )
 
 
 # -- selected ---------------------------------------------------------------------------------------------------------
@@ -231,21 +280,28 @@ def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
 def largest_scale(scene: GaussianScene) -> torch.Tensor:
     """(N,) the largest standard deviation of each Gaussian of an activated scene, world units."""
     x, y, z = scene.scales.unbind(-1)
-    return x.maximum(y).maximum(z)  # on a CPU half the time of a maximum along an axis of three
+    return x.maximum(y).maximum(
+        z
+    )  # on a CPU half the time of a maximum along an axis of three
 
 
 def sh_energy(scene: GaussianScene) -> torch.Tensor:
     """(N,) the sum of squares of each Gaussian's coefficients of degrees 1 to 4, all channels."""
     import torch
 
-    return torch.linalg.vector_norm(scene.shN, dim=(1, 2)).square()  # without a square of each in memory
+    return torch.linalg.vector_norm(
+        scene.shN, dim=(1, 2)
+    ).square()  # without a square of each in memory
 
 
 def _excluded(means: torch.Tensor, shape: Box | Sphere) -> torch.Tensor:
     """(N,) bool for centres (N, 3): those that the shape does not keep."""
     x, y, z = (means[:, i] - c for i, c in enumerate(shape.center))
     if isinstance(shape, Box):
-        within = [(x * a + y * b + z * c).abs() <= half for (a, b, c), half in zip(shape.axes, shape.half, strict=True)]
+        within = [
+            (x * a + y * b + z * c).abs() <= half
+            for (a, b, c), half in zip(shape.axes, shape.half, strict=True)
+        ]
         inside = within[0] & within[1] & within[2]
     else:
         inside = x * x + y * y + z * z <= shape.radius * shape.radius
@@ -282,17 +338,22 @@ class Quantity:
     def edge(self, position: float) -> float:
         """The value at this position, counted in bins from the left."""
         at = self.low + position * (self.high - self.low) / self.bins
-        return float(10.0 ** at) if self.log else at
+        return float(10.0**at) if self.log else at
 
     def position(self, value: float) -> float:
         """The inverse, from 0 to `bins`."""
         if self.log:
             value = float(np.log10(value)) if value > 0 else self.low
-        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0) * self.bins
+        return (
+            min(max((value - self.low) / (self.high - self.low), 0.0), 1.0) * self.bins
+        )
 
 
-QUANTITIES = (Quantity("opacity", 0.0, 1.0, 64, log=False), Quantity("scale", -7.0, 5.0, 600),
-              Quantity("sh_energy", -8.0, 4.0, 600))
+QUANTITIES = (
+    Quantity("opacity", 0.0, 1.0, 64, log=False),
+    Quantity("scale", -7.0, 5.0, 600),
+    Quantity("sh_energy", -8.0, 4.0, 600),
+)
 """Bins that are the same for every scene, so that its extremes need not be known first."""
 
 
@@ -314,7 +375,10 @@ class Statistics:
             return 0, quantity.bins
         below = np.cumsum(counts)
         few = int(below[-1]) // 10_000
-        first, last = int(np.searchsorted(below, few, "right")), int(np.searchsorted(below, below[-1] - few))
+        first, last = (
+            int(np.searchsorted(below, few, "right")),
+            int(np.searchsorted(below, below[-1] - few)),
+        )
         return max(first - 1, 0), min(last + 2, quantity.bins)
 
 
@@ -325,9 +389,18 @@ def count_later(scene: GaussianScene, selection: Selection) -> Callable[[], Stat
     copy = HostCopy(scene, lambda: [_counts(scene, selection)])
 
     def read() -> Statistics:
-        (total, chosen), *counts = np.split(copy.arrays()[0], np.cumsum([2, *(2 * q.bins for q in QUANTITIES)])[:-1])
-        pairs = {q.name: np.split(pair, 2) for q, pair in zip(QUANTITIES, counts, strict=True)}
-        return Statistics(int(total), int(chosen), {name: (every, some) for name, (every, some) in pairs.items()})
+        (total, chosen), *counts = np.split(
+            copy.arrays()[0], np.cumsum([2, *(2 * q.bins for q in QUANTITIES)])[:-1]
+        )
+        pairs = {
+            q.name: np.split(pair, 2)
+            for q, pair in zip(QUANTITIES, counts, strict=True)
+        }
+        return Statistics(
+            int(total),
+            int(chosen),
+            {name: (every, some) for name, (every, some) in pairs.items()},
+        )
 
     return read
 
@@ -344,12 +417,16 @@ def _counts(scene: GaussianScene, selection: Selection) -> torch.Tensor:
         for quantity in QUANTITIES:
             values = quantity.of(part).float()
             if quantity.log:
-                values = values.clamp(10.0 ** quantity.low).log10()
-            at = (values - quantity.low) * (quantity.bins / (quantity.high - quantity.low))
+                values = values.clamp(10.0**quantity.low).log10()
+            at = (values - quantity.low) * (
+                quantity.bins / (quantity.high - quantity.low)
+            )
             at = at.floor().nan_to_num(0.0).clamp(0, quantity.bins - 1)
             # Chosen ones are counted in bins of their own; what is beyond the ends is not counted.
             bins = at + 0.5 + quantity.bins * chosen
-            apart = torch.histc(torch.where(drawn, bins, -1.0), 2 * quantity.bins, 0, 2 * quantity.bins).long()
+            apart = torch.histc(
+                torch.where(drawn, bins, -1.0), 2 * quantity.bins, 0, 2 * quantity.bins
+            ).long()
             others, counted = apart.chunk(2)
             row += [others + counted, counted]
         rows.append(torch.cat(row))

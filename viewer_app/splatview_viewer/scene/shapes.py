@@ -21,10 +21,28 @@ if TYPE_CHECKING:
 
 FACES = tuple((axis, side) for axis in range(3) for side in (-1, 1))
 """Face of a box: axis and end."""
-_SIDES = np.array([[side if i == axis else 0 for i in range(3)] for axis, side in FACES], np.float64)
-_CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64)
-_EDGES = np.array([(i, i | bit, *(2 * axis + ((i >> (2 - axis)) & 1) for axis in range(3) if 4 >> axis != bit))
-                   for bit in (4, 2, 1) for i in range(8) if not i & bit])
+_SIDES = np.array(
+    [[side if i == axis else 0 for i in range(3)] for axis, side in FACES], np.float64
+)
+_CORNERS = np.array(
+    [(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64
+)
+_EDGES = np.array(
+    [
+        (
+            i,
+            i | bit,
+            *(
+                2 * axis + ((i >> (2 - axis)) & 1)
+                for axis in range(3)
+                if 4 >> axis != bit
+            ),
+        )
+        for bit in (4, 2, 1)
+        for i in range(8)
+        if not i & bit
+    ]
+)
 """(12, 4): two corners, and the two faces that meet there."""
 _LEAST = 1e-4
 """Shortest edge by dragging, as a share of the longest."""
@@ -42,8 +60,16 @@ def axes_of(degrees: Any) -> tuple[Vector, Vector, Vector]:
 def angles_of(box: Box) -> Vector:
     """The inverse, within -180 to 180, -90 to 90 and -180 to 180 degrees."""
     (xx, xy, xz), (_, _, yz), (_, _, zz) = box.axes
-    x, y, z = math.atan2(yz, zz), math.asin(min(max(-xz, -1.0), 1.0)), math.atan2(xy, xx)
-    return math.degrees(x) + 0.0, math.degrees(y) + 0.0, math.degrees(z) + 0.0  # never -0
+    x, y, z = (
+        math.atan2(yz, zz),
+        math.asin(min(max(-xz, -1.0), 1.0)),
+        math.atan2(xy, xx),
+    )
+    return (
+        math.degrees(x) + 0.0,
+        math.degrees(y) + 0.0,
+        math.degrees(z) + 0.0,
+    )  # never -0
 
 
 def fitted(means: np.ndarray, weights: np.ndarray | None = None) -> tuple[Box, Sphere]:
@@ -66,7 +92,9 @@ def fitted(means: np.ndarray, weights: np.ndarray | None = None) -> tuple[Box, S
 
 def face_centers(box: Box) -> np.ndarray:
     """(6, 3), in the order of `FACES`."""
-    return np.array(box.center) + _SIDES @ (np.array(box.half)[:, None] * np.array(box.axes))
+    return np.array(box.center) + _SIDES @ (
+        np.array(box.half)[:, None] * np.array(box.axes)
+    )
 
 
 def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
@@ -79,19 +107,29 @@ def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
     if camera.model == "ortho":
         faces = normals @ camera.viewmat[2, :3] < 0
     else:
-        faces = (normals * (np.array(box.center) + _SIDES @ spans - camera.position)).sum(axis=1) < 0
+        faces = (
+            normals * (np.array(box.center) + _SIDES @ spans - camera.position)
+        ).sum(axis=1) < 0
     fronts = faces[_EDGES[:, 2:]].any(axis=1).tolist()
     p = corners @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
     a, b = p[_EDGES[:, 0]], p[_EDGES[:, 1]]
     near = max(camera.near, 1e-6)
     behind = (a[:, 2] < near) & (b[:, 2] < near)
-    with np.errstate(all="ignore"):  # of those that are parallel to the picture, which are not cut
+    with np.errstate(
+        all="ignore"
+    ):  # of those that are parallel to the picture, which are not cut
         at = a + (b - a) * ((near - a[:, 2]) / (b[:, 2] - a[:, 2]))[:, None]
     a, b = np.where(a[:, 2:] < near, at, a), np.where(b[:, 2:] < near, at, b)
     a[behind] = b[behind] = (0.0, 0.0, 1.0)
     share = np.linspace(0, 1, _BENT + 1 if camera.model == "fisheye" else 2)[:, None]
-    lines = seen_at(camera, (a[:, None] + (b - a)[:, None] * share).reshape(-1, 3)).reshape(len(a), len(share), 2)
-    return [(line, front) for line, front, hidden in zip(lines, fronts, behind, strict=True) if not hidden]
+    lines = seen_at(
+        camera, (a[:, None] + (b - a)[:, None] * share).reshape(-1, 3)
+    ).reshape(len(a), len(share), 2)
+    return [
+        (line, front)
+        for line, front, hidden in zip(lines, fronts, behind, strict=True)
+        if not hidden
+    ]
 
 
 def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
@@ -105,11 +143,15 @@ def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
         if far <= sphere.radius:
             return None
         sight = center / far
-        share = 1 - (sphere.radius / far) ** 2  # where its tangents from the camera touch it
+        share = (
+            1 - (sphere.radius / far) ** 2
+        )  # where its tangents from the camera touch it
         middle, radius = center * share, sphere.radius * math.sqrt(share)
     right = np.cross(sight, [0.0, 1.0, 0.0] if abs(sight[1]) < 0.9 else [1.0, 0.0, 0.0])
     right /= np.linalg.norm(right)
-    p = middle + radius * (np.cos(turn)[:, None] * right + np.sin(turn)[:, None] * np.cross(sight, right))
+    p = middle + radius * (
+        np.cos(turn)[:, None] * right + np.sin(turn)[:, None] * np.cross(sight, right)
+    )
     return seen_at(camera, p) if p[:, 2].min() >= max(camera.near, 1e-6) else None
 
 
@@ -123,7 +165,12 @@ def ray(camera: Camera, x: float, y: float) -> tuple[np.ndarray, np.ndarray]:
     return begin, direction / np.linalg.norm(direction)
 
 
-def along(camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray, axis: np.ndarray) -> float | None:
+def along(
+    camera: Camera,
+    at: Sequence[float] | np.ndarray,
+    point: np.ndarray,
+    axis: np.ndarray,
+) -> float | None:
     """Distance along a line through `point` where the ray through a pixel is nearest; None where it is seen end on."""
     begin, direction = ray(camera, *at)
     across = float(direction @ axis)
@@ -133,15 +180,23 @@ def along(camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray, a
     return float((to @ axis - across * (to @ direction)) / rest)
 
 
-def beside(camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray) -> np.ndarray | None:
+def beside(
+    camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray
+) -> np.ndarray | None:
     """(3,) what is seen at a pixel, as far away as `point` is."""
     begin, direction = ray(camera, *at)
     forward = camera.viewmat[2, :3]
     step = float(direction @ forward)
-    return None if step < _FLAT else begin + direction * (float((point - begin) @ forward) / step)
+    return (
+        None
+        if step < _FLAT
+        else begin + direction * (float((point - begin) @ forward) / step)
+    )
 
 
-def distance(camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray) -> float:
+def distance(
+    camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray
+) -> float:
     """Distance at which the ray through a pixel passes `point`, world units: the radius of a sphere there whose edge is
     seen at the pixel."""
     begin, direction = ray(camera, *at)
@@ -155,6 +210,8 @@ def with_face(box: Box, face: tuple[int, int], by: float) -> Box:
     least = _LEAST * max(box.half)
     half = list(box.half)
     half[axis] = max(half[axis] + by / 2, least)
-    center = np.array(box.center) + side * (half[axis] - box.half[axis]) * np.array(box.axes[axis])
+    center = np.array(box.center) + side * (half[axis] - box.half[axis]) * np.array(
+        box.axes[axis]
+    )
     x, y, z = center.tolist()
     return replace(box, half=(half[0], half[1], half[2]), center=(x, y, z))

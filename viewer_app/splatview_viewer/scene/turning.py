@@ -45,7 +45,9 @@ class Placement:
 STAYS = Placement()
 
 
-def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> GaussianScene:
+def placed(
+    scene: GaussianScene, placement: Placement, pivot: np.ndarray
+) -> GaussianScene:
     """Return the same Gaussians elsewhere, float32 (`means` also float64), on the scene's device and on torch's current
     stream; the scene itself if it stays where it is."""
     import torch
@@ -57,11 +59,18 @@ def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> Gau
     center = torch.from_numpy(np.asarray(pivot, np.float64)).to(means)
     means = _over(means - center, a.T) + center + torch.tensor(placement.move).to(means)
     if placement.scale != 1:
-        scales = scales * placement.scale if scene.activated else scales + math.log(placement.scale)
+        scales = (
+            scales * placement.scale
+            if scene.activated
+            else scales + math.log(placement.scale)
+        )
     quats, rest = scene.quats, scene.shN
     if any(placement.turn):
         turn, sh_turn = turns(placement.rotation, scene.stored_sh_degree)
-        quats, rest = _over(quats, turn), _over(rest.flatten(1), sh_turn).reshape(rest.shape)
+        quats, rest = (
+            _over(quats, turn),
+            _over(rest.flatten(1), sh_turn).reshape(rest.shape),
+        )
     return replace(scene, means=means, quats=quats, scales=scales, shN=rest)
 
 
@@ -80,15 +89,24 @@ def turns(axes: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
     diagonal = np.diag(axes)
     # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a rotation, under a mirror too,
     # and has the w of R where `axes` only flips.
-    own = diagonal if np.array_equal(axes, np.diag(diagonal)) else np.full(3, np.sign(np.linalg.det(axes)))
+    own = (
+        diagonal
+        if np.array_equal(axes, np.diag(diagonal))
+        else np.full(3, np.sign(np.linalg.det(axes)))
+    )
     w, x, y, z = rotations.quaternion(axes * own)
-    left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]]) * [1, *(own.prod() * own)]
+    left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]]) * [
+        1,
+        *(own.prod() * own),
+    ]
     size = (degree + 1) ** 2 - 1
     turning = np.zeros((size, size))
     for d in range(1, degree + 1):
         part = slice(d * d - 1, (d + 1) ** 2 - 1)
         turning[part, part] = turning_of_degree(axes, d)
-    return left.T, np.kron(turning.round(12), np.eye(3)).T  # three colours of each behind each other
+    return left.T, np.kron(
+        turning.round(12), np.eye(3)
+    ).T  # three colours of each behind each other
 
 
 # -- spherical harmonics -----------------------------------------------------------------------------------------------
@@ -103,19 +121,35 @@ def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
     """
     x, y, z = np.asarray(directions, np.float64).T
     xx, yy, zz = x * x, y * y, z * z
-    return np.stack([
-        -0.48860251190292 * y, 0.48860251190292 * z, -0.48860251190292 * x,
-        1.092548430592079 * x * y, -1.092548430592079 * y * z, 0.3153915652525201 * (3 * zz - 1),
-        -1.092548430592079 * x * z, 0.5462742152960395 * (xx - yy),
-        -0.5900435899266435 * y * (3 * xx - yy), 2.890611442640554 * x * y * z,
-        -0.4570457994644658 * y * (5 * zz - 1), 0.3731763325901154 * z * (5 * zz - 3),
-        -0.4570457994644658 * x * (5 * zz - 1), 1.445305721320277 * z * (xx - yy),
-        -0.5900435899266435 * x * (xx - 3 * yy),
-        2.5033429417967046 * x * y * (xx - yy), -1.770130769779931 * y * z * (3 * xx - yy),
-        0.9461746957575601 * x * y * (7 * zz - 1), -0.6690465435572892 * y * z * (7 * zz - 3),
-        0.1057855469152043 * (35 * zz * zz - 30 * zz + 3), -0.6690465435572892 * x * z * (7 * zz - 3),
-        0.47308734787878 * (xx - yy) * (7 * zz - 1), -1.770130769779931 * x * z * (xx - 3 * yy),
-        0.6258357354491763 * (xx * xx - 6 * xx * yy + yy * yy)][:(degree + 1) ** 2 - 1], axis=1)
+    return np.stack(
+        [
+            -0.48860251190292 * y,
+            0.48860251190292 * z,
+            -0.48860251190292 * x,
+            1.092548430592079 * x * y,
+            -1.092548430592079 * y * z,
+            0.3153915652525201 * (3 * zz - 1),
+            -1.092548430592079 * x * z,
+            0.5462742152960395 * (xx - yy),
+            -0.5900435899266435 * y * (3 * xx - yy),
+            2.890611442640554 * x * y * z,
+            -0.4570457994644658 * y * (5 * zz - 1),
+            0.3731763325901154 * z * (5 * zz - 3),
+            -0.4570457994644658 * x * (5 * zz - 1),
+            1.445305721320277 * z * (xx - yy),
+            -0.5900435899266435 * x * (xx - 3 * yy),
+            2.5033429417967046 * x * y * (xx - yy),
+            -1.770130769779931 * y * z * (3 * xx - yy),
+            0.9461746957575601 * x * y * (7 * zz - 1),
+            -0.6690465435572892 * y * z * (7 * zz - 3),
+            0.1057855469152043 * (35 * zz * zz - 30 * zz + 3),
+            -0.6690465435572892 * x * z * (7 * zz - 3),
+            0.47308734787878 * (xx - yy) * (7 * zz - 1),
+            -1.770130769779931 * x * z * (xx - 3 * yy),
+            0.6258357354491763 * (xx * xx - 6 * xx * yy + yy * yy),
+        ][: (degree + 1) ** 2 - 1],
+        axis=1,
+    )
 
 
 @functools.cache
@@ -125,7 +159,9 @@ def _sampled(degree: int) -> tuple[np.ndarray, np.ndarray]:
     z, around = 1 - 2 * i / len(i), math.pi * (1 + math.sqrt(5)) * i
     r = np.sqrt(1 - z * z)
     directions = np.stack([r * np.cos(around), r * np.sin(around), z], 1)
-    return directions, np.linalg.pinv(harmonics(directions, degree)[:, degree * degree - 1:])
+    return directions, np.linalg.pinv(
+        harmonics(directions, degree)[:, degree * degree - 1 :]
+    )
 
 
 def turning_of_degree(rotation: np.ndarray, degree: int) -> np.ndarray:
@@ -136,4 +172,4 @@ def turning_of_degree(rotation: np.ndarray, degree: int) -> np.ndarray:
     coefficients, exactly: Wigner's matrix, without its recurrences.
     """
     directions, inverse = _sampled(degree)
-    return inverse @ harmonics(directions @ rotation, degree)[:, degree * degree - 1:]
+    return inverse @ harmonics(directions @ rotation, degree)[:, degree * degree - 1 :]

@@ -55,12 +55,32 @@ def devices() -> list[Device]:
         address = egl.eglGetProcAddress(name.encode())
         return ctypes.CFUNCTYPE(result, *arguments)(address) if address else None
 
-    query = function("eglQueryDevicesEXT", ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
-    attribute = function("eglQueryDeviceAttribEXT", ctypes.c_uint, ctypes.c_void_p, ctypes.c_int,
-                         ctypes.POINTER(ctypes.c_ssize_t))
-    text = function("eglQueryDeviceStringEXT", ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int)
-    binary = function("eglQueryDeviceBinaryEXT", ctypes.c_uint, ctypes.c_void_p, ctypes.c_int, ctypes.c_int,
-                      ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+    query = function(
+        "eglQueryDevicesEXT",
+        ctypes.c_uint,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.POINTER(ctypes.c_int),
+    )
+    attribute = function(
+        "eglQueryDeviceAttribEXT",
+        ctypes.c_uint,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.POINTER(ctypes.c_ssize_t),
+    )
+    text = function(
+        "eglQueryDeviceStringEXT", ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int
+    )
+    binary = function(
+        "eglQueryDeviceBinaryEXT",
+        ctypes.c_uint,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.POINTER(ctypes.c_int),
+    )
     if query is None or attribute is None or text is None:
         return []
     count, found = ctypes.c_int(0), (ctypes.c_void_p * _MAX_DEVICES)()
@@ -68,13 +88,22 @@ def devices() -> list[Device]:
         return []
     out = []
     for device in found[: count.value]:
-        extensions = (text(device, _EXTENSIONS) or b"").decode("ascii", "replace").split()
+        extensions = (
+            (text(device, _EXTENSIONS) or b"").decode("ascii", "replace").split()
+        )
         number, nvidia = ctypes.c_ssize_t(-1), False
         if "EGL_NV_device_cuda" in extensions:
-            nvidia = bool(attribute(device, _CUDA_DEVICE, ctypes.byref(number))) and number.value >= 0
+            nvidia = (
+                bool(attribute(device, _CUDA_DEVICE, ctypes.byref(number)))
+                and number.value >= 0
+            )
         uuid, size = (ctypes.c_ubyte * 16)(), ctypes.c_int(0)
-        known = (binary is not None and "EGL_EXT_device_persistent_id" in extensions
-                 and binary(device, _DEVICE_UUID, 16, uuid, ctypes.byref(size)) and size.value == 16)
+        known = (
+            binary is not None
+            and "EGL_EXT_device_persistent_id" in extensions
+            and binary(device, _DEVICE_UUID, 16, uuid, ctypes.byref(size))
+            and size.value == 16
+        )
         out.append(Device(bytes(uuid).hex() if known else None, nvidia))
     return out
 
@@ -86,7 +115,10 @@ def _library() -> ctypes.CDLL | None:
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError:
         return None
-    egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_char_p],
+    )
     egl.eglGetCurrentContext.restype = ctypes.c_void_p
     return egl
 
@@ -118,7 +150,11 @@ def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
         with suppress(IpcError):
             gpu_uuid = driver.gpu_uuid(0)  # EGL does not look at CUDA_VISIBLE_DEVICES
     exact = [k for k, device in enumerate(found) if device.uuid == gpu_uuid is not None]
-    unnamed = [k for k, device in enumerate(found) if device.nvidia and device.uuid is None and gpu_uuid is not None]
+    unnamed = [
+        k
+        for k, device in enumerate(found)
+        if device.nvidia and device.uuid is None and gpu_uuid is not None
+    ]
     for index in exact[:1] or unnamed:
         try:
             ctx = _create(device_index=index)
@@ -134,20 +170,29 @@ def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
 
 def _create(**device: int) -> moderngl.Context:
     # By their runtime names: the ones that moderngl looks for come with compilers and development packages.
-    settings: dict[str, Any] = {"backend": "egl", "libegl": "libEGL.so.1", "libgl": "libGL.so.1", **device}
+    settings: dict[str, Any] = {
+        "backend": "egl",
+        "libegl": "libEGL.so.1",
+        "libgl": "libGL.so.1",
+        **device,
+    }
     try:
         return moderngl.create_context(require=330, standalone=True, **settings)
     except Exception as e:  # moderngl raises bare Exception here
         if "not loaded" in str(e):
             raise GraphicsError(f"EGL not found ({e}): {_INSTALL}") from e
-        raise GraphicsError(f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a container, start it "
-                            f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}") from e
+        raise GraphicsError(
+            f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a container, start it "
+            f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}"
+        ) from e
 
 
 class Target:
     """A framebuffer of one size, black at first. Lives in the thread of its context, which it does not own."""
 
-    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool = False) -> None:
+    def __init__(
+        self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool = False
+    ) -> None:
         """`shared`: CUDA reads the texture as well, by `self.shared`. Raises SharingError or moderngl's Error when it
         cannot be made."""
         self._ctx = ctx
@@ -180,7 +225,11 @@ class Target:
         """Return what has been drawn, for the next work of the current CUDA stream: (H, W, 4) uint8, lowest row first.
         The next call writes into the same tensor."""
         assert self.shared is not None, "made without `shared`"
-        return self.shared.read() if isinstance(self.shared, SharedTexture) else self.shared.update()
+        return (
+            self.shared.read()
+            if isinstance(self.shared, SharedTexture)
+            else self.shared.update()
+        )
 
     def release(self) -> None:
         """Idempotent."""
@@ -219,7 +268,10 @@ def copied(target: Target, at: float, device: int | None) -> Copy:
     import torch
 
     with torch.cuda.device(device):
-        tensor, arrived = target.tensor().clone(), torch.cuda.Event(blocking=True)  # a thread that waits sleeps
+        tensor, arrived = (
+            target.tensor().clone(),
+            torch.cuda.Event(blocking=True),
+        )  # a thread that waits sleeps
         arrived.record()
     return Copy(tensor, at, arrived)
 
@@ -248,8 +300,14 @@ class LocalDesktop:
 class OffscreenScreen:
     """Draws into a texture. Events come from `push`, so that a test or a program can act as the user."""
 
-    def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
-                 gpu_uuid: str | None = None) -> None:
+    def __init__(
+        self,
+        width: int = 1280,
+        height: int = 720,
+        scale: float = 1.0,
+        *,
+        gpu_uuid: str | None = None,
+    ) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
         self.ctx = create_context(gpu_uuid)
         self.desktop = LocalDesktop()
@@ -260,12 +318,22 @@ class OffscreenScreen:
         self._inbox: Inbox[Event] = Inbox(most=1_000_000)
         self._target = Target(self.ctx, (width, height))
 
-    def resize(self, width: int, height: int, scale: float | None = None, *, shared: bool = False) -> None:
+    def resize(
+        self,
+        width: int,
+        height: int,
+        scale: float | None = None,
+        *,
+        shared: bool = False,
+    ) -> None:
         """Draw in this many pixels from now on. shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's
         Error where nothing so large can be made."""
         self._scale = self._scale if scale is None else scale
         if (width, height) != self.size or shared != (self._target.shared is not None):
-            before, self._target = self._target, Target(self.ctx, (width, height), shared=shared)
+            before, self._target = (
+                self._target,
+                Target(self.ctx, (width, height), shared=shared),
+            )
             before.release()
 
     def tensor(self) -> torch.Tensor | None:
@@ -278,7 +346,9 @@ class OffscreenScreen:
 
     @property
     def state(self) -> ScreenState:
-        return ScreenState(self.size, self._scale, not self._closed, not self._closed, self._closed)
+        return ScreenState(
+            self.size, self._scale, not self._closed, not self._closed, self._closed
+        )
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:

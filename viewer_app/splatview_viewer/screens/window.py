@@ -49,8 +49,14 @@ def _bundled() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     wanted = os.environ.get("PYGLFW_LIBRARY_VARIANT", "").lower()
-    wayland = wanted == "wayland" if wanted in ("wayland", "x11") else os.environ.get("XDG_SESSION_TYPE") == "wayland"
-    library = Path(spec.origin).parent / ("wayland" if wayland else "x11") / "libglfw.so"
+    wayland = (
+        wanted == "wayland"
+        if wanted in ("wayland", "x11")
+        else os.environ.get("XDG_SESSION_TYPE") == "wayland"
+    )
+    library = (
+        Path(spec.origin).parent / ("wayland" if wayland else "x11") / "libglfw.so"
+    )
     return library if library.is_file() else None
 
 
@@ -65,14 +71,25 @@ _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_MIDDLE: "middle",
 }
 _MODS: dict[int, Mod] = {
-    glfw.MOD_SHIFT: "shift", glfw.MOD_CONTROL: "ctrl", glfw.MOD_ALT: "alt", glfw.MOD_SUPER: "super"}
+    glfw.MOD_SHIFT: "shift",
+    glfw.MOD_CONTROL: "ctrl",
+    glfw.MOD_ALT: "alt",
+    glfw.MOD_SUPER: "super",
+}
 
 
 class WindowScreen:
     """A resizable window with an OpenGL 3.3 core context (or newer). One at a time: GLFW ends with it."""
 
-    def __init__(self, width: int = 1280, height: int = 720, *, title: str = "splatview",
-                 vsync: bool = True, visible: bool = True) -> None:
+    def __init__(
+        self,
+        width: int = 1280,
+        height: int = 720,
+        *,
+        title: str = "splatview",
+        vsync: bool = True,
+        visible: bool = True,
+    ) -> None:
         """Sides in points. `visible`: it is seen. Raises GraphicsError when there is no display or no OpenGL 3.3."""
         self._events: list[Event] = []
         self._closed = False
@@ -83,14 +100,20 @@ class WindowScreen:
         self._mods: Mods = frozenset()
         faults: list[str] = []
         let_go()
-        with warnings.catch_warnings(record=True) as caught:  # pyGLFW reports errors as warnings
+        with warnings.catch_warnings(
+            record=True
+        ) as caught:  # pyGLFW reports errors as warnings
             warnings.simplefilter("always")
             ready = glfw.init()
             if ready:
                 for hint, value in (
-                    (glfw.CONTEXT_VERSION_MAJOR, 3), (glfw.CONTEXT_VERSION_MINOR, 3),
-                    (glfw.OPENGL_PROFILE, glfw.OPENGL_CORE_PROFILE), (glfw.OPENGL_FORWARD_COMPAT, True),
-                    (glfw.SCALE_TO_MONITOR, True), (glfw.DEPTH_BITS, 0), (glfw.STENCIL_BITS, 0),
+                    (glfw.CONTEXT_VERSION_MAJOR, 3),
+                    (glfw.CONTEXT_VERSION_MINOR, 3),
+                    (glfw.OPENGL_PROFILE, glfw.OPENGL_CORE_PROFILE),
+                    (glfw.OPENGL_FORWARD_COMPAT, True),
+                    (glfw.SCALE_TO_MONITOR, True),
+                    (glfw.DEPTH_BITS, 0),
+                    (glfw.STENCIL_BITS, 0),
                     (glfw.VISIBLE, visible),
                 ):
                     glfw.window_hint(hint, value)
@@ -100,24 +123,38 @@ class WindowScreen:
             if ready:
                 glfw.terminate()
             why = f" ({faults[0]})" if faults else ""
-            raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
-                                "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot")
+            raise GraphicsError(
+                f"no window could be opened{why}. Is a display reachable (DISPLAY or "
+                "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot"
+            )
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:
             self.ctx = moderngl.create_context(require=330)
         except Exception as e:  # moderngl raises bare Exception here
             glfw.terminate()
-            raise GraphicsError(f"no OpenGL 3.3 for a window ({e}); update the graphics driver") from e
+            raise GraphicsError(
+                f"no OpenGL 3.3 for a window ({e}); update the graphics driver"
+            ) from e
         self._framebuffer = self.ctx.detect_framebuffer()
         self._framebuffer_size = self._framebuffer.size
         self._connect()
 
     def _connect(self) -> None:
-        own = {"shift": "LEFT_SHIFT", "ctrl": "LEFT_CONTROL", "alt": "LEFT_ALT", "super": "LEFT_SUPER"}
-        names = {getattr(glfw, "KEY_" + own.get(name, name.upper())): name for name in KEYS}
+        own = {
+            "shift": "LEFT_SHIFT",
+            "ctrl": "LEFT_CONTROL",
+            "alt": "LEFT_ALT",
+            "super": "LEFT_SUPER",
+        }
+        names = {
+            getattr(glfw, "KEY_" + own.get(name, name.upper())): name for name in KEYS
+        }
         # Both sides of the modifier keys share a name.
-        names |= {getattr(glfw, "KEY_RIGHT_" + left.removeprefix("LEFT_")): name for name, left in own.items()}
+        names |= {
+            getattr(glfw, "KEY_RIGHT_" + left.removeprefix("LEFT_")): name
+            for name, left in own.items()
+        }
         names[glfw.KEY_KP_ENTER] = "enter"
 
         def pixels(x: float, y: float) -> tuple[float, float]:
@@ -141,10 +178,14 @@ class WindowScreen:
         def key(_: Any, code: int, _scan: int, action: int, mods: int) -> None:
             self._mods = _mods(mods)
             if name := names.get(code):
-                self._events.append(Key(name, action != glfw.RELEASE, self._mods, action == glfw.REPEAT))
+                self._events.append(
+                    Key(name, action != glfw.RELEASE, self._mods, action == glfw.REPEAT)
+                )
 
         def move(_: Any, x: float, y: float) -> None:
-            if self._events and isinstance(self._events[-1], PointerMove):  # a fast mouse sends a thousand a second
+            if self._events and isinstance(
+                self._events[-1], PointerMove
+            ):  # a fast mouse sends a thousand a second
                 self._events.pop()
             self._events.append(PointerMove(*pixels(x, y), self._mods))
 
@@ -154,9 +195,13 @@ class WindowScreen:
 
         on: dict[str, Callable[..., None]] = {
             "cursor_pos": move,
-            "cursor_enter": lambda _, inside: None if inside else self._events.append(PointerLeave()),
+            "cursor_enter": lambda _, inside: (
+                None if inside else self._events.append(PointerLeave())
+            ),
             "mouse_button": button,
-            "scroll": lambda _, dx, dy: self._events.append(Wheel(*pointer(), dy, -dx, self._mods)),
+            "scroll": lambda _, dx, dy: self._events.append(
+                Wheel(*pointer(), dy, -dx, self._mods)
+            ),
             "key": key,
             "char": lambda _, code: self._events.append(Text(chr(code))),
             "framebuffer_size": resize,
@@ -169,17 +214,27 @@ class WindowScreen:
 
     @property
     def _size(self) -> tuple[int, int]:
-        width, height = glfw.get_framebuffer_size(self._window) if self._window else (0, 0)
+        width, height = (
+            glfw.get_framebuffer_size(self._window) if self._window else (0, 0)
+        )
         return (width, height) if width > 0 and height > 0 else self._framebuffer_size
 
     @property
     def _scale(self) -> float:
-        return max(glfw.get_window_content_scale(self._window)[0], 0.5) if self._window else 1.0
+        return (
+            max(glfw.get_window_content_scale(self._window)[0], 0.5)
+            if self._window
+            else 1.0
+        )
 
     @property
     def state(self) -> ScreenState:
-        visible = bool(self._window) and not glfw.get_window_attrib(self._window, glfw.ICONIFIED)
-        return ScreenState(self._size, self._scale, visible, bool(self._window), self._closed)
+        visible = bool(self._window) and not glfw.get_window_attrib(
+            self._window, glfw.ICONIFIED
+        )
+        return ScreenState(
+            self._size, self._scale, visible, bool(self._window), self._closed
+        )
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
@@ -225,10 +280,14 @@ class _WindowDesktop(LocalDesktop):
         glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]
 
     def pasted(self) -> str:
-        with warnings.catch_warnings():  # an empty clipboard, or one that holds no text, is an error to GLFW
+        with (
+            warnings.catch_warnings()
+        ):  # an empty clipboard, or one that holds no text, is an error to GLFW
             warnings.simplefilter("ignore")
             text: bytes | str | None = glfw.get_clipboard_string(None)  # pyright: ignore[reportArgumentType]
-        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
+        return (
+            text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
+        )
 
 
 def _mods(bits: int) -> Mods:

@@ -123,14 +123,29 @@ class Layout:
         """Give those that are seen their parts of `area`, each with a strip above it if there are several."""
         seen = self.seen
         columns, rows = grid(len(seen), area.width, area.height)
-        header = min(round(HEADER * scale), area.height // (2 * rows)) if len(self.all) > 1 else 0
+        header = (
+            min(round(HEADER * scale), area.height // (2 * rows))
+            if len(self.all) > 1
+            else 0
+        )
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(seen):
             row, column = divmod(i, columns)
-            across = columns if row < rows - 1 else len(seen) - columns * (rows - 1)  # the last row is shared by fewer
-            left, right = (round(area.width * c / across) + gap * (0 < c < across) for c in (column, column + 1))
-            top, bottom = (round(area.height * r / rows) + gap * (0 < r < rows) for r in (row, row + 1))
-            right, bottom = right - gap * (column + 1 < across), bottom - gap * (row + 1 < rows)
+            across = (
+                columns if row < rows - 1 else len(seen) - columns * (rows - 1)
+            )  # the last row is shared by fewer
+            left, right = (
+                round(area.width * c / across) + gap * (0 < c < across)
+                for c in (column, column + 1)
+            )
+            top, bottom = (
+                round(area.height * r / rows) + gap * (0 < r < rows)
+                for r in (row, row + 1)
+            )
+            right, bottom = (
+                right - gap * (column + 1 < across),
+                bottom - gap * (row + 1 < rows),
+            )
             x, y, width = area.x + left, area.y + top, max(right - left, 1)
             viewport.head = Rect(x, y, width, header)
             viewport.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
@@ -138,27 +153,44 @@ class Layout:
     def meant(self, event: Event) -> Viewport:
         """The viewport that an event is for: where the pointer is, or where a drag began; of keys the active one."""
         seen = self.seen
-        if (held := next((viewport for viewport in seen if viewport.captured), None)) is not None:
+        if (
+            held := next((viewport for viewport in seen if viewport.captured), None)
+        ) is not None:
             return held
-        if isinstance(event, (ev.PointerMove, ev.PointerPress, ev.PointerRelease, ev.Wheel, ev.Pinch)):
+        if isinstance(
+            event,
+            (ev.PointerMove, ev.PointerPress, ev.PointerRelease, ev.Wheel, ev.Pinch),
+        ):
             for viewport in seen:
                 if viewport.rect.contains(event.x, event.y):
-                    if self._over is not None and self._over is not viewport and self._over in seen:
+                    if (
+                        self._over is not None
+                        and self._over is not viewport
+                        and self._over in seen
+                    ):
                         self._over.take(ev.PointerLeave(), False)
                     self._over = viewport
                     return viewport
-        if isinstance(event, ev.PointerLeave) and self._over is not None and self._over in seen:
+        if (
+            isinstance(event, ev.PointerLeave)
+            and self._over is not None
+            and self._over in seen
+        ):
             return self._over
         return self.active
 
     def boards(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the viewports, and of the strips above them."""
         heads = [viewport.head for viewport in self.seen if viewport.head.height]
-        return [*heads, *(board for viewport in self.seen for board in viewport.boards())]
+        return [
+            *heads,
+            *(board for viewport in self.seen for board in viewport.boards()),
+        ]
 
 
 def grid(count: int, width: int, height: int) -> tuple[int, int]:
     """Return columns and rows for `count` viewports, each as near as can be to a shape that one likes to look at."""
+
     def badness(columns: int) -> float:
         rows = -(-count // columns)
         shape = (width / columns) / max(height / rows, 1e-9)
@@ -175,18 +207,31 @@ def draw_heads(user: User, scale: float) -> None:
     """Draw the strips above the viewports that are seen."""
     for viewport in user.layout.seen:
         if viewport.head.height:
-            with board(f"head {user.layout.all.index(viewport)}", viewport.head) as opened:
+            with board(
+                f"head {user.layout.all.index(viewport)}", viewport.head
+            ) as opened:
                 if opened:
                     _head(viewport, user, scale)
 
 
 def _head(viewport: Viewport, user: User, scale: float) -> None:
-    x, y, width, height = viewport.head.x, viewport.head.y, viewport.head.width, viewport.head.height
+    x, y, width, height = (
+        viewport.head.x,
+        viewport.head.y,
+        viewport.head.width,
+        viewport.head.height,
+    )
     entry, layout = viewport.entry, user.layout
-    active, number, cross = viewport is layout.active, layout.all.index(viewport), min(height, width / 2)
+    active, number, cross = (
+        viewport is layout.active,
+        layout.all.index(viewport),
+        min(height, width / 2),
+    )
     name, group = ("Empty", "") if entry is None else (entry.name, entry.group)
     imgui.set_cursor_screen_pos(ImVec2(x, y))
-    pressed = imgui.invisible_button(f"name {number}", ImVec2(max(width - cross, 1), height))
+    pressed = imgui.invisible_button(
+        f"name {number}", ImVec2(max(width - cross, 1), height)
+    )
     over = imgui.is_item_hovered()
     if over and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
         user.do(user.on_viewport, Layout.maximise, viewport)
@@ -202,15 +247,23 @@ def _head(viewport: Viewport, user: User, scale: float) -> None:
     fill = theme.FIELD_DOWN if over else theme.FIELD if active else theme.BAR
     draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), theme.u32(fill))
     if active:
-        draw.add_rect_filled(ImVec2(x, y + height - 2 * scale), ImVec2(x + width, y + height), theme.u32(theme.ACCENT))
+        draw.add_rect_filled(
+            ImVec2(x, y + height - 2 * scale),
+            ImVec2(x + width, y + height),
+            theme.u32(theme.ACCENT),
+        )
     pad = 8 * scale
     room, text_y = width - cross - pad, round(y + (height - line) / 2)
     color = theme.TEXT if active else theme.DIM
     draw.add_text(ImVec2(round(x + pad), text_y), theme.u32(color), fitted(name, room))
     at = imgui.calc_text_size(name + "  ").x
-    if group and at + imgui.calc_text_size(group).x <= room:  # the name goes before where it comes from
+    if (
+        group and at + imgui.calc_text_size(group).x <= room
+    ):  # the name goes before where it comes from
         draw.add_text(ImVec2(round(x + pad + at), text_y), theme.u32(theme.GONE), group)
     r, cx, cy = 3.5 * scale, x + width - cross / 2, y + height / 2
     ink = theme.u32(theme.TEXT if closing else theme.DIM)
     for up in (-r, r):
-        draw.add_line(ImVec2(cx - r, cy + up), ImVec2(cx + r, cy - up), ink, 1.3 * scale)
+        draw.add_line(
+            ImVec2(cx - r, cy + up), ImVec2(cx + r, cy - up), ink, 1.3 * scale
+        )

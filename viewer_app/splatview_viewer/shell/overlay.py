@@ -48,25 +48,56 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
         return
     fault = entry.fault or entry.fault_of_source
     if entry.progress is not None:
-        draw, middle = imgui.get_background_draw_list(), (picture.x + picture.width / 2, picture.y + picture.height / 2)
-        width, height, text = min(280 * scale, picture.width * 0.7), 4 * scale, f"Loading {entry.name}"
+        draw, middle = (
+            imgui.get_background_draw_list(),
+            (picture.x + picture.width / 2, picture.y + picture.height / 2),
+        )
+        width, height, text = (
+            min(280 * scale, picture.width * 0.7),
+            4 * scale,
+            f"Loading {entry.name}",
+        )
         left, size = middle[0] - width / 2, imgui.calc_text_size(text)
-        draw.add_text(ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * scale), theme.u32(theme.TEXT), text)
-        for part, color in ((1.0, theme.PANEL), (max(entry.progress, 0.02), theme.ACCENT)):
-            draw.add_rect_filled(ImVec2(left, middle[1]), ImVec2(left + width * part, middle[1] + height),
-                                 theme.u32(color), height / 2)
+        draw.add_text(
+            ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * scale),
+            theme.u32(theme.TEXT),
+            text,
+        )
+        for part, color in (
+            (1.0, theme.PANEL),
+            (max(entry.progress, 0.02), theme.ACCENT),
+        ):
+            draw.add_rect_filled(
+                ImVec2(left, middle[1]),
+                ImVec2(left + width * part, middle[1] + height),
+                theme.u32(color),
+                height / 2,
+            )
     elif fault:
         _message(picture, scale, [f"{entry.name} cannot be shown", fault], theme.FAULT)
     elif found is None or found[1].empty:
-        words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
+        words = (
+            "Waiting for its next frame"
+            if entry.alive
+            else "The run ended before it was seen"
+        )
         _message(picture, scale, [entry.name, words], theme.DIM)
     else:
-        lines = [(ENDED, theme.TEXT)] if not entry.alive and not state.says_trouble else []
+        lines = (
+            [(ENDED, theme.TEXT)] if not entry.alive and not state.says_trouble else []
+        )
         for text in viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]:
-            lines += [(line, theme.FAULT) for line in lines_of(text, _room(picture, scale), 3)]
+            lines += [
+                (line, theme.FAULT) for line in lines_of(text, _room(picture, scale), 3)
+            ]
         if lines:
-            card(imgui.get_background_draw_list(), (picture.x + picture.width / 2, picture.y + 8 * scale), lines,
-                 (0.5, 0), pad=0.65)
+            card(
+                imgui.get_background_draw_list(),
+                (picture.x + picture.width / 2, picture.y + 8 * scale),
+                lines,
+                (0.5, 0),
+                pad=0.65,
+            )
 
 
 def draw_toasts(state: State, picture: Rect, scale: float) -> None:
@@ -74,16 +105,38 @@ def draw_toasts(state: State, picture: Rect, scale: float) -> None:
     middle, y = picture.x + picture.width / 2, picture.y + picture.height - 16 * scale
     for _, text in reversed(state.toasts):
         lines = "\n".join(lines_of(text, _room(picture, scale), _MOST_LINES))
-        y = card(imgui.get_foreground_draw_list(), (middle, y), [(lines, theme.TEXT)], (0.5, 1), within=picture,
-                 ground=faint(theme.BAR, 0.92), pad=0.65).y - 4 * scale
+        y = (
+            card(
+                imgui.get_foreground_draw_list(),
+                (middle, y),
+                [(lines, theme.TEXT)],
+                (0.5, 1),
+                within=picture,
+                ground=faint(theme.BAR, 0.92),
+                pad=0.65,
+            ).y
+            - 4 * scale
+        )
 
 
 def _message(picture: Rect, scale: float, texts: Sequence[str], color: ImVec4) -> None:
-    lines = [(line, color if i else theme.TEXT) for i, text in enumerate(texts)
-             for line in lines_of(text, _room(picture, scale), _MOST_LINES)]
+    lines = [
+        (line, color if i else theme.TEXT)
+        for i, text in enumerate(texts)
+        for line in lines_of(text, _room(picture, scale), _MOST_LINES)
+    ]
     draw = imgui.get_background_draw_list()
-    draw.push_clip_rect(ImVec2(picture.x, picture.y), ImVec2(picture.x + picture.width, picture.y + picture.height))
-    card(draw, (picture.x + picture.width / 2, picture.y + picture.height / 2), lines, (0.5, 0.5), pad=1.2)
+    draw.push_clip_rect(
+        ImVec2(picture.x, picture.y),
+        ImVec2(picture.x + picture.width, picture.y + picture.height),
+    )
+    card(
+        draw,
+        (picture.x + picture.width / 2, picture.y + picture.height / 2),
+        lines,
+        (0.5, 0.5),
+        pad=1.2,
+    )
     draw.pop_clip_rect()
 
 
@@ -92,7 +145,9 @@ def _room(picture: Rect, scale: float) -> float:
     return min(picture.width - 40 * scale, _WIDEST * imgui.get_font_size())
 
 
-def draw_status(state: State, info: Info, picture: Rect, size: tuple[int, int], scale: float) -> None:
+def draw_status(
+    state: State, info: Info, picture: Rect, size: tuple[int, int], scale: float
+) -> None:
     """Below `picture`, on a screen of `size` pixels. What does not fit is left to the details."""
     top = picture.y + picture.height
     draw = imgui.get_background_draw_list()
@@ -107,7 +162,9 @@ def draw_status(state: State, info: Info, picture: Rect, size: tuple[int, int], 
     for count in range(len(phrases), 0, -1):
         text = " \u00b7 ".join(phrases[:count])
         if (width := imgui.calc_text_size(text).x) <= size[0] - pad - x:
-            draw.add_text(ImVec2(round(size[0] - pad - width), y), theme.u32(theme.DIM), text)
+            draw.add_text(
+                ImVec2(round(size[0] - pad - width), y), theme.u32(theme.DIM), text
+            )
             break
 
 
@@ -132,31 +189,52 @@ def latency_phrases(state: State) -> list[str]:
     """Return the time that a version takes to the screen."""
     ms = state.said.latency_ms
     alive = state.shown is not None and state.shown.alive and not state.shown.is_file
-    return [] if ms is None or not alive else [f"{ms:.1f} ms from publish to the screen"]
+    return (
+        [] if ms is None or not alive else [f"{ms:.1f} ms from publish to the screen"]
+    )
 
 
 def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
     """Draw the list of keys in the middle of the picture, group by group, in as few columns as fit into it; over all of
     the screen, in smaller letters, where the picture is too small."""
     screen = imgui.get_io().display_size
-    groups: dict[str, _Column] = {"Camera": [], "Picture": []}  # most people look for these
+    groups: dict[str, _Column] = {
+        "Camera": [],
+        "Picture": [],
+    }  # most people look for these
     for line in lines:
         groups.setdefault(line.group, []).append((line.keys, line.does))
     parts = [[(name, ""), *found, ("", "")] for name, found in groups.items() if found]
     tries = []
     for place in (picture, Rect(0, 0, round(screen.x), round(screen.y))):
         for count in range(1, 5):
-            columns, high = [_Column()], max(sum(map(len, parts)) / count, max(map(len, parts)))
+            columns, high = (
+                [_Column()],
+                max(sum(map(len, parts)) / count, max(map(len, parts))),
+            )
             for part in parts:  # of about the same height
                 if len(columns) < count and len(columns[-1]) + len(part) / 2 > high:
                     columns.append([])
                 columns[-1] += part
             columns = [column[:-1] for column in columns]
-            letters = sum(imgui.calc_text_size("\n".join(cells)).x for c in columns for cells in zip(*c, strict=True))
+            letters = sum(
+                imgui.calc_text_size("\n".join(cells)).x
+                for c in columns
+                for cells in zip(*c, strict=True)
+            )
             gaps = _GAP * len(columns) + _BETWEEN * (len(columns) - 1) + 2 * _PAD
             width = letters + gaps * scale
-            height = max(map(len, columns)) * imgui.get_text_line_height() * _PACE + 2 * _PAD * scale
-            tries.append((min(1.0, 0.92 * place.width / width, 0.92 * place.height / height), place, columns))
+            height = (
+                max(map(len, columns)) * imgui.get_text_line_height() * _PACE
+                + 2 * _PAD * scale
+            )
+            tries.append(
+                (
+                    min(1.0, 0.92 * place.width / width, 0.92 * place.height / height),
+                    place,
+                    columns,
+                )
+            )
     share, place, columns = max(tries, key=lambda t: t[0])  # the first of equal ones
     with theme.font_size(theme.FONT_SIZE * max(share, 0.2)):
         _draw_keys(columns, place, scale * share)
@@ -164,24 +242,46 @@ def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
 
 def _draw_keys(columns: Sequence[_Column], place: Rect, scale: float) -> None:
     line = imgui.get_text_line_height()
-    imgui.set_next_window_pos(ImVec2(place.x + place.width / 2, place.y + place.height / 2), pivot=ImVec2(0.5, 0.5))
+    imgui.set_next_window_pos(
+        ImVec2(place.x + place.width / 2, place.y + place.height / 2),
+        pivot=ImVec2(0.5, 0.5),
+    )
     imgui.push_style_color(imgui.Col_.window_bg, theme.u32(theme.BAR, 0.96))
-    for var, value in ((imgui.StyleVar_.window_padding, ImVec2(_PAD * scale, _PAD * scale)),
-                       (imgui.StyleVar_.cell_padding, ImVec2(0, 0)),
-                       (imgui.StyleVar_.item_spacing, ImVec2(0, (_PACE - 1) * line))):
+    for var, value in (
+        (imgui.StyleVar_.window_padding, ImVec2(_PAD * scale, _PAD * scale)),
+        (imgui.StyleVar_.cell_padding, ImVec2(0, 0)),
+        (imgui.StyleVar_.item_spacing, ImVec2(0, (_PACE - 1) * line)),
+    ):
         imgui.push_style_var(var, value)
     imgui.push_style_var(imgui.StyleVar_.window_rounding, 8 * scale)
     flags = imgui.WindowFlags_
-    imgui.begin("##help", None, (flags.no_decoration | flags.always_auto_resize | flags.no_inputs
-                                 | flags.no_saved_settings | flags.no_focus_on_appearing).value)
-    if imgui.begin_table("keys", 2 * len(columns), imgui.TableFlags_.sizing_fixed_fit.value):
+    imgui.begin(
+        "##help",
+        None,
+        (
+            flags.no_decoration
+            | flags.always_auto_resize
+            | flags.no_inputs
+            | flags.no_saved_settings
+            | flags.no_focus_on_appearing
+        ).value,
+    )
+    if imgui.begin_table(
+        "keys", 2 * len(columns), imgui.TableFlags_.sizing_fixed_fit.value
+    ):
         for i, column in enumerate(columns):
-            for cells, color, gap in zip(zip(*column, strict=True), (theme.TEXT, theme.DIM),
-                                         (_GAP, _BETWEEN if i + 1 < len(columns) else 0), strict=True):
+            for cells, color, gap in zip(
+                zip(*column, strict=True),
+                (theme.TEXT, theme.DIM),
+                (_GAP, _BETWEEN if i + 1 < len(columns) else 0),
+                strict=True,
+            ):
                 imgui.table_next_column()
                 for text, (_, does) in zip(cells, column, strict=True):
                     colored(text, color if does else theme.ACCENT)
-                imgui.dummy(ImVec2(imgui.calc_text_size("\n".join(cells)).x + gap * scale, 0))
+                imgui.dummy(
+                    ImVec2(imgui.calc_text_size("\n".join(cells)).x + gap * scale, 0)
+                )
         imgui.end_table()
     imgui.end()
     imgui.pop_style_var(4)

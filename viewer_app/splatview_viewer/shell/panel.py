@@ -50,10 +50,22 @@ REACH = 8.0
 _NOTCH = 5.0
 """Heights of a letter by which imgui scrolls for a notch of a wheel."""
 _BUTTONS = {"left": 0, "right": 1, "middle": 2}
-_KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "down": "down_arrow",
-              "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
-_MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": imgui.Key.mod_alt,
-              "super": imgui.Key.mod_super}
+_KEY_NAMES = {
+    "left": "left_arrow",
+    "right": "right_arrow",
+    "up": "up_arrow",
+    "down": "down_arrow",
+    "ctrl": "left_ctrl",
+    "shift": "left_shift",
+    "alt": "left_alt",
+    "super": "left_super",
+}
+_MODIFIERS = {
+    "ctrl": imgui.Key.mod_ctrl,
+    "shift": imgui.Key.mod_shift,
+    "alt": imgui.Key.mod_alt,
+    "super": imgui.Key.mod_super,
+}
 
 
 class Panel:
@@ -66,7 +78,9 @@ class Panel:
         io = imgui.get_io()
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
-        io.config_input_text_cursor_blink = False  # nothing is drawn while nothing happens
+        io.config_input_text_cursor_blink = (
+            False  # nothing is drawn while nothing happens
+        )
         self._scale, self._light = scale, False
         self._styled: tuple[float, bool] | None = None
         theme.load_font()
@@ -96,7 +110,9 @@ class Panel:
         if not panel_open:
             return Rect(0, 0, width, height)
         if width < NARROW * scale and height > width:
-            return Rect(0, 0, width, height - min(height // 2, round(SHEET_HEIGHT * scale)))
+            return Rect(
+                0, 0, width, height - min(height // 2, round(SHEET_HEIGHT * scale))
+            )
         bottom = min(round(STATUS_HEIGHT * scale), height // 4)
         left = min(round(PANEL_WIDTH * scale), width // 2)
         return Rect(left, 0, width - left, height - bottom)
@@ -107,8 +123,13 @@ class Panel:
         imgui.set_current_context(self._imgui)
         return bool(imgui.get_io().want_text_input)
 
-    def handle(self, event: Event, picture: Rect, clipboard: Callable[[], str] = str,
-               boards: Sequence[Rect] = ()) -> tuple[bool, bool]:
+    def handle(
+        self,
+        event: Event,
+        picture: Rect,
+        clipboard: Callable[[], str] = str,
+        boards: Sequence[Rect] = (),
+    ) -> tuple[bool, bool]:
         """Take a user's event. Returns whether it was meant for the panel, and whether the panel changes by it.
 
         A press decides for the whole drag; otherwise what lies outside the picture is the panel's, and in it what lies
@@ -116,10 +137,14 @@ class Panel:
         """
         self._boards = boards
         imgui.set_current_context(self._imgui)
-        on_panel = isinstance(event, ev.PointerPress) and not (self._popup or picture.contains(event.x, event.y))
+        on_panel = isinstance(event, ev.PointerPress) and not (
+            self._popup or picture.contains(event.x, event.y)
+        )
         if self._finger.handle(event, self._held, self._scale, on_panel and self._open):
             return True, True
-        was = self._popup or (self._inside and isinstance(event, (ev.PointerMove, ev.PointerLeave)))
+        was = self._popup or (
+            self._inside and isinstance(event, (ev.PointerMove, ev.PointerLeave))
+        )
         keys = isinstance(event, (ev.Key, ev.Text))
         ours = self._typed(event, clipboard) if keys else self._pointed(event, picture)
         return ours, ours or was
@@ -138,12 +163,19 @@ class Panel:
                 self._inside = False
             case ev.PointerPress():
                 io.add_mouse_pos_event(event.x, event.y)
-                if (io.mouse_pos.x, io.mouse_pos.y) != (event.x, event.y):  # a finger, which does not hover before:
-                    io.add_mouse_wheel_event(1e-30, 0.0)  # imgui takes a press behind a wheel in the next frame
+                if (io.mouse_pos.x, io.mouse_pos.y) != (
+                    event.x,
+                    event.y,
+                ):  # a finger, which does not hover before:
+                    io.add_mouse_wheel_event(
+                        1e-30, 0.0
+                    )  # imgui takes a press behind a wheel in the next frame
                 self._inside = self._over(event.x, event.y, picture)
                 if self._inside or self._popup or typing:
                     button = _BUTTONS[event.button]
-                    if event.button not in self._held:  # imgui drops a press without a release before it
+                    if (
+                        event.button not in self._held
+                    ):  # imgui drops a press without a release before it
                         self._presses[button].append(event.clicks)
                     self._held.add(event.button)
                     io.add_mouse_button_event(button, True)
@@ -158,8 +190,13 @@ class Panel:
                 if self._popup or self._over(event.x, event.y, picture):
                     io.add_mouse_pos_event(event.x, event.y)
                     dx, dy = -event.dx, event.dy  # imgui: left is positive, as in GLFW
-                    if isinstance(event, ev.Pinch):  # a plot zooms by the wheel, a list scrolls
-                        dx, dy = event.dx / (40 * self._scale), event.dy / (40 * self._scale)
+                    if isinstance(
+                        event, ev.Pinch
+                    ):  # a plot zooms by the wheel, a list scrolls
+                        dx, dy = (
+                            event.dx / (40 * self._scale),
+                            event.dy / (40 * self._scale),
+                        )
                         dy += math.log(max(event.factor, 1e-3), ZOOM_STEP)
                     io.add_mouse_wheel_event(dx, dy)
                     return True
@@ -173,7 +210,9 @@ class Panel:
             if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
                 self._copied = clipboard()
                 imgui.set_clipboard_text(self._copied)
-            name = _KEY_NAMES.get(event.name, f"_{event.name}" if event.name.isdigit() else event.name)
+            name = _KEY_NAMES.get(
+                event.name, f"_{event.name}" if event.name.isdigit() else event.name
+            )
             if (code := getattr(imgui.Key, name, None)) is not None:
                 io.add_key_event(code, event.pressed)
             for mod, modifier in _MODIFIERS.items():
@@ -188,12 +227,21 @@ class Panel:
             return self._open
         return any(board.contains(x, y) for board in self._boards)
 
-    def draw(self, user: User, framebuffer: moderngl.Framebuffer,
-             work: Callable[[], AbstractContextManager[object]]) -> bool:
+    def draw(
+        self,
+        user: User,
+        framebuffer: moderngl.Framebuffer,
+        work: Callable[[], AbstractContextManager[object]],
+    ) -> bool:
         """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
         `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
         setting changed: the picture has to be drawn again."""
-        changed, state, layout, scale = False, user.state, user.layout, user.screen.state.scale
+        changed, state, layout, scale = (
+            False,
+            user.state,
+            user.layout,
+            user.screen.state.scale,
+        )
         sections, info = layout.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
         with self._frame(framebuffer, scale, work):
@@ -202,7 +250,9 @@ class Panel:
             for viewport in layout.seen:
                 r = viewport.rect if len(layout.seen) > 1 else Rect(0, 0, *self.size)
                 for draw in lists:
-                    draw.push_clip_rect(ImVec2(r.x, r.y), ImVec2(r.x + r.width, r.y + r.height), True)
+                    draw.push_clip_rect(
+                        ImVec2(r.x, r.y), ImVec2(r.x + r.width, r.y + r.height), True
+                    )
                 changed |= viewport.draw_over(scale)
                 for draw in lists:
                     draw.pop_clip_rect()
@@ -210,7 +260,11 @@ class Panel:
             draw_heads(user, scale)
             if state.help:
                 view = user.view
-                draw_help(picture, scale, [*(view.view.keys if view is not None else ()), *KEYS])
+                draw_help(
+                    picture,
+                    scale,
+                    [*(view.view.keys if view is not None else ()), *KEYS],
+                )
             draw_toasts(state, picture, scale)
             if state.panel_open:
                 changed |= self._left(user, sections, info, picture)
@@ -222,7 +276,12 @@ class Panel:
                 user.do(user.screen.desktop.copy, text)
         return changed
 
-    def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> bool:
+    def draw_over(
+        self,
+        framebuffer: moderngl.Framebuffer,
+        over: Callable[[Rect, float], bool],
+        scale: float,
+    ) -> bool:
         """Draw only what a view writes over its picture, which fills the framebuffer; return its result."""
         with self._frame(framebuffer, scale, nullcontext):
             changed = over(Rect(0, 0, *self.size), scale)
@@ -230,8 +289,12 @@ class Panel:
             return changed
 
     @contextmanager
-    def _frame(self, framebuffer: moderngl.Framebuffer, scale: float,
-               work: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    def _frame(
+        self,
+        framebuffer: moderngl.Framebuffer,
+        scale: float,
+        work: Callable[[], AbstractContextManager[object]],
+    ) -> Iterator[None]:
         """One frame of imgui's, over what is in the framebuffer."""
         self._use()
         self._scale = scale
@@ -252,7 +315,9 @@ class Panel:
             # imgui shows one press of a button in a frame. It tells double clicks by the time between frames, which a
             # busy machine pulls apart.
             if clicks and io.mouse_clicked[button]:
-                io.mouse_clicked_count[button] = io.mouse_clicked_last_count[button] = clicks.popleft()
+                io.mouse_clicked_count[button] = io.mouse_clicked_last_count[button] = (
+                    clicks.popleft()
+                )
         try:
             yield
         finally:
@@ -264,9 +329,15 @@ class Panel:
                     imgui.backends.opengl3_render_draw_data(drawn)
                     framebuffer.use()  # tells moderngl what imgui left bound
 
-    def _left(self, user: User, sections: Sequence[Section], info: Info, picture: Rect) -> bool:
+    def _left(
+        self, user: User, sections: Sequence[Section], info: Info, picture: Rect
+    ) -> bool:
         below, height = picture.y + picture.height, self.size[1]
-        rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
+        rect = (
+            Rect(0, 0, picture.x, height)
+            if picture.x > 0
+            else Rect(0, below, picture.width, height - below)
+        )
         pad = imgui.get_style().window_padding
         changed = False
         state, found = user.state, user.layout.active.working()
@@ -275,7 +346,9 @@ class Panel:
                 return False
             draw_list(user)
             entry = state.shown
-            if found is not None and (key := strips_of(user.catalogue, found[0]).draw(self._scale)):
+            if found is not None and (
+                key := strips_of(user.catalogue, found[0]).draw(self._scale)
+            ):
                 user.do(user.choose, key)
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 4)
@@ -286,12 +359,21 @@ class Panel:
                 if fold(section.title, section.opened, section.tip):
                     changed |= bool(section.draw())
             if entry is not None and info.details and fold("Details"):
-                for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
+                for line in [
+                    *status_phrases(state, info),
+                    *latency_phrases(state),
+                    *info.extras,
+                ]:
                     wrapped(line, theme.DIM)
             if sections and fold("Picture", tip="What is shown, without the panel"):
-                pressed = buttons("Keep", ["As shown", "Transparent"], [
-                    "Into the current folder, or as a download (Ctrl + S)",
-                    "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
+                pressed = buttons(
+                    "Keep",
+                    ["As shown", "Transparent"],
+                    [
+                        "Into the current folder, or as a download (Ctrl + S)",
+                        "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)",
+                    ],
+                )
                 if pressed is not None:
                     user.do(user.layout.active.keep_picture, pressed == 1)
             for notice in state.notices:
@@ -324,7 +406,9 @@ class Finger:
         self._y = 0.0
         self._scrolls = False
 
-    def handle(self, event: Event, held: set[str], scale: float, on_panel: bool) -> bool:
+    def handle(
+        self, event: Event, held: set[str], scale: float, on_panel: bool
+    ) -> bool:
         """Give imgui what an event of a finger means, True if it is one. `held`: the buttons that the panel has."""
         io = imgui.get_io()
         if isinstance(event, ev.PointerPress) and event.touch and on_panel:
@@ -332,7 +416,9 @@ class Finger:
             io.add_mouse_pos_event(event.x, event.y)
             held.add("left")
             return True
-        if self._from is None or not isinstance(event, (ev.PointerMove, ev.PointerRelease)):
+        if self._from is None or not isinstance(
+            event, (ev.PointerMove, ev.PointerRelease)
+        ):
             return False
         x, y = self._from
         if isinstance(event, ev.PointerRelease):
@@ -348,7 +434,9 @@ class Finger:
         dx, dy = abs(event.x - x), abs(event.y - y)
         if self._scrolls or dy >= max(REACH * scale, dx):
             self._scrolls = True
-            io.add_mouse_wheel_event(0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale))
+            io.add_mouse_wheel_event(
+                0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale)
+            )
             self._y = event.y
         elif dx >= REACH * scale:  # a slider
             io.add_mouse_pos_event(x, y)
@@ -363,10 +451,14 @@ def _last_line(user: User) -> None:
     colored("H hides this panel, ? lists the keys", theme.GONE)
     word = "Dark" if user.state.light else "Light"
     size = imgui.calc_text_size(word)
-    imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
+    imgui.same_line(
+        imgui.get_window_width() - imgui.get_style().window_padding.x - size.x
+    )
     at = imgui.get_cursor_screen_pos()
     if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
         user.do(user.set_light, not user.state.light)
     color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
     imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
-    imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
+    imgui.get_window_draw_list().add_text(
+        ImVec2(round(at.x), round(at.y)), theme.u32(color), word
+    )

@@ -50,22 +50,57 @@ def draw_list(user: User) -> None:
             elif entry.is_file or not entry.alive:
                 beside = entry.kind if entry.is_file else "ended"
             else:
-                beside = f"{entry.rate_hz:.3g} Hz" if entry.rate_hz >= 0.05 else f"v{entry.version}"
-            if ui.entry(entry.key, entry.name, beside, dot, entry.key == state.selected, dim_name=not entry.alive):
+                beside = (
+                    f"{entry.rate_hz:.3g} Hz"
+                    if entry.rate_hz >= 0.05
+                    else f"v{entry.version}"
+                )
+            if ui.entry(
+                entry.key,
+                entry.name,
+                beside,
+                dot,
+                entry.key == state.selected,
+                dim_name=not entry.alive,
+            ):
                 held = imgui.get_io()
-                user.do(user.show_beside if held.key_ctrl or held.key_shift else user.choose, entry.key)
+                user.do(
+                    user.show_beside
+                    if held.key_ctrl or held.key_shift
+                    else user.choose,
+                    entry.key,
+                )
             alive = "publishing" if entry.alive else "its run has ended"
             about = f"{entry.kind}, version {entry.version:,}, {alive}"
             if entry.is_file:
                 about = f"{entry.key}\n{entry.kind}. Right click to close it."
             imgui.set_item_tooltip(fault or about)
             if imgui.begin_popup_context_item(f"menu##{entry.key}"):
-                shown, kind, commands = state.shown, kinds.about(entry.kind), [
-                    ("Show", "", user.choose), ("Show beside", "Ctrl + click", user.show_beside)]
-                if shown is not None and shown is not entry and shown.kind == entry.kind and kind.compared:
-                    commands.append(("Split with what is shown", "", partial(user.compare, "pair")))
+                shown, kind, commands = (
+                    state.shown,
+                    kinds.about(entry.kind),
+                    [
+                        ("Show", "", user.choose),
+                        ("Show beside", "Ctrl + click", user.show_beside),
+                    ],
+                )
+                if (
+                    shown is not None
+                    and shown is not entry
+                    and shown.kind == entry.kind
+                    and kind.compared
+                ):
+                    commands.append(
+                        ("Split with what is shown", "", partial(user.compare, "pair"))
+                    )
                     if kind.scene:
-                        commands.append(("Together with what is shown", "", partial(user.compare, "together")))
+                        commands.append(
+                            (
+                                "Together with what is shown",
+                                "",
+                                partial(user.compare, "together"),
+                            )
+                        )
                 if entry.is_file:
                     close = "Close this file" if entry.group == "Files" else "Close"
                     commands.append((close, "", user.catalogue.forget))
@@ -81,7 +116,9 @@ def draw_run_controls(entry: Entry, user: User) -> None:
     if not entry.paused:
         if imgui.button("Pause the run", ImVec2(-1, 0)):
             user.do(user.pause, True)
-        imgui.set_item_tooltip("The run waits where its script calls splatview.wait_while_paused()")
+        imgui.set_item_tooltip(
+            "The run waits where its script calls splatview.wait_while_paused()"
+        )
         return
     gap = imgui.get_style().item_spacing.x
     width = (imgui.get_content_region_avail().x - gap) / 2
@@ -92,9 +129,14 @@ def draw_run_controls(entry: Entry, user: User) -> None:
     if imgui.button("Step", ImVec2(width, 0)):
         user.do(user.pause, "step")
     imgui.set_item_tooltip("The run goes on to the next time that it would wait")
-    ui.wrapped("Paused, but its script goes on: it never calls splatview.wait_while_paused()" if entry.waits == 0 else
-               "Paused: the run waits" if entry.waits == 2 else "Paused: the run comes to the end of its step",
-               theme.DIM)
+    ui.wrapped(
+        "Paused, but its script goes on: it never calls splatview.wait_while_paused()"
+        if entry.waits == 0
+        else "Paused: the run waits"
+        if entry.waits == 2
+        else "Paused: the run comes to the end of its step",
+        theme.DIM,
+    )
 
 
 def caption_of(entry: Entry | None, typing: bool) -> Caption:
@@ -150,10 +192,17 @@ def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
             key = beside.entry.key
             logged = content.curves
             if logged.all:
-                rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
+                rate = (
+                    f" \u00b7 {logged.rate.last:.3g} steps/s"
+                    if logged.rate is not None
+                    else ""
+                )
                 head = f"Step {logged.step:,.12g}{rate}"
             losses = [c for c in logged.all if "loss" in c.name.lower()][:1]
-            curves = [(c.name, c) for c in losses or [c for c in logged.all if len(c) > 1][:_MOST_SCALARS]]
+            curves = [
+                (c.name, c)
+                for c in losses or [c for c in logged.all if len(c) > 1][:_MOST_SCALARS]
+            ]
     count = catalogue.counts.curves.get(id(slot.source.stream))
     if count is not None:
         curves.append(("Gaussians", count))

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
-HINT = ("Waiting for a run\n"
-        "In your training script:  import splatview;  splatview.publish(tensor)\n"
-        "Or drop a scene or a picture here")
+HINT = (
+    "Waiting for a run\n"
+    "In your training script:  import splatview;  splatview.publish(tensor)\n"
+    "Or drop a scene or a picture here"
+)
 SMALL = 500
 """Points of width below which the panel is closed at first: a phone."""
 _CATCH_UP = 0.001
@@ -94,22 +96,40 @@ class User:
     Every call comes from the thread that holds the OpenGL context, which is the same for all users.
     """
 
-    def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
-                 max_fps: float = 60.0, far: bool = False) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        catalogue: Catalogue,
+        work: GpuWork,
+        *,
+        panel: bool = True,
+        max_fps: float = 60.0,
+        far: bool = False,
+    ) -> None:
         """panel: False for pictures alone. far: its pictures go to another program, which takes a while."""
         self.screen, self.catalogue = screen, catalogue
         self.who = ""
         """The same for a browser that comes back."""
         self.layout = Layout(self)
         small = screen.state.size[0] < SMALL * screen.state.scale
-        self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT,
-                           panel_open=panel and not small)
+        self.state = State(
+            entries=catalogue.entries,
+            notices=catalogue.notices,
+            hint=HINT,
+            panel_open=panel and not small,
+        )
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.host = Host(self.say, lambda path: self.do(self.open, path), lambda: self.screen.desktop.pasted(),
-                         screen.wake, catalogue.memo, screen.state.scale,
-                         hand_over=lambda path: self.screen.desktop.hand_over(path))
+        self.host = Host(
+            self.say,
+            lambda path: self.do(self.open, path),
+            lambda: self.screen.desktop.pasted(),
+            screen.wake,
+            catalogue.memo,
+            screen.state.scale,
+            hand_over=lambda path: self.screen.desktop.hand_over(path),
+        )
         self.state.light = self.host.memo.get("light") is True
         self.panel, self.pace = Panel(screen.state.scale), Pace(work, max_fps)
         self._with_panel, self._work, self._far = panel, work, far
@@ -160,7 +180,11 @@ class User:
         for viewport in self.layout.seen:
             viewport.tick(now)
         toasts = self.state.toasts
-        self.state.toasts = [(end, text) for until, text in toasts if now < (end := min(until, now + TOAST))]
+        self.state.toasts = [
+            (end, text)
+            for until, text in toasts
+            if now < (end := min(until, now + TOAST))
+        ]
         if len(self.state.toasts) != len(toasts):
             self.mark()
         if now >= self._hover_at:
@@ -168,8 +192,11 @@ class User:
             self.mark(SETTLE)
         if self._rate_shown and now > self.pace.drawn_at + 1.05:
             self.mark()  # once more, so that no rate stands there that is over
-        if self._rates_seen != self.catalogue.rate_changes and self.state.panel_open and (
-                now > self.pace.drawn_at + _RATES_PERIOD):
+        if (
+            self._rates_seen != self.catalogue.rate_changes
+            and self.state.panel_open
+            and (now > self.pace.drawn_at + _RATES_PERIOD)
+        ):
             self.mark()
 
     def due(self, now: float) -> bool:
@@ -200,25 +227,40 @@ class User:
                 return self.do(self.layout.active.keep_picture)
         self.layout.place(area := self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
-        ours, changed = self.panel.handle(event, area, self.screen.desktop.pasted, self.layout.boards())
+        ours, changed = self.panel.handle(
+            event, area, self.screen.desktop.pasted, self.layout.boards()
+        )
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-        if not ours and isinstance(event, ev.Key) and event.pressed and (command := self._command(event)):
+        if (
+            not ours
+            and isinstance(event, ev.Key)
+            and event.pressed
+            and (command := self._command(event))
+        ):
             if not event.repeat:
                 self.do(*command)
             return
         # The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then.
-        asked = isinstance(event, ev.Text) and event.text == "?" and (self.state.help or not ours)
-        gone = self.state.help and (isinstance(event, ev.PointerPress) or (
-            isinstance(event, ev.Key) and event.pressed and event.name == "escape"))
+        asked = (
+            isinstance(event, ev.Text)
+            and event.text == "?"
+            and (self.state.help or not ours)
+        )
+        gone = self.state.help and (
+            isinstance(event, ev.PointerPress)
+            or (isinstance(event, ev.Key) and event.pressed and event.name == "escape")
+        )
         if asked or gone:
             self.state.help = not self.state.help
             self.mark(SETTLE)
             if not ours:
                 return
         if isinstance(event, ev.Key) and not event.pressed:
-            for other in self.layout:  # it was pressed when another one was the active one
+            for (
+                other
+            ) in self.layout:  # it was pressed when another one was the active one
                 if other is not viewport:
                     other.take(event, ours)
         if isinstance(event, ev.PointerPress) and not ours:
@@ -229,7 +271,10 @@ class User:
         """Return the command of a key, with its values; () for a key of the view's."""
         mods = key.mods
         match key.name:
-            case "tab" if mods & {"ctrl", "shift"} and not mods & {"alt", "super"}:  # browsers keep Ctrl + Tab
+            case "tab" if mods & {"ctrl", "shift"} and not mods & {
+                "alt",
+                "super",
+            }:  # browsers keep Ctrl + Tab
                 return self.layout.step, -1 if mods >= {"ctrl", "shift"} else 1
             case "h" | "tab" if not mods & {"ctrl", "alt", "super"}:
                 return (self.toggle_panel,)
@@ -245,7 +290,9 @@ class User:
         else:
             self.drop([str(path)])
 
-    def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
+    def drop(
+        self, paths: Iterable[str], done: Callable[[Path], None] | None = None
+    ) -> None:
         """Open files, and show the last of them; camera paths are for what is shown. `done`: the files come from a
         page, and scenes and pictures are not decoded in this process; called with each that is not needed any more."""
         found, files = self.layout.active.working(), [Path(path) for path in paths]
@@ -261,7 +308,9 @@ class User:
 
     def area(self) -> Rect:
         """Return the part of the screen that the pictures have."""
-        return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
+        return self.panel.layout(
+            self.screen.state.size, self.screen.state.scale, self.state.panel_open
+        )
 
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures."""
@@ -294,19 +343,24 @@ class User:
         for feature in self.catalogue.features:
             feature.compare(how, self.layout.active, key)
 
-    def on_viewport(self, what: Callable[[Layout, Viewport], None], viewport: Viewport) -> None:
+    def on_viewport(
+        self, what: Callable[[Layout, Viewport], None], viewport: Viewport
+    ) -> None:
         """Activate, maximise or close a viewport, unless it was closed meanwhile."""
         if viewport in self.layout.all:
             what(self.layout, viewport)
 
     def pause(self, wish: Wish | None = None) -> None:
-        """Pause the run of what is shown, have it continue or take a step; None: pause it, or continue if it is paused.
-        """
+        """Pause the run of what is shown, have it continue or take a step; None: pause it, or continue if it is paused."""
         slot = self.shown
         if slot is None or slot.entry.paused is None:
             return
         if wish is None:
-            self.say("The run goes on" if slot.entry.paused else "The run pauses at its next step")
+            self.say(
+                "The run goes on"
+                if slot.entry.paused
+                else "The run pauses at its next step"
+            )
         slot.source.set_paused(not slot.entry.paused if wish is None else wish)
 
     def set_light(self, light: bool) -> None:
@@ -334,7 +388,9 @@ class User:
         self.layout.place(area, self.screen.state.scale)
         if len(self.layout.seen) > 1:  # what lies between them
             framebuffer.use()
-            framebuffer.clear(*BACKDROP, 1.0, viewport=area.viewport(framebuffer.height))
+            framebuffer.clear(
+                *BACKDROP, 1.0, viewport=area.viewport(framebuffer.height)
+            )
         for viewport in self.layout.seen:
             viewport.draw(framebuffer)
         t = self.state.timings
@@ -345,7 +401,9 @@ class User:
             self.state.said = replace(t, stages=dict(t.stages))
         if not self._with_panel:
             return
-        if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
+        if (
+            not self.state.panel_open
+        ):  # as a rule nothing is drawn over it: it need not wait for the words
             self._work.flush()
         work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
         if self.panel.draw(self, framebuffer, work):
@@ -357,11 +415,18 @@ class User:
         self.screen.present(caption_of(self.state.shown, self.panel.typing))
         self.pace.present()
         view, t, governor = self.view, self.state.timings, self._work.governor
-        t.stages = {**(view.info.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
+        t.stages = {
+            **(view.info.timings if view is not None else {}),
+            "present": (time.perf_counter() - begin) * 1e3,
+        }
         t.gpu_share = governor.used if governor.limited else None
         t.gpu_budget = governor.share
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
-        waited_for = {"load", "scene"} if view is not None and view.wants.cuda else set()
+        waited_for = (
+            {"load", "scene"} if view is not None and view.wants.cuda else set()
+        )
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
-        if (ms := self.layout.active.latency_ms(0.0 if self._work.software else behind)) is not None:
+        if (
+            ms := self.layout.active.latency_ms(0.0 if self._work.software else behind)
+        ) is not None:
             t.latency_ms = ms

@@ -66,7 +66,9 @@ class Viewport:
     def working(self) -> tuple[Slot, ShownView] | None:
         """The entry and what shows it, unless there is nothing, or only a fault, to be shown."""
         slot, view = self.slot, self.view
-        return None if slot is None or view is None or slot.entry.fault else (slot, view)
+        return (
+            None if slot is None or view is None or slot.entry.fault else (slot, view)
+        )
 
     def _ask(self, call: Callable[[ShownView], T], otherwise: T) -> T:
         """Return the result of a call of the view, whose faults become the entry's; `otherwise` without a result."""
@@ -104,7 +106,13 @@ class Viewport:
         if self.working() is None:
             return
         match event:
-            case ev.PointerPress() | ev.Wheel() | ev.Pinch() | ev.Text() | ev.Key(pressed=True) if ours:
+            case (
+                ev.PointerPress()
+                | ev.Wheel()
+                | ev.Pinch()
+                | ev.Text()
+                | ev.Key(pressed=True)
+            ) if ours:
                 return  # a key that goes up may have gone down before a field was opened
             case ev.PointerPress() | ev.PointerRelease():
                 self.captured = isinstance(event, ev.PointerPress)
@@ -115,13 +123,17 @@ class Viewport:
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
         def draw(view: ShownView) -> bool:
-            view.view.host.scale = self.user.screen.state.scale  # changes with the monitor, and with a page's zoom
+            view.view.host.scale = (
+                self.user.screen.state.scale
+            )  # changes with the monitor, and with a page's zoom
             view.draw(framebuffer, self.rect)
             return True
 
         if not self._ask(draw, False):
             framebuffer.use()
-            framebuffer.clear(*BACKDROP, 1.0, viewport=self.rect.viewport(framebuffer.height))
+            framebuffer.clear(
+                *BACKDROP, 1.0, viewport=self.rect.viewport(framebuffer.height)
+            )
 
     def draw_over(self, scale: float) -> bool:
         """Draw what the view writes over its picture, inside an imgui frame; True to draw the picture again."""
@@ -133,16 +145,41 @@ class Viewport:
             return (), Info()
         slot, view = found
         own = view.sections
-        first = Section("View", lambda: any([section.draw() for section in own if not section.title]), True)
-        sections = [] if view.empty else [first, *in_order([
-            *(section for section in own if section.title),
-            *(section for feature in self.user.catalogue.features for section in feature.sections(self))])]
+        first = Section(
+            "View",
+            lambda: any([section.draw() for section in own if not section.title]),
+            True,
+        )
+        sections = (
+            []
+            if view.empty
+            else [
+                first,
+                *in_order(
+                    [
+                        *(section for section in own if section.title),
+                        *(
+                            section
+                            for feature in self.user.catalogue.features
+                            for section in feature.sections(self)
+                        ),
+                    ]
+                ),
+            ]
+        )
 
         def guarded(section: Section) -> Section:
-            return replace(section, draw=lambda: self._ask(lambda _: bool(section.draw()), False))
+            return replace(
+                section, draw=lambda: self._ask(lambda _: bool(section.draw()), False)
+            )
 
         told = view.info
-        info = Info(told.details, [*told.extras, *slot.source.notes], told.readout, [slot.source.path, *told.path])
+        info = Info(
+            told.details,
+            [*told.extras, *slot.source.notes],
+            told.readout,
+            [slot.source.path, *told.path],
+        )
         return [guarded(section) for section in sections], info
 
     def latency_ms(self, behind: float) -> float | None:
@@ -169,13 +206,21 @@ class Viewport:
         with self.user.catalogue.guard(slot):
             view.view.host.exact = "scene" if transparent else "picture"
             try:
-                pixels = transparent_picture(view, screen.ctx, screen.state.size) if transparent else None
+                pixels = (
+                    transparent_picture(view, screen.ctx, screen.state.size)
+                    if transparent
+                    else None
+                )
                 if pixels is None:
                     pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
             finally:
                 view.view.host.exact = ""
             entry = slot.entry
-            name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
+            name = (
+                Path(entry.name).stem
+                if entry.is_file
+                else f"{entry.name}-{entry.version}"
+            )
             try:
                 screen.desktop.keep(pixels, name)
             except ViewerError as e:
@@ -183,7 +228,9 @@ class Viewport:
         self.user.mark()
 
 
-def transparent_picture(view: ShownView, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:
+def transparent_picture(
+    view: ShownView, ctx: moderngl.Context, size: tuple[int, int]
+) -> np.ndarray | None:
     """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
     for what covers all of its background."""
     kept = view.view.state

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import (
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
@@ -37,7 +42,9 @@ class Divider:
         """Take a user's event. None: it is not for the line; otherwise whether the picture has to be drawn again.
         `scale`: pixels per point."""
         match event:
-            case PointerPress(button="left") if self._near(event.x, event.y, rect, scale):
+            case PointerPress(button="left") if self._near(
+                event.x, event.y, rect, scale
+            ):
                 if event.clicks == 2:
                     self.at, self._offset = 0.5, None
                     return True
@@ -49,7 +56,10 @@ class Divider:
                 before, self.at = self.at, min(max(at, KEPT), 1 - KEPT)
                 return self.at != before
             case PointerMove():
-                before, self.over_it = self.over_it, self._near(event.x, event.y, rect, scale)
+                before, self.over_it = (
+                    self.over_it,
+                    self._near(event.x, event.y, rect, scale),
+                )
                 return True if before != self.over_it else None
             case PointerRelease() if self._offset is not None:
                 self._offset = None
@@ -72,21 +82,46 @@ class Divider:
 
         draw = imgui.get_background_draw_list()
         x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale
-        draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+        draw.push_clip_rect(
+            ImVec2(rect.x, rect.y),
+            ImVec2(rect.x + rect.width, rect.y + rect.height),
+            True,
+        )
         color = theme.u32(theme.ACCENT if self.over_it else theme.TEXT)
-        draw.add_line(ImVec2(x, rect.y), ImVec2(x, rect.y + rect.height), theme.u32(theme.BAR, 0.9), 4 * scale)
-        draw.add_line(ImVec2(x, rect.y), ImVec2(x, rect.y + rect.height), color, max(1.5 * scale, 1.0))
-        draw.add_circle_filled(ImVec2(x, middle), radius, theme.u32(theme.BAR, 0.92), 32)
+        draw.add_line(
+            ImVec2(x, rect.y),
+            ImVec2(x, rect.y + rect.height),
+            theme.u32(theme.BAR, 0.9),
+            4 * scale,
+        )
+        draw.add_line(
+            ImVec2(x, rect.y),
+            ImVec2(x, rect.y + rect.height),
+            color,
+            max(1.5 * scale, 1.0),
+        )
+        draw.add_circle_filled(
+            ImVec2(x, middle), radius, theme.u32(theme.BAR, 0.92), 32
+        )
         draw.add_circle(ImVec2(x, middle), radius, color, 32, max(1.5 * scale, 1.0))
         inner, outer, height = 2.5 * scale, 6.5 * scale, 4 * scale
         for sign in (-1, 1):
-            draw.add_triangle_filled(ImVec2(x + sign * outer, middle), ImVec2(x + sign * inner, middle - height),
-                                     ImVec2(x + sign * inner, middle + height), color)
+            draw.add_triangle_filled(
+                ImVec2(x + sign * outer, middle),
+                ImVec2(x + sign * inner, middle - height),
+                ImVec2(x + sign * inner, middle + height),
+                color,
+            )
         gap = 12 * scale
         for text, sign in zip(names, (-1, 1), strict=True):
             if not text:
                 continue
             room = x - rect.x if sign < 0 else rect.x + rect.width - x
             if imgui.calc_text_size(text).x <= room - 2 * gap:
-                card(draw, (x + sign * gap, rect.y + gap), [(text, theme.TEXT)], (float(sign < 0), 0))
+                card(
+                    draw,
+                    (x + sign * gap, rect.y + gap),
+                    [(text, theme.TEXT)],
+                    (float(sign < 0), 0),
+                )
         draw.pop_clip_rect()

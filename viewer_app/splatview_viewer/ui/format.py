@@ -7,7 +7,26 @@ from datetime import datetime
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Units of bytes, each 1024 times the one before."""
-_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_SECONDS = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+)
 _MOST = 200
 """Ticks of an axis."""
 
@@ -31,7 +50,9 @@ def size_text(size: float) -> str:
 
 def exact_size_text(size: int) -> str:
     """Bytes in short and exactly: "1.50 GiB (1,610,612,736 bytes)"."""
-    return f"{size:,} bytes" if abs(size) < 1000 else f"{size_text(size)} ({size:,} bytes)"
+    return (
+        f"{size:,} bytes" if abs(size) < 1000 else f"{size_text(size)} ({size:,} bytes)"
+    )
 
 
 def change_text(change: int) -> str:
@@ -56,7 +77,7 @@ def age_text(microseconds: float) -> str:
 
 
 def count_text(count: int, one: str) -> str:
-    """"1 block", "1,234 blocks"."""
+    """ "1 block", "1,234 blocks"."""
     return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
@@ -70,7 +91,7 @@ def value_text(value: float) -> str:
 
 
 def clock_text(time_us: int) -> str:
-    """"14:03:05.123456" for microseconds since the epoch; "" for 0: not known."""
+    """ "14:03:05.123456" for microseconds since the epoch; "" for 0: not known."""
     return _clock(time_us, 1.0) if time_us > 0 else ""
 
 
@@ -87,20 +108,31 @@ def round_seconds(least: float) -> float:
     """The least round duration that is not less: 0.1, 0.2, 0.5, 1, ... 30, 60, 120, ... seconds, whole days."""
     if least < 1:
         return round_up(least)
-    return next((float(s) for s in _SECONDS if s >= least), round_up(least / 86400) * 86400)
+    return next(
+        (float(s) for s in _SECONDS if s >= least), round_up(least / 86400) * 86400
+    )
 
 
 def byte_ticks(low: float, high: float, count: int) -> list[Tick]:
     """At most about `count` round places from `low` to `high` bytes, in one unit: "12 GiB", "12,300 MiB"."""
-    step = float(2 ** max(math.ceil(math.log2(max((high - low) / max(count, 1), 1.0))), 0))
+    step = float(
+        2 ** max(math.ceil(math.log2(max((high - low) / max(count, 1), 1.0))), 0)
+    )
     unit = min(max(int(math.log2(step) // 10), 0), len(UNITS) - 1)
-    if unit + 1 < len(UNITS) and step >= 1024 ** (unit + 1) / 8 and high >= 2 * 1024 ** (unit + 1):
+    if (
+        unit + 1 < len(UNITS)
+        and step >= 1024 ** (unit + 1) / 8
+        and high >= 2 * 1024 ** (unit + 1)
+    ):
         unit += 1  # 6.5 GiB rather than 6,656 MiB
     if unit == 0 and low >= 1 << 20:  # the last digits of a large number are of no use
         unit = 1
-    size = 1024 ** unit
+    size = 1024**unit
     digits = min(max(-round(math.log2(step / size)), 0), 3)  # halves, quarters, eighths
-    return [(at, f"{at / size:,.{digits}f} {UNITS[unit]}" if at else "0") for at in _places(low, high, step)]
+    return [
+        (at, f"{at / size:,.{digits}f} {UNITS[unit]}" if at else "0")
+        for at in _places(low, high, step)
+    ]
 
 
 def count_ticks(low: float, high: float, count: int) -> list[Tick]:
@@ -113,23 +145,41 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[Tick]:
     """Round numbers for a logarithmic axis that covers less than two powers of ten; none where it covers more."""
     if not 0 < low < high or high / low > 100:
         return []
-    found = [m * 10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-             for m in (1, 2, 5) if low <= m * 10.0**k <= high]
-    return [(at, f"{at:g}") for at in (found if len(found) >= 3 else _places(low, high, round_up((high - low) / most)))]
+    found = [
+        m * 10.0**k
+        for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        for m in (1, 2, 5)
+        if low <= m * 10.0**k <= high
+    ]
+    return [
+        (at, f"{at:g}")
+        for at in (
+            found
+            if len(found) >= 3
+            else _places(low, high, round_up((high - low) / most))
+        )
+    ]
 
 
 def time_ticks(low: float, high: float, origin_us: int, count: int) -> list[Tick]:
     """Round times of the clock on the wall from `low` to `high` microseconds after `origin_us` (since the epoch), with
     as many digits as tell them apart: "14:03:05", ".250" after a full second's; without an origin, since the begin."""
     least = (high - low) / max(count, 1)
-    step = round_seconds(least / 1e6) * 1e6 if least >= 1e6 else max(round_up(least), 1.0)
+    step = (
+        round_seconds(least / 1e6) * 1e6 if least >= 1e6 else max(round_up(least), 1.0)
+    )
     if origin_us <= 0:
-        return [(at, f"{at / 1e6:,.{_digits(step)}f} s") for at in _places(low, high, step)]
+        return [
+            (at, f"{at / 1e6:,.{_digits(step)}f} s") for at in _places(low, high, step)
+        ]
     # Round on the clock: from the midnight before.
     begin = datetime.fromtimestamp(origin_us // 1_000_000)
     midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
     shift = (begin - midnight).total_seconds() * 1e6 + origin_us % 1_000_000
-    return [(at - shift, _clock(origin_us + at - shift, step)) for at in _places(low + shift, high + shift, step)]
+    return [
+        (at - shift, _clock(origin_us + at - shift, step))
+        for at in _places(low + shift, high + shift, step)
+    ]
 
 
 def ago_ticks(low: float, high: float, count: int) -> list[Tick]:
@@ -159,9 +209,13 @@ def _digits(step: float) -> int:
 
 def _clock(us: float, step: float) -> str:
     whole = round(us)
-    text = datetime.fromtimestamp(whole // 1_000_000).strftime("%H:%M:%S" if step < 60e6 else "%H:%M")
+    text = datetime.fromtimestamp(whole // 1_000_000).strftime(
+        "%H:%M:%S" if step < 60e6 else "%H:%M"
+    )
     digits = _digits(step)
-    return f"{text}.{whole % 1_000_000:06d}"[: len(text) + 1 + digits] if digits else text
+    return (
+        f"{text}.{whole % 1_000_000:06d}"[: len(text) + 1 + digits] if digits else text
+    )
 
 
 def _places(low: float, high: float, step: float) -> list[float]:

@@ -83,22 +83,46 @@ class Plot:
     """True if there is no room for axes and words."""
     scale: float = 1.0
 
-    def line(self, label: str, x: np.ndarray, y: np.ndarray, color: ImVec4, width: float = 1.5) -> None:
+    def line(
+        self,
+        label: str,
+        x: np.ndarray,
+        y: np.ndarray,
+        color: ImVec4,
+        width: float = 1.5,
+    ) -> None:
         """`width` in points. What begins with ## is not in the legend."""
-        implot.plot_line(label, x, y, implot.Spec(line_color=color, line_weight=width * self.scale))
+        implot.plot_line(
+            label, x, y, implot.Spec(line_color=color, line_weight=width * self.scale)
+        )
 
-    def shade(self, label: str, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: ImVec4) -> None:
+    def shade(
+        self,
+        label: str,
+        x: np.ndarray,
+        low: np.ndarray,
+        high: np.ndarray,
+        color: ImVec4,
+    ) -> None:
         """Fill the area between two curves."""
         implot.plot_shaded(label, x, low, high, implot.Spec(fill_color=color))
 
-    def bars(self, label: str, edges: np.ndarray, heights: np.ndarray, color: ImVec4) -> None:
+    def bars(
+        self, label: str, edges: np.ndarray, heights: np.ndarray, color: ImVec4
+    ) -> None:
         """Fill a histogram of N bars between N + 1 edges."""
-        x, y = np.repeat(edges.astype(np.float64), 2)[1:-1], np.repeat(heights.astype(np.float64), 2)
+        x, y = (
+            np.repeat(edges.astype(np.float64), 2)[1:-1],
+            np.repeat(heights.astype(np.float64), 2),
+        )
         implot.plot_shaded(label, x, 0 * y, y, implot.Spec(fill_color=color))
 
     def say(self, label: str) -> None:
         """Write a line into the legend."""
-        implot.plot_dummy(label, implot.Spec(line_color=ImVec4(0, 0, 0, 0), fill_color=ImVec4(0, 0, 0, 0)))
+        implot.plot_dummy(
+            label,
+            implot.Spec(line_color=ImVec4(0, 0, 0, 0), fill_color=ImVec4(0, 0, 0, 0)),
+        )
 
     def at(self, x: float, y: float | None = None) -> tuple[float, float]:
         """The pixel of a point; without `y` at the lower edge."""
@@ -116,34 +140,56 @@ class Plot:
         """A vertical line from edge to edge."""
         with self.drawing() as draw:
             px = round(self.at(x)[0])
-            draw.add_line(ImVec2(px, self.rect.y), ImVec2(px, self.rect.y + self.rect.height), theme.u32(color),
-                          width * self.scale)
+            draw.add_line(
+                ImVec2(px, self.rect.y),
+                ImVec2(px, self.rect.y + self.rect.height),
+                theme.u32(color),
+                width * self.scale,
+            )
 
     def fade(self, x0: float, x1: float) -> None:
         """Dim what is between two places."""
         with self.drawing() as draw:
             bottom = self.rect.y + self.rect.height
             left, right = sorted((self.at(x0)[0], self.at(x1)[0]))
-            draw.add_rect_filled(ImVec2(left, self.rect.y), ImVec2(right, bottom), theme.u32(theme.PANEL, 0.45))
+            draw.add_rect_filled(
+                ImVec2(left, self.rect.y),
+                ImVec2(right, bottom),
+                theme.u32(theme.PANEL, 0.45),
+            )
 
     def ticks(self, x: np.ndarray, color: ImVec4) -> None:
         """Short marks along the upper edge, at most one a pixel."""
         found = np.unique([round(self.at(value)[0]) for value in x.tolist()])
         with self.drawing() as draw:
             for px in found.tolist():
-                draw.add_rect_filled(ImVec2(px - self.scale, self.rect.y),
-                                     ImVec2(px + self.scale, self.rect.y + 6 * self.scale), theme.u32(color))
+                draw.add_rect_filled(
+                    ImVec2(px - self.scale, self.rect.y),
+                    ImVec2(px + self.scale, self.rect.y + 6 * self.scale),
+                    theme.u32(color),
+                )
 
     def dot(self, x: float, y: float, color: ImVec4) -> None:
         with self.drawing() as draw:
-            draw.add_circle_filled(ImVec2(*self.at(x, y)), 3.5 * self.scale, theme.u32(color), 12)
+            draw.add_circle_filled(
+                ImVec2(*self.at(x, y)), 3.5 * self.scale, theme.u32(color), 12
+            )
 
     def words(self, at: tuple[float, float], text: str, color: ImVec4) -> Rect:
         """Write on a card beside a pixel: on its right, or where there is no room on its left."""
         gap, draw = 5 * self.scale, implot.get_plot_draw_list()
-        left = at[0] + 2 * gap + imgui.calc_text_size(text).x > self.rect.x + self.rect.width
-        return card(draw, (at[0] - gap if left else at[0] + gap, at[1]), [(text, color)], (float(left), 0.5),
-                    within=self.rect, pad=0.25)
+        left = (
+            at[0] + 2 * gap + imgui.calc_text_size(text).x
+            > self.rect.x + self.rect.width
+        )
+        return card(
+            draw,
+            (at[0] - gap if left else at[0] + gap, at[1]),
+            [(text, color)],
+            (float(left), 0.5),
+            within=self.rect,
+            pad=0.25,
+        )
 
     def tell(self, lines: Sequence[Line]) -> None:
         """Have a card drawn beside the pointer, over all that is in the plot."""
@@ -151,19 +197,33 @@ class Plot:
 
 
 @contextmanager
-def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Sequence[Tick] | None = None,
-         legend: Literal["list", "row"] | None = None, ground: ImVec4 | None = None) -> Iterator[Plot | None]:
+def plot(
+    name: str,
+    size: tuple[float, float],
+    x: Axis,
+    y: Axis,
+    *,
+    above: Sequence[Tick] | None = None,
+    legend: Literal["list", "row"] | None = None,
+    ground: ImVec4 | None = None,
+) -> Iterator[Plot | None]:
     """Draw a plot of this size in pixels at imgui's cursor; None where it is not seen.
 
     above: labels of a second horizontal axis, at the upper edge, that goes along with the first. legend: a list on the
     right or a row on the left, whose entries the user clicks to hide a curve. ground: the colour behind the curves.
     """
-    flags = (implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus).value
+    flags = (
+        implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus
+    ).value
     small = size[0] < _LEAST[0] * theme.scale() or size[1] < _LEAST[1] * theme.scale()
     flags |= implot.Flags_.no_legend.value if legend is None or small else 0
-    wheel = imgui.get_io().mouse_wheel  # ImPlot asks only which way it turned: out it adds the rate r to what is seen,
+    wheel = (
+        imgui.get_io().mouse_wheel
+    )  # ImPlot asks only which way it turned: out it adds the rate r to what is seen,
     factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6  # in it takes away r / (1 + 2 r)
-    implot.get_input_map().zoom_rate = (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
+    implot.get_input_map().zoom_rate = (
+        (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
+    )
     implot.get_input_map().override_mod = 0  # Ctrl is for the caller
     implot.push_style_color(implot.Col_.plot_bg.value, ground or theme.BAR)
     if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
@@ -180,16 +240,22 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
         implot.setup_axis_links(_X2, *boxes[0])
     if legend is not None:
         row = legend == "row"
-        implot.setup_legend((implot.Location_.north_west if row else implot.Location_.north_east).value,
-                            implot.LegendFlags_.horizontal.value if row else 0)
+        implot.setup_legend(
+            (implot.Location_.north_west if row else implot.Location_.north_east).value,
+            implot.LegendFlags_.horizontal.value if row else 0,
+        )
     with _inside(found):  # sets the plot up, and draws its ground
         found.over_y = implot.is_axis_hovered(_Y)
         yield found
         boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
     implot.pop_style_color()
     if found.card:
-        hover_card(imgui.get_window_draw_list(), imgui.get_mouse_pos(), found.card, found.rect)
-    if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
+        hover_card(
+            imgui.get_window_draw_list(), imgui.get_mouse_pos(), found.card, found.rect
+        )
+    if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(
+        imgui.MouseButton_.left
+    ):
         found.reset = True
         return
     (left, right), (low, high) = ((one.value, other.value) for one, other in boxes)
@@ -197,12 +263,18 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
     if found.hovered and aside and not x.locked:
         left, right = (end - _PAN * aside * (right - left) for end in (left, right))
     found.moved = left < right and _differ((left, right), x.span)
-    found.raised = (boxed or found.over_y or y.limit is not None) and low < high and _differ((low, high), y.span)
+    found.raised = (
+        (boxed or found.over_y or y.limit is not None)
+        and low < high
+        and _differ((low, high), y.span)
+    )
     found.x, found.y = (left, right), (low, high)
 
 
 @contextmanager
-def bare(name: str, size: tuple[float, float], x: Range, y: Range) -> Iterator[Plot | None]:
+def bare(
+    name: str, size: tuple[float, float], x: Range, y: Range
+) -> Iterator[Plot | None]:
     """Draw a plot without axes at imgui's cursor, which takes nothing that the pointer does."""
     flags = implot.Flags_.canvas_only.value | implot.Flags_.no_inputs.value
     implot.push_style_var(implot.StyleVar_.plot_padding.value, ImVec2(0, 0))
@@ -221,39 +293,57 @@ def bare(name: str, size: tuple[float, float], x: Range, y: Range) -> Iterator[P
 
 
 @contextmanager
-def strip(name: str, title: str, value: str, x: Range, y: Range, *,
-          tip: str = "") -> Iterator[tuple[Plot | None, bool]]:
+def strip(
+    name: str, title: str, value: str, x: Range, y: Range, *, tip: str = ""
+) -> Iterator[tuple[Plot | None, bool]]:
     """Draw a small plot across the window, below its title and newest value. True: it was clicked; `tip`: of one to
     click."""
-    scale, corner, width = theme.scale(), imgui.get_cursor_screen_pos(), max(imgui.get_content_region_avail().x, 8.0)
-    clicked = imgui.invisible_button(name, ImVec2(width, 1.3 * imgui.get_text_line_height() + STRIP_HEIGHT * scale))
+    scale, corner, width = (
+        theme.scale(),
+        imgui.get_cursor_screen_pos(),
+        max(imgui.get_content_region_avail().x, 8.0),
+    )
+    clicked = imgui.invisible_button(
+        name, ImVec2(width, 1.3 * imgui.get_text_line_height() + STRIP_HEIGHT * scale)
+    )
     if tip:
         imgui.set_item_tooltip(tip)
     hovered = bool(tip) and imgui.is_item_hovered()
     end = imgui.get_cursor_screen_pos()
     imgui.set_cursor_screen_pos(corner)
     head(title, value, width)
-    imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + 1.3 * imgui.get_text_line_height()))
+    imgui.set_cursor_screen_pos(
+        ImVec2(corner.x, corner.y + 1.3 * imgui.get_text_line_height())
+    )
     with bare(name, (width, STRIP_HEIGHT * scale), x, y) as found:
         yield found, clicked and bool(tip)
         if found is not None and hovered:
             r = found.rect
-            implot.get_plot_draw_list().add_rect(ImVec2(r.x, r.y), ImVec2(r.x + r.width, r.y + r.height),
-                                                 theme.u32(theme.ACCENT, 0.6))
+            implot.get_plot_draw_list().add_rect(
+                ImVec2(r.x, r.y),
+                ImVec2(r.x + r.width, r.y + r.height),
+                theme.u32(theme.ACCENT, 0.6),
+            )
     imgui.set_cursor_screen_pos(ImVec2(end.x, end.y - imgui.get_style().item_spacing.y))
     imgui.dummy(ImVec2(0, 0))
 
 
 def head(left: str, right: str, width: float, fault: str = "") -> None:
     """Write a plot's title at the left of a line of this width, at its right the newest value, before it a fault."""
-    corner, draw, line = imgui.get_cursor_screen_pos(), imgui.get_window_draw_list(), imgui.get_text_line_height()
+    corner, draw, line = (
+        imgui.get_cursor_screen_pos(),
+        imgui.get_window_draw_list(),
+        imgui.get_text_line_height(),
+    )
     end = corner.x + width
     for text, color in ((right, theme.TEXT), (fault, theme.FAULT)):
         if text:
             end -= imgui.calc_text_size(text).x
             draw.add_text(ImVec2(end, corner.y), theme.u32(color), text)
             end -= 0.8 * line
-    draw.push_clip_rect(corner, ImVec2(max(end, corner.x + 1), corner.y + 1.3 * line), True)
+    draw.push_clip_rect(
+        corner, ImVec2(max(end, corner.x + 1), corner.y + 1.3 * line), True
+    )
     draw.add_text(corner, theme.u32(theme.DIM), left)
     draw.pop_clip_rect()
     imgui.dummy(ImVec2(width, line))
@@ -271,12 +361,21 @@ def apply(scale: float) -> None:
     style.major_tick_len = style.minor_tick_len = ImVec2(0, 0)
     style.plot_min_size = ImVec2(1, 1)
     clear = ImVec4(0, 0, 0, 0)
-    for which, color in ((c.frame_bg, clear), (c.plot_bg, theme.BAR), (c.plot_border, clear),
-                         (c.legend_bg, faint(theme.PANEL, 0.85)), (c.legend_border, clear),
-                         (c.legend_text, theme.TEXT), (c.axis_text, theme.DIM),
-                         (c.axis_grid, faint(theme.TEXT, 0.09)), (c.axis_bg, clear),
-                         (c.axis_bg_hovered, faint(theme.TEXT, 0.06)), (c.axis_bg_active, faint(theme.TEXT, 0.1)),
-                         (c.selection, theme.ACCENT), (c.inlay_text, theme.TEXT)):
+    for which, color in (
+        (c.frame_bg, clear),
+        (c.plot_bg, theme.BAR),
+        (c.plot_border, clear),
+        (c.legend_bg, faint(theme.PANEL, 0.85)),
+        (c.legend_border, clear),
+        (c.legend_text, theme.TEXT),
+        (c.axis_text, theme.DIM),
+        (c.axis_grid, faint(theme.TEXT, 0.09)),
+        (c.axis_bg, clear),
+        (c.axis_bg_hovered, faint(theme.TEXT, 0.06)),
+        (c.axis_bg_active, faint(theme.TEXT, 0.1)),
+        (c.selection, theme.ACCENT),
+        (c.inlay_text, theme.TEXT),
+    ):
         style.set_color_(which.value, color)
 
 
@@ -296,17 +395,25 @@ def _inside(found: Plot) -> Iterator[None]:
 
 def _setup(which: int, axis: Axis, flags: int = 0) -> None:
     flags |= (implot.AxisFlags_.lock.value if axis.locked else 0) | (
-        implot.AxisFlags_.foreground.value if axis.above else 0)
+        implot.AxisFlags_.foreground.value if axis.above else 0
+    )
     implot.setup_axis(which, None, flags | implot.AxisFlags_.no_highlight.value)
     if axis.limit is not None:
         implot.setup_axis_limits_constraints(which, *axis.limit)
-        implot.setup_axis_zoom_constraints(which, axis.least, axis.limit[1] - axis.limit[0])
+        implot.setup_axis_zoom_constraints(
+            which, axis.least, axis.limit[1] - axis.limit[0]
+        )
     if axis.scale != "linear":
-        implot.setup_axis_scale(which, (implot.Scale_.log10 if axis.scale == "log" else implot.Scale_.time).value)
+        implot.setup_axis_scale(
+            which,
+            (implot.Scale_.log10 if axis.scale == "log" else implot.Scale_.time).value,
+        )
     if axis.format:
         implot.setup_axis_format(which, axis.format)
     if axis.ticks:
-        implot.setup_axis_ticks(which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False)
+        implot.setup_axis_ticks(
+            which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False
+        )
 
 
 def _differ(one: Range, other: Range) -> bool:
@@ -329,7 +436,13 @@ class PlotView(View[Data, State]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         framebuffer.use()
-        framebuffer.clear(theme.PANEL.x, theme.PANEL.y, theme.PANEL.z, 1.0, viewport=rect.viewport(framebuffer.height))
+        framebuffer.clear(
+            theme.PANEL.x,
+            theme.PANEL.y,
+            theme.PANEL.z,
+            1.0,
+            viewport=rect.viewport(framebuffer.height),
+        )
 
     def ui(self, rect: Rect, scale: float) -> bool:
         before, begin, self._rect = self.pointer, time.perf_counter(), rect

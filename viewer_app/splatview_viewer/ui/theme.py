@@ -16,23 +16,45 @@ FONT_SIZE = 15.0
 """In points."""
 
 _DARK = {
-    "TEXT": (0.87, 0.88, 0.90), "DIM": (0.56, 0.59, 0.63), "ACCENT": (0.42, 0.67, 0.96), "ALIVE": (0.36, 0.78, 0.52),
-    "GONE": (0.42, 0.44, 0.48), "FAULT": (0.96, 0.52, 0.46), "PANEL": (0.105, 0.112, 0.125),
-    "BAR": (0.085, 0.090, 0.102), "LINE": (0.19, 0.20, 0.22), "FIELD": (0.165, 0.175, 0.195),
-    "FIELD_OVER": (0.21, 0.225, 0.25), "FIELD_DOWN": (0.245, 0.265, 0.295), "CHOSEN": (0.19, 0.27, 0.37),
-    "OVER": (0.17, 0.20, 0.25), "POPUP": (0.13, 0.14, 0.155),
+    "TEXT": (0.87, 0.88, 0.90),
+    "DIM": (0.56, 0.59, 0.63),
+    "ACCENT": (0.42, 0.67, 0.96),
+    "ALIVE": (0.36, 0.78, 0.52),
+    "GONE": (0.42, 0.44, 0.48),
+    "FAULT": (0.96, 0.52, 0.46),
+    "PANEL": (0.105, 0.112, 0.125),
+    "BAR": (0.085, 0.090, 0.102),
+    "LINE": (0.19, 0.20, 0.22),
+    "FIELD": (0.165, 0.175, 0.195),
+    "FIELD_OVER": (0.21, 0.225, 0.25),
+    "FIELD_DOWN": (0.245, 0.265, 0.295),
+    "CHOSEN": (0.19, 0.27, 0.37),
+    "OVER": (0.17, 0.20, 0.25),
+    "POPUP": (0.13, 0.14, 0.155),
 }
 _LIGHT = {
-    "TEXT": (0.11, 0.12, 0.14), "DIM": (0.38, 0.40, 0.44), "ACCENT": (0.10, 0.42, 0.80), "ALIVE": (0.10, 0.55, 0.28),
-    "GONE": (0.55, 0.57, 0.60), "FAULT": (0.76, 0.17, 0.12), "PANEL": (0.955, 0.96, 0.967),
-    "BAR": (0.915, 0.922, 0.932), "LINE": (0.82, 0.83, 0.85), "FIELD": (0.885, 0.893, 0.907),
-    "FIELD_OVER": (0.845, 0.857, 0.877), "FIELD_DOWN": (0.80, 0.815, 0.84), "CHOSEN": (0.80, 0.875, 0.965),
-    "OVER": (0.87, 0.905, 0.95), "POPUP": (0.985, 0.987, 0.99),
+    "TEXT": (0.11, 0.12, 0.14),
+    "DIM": (0.38, 0.40, 0.44),
+    "ACCENT": (0.10, 0.42, 0.80),
+    "ALIVE": (0.10, 0.55, 0.28),
+    "GONE": (0.55, 0.57, 0.60),
+    "FAULT": (0.76, 0.17, 0.12),
+    "PANEL": (0.955, 0.96, 0.967),
+    "BAR": (0.915, 0.922, 0.932),
+    "LINE": (0.82, 0.83, 0.85),
+    "FIELD": (0.885, 0.893, 0.907),
+    "FIELD_OVER": (0.845, 0.857, 0.877),
+    "FIELD_DOWN": (0.80, 0.815, 0.84),
+    "CHOSEN": (0.80, 0.875, 0.965),
+    "OVER": (0.87, 0.905, 0.95),
+    "POPUP": (0.985, 0.987, 0.99),
 }
 TEXT = DIM = ACCENT = ALIVE = GONE = FAULT = PANEL = BAR = ImVec4(0, 0, 0, 1)
 LINE = FIELD = FIELD_OVER = FIELD_DOWN = CHOSEN = OVER = POPUP = ImVec4(0, 0, 0, 1)
 """As `use` says: whoever draws reads them then."""
-INK, MARK, NOW, SHADE = (ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR"))
+INK, MARK, NOW, SHADE = (
+    ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR")
+)
 """Colours of lines over pictures, the same beside a light panel and a dark one: plain, marked, live, around."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 _light: bool | None = None
@@ -59,14 +81,29 @@ def apply(scale: float) -> None:
     (imgui.style_colors_light if _light else imgui.style_colors_dark)(style)
     c = imgui.Col_
     for which, color in {
-        c.text: TEXT, c.text_disabled: DIM, c.window_bg: PANEL, c.popup_bg: POPUP,
-        c.border: LINE, c.separator: LINE, c.frame_bg: FIELD, c.frame_bg_hovered: FIELD_OVER,
-        c.frame_bg_active: FIELD_DOWN, c.button: FIELD, c.button_hovered: FIELD_OVER,
-        c.button_active: FIELD_DOWN, c.header: CHOSEN, c.header_hovered: OVER,
-        c.header_active: CHOSEN, c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.5),
-        c.slider_grab_active: ACCENT, c.check_mark: ACCENT,
-        c.scrollbar_bg: _CLEAR, c.scrollbar_grab: FIELD_DOWN, c.plot_histogram: ACCENT,
-        c.nav_cursor: ACCENT, c.text_selected_bg: CHOSEN,
+        c.text: TEXT,
+        c.text_disabled: DIM,
+        c.window_bg: PANEL,
+        c.popup_bg: POPUP,
+        c.border: LINE,
+        c.separator: LINE,
+        c.frame_bg: FIELD,
+        c.frame_bg_hovered: FIELD_OVER,
+        c.frame_bg_active: FIELD_DOWN,
+        c.button: FIELD,
+        c.button_hovered: FIELD_OVER,
+        c.button_active: FIELD_DOWN,
+        c.header: CHOSEN,
+        c.header_hovered: OVER,
+        c.header_active: CHOSEN,
+        c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.5),
+        c.slider_grab_active: ACCENT,
+        c.check_mark: ACCENT,
+        c.scrollbar_bg: _CLEAR,
+        c.scrollbar_grab: FIELD_DOWN,
+        c.plot_histogram: ACCENT,
+        c.nav_cursor: ACCENT,
+        c.text_selected_bg: CHOSEN,
     }.items():
         style.set_color_(which, color)
     style.window_padding = ImVec2(14, 12)
@@ -97,7 +134,13 @@ def apply(scale: float) -> None:
 def load_font() -> None:
     """Give a new imgui context its only font: imgui rasterises it at every size that is drawn."""
     fonts = imgui.get_io().fonts
-    file = Path(imgui_bundle.__file__).parent / "assets" / "fonts" / "Roboto" / "Roboto-Regular.ttf"
+    file = (
+        Path(imgui_bundle.__file__).parent
+        / "assets"
+        / "fonts"
+        / "Roboto"
+        / "Roboto-Regular.ttf"
+    )
     if file.is_file():
         fonts.add_font_from_file_ttf(str(file), FONT_SIZE)
     else:
@@ -121,4 +164,6 @@ def scale() -> float:
 
 def u32(color: ImVec4, alpha: float = 1.0) -> int:
     """A colour for imgui's draw lists."""
-    return imgui.color_convert_float4_to_u32((color.x, color.y, color.z, color.w * alpha))
+    return imgui.color_convert_float4_to_u32(
+        (color.x, color.y, color.z, color.w * alpha)
+    )

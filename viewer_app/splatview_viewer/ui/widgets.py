@@ -23,22 +23,38 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LABEL_WIDTH = 6.2
 """In units of the font's height."""
-_BOARD = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse
-          | imgui.WindowFlags_.no_nav | imgui.WindowFlags_.no_focus_on_appearing).value
-_SCROLLS = (imgui.WindowFlags_.no_scrollbar | imgui.WindowFlags_.no_scroll_with_mouse).value
+_BOARD = (
+    imgui.WindowFlags_.no_decoration
+    | imgui.WindowFlags_.no_move
+    | imgui.WindowFlags_.no_saved_settings
+    | imgui.WindowFlags_.no_bring_to_front_on_focus
+    | imgui.WindowFlags_.no_scroll_with_mouse
+    | imgui.WindowFlags_.no_nav
+    | imgui.WindowFlags_.no_focus_on_appearing
+).value
+_SCROLLS = (
+    imgui.WindowFlags_.no_scrollbar | imgui.WindowFlags_.no_scroll_with_mouse
+).value
 
 
 @contextmanager
-def board(name: str, rect: Rect, pad: tuple[float, float] = (0.0, 0.0), color: ImVec4 | None = None, *,
-          scroll: bool = False) -> Iterator[bool]:
+def board(
+    name: str,
+    rect: Rect,
+    pad: tuple[float, float] = (0.0, 0.0),
+    color: ImVec4 | None = None,
+    *,
+    scroll: bool = False,
+) -> Iterator[bool]:
     """A window exactly over a part of the framebuffer; False if nothing of it is seen. `name`: for imgui, unlike all
     others. `pad`: pixels around what is in it. `scroll`: that may be longer."""
     imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
     imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
     imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(*pad))
     imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
-    imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(color or theme.PANEL))
+    imgui.push_style_color(
+        imgui.Col_.window_bg, imgui.get_color_u32(color or theme.PANEL)
+    )
     opened = imgui.begin(f"##{name}", None, _BOARD & ~_SCROLLS if scroll else _BOARD)[0]
     imgui.pop_style_color()
     imgui.pop_style_var(2)
@@ -63,25 +79,39 @@ def wrapped(text: str, color: ImVec4 | None = None) -> None:
 
 def fitted(text: str, width: float, *, tail: bool = False) -> str:
     """As much of a text as has room in `width` pixels, with dots at its end or (`tail`) its beginning."""
-    return text if imgui.calc_text_size(text).x <= width else _cut(text, width, tail, imgui.get_font_size())
+    return (
+        text
+        if imgui.calc_text_size(text).x <= width
+        else _cut(text, width, tail, imgui.get_font_size())
+    )
 
 
 @lru_cache(1024)
 def _cut(text: str, width: float, tail: bool, _size: float) -> str:
     """`_size`: of the letters, on which the result depends as well."""
+
     def piece(count: int) -> str:
-        return "…" + text[len(text) - count:] if tail else text[:count].rstrip() + "…"
+        return "…" + text[len(text) - count :] if tail else text[:count].rstrip() + "…"
 
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if imgui.calc_text_size(piece(middle)).x <= width else (low, middle - 1)
+        low, high = (
+            (middle, high)
+            if imgui.calc_text_size(piece(middle)).x <= width
+            else (low, middle - 1)
+        )
     return piece(low) if low else ""
 
 
 def lines_of(text: str, width: float, most: int) -> list[str]:
     """A text in lines of about `width` pixels, `most` of them at most."""
-    return wrap(text, max(int(width / (0.48 * imgui.get_font_size())), 12), max_lines=most, placeholder=" …")
+    return wrap(
+        text,
+        max(int(width / (0.48 * imgui.get_font_size())), 12),
+        max_lines=most,
+        placeholder=" …",
+    )
 
 
 def gap(pixels: float) -> None:
@@ -100,17 +130,36 @@ def dim(text: str) -> None:
     imgui.text_disabled(text)
 
 
-def slider(label: str, tip: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None,
-           log: bool = False) -> float:
+def slider(
+    label: str,
+    tip: str,
+    value: float,
+    limits: tuple[float, float],
+    fmt: str,
+    *,
+    reset: float | None = None,
+    log: bool = False,
+) -> float:
     """The value after this turn; a right click sets it to `reset`. tip: shown under the pointer. log: on a scale of
     powers of ten."""
     row(label)
-    flags = imgui.SliderFlags_.always_clamp.value | log * imgui.SliderFlags_.logarithmic.value
+    flags = (
+        imgui.SliderFlags_.always_clamp.value
+        | log * imgui.SliderFlags_.logarithmic.value
+    )
     edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, flags)
     value = new if edited else value
-    more = "" if reset is None else "\nRight click: back to the default. Ctrl + click: type a number."
+    more = (
+        ""
+        if reset is None
+        else "\nRight click: back to the default. Ctrl + click: type a number."
+    )
     imgui.set_item_tooltip(tip + more)
-    return reset if reset is not None and imgui.is_item_clicked(imgui.MouseButton_.right) else value
+    return (
+        reset
+        if reset is not None and imgui.is_item_clicked(imgui.MouseButton_.right)
+        else value
+    )
 
 
 def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
@@ -147,7 +196,9 @@ def choice(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
 def color(label: str, tip: str, value: Color) -> Color:
     """RGB in [0, 1] after this turn."""
     row(label)
-    edited, new = imgui.color_edit3(f"##{label}", list(value), imgui.ColorEditFlags_.no_options.value)
+    edited, new = imgui.color_edit3(
+        f"##{label}", list(value), imgui.ColorEditFlags_.no_options.value
+    )
     imgui.set_item_tooltip(tip)
     if not edited:
         return value  # not what came back, which was rounded to 32 bits
@@ -155,17 +206,33 @@ def color(label: str, tip: str, value: Color) -> Color:
     return r, g, b
 
 
-def entry(key: str, name: str, right: str, dot: ImVec4, chosen: bool, *, dim_name: bool = False) -> bool:
+def entry(
+    key: str,
+    name: str,
+    right: str,
+    dot: ImVec4,
+    chosen: bool,
+    *,
+    dim_name: bool = False,
+) -> bool:
     """A line of a list: a dot, a name cut to the room that there is, words on the right. True: it was clicked."""
     scale, line = theme.scale(), imgui.get_text_line_height()
     at, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
     height, pad = line + 10 * scale, 8 * scale
     pressed, _ = imgui.selectable(f"##{key}", chosen, 0, ImVec2(width, height))
     draw, middle = imgui.get_window_draw_list(), at.y + height / 2
-    draw.add_circle_filled(ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)
-    start, end = at.x + pad + 16 * scale, at.x + width - pad - imgui.calc_text_size(right).x
-    draw.add_text(ImVec2(start, middle - line / 2), theme.u32(theme.DIM if dim_name else theme.TEXT),
-                  fitted(name, end - 6 * scale - start))
+    draw.add_circle_filled(
+        ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16
+    )
+    start, end = (
+        at.x + pad + 16 * scale,
+        at.x + width - pad - imgui.calc_text_size(right).x,
+    )
+    draw.add_text(
+        ImVec2(start, middle - line / 2),
+        theme.u32(theme.DIM if dim_name else theme.TEXT),
+        fitted(name, end - 6 * scale - start),
+    )
     draw.add_text(ImVec2(end, middle - line / 2), theme.u32(theme.DIM), right)
     return bool(pressed)
 
@@ -174,10 +241,15 @@ def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int |
     """A row of buttons of equal width; the one that was pressed. `tips` appear when the pointer rests on one."""
     row(label)
     gap = imgui.get_style().item_inner_spacing.x
-    width = (imgui.get_content_region_avail().x - 1 - gap * (len(names) - 1)) / len(names)  # as far as other controls
+    width = (imgui.get_content_region_avail().x - 1 - gap * (len(names) - 1)) / len(
+        names
+    )  # as far as other controls
     widest = max(imgui.calc_text_size(name).x for name in names)
     padding = imgui.get_style().frame_padding
-    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(min(padding.x, max((width - widest) / 2, 0)), padding.y))
+    imgui.push_style_var(
+        imgui.StyleVar_.frame_padding,
+        ImVec2(min(padding.x, max((width - widest) / 2, 0)), padding.y),
+    )
     pressed = None
     for i, name in enumerate(names):
         if i:
@@ -220,13 +292,33 @@ class Hints:
             return False
         if hint.choice not in self._told:
             self._told.add(hint.choice)
-            log.warning('%s: %s; press "%s" over the picture', name, hint.text, hint.button)
-        style, side, pad = imgui.get_style(), round(imgui.get_frame_height()), round(6 * scale)
-        rest = imgui.calc_text_size(hint.button).x + side + 2 * (style.frame_padding.x + style.item_spacing.x + pad)
+            log.warning(
+                '%s: %s; press "%s" over the picture', name, hint.text, hint.button
+            )
+        style, side, pad = (
+            imgui.get_style(),
+            round(imgui.get_frame_height()),
+            round(6 * scale),
+        )
+        rest = (
+            imgui.calc_text_size(hint.button).x
+            + side
+            + 2 * (style.frame_padding.x + style.item_spacing.x + pad)
+        )
         text = fitted(hint.text, rect.width - rest)
-        width, height = min(round(imgui.calc_text_size(text).x + rest + 1), rect.width), side + pad
-        place = Rect(rect.x + (rect.width - width) // 2, rect.y + rect.height - height, width, height)
-        with board(f"hint {id(self)} {rect.x} {rect.y}", place, (pad, pad / 2), theme.BAR):
+        width, height = (
+            min(round(imgui.calc_text_size(text).x + rest + 1), rect.width),
+            side + pad,
+        )
+        place = Rect(
+            rect.x + (rect.width - width) // 2,
+            rect.y + rect.height - height,
+            width,
+            height,
+        )
+        with board(
+            f"hint {id(self)} {rect.x} {rect.y}", place, (pad, pad / 2), theme.BAR
+        ):
             imgui.align_text_to_frame_padding()
             colored(text, theme.TEXT)
             imgui.same_line()
@@ -246,8 +338,16 @@ _PACE = 1.2
 """From one line to the next, in heights of the letters."""
 
 
-def card(draw: imgui.ImDrawList, at: tuple[float, float], lines: Sequence[Line], anchor: tuple[float, float] = (0, 0),
-         *, within: Rect | None = None, ground: ImVec4 | None = None, pad: float = 0.45) -> Rect:
+def card(
+    draw: imgui.ImDrawList,
+    at: tuple[float, float],
+    lines: Sequence[Line],
+    anchor: tuple[float, float] = (0, 0),
+    *,
+    within: Rect | None = None,
+    ground: ImVec4 | None = None,
+    pad: float = 0.45,
+) -> Rect:
     """Draw lines of text on a rounded card, sized by the font in use, and return its rectangle.
 
     at: a point in pixels. lines: text and colour; a second colour is that of a square before all lines, of a legend.
@@ -255,23 +355,39 @@ def card(draw: imgui.ImDrawList, at: tuple[float, float], lines: Sequence[Line],
     centred where its x is 0.5. within: where the card stays, as far as it has room. ground: its colour, the bars'
     without. pad: around the text, in heights of the letters, half as much above and below.
     """
-    line, sizes = imgui.get_text_line_height(), [imgui.calc_text_size(text) for text, *_ in lines]
-    side, indent = pad * line, 1.1 * line if any(len(parts) > 2 for parts in lines) else 0.0
+    line, sizes = (
+        imgui.get_text_line_height(),
+        [imgui.calc_text_size(text) for text, *_ in lines],
+    )
+    side, indent = (
+        pad * line,
+        1.1 * line if any(len(parts) > 2 for parts in lines) else 0.0,
+    )
     width = max((size.x for size in sizes), default=0.0) + indent
-    w, h = width + 2 * side, sum(size.y for size in sizes) + (len(lines) - 1) * (_PACE - 1) * line + side
+    w, h = (
+        width + 2 * side,
+        sum(size.y for size in sizes) + (len(lines) - 1) * (_PACE - 1) * line + side,
+    )
     x, y = at[0] - anchor[0] * w, at[1] - anchor[1] * h
     if within is not None:
         x = max(min(x, within.x + within.width - w), within.x)
         y = max(min(y, within.y + within.height - h), within.y)
     place = Rect(round(x), round(y), round(w), round(h))
-    draw.add_rect_filled(ImVec2(place.x, place.y), ImVec2(place.x + place.width, place.y + place.height),
-                         theme.u32(ground or faint(theme.BAR, 0.85)), 0.3 * line)
+    draw.add_rect_filled(
+        ImVec2(place.x, place.y),
+        ImVec2(place.x + place.width, place.y + place.height),
+        theme.u32(ground or faint(theme.BAR, 0.85)),
+        0.3 * line,
+    )
     y = place.y + side / 2
     for (text, color, *squares), size in zip(lines, sizes, strict=True):
         for square in squares:
-            draw.add_rect_filled(ImVec2(round(x + side), round(y + 0.15 * line)),
-                                 ImVec2(round(x + side + 0.7 * line), round(y + 0.85 * line)), theme.u32(square),
-                                 0.15 * line)
+            draw.add_rect_filled(
+                ImVec2(round(x + side), round(y + 0.15 * line)),
+                ImVec2(round(x + side + 0.7 * line), round(y + 0.85 * line)),
+                theme.u32(square),
+                0.15 * line,
+            )
         start = indent + ((width - indent - size.x) / 2 if anchor[0] == 0.5 else 0.0)
         draw.add_text(ImVec2(round(x + side + start), round(y)), theme.u32(color), text)
         y += size.y + (_PACE - 1) * line
@@ -283,13 +399,22 @@ def tag(text: str, x: float, y: float, within: Rect) -> None:
     card(imgui.get_background_draw_list(), (x, y), [(text, theme.TEXT)], within=within)
 
 
-def hover_card(draw: imgui.ImDrawList, at: ImVec2, lines: Sequence[Line], within: Rect) -> None:
+def hover_card(
+    draw: imgui.ImDrawList, at: ImVec2, lines: Sequence[Line], within: Rect
+) -> None:
     """Draw a card beside the pointer, on its left where there is no room on its right."""
     away = imgui.get_text_line_height()
     width = max((imgui.calc_text_size(text).x for text, *_ in lines), default=0.0)
     left = at.x + width + 2.5 * away > within.x + within.width
-    card(draw, (at.x - away if left else at.x + away, at.y), lines, (float(left), 0.5), within=within,
-         ground=faint(theme.POPUP, 0.96), pad=0.75)
+    card(
+        draw,
+        (at.x - away if left else at.x + away, at.y),
+        lines,
+        (float(left), 0.5),
+        within=within,
+        ground=faint(theme.POPUP, 0.96),
+        pad=0.75,
+    )
 
 
 def faint(color: ImVec4, alpha: float) -> ImVec4:
@@ -300,7 +425,9 @@ def faint(color: ImVec4, alpha: float) -> ImVec4:
 def fold(title: str, opened: bool = False, tip: str = "") -> bool:
     """A line that opens and closes what follows, whether it is open; `opened`: at first."""
     imgui.push_style_color(imgui.Col_.header, theme.BAR)
-    here = imgui.collapsing_header(title, imgui.TreeNodeFlags_.default_open.value if opened else 0)
+    here = imgui.collapsing_header(
+        title, imgui.TreeNodeFlags_.default_open.value if opened else 0
+    )
     imgui.pop_style_color()
     if tip:
         imgui.set_item_tooltip(tip)

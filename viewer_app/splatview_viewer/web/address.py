@@ -28,7 +28,11 @@ PORTS_TRIED = 20
 """Ports tried after one that is taken."""
 _BUFFER, _UNSENT = 384 * 1024, 128 * 1024
 """Bytes in the kernel for each connection, and those of them that were not sent yet."""
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "": "127.0.0.1"}  # "::" takes IPv4 as well
+_ANY = {
+    "0.0.0.0": "127.0.0.1",
+    "::": "127.0.0.1",
+    "": "127.0.0.1",
+}  # "::" takes IPv4 as well
 
 TOKEN_HEADER = "X-Splatview-Token"
 """Holds the token of a request that a page's script makes."""
@@ -46,22 +50,32 @@ def listen(host: str, port: int) -> socket.socket:
     Raises ViewerError naming host and port.
     """
     if not 0 <= port <= 65535:
-        raise ViewerError(f"port: {port} is none; it must be 1024 to 65535, or 0 for any that is free")
+        raise ViewerError(
+            f"port: {port} is none; it must be 1024 to 65535, or 0 for any that is free"
+        )
     last = port if port == 0 else min(port + PORTS_TRIED, 65535)
     try:
         for number in range(port, last + 1):
             try:
-                made = socket.create_server((host, number), family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-                                            backlog=128, dualstack_ipv6=host == "::")
+                made = socket.create_server(
+                    (host, number),
+                    family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+                    backlog=128,
+                    dualstack_ipv6=host == "::",
+                )
                 break
             except OSError as e:
                 if e.errno != errno.EADDRINUSE:
                     raise
         else:
-            raise ViewerError(f"port: {port} to {last} are all taken; choose another, or 0 for any that is free")
+            raise ViewerError(
+                f"port: {port} to {last} are all taken; choose another, or 0 for any that is free"
+            )
     except (OSError, UnicodeError) as e:
-        raise ViewerError(f"host: cannot listen at {host!r}, port {port}: {e}; choose 127.0.0.1 for this machine only, "
-                          "0.0.0.0 for all of its addresses, or one of them, and a port from 1024 on") from None
+        raise ViewerError(
+            f"host: cannot listen at {host!r}, port {port}: {e}; choose 127.0.0.1 for this machine only, "
+            "0.0.0.0 for all of its addresses, or one of them, and a port from 1024 on"
+        ) from None
     # Connections inherit these. A picture that waits in the kernel is old when it arrives, so little may: on a slow
     # link it waits in the viewer, which then makes fewer.
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
@@ -78,22 +92,34 @@ def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
     """Return the lines to print. `environ`: the environment, by which an SSH session is recognised."""
     said = []
     if server.moved_from is not None:
-        said.append(f"splatview: port {server.moved_from} is taken; using {server.port}")
+        said.append(
+            f"splatview: port {server.moved_from} is taken; using {server.port}"
+        )
     said.append(f"splatview: open {local_url(server)} in a browser")
     if server.host in _ANY:
         names = [socket.gethostname()]
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the way out
+                probe.connect(
+                    ("192.0.2.1", 9)
+                )  # sends nothing: it only chooses the way out
                 names.append(probe.getsockname()[0])
         except OSError:  # no network
             pass
-        said.extend(f"splatview: or, from another machine, {_url(name, server)}" for name in names
-                    if not is_loopback(name))
-    tunnel = ssh_line(_bracketed(_ANY.get(server.host, server.host)), server.port, environ)
+        said.extend(
+            f"splatview: or, from another machine, {_url(name, server)}"
+            for name in names
+            if not is_loopback(name)
+        )
+    tunnel = ssh_line(
+        _bracketed(_ANY.get(server.host, server.host)), server.port, environ
+    )
     if tunnel:
-        said += ["splatview: this is an SSH session; on your own machine, type", f"    {tunnel}",
-                 f"  and open {_url('127.0.0.1', server)} there"]
+        said += [
+            "splatview: this is an SSH session; on your own machine, type",
+            f"    {tunnel}",
+            f"  and open {_url('127.0.0.1', server)} there",
+        ]
     return said
 
 
@@ -115,35 +141,64 @@ class Guard:
         """`host`: what the server is bound to. Where nothing else can reach it, it answers only to this machine's own
         names, otherwise to any IP address besides: that is no DNS name that could point here."""
         self._any_address = not is_loopback(host)
-        own = (host, socket.gethostname(), socket.getfqdn()) if self._any_address else (host,)
+        own = (
+            (host, socket.gethostname(), socket.getfqdn())
+            if self._any_address
+            else (host,)
+        )
         self._names = _LOOPBACK | {name.lower().rstrip(".") for name in own}
         self._token = token.encode()
 
     def refuse(self, request: web.Request, *, public: bool) -> str:
         """Return why a request is not answered; "" for one that is. `public`: it needs no token."""
-        hosts, origins = request.headers.getall("Host", []), request.headers.getall("Origin", [])
+        hosts, origins = (
+            request.headers.getall("Host", []),
+            request.headers.getall("Origin", []),
+        )
         host = ", ".join(hosts).lower()
         match = _HOST.fullmatch(host)
         name = (match[1] or match[2].rstrip(".")) if match else ""
-        if not (name in self._names or (self._any_address and _address(name) is not None)):
-            return (f"This viewer does not go by the name {_shown(host)}. Open the address that was printed where it "
-                    "was started, or start it with --host and this name.")
-        if origins and ", ".join(origins).lower() not in (f"http://{host}", f"https://{host}"):
+        if not (
+            name in self._names or (self._any_address and _address(name) is not None)
+        ):
+            return (
+                f"This viewer does not go by the name {_shown(host)}. Open the address that was printed where it "
+                "was started, or start it with --host and this name."
+            )
+        if origins and ", ".join(origins).lower() not in (
+            f"http://{host}",
+            f"https://{host}",
+        ):
             return f"Only the viewer's own page may connect, not {_shown(', '.join(origins))}."
         if public or self.has_token(request):
             return ""
-        wrong = "This token is not this viewer's" if _given(request) else "This viewer needs a token"
-        return (f"{wrong}. Open the address that was printed where it was started, with ?token=... at its end; "
-                "splatview status prints it again.")
+        wrong = (
+            "This token is not this viewer's"
+            if _given(request)
+            else "This viewer needs a token"
+        )
+        return (
+            f"{wrong}. Open the address that was printed where it was started, with ?token=... at its end; "
+            "splatview status prints it again."
+        )
 
     def has_token(self, request: web.Request) -> bool:
         """Return whether a request gives the viewer's token. Takes the same time for each wrong one."""
-        return any([hmac.compare_digest(token.encode("utf-8", "replace"), self._token) for token in _given(request)])
+        return any(
+            [
+                hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
+                for token in _given(request)
+            ]
+        )
 
 
 def subprotocols(request: web.Request) -> list[str]:
     """Return the subprotocols that a WebSocket's request offers."""
-    return [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if name.strip()]
+    return [
+        name.strip()
+        for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+        if name.strip()
+    ]
 
 
 def is_loopback(host: str) -> bool:
@@ -154,9 +209,20 @@ def is_loopback(host: str) -> bool:
 
 def _given(request: web.Request) -> list[str]:
     """Return the tokens in a request's address, in its headers, and among its subprotocols."""
-    offered = [name.removeprefix(_TOKEN_SUBPROTOCOL) for name in subprotocols(request)
-               if name.startswith(_TOKEN_SUBPROTOCOL)]
-    return [token for token in (request.query.get("token"), request.headers.get(TOKEN_HEADER), *offered) if token]
+    offered = [
+        name.removeprefix(_TOKEN_SUBPROTOCOL)
+        for name in subprotocols(request)
+        if name.startswith(_TOKEN_SUBPROTOCOL)
+    ]
+    return [
+        token
+        for token in (
+            request.query.get("token"),
+            request.headers.get(TOKEN_HEADER),
+            *offered,
+        )
+        if token
+    ]
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -47,8 +47,13 @@ read, encoded and shown, and what waits to be sent."""
 class BrowserScreen:
     """One page. Draws in a context that it shares with other screens and does not close."""
 
-    def __init__(self, ctx: moderngl.Context, connection: Connection, encoder: Encoder,
-                 work: GpuWork | None = None) -> None:
+    def __init__(
+        self,
+        ctx: moderngl.Context,
+        connection: Connection,
+        encoder: Encoder,
+        work: GpuWork | None = None,
+    ) -> None:
         """`encoder`: shared with other screens, and not closed here. `work`: counts what the GPU encodes.
 
         Raises GraphicsError when no framebuffer of the page's size can be made.
@@ -81,12 +86,16 @@ class BrowserScreen:
             try:
                 target = Target(self.ctx, size, shared=self._shared)
             except IpcError as e:
-                log.warning("pictures for browsers are read and encoded on the CPU: %s", e)
+                log.warning(
+                    "pictures for browsers are read and encoded on the CPU: %s", e
+                )
                 self._shared = False
                 target = Target(self.ctx, size)
         except _FAILURES as e:
-            raise GraphicsError(f"no picture of {size[0]} x {size[1]} can be drawn for the browser at "
-                                f"{self._connection.peer}: {e}") from e
+            raise GraphicsError(
+                f"no picture of {size[0]} x {size[1]} can be drawn for the browser at "
+                f"{self._connection.peer}: {e}"
+            ) from e
         self._release_target()
         self._target, self._size = target, size
         return target
@@ -100,7 +109,9 @@ class BrowserScreen:
     def state(self) -> ScreenState:
         closed = self._closed or self._connection.closed
         visible = self._visible and not closed
-        return ScreenState(self._size, self._scale, visible, visible and self._sender.ready, closed)
+        return ScreenState(
+            self._size, self._scale, visible, visible and self._sender.ready, closed
+        )
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
@@ -161,12 +172,16 @@ class BrowserScreen:
             return
         self._missed = False
         if self._work is not None and self._shared:
-            self._work.governor.gives(("encode", *scaled(self._size, self._sender.level.scale)), "cuda")
+            self._work.governor.gives(
+                ("encode", *scaled(self._size, self._sender.level.scale)), "cuda"
+            )
         at, self._at = self._at, 0.0
         try:
             self._sender.put(copied(self._target, at, self._device))
         except _FAILURES as e:
-            log.warning("the browser at %s gets no picture: %s", self._connection.peer, e)
+            log.warning(
+                "the browser at %s gets no picture: %s", self._connection.peer, e
+            )
             self._connection.close("no picture can be read")
 
     def close(self) -> None:
@@ -205,7 +220,12 @@ class _PageDesktop:
             if path.is_file():
                 self._connection.offer(path.name, path, path.stat().st_size)
         except OSError as e:
-            log.warning("%s is not offered to the browser at %s: %s", path, self._connection.peer, e.strerror or e)
+            log.warning(
+                "%s is not offered to the browser at %s: %s",
+                path,
+                self._connection.peer,
+                e.strerror or e,
+            )
 
     def keep(self, picture: np.ndarray, name: str) -> None:
         from PIL import Image
@@ -218,8 +238,15 @@ class _PageDesktop:
 class Browsers:
     """Serves the page, and makes a screen for each browser that connects."""
 
-    def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
-                 run: str | None = None) -> None:
+    def __init__(
+        self,
+        ctx: moderngl.Context,
+        wake: Callable[[], None],
+        *,
+        host: str | None = None,
+        port: int = 7007,
+        run: str | None = None,
+    ) -> None:
         """Serves from now on, only to this machine if `host` is None. `ctx`: what the screens are drawn with; `wake`
         ends the loop's sleep, from any thread; `run`: what other programs are told.
 
@@ -233,8 +260,14 @@ class Browsers:
         with ExitStack() as opened:
             self.server = WebServer(host or "127.0.0.1", port, wake=wake)
             opened.callback(self.server.close)
-            self._entry = opened.enter_context(Announcement(local_url(self.server), host=self.server.host,
-                                                            port=self.server.port, run=run))
+            self._entry = opened.enter_context(
+                Announcement(
+                    local_url(self.server),
+                    host=self.server.host,
+                    port=self.server.port,
+                    run=run,
+                )
+            )
             self._opened = opened.pop_all()
 
     def say(self, environ: dict[str, str]) -> None:

@@ -49,7 +49,9 @@ class Encoder(Protocol):
         """CUDA's ordinal of the GPU whose tensors it takes; None: it takes arrays."""
         ...
 
-    def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
+    def encode(
+        self, pixels: Pixels, quality: int, *, size: Size | None = None
+    ) -> bytes:
         """Return the file. Alpha is dropped.
 
         `pixels`: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first, as OpenGL has it; on the
@@ -88,28 +90,43 @@ class TurboEncoder:
         try:
             from simplejpeg import encode_jpeg
         except ImportError as e:
-            raise ViewerError(f"simplejpeg cannot be imported ({e}): pip install 'simplejpeg>=1.7'") from e
+            raise ViewerError(
+                f"simplejpeg cannot be imported ({e}): pip install 'simplejpeg>=1.7'"
+            ) from e
         self._encode = encode_jpeg
         self.reason = reason
         self.device = device
         self.took: deque[tuple[Size, float]] = deque()
 
-    def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
+    def encode(
+        self, pixels: Pixels, quality: int, *, size: Size | None = None
+    ) -> bytes:
         array = host_pixels(pixels)
         height, width = array.shape[:2]
         if size is not None and size != (width, height):
             from PIL import Image
 
-            image = Image.frombuffer("RGBX", (width, height), array, "raw", "RGBX", 0, 1)
-            whole = next((n for n in (2, 3, 4) if size == (-(-width // n), -(-height // n))), 0)
-            array = np.asarray(image.reduce(whole) if whole  # four times as fast
-                               else image.resize(size, Image.Resampling.BOX))
+            image = Image.frombuffer(
+                "RGBX", (width, height), array, "raw", "RGBX", 0, 1
+            )
+            whole = next(
+                (n for n in (2, 3, 4) if size == (-(-width // n), -(-height // n))), 0
+            )
+            array = np.asarray(
+                image.reduce(whole)
+                if whole  # four times as fast
+                else image.resize(size, Image.Resampling.BOX)
+            )
         array = np.ascontiguousarray(array[::-1])
         try:
-            return self._encode(array, quality, "RGBX", "444" if quality >= BEST else "420", True)
+            return self._encode(
+                array, quality, "RGBX", "444" if quality >= BEST else "420", True
+            )
         except (ValueError, RuntimeError) as e:
-            raise ViewerError(f"libjpeg-turbo: a picture of {array.shape[1]} x {array.shape[0]} could not be "
-                              f"encoded: {e}") from e
+            raise ViewerError(
+                f"libjpeg-turbo: a picture of {array.shape[1]} x {array.shape[0]} could not be "
+                f"encoded: {e}"
+            ) from e
 
     def close(self) -> None:
         """Nothing is held."""
@@ -130,7 +147,9 @@ def lossless(pixels: Pixels) -> bytes:
     try:
         image.save(file, "WEBP", lossless=True, quality=0, method=0)
     except (OSError, ValueError) as e:
-        raise ViewerError(f"WebP: a picture of {image.width} x {image.height} could not be encoded: {e}") from e
+        raise ViewerError(
+            f"WebP: a picture of {image.width} x {image.height} could not be encoded: {e}"
+        ) from e
     return file.getvalue()
 
 
@@ -142,8 +161,10 @@ def host_pixels(pixels: Pixels) -> np.ndarray:
 # -- nvJPEG -----------------------------------------------------------------------------------------------------------
 
 _NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so")
-_STATUS = {5: "the GPU's memory is full",
-           7: "this libnvjpeg is not for this GPU: install the one of torch's CUDA version"}
+_STATUS = {
+    5: "the GPU's memory is full",
+    7: "this libnvjpeg is not for this GPU: install the one of torch's CUDA version",
+}
 """Words for the statuses that a user can do something about; see nvjpegStatus_t."""
 _CSS_444, _CSS_420 = 0, 2
 _RGBI = 5
@@ -162,8 +183,23 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "nvjpegEncoderParamsDestroy": (c_void_p,),
     "nvjpegEncoderParamsSetQuality": (c_void_p, c_int, c_void_p),
     "nvjpegEncoderParamsSetSamplingFactors": (c_void_p, c_int, c_void_p),
-    "nvjpegEncodeImage": (c_void_p, c_void_p, c_void_p, POINTER(_Image), c_int, c_int, c_int, c_void_p),
-    "nvjpegEncodeRetrieveBitstream": (c_void_p, c_void_p, c_char_p, POINTER(c_size_t), c_void_p),
+    "nvjpegEncodeImage": (
+        c_void_p,
+        c_void_p,
+        c_void_p,
+        POINTER(_Image),
+        c_int,
+        c_int,
+        c_int,
+        c_void_p,
+    ),
+    "nvjpegEncodeRetrieveBitstream": (
+        c_void_p,
+        c_void_p,
+        c_char_p,
+        POINTER(c_size_t),
+        c_void_p,
+    ),
 }
 
 
@@ -173,8 +209,14 @@ def nvjpeg_library() -> ctypes.CDLL:
     # Packages first, for they are of torch's CUDA version, then the system's.
     nvidia = importlib.util.find_spec("nvidia")
     packages = (nvidia and nvidia.submodule_search_locations) or ()
-    packaged = [path for folder in packages for path in sorted(Path(folder).glob("*/lib/libnvjpeg.so.*"), reverse=True)]
-    toolkits = sorted(Path("/usr/local").glob("cuda*/lib64/libnvjpeg.so.*"), reverse=True)
+    packaged = [
+        path
+        for folder in packages
+        for path in sorted(Path(folder).glob("*/lib/libnvjpeg.so.*"), reverse=True)
+    ]
+    toolkits = sorted(
+        Path("/usr/local").glob("cuda*/lib64/libnvjpeg.so.*"), reverse=True
+    )
     for name in (*map(str, packaged), *_NAMES, *map(str, toolkits)):
         try:
             loaded = ctypes.CDLL(name)
@@ -184,8 +226,10 @@ def nvjpeg_library() -> ctypes.CDLL:
         except (OSError, AttributeError):
             continue
         return loaded
-    raise ViewerError("libnvjpeg is not found; it comes with the CUDA toolkit, or with pip install nvidia-nvjpeg "
-                      "(nvidia-nvjpeg-cu12 for CUDA 12)")
+    raise ViewerError(
+        "libnvjpeg is not found; it comes with the CUDA toolkit, or with pip install nvidia-nvjpeg "
+        "(nvidia-nvjpeg-cu12 for CUDA 12)"
+    )
 
 
 def _call(name: str, *args: Any) -> None:
@@ -216,33 +260,68 @@ class NvJpegEncoder:
             with torch.cuda.device(device), driver.context(device):
                 self._stream = torch.cuda.Stream()
                 self._queue = c_void_p(self._stream.cuda_stream)
-                self._given, self._begin = torch.cuda.Event(), torch.cuda.Event(enable_timing=True)
-                self._end = torch.cuda.Event(enable_timing=True, blocking=True)  # the thread sleeps until then
+                self._given, self._begin = (
+                    torch.cuda.Event(),
+                    torch.cuda.Event(enable_timing=True),
+                )
+                self._end = torch.cuda.Event(
+                    enable_timing=True, blocking=True
+                )  # the thread sleeps until then
                 _call("nvjpegCreateSimple", byref(self._handle))
-                _call("nvjpegEncoderStateCreate", self._handle, byref(self._state), self._queue)
-                _call("nvjpegEncoderParamsCreate", self._handle, byref(self._params), self._queue)
+                _call(
+                    "nvjpegEncoderStateCreate",
+                    self._handle,
+                    byref(self._state),
+                    self._queue,
+                )
+                _call(
+                    "nvjpegEncoderParamsCreate",
+                    self._handle,
+                    byref(self._params),
+                    self._queue,
+                )
                 self._stream.synchronize()
         except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
-            raise ViewerError(f"nvJPEG: CUDA does not work on device {device}: {e}") from e
+            raise ViewerError(
+                f"nvJPEG: CUDA does not work on device {device}: {e}"
+            ) from e
 
-    def encode(self, pixels: Pixels, quality: int, *, size: Size | None = None) -> bytes:
+    def encode(
+        self, pixels: Pixels, quality: int, *, size: Size | None = None
+    ) -> bytes:
         import torch
 
-        if not isinstance(pixels, torch.Tensor) or pixels.device != torch.device("cuda", self.device):
-            raise ValueError(f"pixels: {'an array' if not isinstance(pixels, torch.Tensor) else pixels.device}; this "
-                             f"nvJPEG takes tensors on cuda:{self.device}")
+        if not isinstance(pixels, torch.Tensor) or pixels.device != torch.device(
+            "cuda", self.device
+        ):
+            raise ValueError(
+                f"pixels: {'an array' if not isinstance(pixels, torch.Tensor) else pixels.device}; this "
+                f"nvJPEG takes tensors on cuda:{self.device}"
+            )
         try:
-            with self._lock, torch.cuda.device(self.device), driver.context(self.device), torch.no_grad():
+            with (
+                self._lock,
+                torch.cuda.device(self.device),
+                driver.context(self.device),
+                torch.no_grad(),
+            ):
                 if self._closed:
                     raise ViewerError("the nvJPEG encoder is closed")
                 self._given.record()
                 with torch.cuda.stream(self._stream):
                     self._stream.wait_event(self._given)
                     data = self._encode(pixels[..., :3], quality, size)
-                self.took.append((size or (pixels.shape[1], pixels.shape[0]), self._begin.elapsed_time(self._end)))
+                self.took.append(
+                    (
+                        size or (pixels.shape[1], pixels.shape[0]),
+                        self._begin.elapsed_time(self._end),
+                    )
+                )
                 return data
         except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
-            raise ViewerError(f"nvJPEG: CUDA failed on device {self.device}: {e}") from e
+            raise ViewerError(
+                f"nvJPEG: CUDA failed on device {self.device}: {e}"
+            ) from e
 
     def _encode(self, rgb: torch.Tensor, quality: int, size: Size | None) -> bytes:
         import torch
@@ -257,19 +336,47 @@ class NvJpegEncoder:
         sampling = _CSS_444 if quality >= BEST else _CSS_420
         if self._set != (quality, sampling):
             _call("nvjpegEncoderParamsSetQuality", self._params, quality, self._queue)
-            _call("nvjpegEncoderParamsSetSamplingFactors", self._params, sampling, self._queue)
+            _call(
+                "nvjpegEncoderParamsSetSamplingFactors",
+                self._params,
+                sampling,
+                self._queue,
+            )
             self._set = quality, sampling
         image = _Image()
         image.channel[0], image.pitch[0] = rgb.data_ptr(), 3 * width
-        _call("nvjpegEncodeImage", self._handle, self._state, self._params, byref(image), _RGBI, width, height,
-              self._queue)
+        _call(
+            "nvjpegEncodeImage",
+            self._handle,
+            self._state,
+            self._params,
+            byref(image),
+            _RGBI,
+            width,
+            height,
+            self._queue,
+        )
         self._end.record(self._stream)
         self._end.synchronize()
         length = c_size_t()
-        _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, None, byref(length), self._queue)
+        _call(
+            "nvjpegEncodeRetrieveBitstream",
+            self._handle,
+            self._state,
+            None,
+            byref(length),
+            self._queue,
+        )
         self._stream.synchronize()  # the length comes in the stream's order
         data = ctypes.create_string_buffer(length.value)
-        _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, data, byref(length), self._queue)
+        _call(
+            "nvjpegEncodeRetrieveBitstream",
+            self._handle,
+            self._state,
+            data,
+            byref(length),
+            self._queue,
+        )
         self._stream.synchronize()
         return data.raw[: length.value]
 

@@ -68,21 +68,40 @@ class Files:
         connection = self._connections.get(request.headers.get(KEY_HEADER, ""))
         if connection is None:
             raise web.HTTPForbidden(text="Only a page that is connected may send files")
-        size, name, taken = request.content_length, file_name(request.query.get("name", "")), False
+        size, name, taken = (
+            request.content_length,
+            file_name(request.query.get("name", "")),
+            False,
+        )
         if size is None:
-            raise web.HTTPLengthRequired(text="A file comes with its size, in Content-Length")
+            raise web.HTTPLengthRequired(
+                text="A file comes with its size, in Content-Length"
+            )
         if size > MAX_FILE:
-            raise web.HTTPRequestEntityTooLarge(MAX_FILE, size, text=(
-                f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most that a page can send. Open it where "
-                "the viewer runs"))
+            raise web.HTTPRequestEntityTooLarge(
+                MAX_FILE,
+                size,
+                text=(
+                    f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most that a page can send. Open it where "
+                    "the viewer runs"
+                ),
+            )
         with self._lock:
-            room = min(MAX_KEPT - sum(self._kept.values()), shutil.disk_usage(self._folder).free - SPARE)
+            room = min(
+                MAX_KEPT - sum(self._kept.values()),
+                shutil.disk_usage(self._folder).free - SPARE,
+            )
             if size > room:
-                raise web.HTTPInsufficientStorage(text=(
-                    f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
-                    f"{size_text(max(room, 0))} are the most. Close some in the list"))
+                raise web.HTTPInsufficientStorage(
+                    text=(
+                        f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
+                        f"{size_text(max(room, 0))} are the most. Close some in the list"
+                    )
+                )
             self._count += 1
-            path = self._folder / str(self._count) / name  # in a folder of its own: names may be the same
+            path = (
+                self._folder / str(self._count) / name
+            )  # in a folder of its own: names may be the same
             self._kept[path] = size
         try:
             path.parent.mkdir(mode=0o700)
@@ -91,30 +110,51 @@ class Files:
                     await asyncio.to_thread(file.write, chunk)
             taken = connection.put(FileDrop((str(path),), self.remove))
         except (TimeoutError, ConnectionError):
-            raise web.HTTPRequestTimeout(text=f"{name} did not come as a whole") from None
+            raise web.HTTPRequestTimeout(
+                text=f"{name} did not come as a whole"
+            ) from None
         except OSError as e:
             _log.warning("%s: cannot be written: %s", path, e.strerror or e)
             raise web.HTTPInsufficientStorage(
-                text=f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
+                text=f"{name} cannot be written on the viewer's machine: {e.strerror or e}"
+            ) from e
         finally:
             if not taken:
                 self.remove(path)
         if not taken:
-            raise web.HTTPGone(text=f"The connection to the viewer was lost while {name} was sent")
+            raise web.HTTPGone(
+                text=f"The connection to the viewer was lost while {name} was sent"
+            )
         return web.Response(text="Taken.")
 
     async def hand_out(self, request: web.Request) -> web.Response:
         """Send what was offered to a page; each offer is good for one time."""
         key = request.query.get("key", "")
-        found = [c.offers.pop(key) for c in [*self._connections.values()] if key in c.offers]
+        found = [
+            c.offers.pop(key) for c in [*self._connections.values()] if key in c.offers
+        ]
         if not found:
-            raise web.HTTPNotFound(text="This file was taken already, or is not offered any more")
+            raise web.HTTPNotFound(
+                text="This file was taken already, or is not offered any more"
+            )
         try:
-            body = found[0] if isinstance(found[0], bytes) else await asyncio.to_thread(open_regular, found[0])
+            body = (
+                found[0]
+                if isinstance(found[0], bytes)
+                else await asyncio.to_thread(open_regular, found[0])
+            )
         except OSError as e:
-            raise web.HTTPNotFound(text=f"{found[0]}: cannot be read: {e.strerror or e}") from e
-        return web.Response(body=body, headers={"Content-Type": "application/octet-stream", "Cache-Control": "no-store",
-                                                "Content-Disposition": "attachment"})
+            raise web.HTTPNotFound(
+                text=f"{found[0]}: cannot be read: {e.strerror or e}"
+            ) from e
+        return web.Response(
+            body=body,
+            headers={
+                "Content-Type": "application/octet-stream",
+                "Cache-Control": "no-store",
+                "Content-Disposition": "attachment",
+            },
+        )
 
     # -- from any thread ---------------------------------------------------------------------------------------------
 
@@ -124,21 +164,27 @@ class Files:
             if self._kept.pop(path, None) is None:
                 return
         # Removing gigabytes takes a while, and the caller may be the thread that draws.
-        Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
+        Thread(
+            target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True
+        ).start()
 
     def close(self) -> None:
         """Remove all uploads, once the web thread has ended."""
         with self._lock:
             self._kept.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
-        os.close(self._held)  # last: without the lock another viewer would remove the folder as well
+        os.close(
+            self._held
+        )  # last: without the lock another viewer would remove the folder as well
 
 
 def _sweep(around: Path) -> None:
     """Remove folders of this user's killed viewers: those without a lock."""
     for folder in around.glob(f"{_PREFIX}*"):
         try:
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            lock = os.open(
+                folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+            )
         except OSError:
             continue
         try:
@@ -154,6 +200,8 @@ def _sweep(around: Path) -> None:
 
 def file_name(given: str) -> str:
     """Return one safe part of a path for the name of a user's file."""
-    stem, suffix = os.path.splitext(unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2])
+    stem, suffix = os.path.splitext(
+        unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2]
+    )
     suffix = safe_name(suffix, "")[:16]
     return safe_name(stem, "file") + (f".{suffix}" if suffix else "")

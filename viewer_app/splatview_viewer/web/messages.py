@@ -26,7 +26,13 @@ class MessageError(ValueError):
     """An invalid message of a page. The text says what is wrong with it."""
 
 
-class _Message(msgspec.Struct, frozen=True, tag_field="t", tag=str.lower, forbid_unknown_fields=True):
+class _Message(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="t",
+    tag=str.lower,
+    forbid_unknown_fields=True,
+):
     """Base of all: `t` is the class's name in small letters."""
 
 
@@ -118,7 +124,9 @@ def encode(message: ServerMessage | ClientMessage) -> str:
     return _encoder.encode(message).decode()
 
 
-def event_of(message: events.Event, clicks: events.ClickCounter, scale: float) -> events.Event | None:
+def event_of(
+    message: events.Event, clicks: events.ClickCounter, scale: float
+) -> events.Event | None:
     """Complete an event: the clicks of a press, and text without control characters. None for text that has nothing
     else.
 
@@ -126,9 +134,17 @@ def event_of(message: events.Event, clicks: events.ClickCounter, scale: float) -
     none where the page gives no time. `scale` is framebuffer pixels per point.
     """
     if isinstance(message, events.PointerPress):
-        count = clicks.count(message.at / 1000, message.x, message.y, message.button, scale) if message.at > 0 else 1
+        count = (
+            clicks.count(message.at / 1000, message.x, message.y, message.button, scale)
+            if message.at > 0
+            else 1
+        )
         return msgspec.structs.replace(message, clicks=count)
     if isinstance(message, events.Text):
-        text = "".join(c for c in message.text.replace("\r\n", "\n") if c in "\n\t" or category(c) != "Cc")
+        text = "".join(
+            c
+            for c in message.text.replace("\r\n", "\n")
+            if c in "\n\t" or category(c) != "Cc"
+        )
         return msgspec.structs.replace(message, text=text) if text else None
     return message

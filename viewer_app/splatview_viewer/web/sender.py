@@ -42,8 +42,19 @@ class Level(NamedTuple):
 
 
 LEVELS = (
-    Level(85, 1.0), Level(75, 1.0), Level(65, 1.0), Level(55, 1.0), Level(65, 0.75), Level(55, 0.75), Level(45, 0.75),
-    Level(55, 0.5), Level(45, 0.5), Level(35, 0.5), Level(45, 1 / 3), Level(35, 1 / 3), Level(35, 0.25),
+    Level(85, 1.0),
+    Level(75, 1.0),
+    Level(65, 1.0),
+    Level(55, 1.0),
+    Level(65, 0.75),
+    Level(55, 0.75),
+    Level(45, 0.75),
+    Level(55, 0.5),
+    Level(45, 0.5),
+    Level(35, 0.5),
+    Level(45, 1 / 3),
+    Level(35, 1 / 3),
+    Level(35, 0.25),
 )
 """The levels of a picture that moves, from the best on. Three levels are about half the bytes."""
 RESTING = Level(95, 1.0)
@@ -102,7 +113,9 @@ class Pacer:
             self._per_byte += _WEIGHT * (took / size - self._per_byte)
         if not moves:
             return
-        took = min(took, 4 * self._took + 0.05) if self._took else took  # a single one may be an accident
+        took = (
+            min(took, 4 * self._took + 0.05) if self._took else took
+        )  # a single one may be an accident
         self._took = self._took + _WEIGHT * (took - self._took) if self._took else took
         if self._took > BAD:
             if now - self._rose_at < _TOO_SOON:
@@ -149,7 +162,9 @@ class Sender:
     @property
     def ready(self) -> bool:
         """Another picture may be drawn: also while one is being encoded."""
-        return self._waiting is None and self._encoding + self._pacer.in_flight < IN_FLIGHT
+        return (
+            self._waiting is None and self._encoding + self._pacer.in_flight < IN_FLIGHT
+        )
 
     @property
     def level(self) -> Level:
@@ -179,7 +194,9 @@ class Sender:
             level, self._encoding, self._waiting = self._pacer.level, True, None
             before, self._shown = self._shown, picture
             try:
-                made = await loop.run_in_executor(workers(), self._encode, picture, before, level)
+                made = await loop.run_in_executor(
+                    workers(), self._encode, picture, before, level
+                )
                 if made is not None:
                     self._rests_at = loop.time() + REST
                     loop.call_later(REST + 0.01, self._connection.work)
@@ -191,20 +208,28 @@ class Sender:
         if picture is None or self._pacer.in_flight or loop.time() < self._rests_at:
             return None
         made = await loop.run_in_executor(workers(), self._encode, picture, None, None)
-        if made is None or self._waiting is not None or picture is not self._shown:  # another one comes first
+        if (
+            made is None or self._waiting is not None or picture is not self._shown
+        ):  # another one comes first
             return None
         self._rests_at = math.inf
         return self._numbered(picture, *made, rests=True)
 
-    def _numbered(self, picture: Copy, data: bytes, quality: int, *, rests: bool = False) -> tuple[Picture, bytes]:
+    def _numbered(
+        self, picture: Copy, data: bytes, quality: int, *, rests: bool = False
+    ) -> tuple[Picture, bytes]:
         self._number += 1
         self._pacer.sent(self._number, len(data), moves=not rests)
         at, exact = 0.0 if rests else picture.at, quality == 100
-        return Picture(self._number, "webp" if exact else "jpeg", picture.size, at, quality, exact), data
+        return Picture(
+            self._number, "webp" if exact else "jpeg", picture.size, at, quality, exact
+        ), data
 
     # -- in a worker -------------------------------------------------------------------------------------------------
 
-    def _encode(self, picture: Copy, before: Copy | None, level: Level | None) -> tuple[bytes, int] | None:
+    def _encode(
+        self, picture: Copy, before: Copy | None, level: Level | None
+    ) -> tuple[bytes, int] | None:
         """Return the file of a picture and its quality; None if it is the same as the one before. Without `level` it
         has no loss (100), or hardly any where the line is too slow."""
         with self._arrived(picture):
@@ -219,7 +244,9 @@ class Sender:
 
     def _jpeg(self, picture: Copy, level: Level) -> bytes:
         size = scaled(picture.size, level.scale)
-        if isinstance(picture.pixels, np.ndarray) and not isinstance(self._encoder, TurboEncoder):
+        if isinstance(picture.pixels, np.ndarray) and not isinstance(
+            self._encoder, TurboEncoder
+        ):
             self._encoder = TurboEncoder("", self._encoder.device)
         try:
             return self._encoder.encode(picture.pixels, level.quality, size=size)
@@ -263,7 +290,13 @@ def _same(a: Copy, b: Copy) -> bool:
         return False
     if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
         rows = range(0, len(a.pixels), 64)
-        return all(np.array_equal(a.pixels[k:k + 64].view(np.uint32), b.pixels[k:k + 64].view(np.uint32)) for k in rows)
+        return all(
+            np.array_equal(
+                a.pixels[k : k + 64].view(np.uint32),
+                b.pixels[k : k + 64].view(np.uint32),
+            )
+            for k in rows
+        )
     import torch
 
     assert isinstance(a.pixels, torch.Tensor) and isinstance(b.pixels, torch.Tensor)

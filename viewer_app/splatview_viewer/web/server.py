@@ -53,11 +53,22 @@ _LAST_WORDS = 0.3
 _CLOSING = 0.7
 """Seconds for a page to hear why its connection ends."""
 
-_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-_POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
-           "base-uri 'none'; form-action 'none'")
-_HEADERS = {"Cross-Origin-Resource-Policy": "same-origin", "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer", "Server": "splatview"}
+_TYPES = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'"
+)
+_HEADERS = {
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Server": "splatview",
+}
 """Headers of every answer."""
 
 _OF_CLIENTS = HttpProcessingError, ConnectionError
@@ -65,7 +76,9 @@ _OF_CLIENTS = HttpProcessingError, ConnectionError
 
 _log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
-_http_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS)))
+_http_log.addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS))
+)
 """aiohttp's, without the faults of clients, which must not fill the user's terminal."""
 
 
@@ -75,14 +88,23 @@ class Connection:
     `inbox` has what the page sends. What is sent after the connection is over is dropped.
     """
 
-    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        hello: m.Hello,
+        peer: str,
+        wake: Callable[[], None],
+    ) -> None:
         """Call it in the web thread. `peer`: the page's address and port, for messages. `wake`: called when there is
         something in the inbox, another picture may be drawn, or the connection is over."""
         self.hello = hello
         self.peer = peer
         self.wake = wake
         self.inbox: Inbox[Event | m.Visible] = Inbox(
-            lambda new, last: type(new) is type(last) and isinstance(new, (PointerMove, Resize)))
+            lambda new, last: (
+                type(new) is type(last) and isinstance(new, (PointerMove, Resize))
+            )
+        )
         self.pictures: Sender | None = None
         self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
         """Each file that waits to be fetched, or its content, by its key."""
@@ -90,7 +112,9 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._texts: deque[str] = deque()
         self._work = asyncio.Event()  # something to send, or to end
-        self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
+        self._stop = (
+            asyncio.Event()
+        )  # nothing more is read, and what cannot be sent soon is dropped
         self._ended: tuple[int, str] | None = None
 
     @property
@@ -142,7 +166,10 @@ class Connection:
     async def run(self) -> tuple[int, str]:
         """Serve the page until the connection is over; return code and reason to close the WebSocket with. Called once,
         by the server."""
-        tasks = [asyncio.create_task(work) for work in (self._read(), self._write(), self._stop.wait())]
+        tasks = [
+            asyncio.create_task(work)
+            for work in (self._read(), self._write(), self._stop.wait())
+        ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self.close()
@@ -154,8 +181,14 @@ class Connection:
             for task in tasks:
                 task.cancel()
             for failed in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
-                    _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
+                if isinstance(failed, Exception) and not isinstance(
+                    failed, ConnectionError
+                ):
+                    _log.error(
+                        "The connection to %s ended with an error",
+                        self.peer,
+                        exc_info=failed,
+                    )
             for message in self.inbox.take(0):
                 if isinstance(message, FileDrop) and message.done is not None:
                     message.done(Path(message.paths[0]))
@@ -181,7 +214,9 @@ class Connection:
             if not isinstance(message, m.Ack):
                 self.put(message)
             elif self.pictures is not None:
-                self.pictures.acked(message.number, message.took / 1000, self._loop.time())
+                self.pictures.acked(
+                    message.number, message.took / 1000, self._loop.time()
+                )
                 self._work.set()
         return None
 
@@ -191,13 +226,19 @@ class Connection:
             self._work.clear()
             while self._texts:
                 await self._socket.send_str(self._texts.popleft())
-            if self._stop.is_set():  # behind the messages sent before `close`, which `closed` is not
+            if (
+                self._stop.is_set()
+            ):  # behind the messages sent before `close`, which `closed` is not
                 return None
             try:
-                found = await self.pictures.next() if self.pictures is not None else None
+                found = (
+                    await self.pictures.next() if self.pictures is not None else None
+                )
             except Exception as e:
                 if not isinstance(e, ViewerError):
-                    _log.exception("A picture for the page at %s could not be made", self.peer)
+                    _log.exception(
+                        "A picture for the page at %s could not be made", self.peer
+                    )
                 return self.close(f"no picture could be sent: {e}")
             if found is not None:
                 await self._socket.send_str(m.encode(found[0]))
@@ -212,8 +253,14 @@ class WebServer:
     the thread that draws; it must return at once.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
-                 wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 7007,
+        *,
+        token: str | None = None,
+        wake: Callable[[], None],
+    ) -> None:
         """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
         taken: the next free one of the 20 that follow; `moved_from` then says which it was.
 
@@ -237,7 +284,11 @@ class WebServer:
         self._files = Files(self._connections)
         self.port: int = self._socket.getsockname()[1]
         self.moved_from = port if port not in (0, self.port) else None
-        self.token = token if token is not None and self.moved_from is None else secrets.token_urlsafe(16)
+        self.token = (
+            token
+            if token is not None and self.moved_from is None
+            else secrets.token_urlsafe(16)
+        )
         self._guard = Guard(host, self.token)
         self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
@@ -274,20 +325,34 @@ class WebServer:
     async def _serve(self) -> None:
         app = web.Application(middlewares=[self._guarded])
         app.on_response_prepare.append(self._sign)
-        for path, handler in (("/ws", self._websocket), ("/download", self._files.hand_out)):
+        for path, handler in (
+            ("/ws", self._websocket),
+            ("/download", self._files.hand_out),
+        ):
             app.router.add_get(path, handler, allow_head=False)
         for path in self._assets:
             app.router.add_get(path, self._asset, allow_head=False)
         app.router.add_post("/upload", self._files.receive)
-        runner = web.AppRunner(app, access_log=None, logger=_http_log, keepalive_timeout=KEEP_ALIVE, lingering_time=1,
-                               shutdown_timeout=_CLOSING, auto_decompress=False)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_http_log,
+            keepalive_timeout=KEEP_ALIVE,
+            lingering_time=1,
+            shutdown_timeout=_CLOSING,
+            auto_decompress=False,
+        )
         await runner.setup()
         http = runner.server
         assert http is not None
         listening = await self._loop.create_server(
-            lambda: http() if len(http.connections) < MAX_CONNECTIONS else _Full(), sock=self._socket)
+            lambda: http() if len(http.connections) < MAX_CONNECTIONS else _Full(),
+            sock=self._socket,
+        )
         await self._stop.wait()
-        self._loop.remove_reader(self._socket)  # accepts no more; those that were just accepted are listed two turns
+        self._loop.remove_reader(
+            self._socket
+        )  # accepts no more; those that were just accepted are listed two turns
         for _ in range(3):  # later, and would be lost if the server were closed before
             await asyncio.sleep(0)
         listening.close()
@@ -297,7 +362,9 @@ class WebServer:
         await asyncio.sleep(0)  # aborted transports are closed in the next turn
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _guarded(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
         if reason := self._guard.refuse(request, public=request.path in self._assets):
             raise web.HTTPForbidden(text=reason)
         return await handler(request)
@@ -310,23 +377,43 @@ class WebServer:
         """
         framed = self._guard.has_token(request)
         response.headers.update(_HEADERS)
-        response.headers["Content-Security-Policy"] = _POLICY if framed else f"{_POLICY}; frame-ancestors 'none'"
+        response.headers["Content-Security-Policy"] = (
+            _POLICY if framed else f"{_POLICY}; frame-ancestors 'none'"
+        )
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         body, kind = self._assets[request.path]
-        return web.Response(body=body, content_type=kind, charset="utf-8", headers={"Cache-Control": "no-cache"})
+        return web.Response(
+            body=body,
+            content_type=kind,
+            charset="utf-8",
+            headers={"Cache-Control": "no-cache"},
+        )
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
-        if (offered := subprotocols(request)) and SUBPROTOCOL not in offered:  # aiohttp would log them, a token too
-            raise web.HTTPBadRequest(text=f"Unknown subprotocols: expected {SUBPROTOCOL}")
-        response = web.WebSocketResponse(protocols=(SUBPROTOCOL,), timeout=_CLOSING, heartbeat=HEARTBEAT,
-                                         compress=False, max_msg_size=m.MAX_MESSAGE)
+        if (
+            offered := subprotocols(request)
+        ) and SUBPROTOCOL not in offered:  # aiohttp would log them, a token too
+            raise web.HTTPBadRequest(
+                text=f"Unknown subprotocols: expected {SUBPROTOCOL}"
+            )
+        response = web.WebSocketResponse(
+            protocols=(SUBPROTOCOL,),
+            timeout=_CLOSING,
+            heartbeat=HEARTBEAT,
+            compress=False,
+            max_msg_size=m.MAX_MESSAGE,
+        )
         await response.prepare(request)
         self._open += 1
         try:
             code, reason = await self._talk(request, response)
-            reason = reason.encode()[:120].decode(errors="ignore")  # as much as fits into the frame
-            await asyncio.wait_for(response.close(code=code, message=reason.encode()), _CLOSING)
+            reason = reason.encode()[:120].decode(
+                errors="ignore"
+            )  # as much as fits into the frame
+            await asyncio.wait_for(
+                response.close(code=code, message=reason.encode()), _CLOSING
+            )
         except (TimeoutError, ConnectionError):  # the other side is stuck or gone
             pass
         finally:
@@ -335,12 +422,16 @@ class WebServer:
                 request.transport.abort()  # unsent bytes are dropped
         return response
 
-    async def _talk(self, request: web.Request, response: web.WebSocketResponse) -> tuple[int, str]:
+    async def _talk(
+        self, request: web.Request, response: web.WebSocketResponse
+    ) -> tuple[int, str]:
         """Serve a page from its hello on. Return code and reason to close its WebSocket with."""
         if self._open > MAX_CLIENTS:
             return 1013, f"{MAX_CLIENTS} pages show this viewer already: close one."
         key = secrets.token_urlsafe(16)
-        await response.send_str(m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE)))
+        await response.send_str(
+            m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE))
+        )
         try:
             hello = m.parse(await response.receive_str(timeout=HELLO_WITHIN))
         except TimeoutError:
@@ -351,9 +442,15 @@ class WebServer:
             hello = None
         if not isinstance(hello, m.Hello):
             return 1008, "the first message must be hello"
-        found = request.transport.get_extra_info("peername") if request.transport is not None else None
+        found = (
+            request.transport.get_extra_info("peername")
+            if request.transport is not None
+            else None
+        )
         peer = "{}:{}".format(*found) if found else "a page that has gone"
-        connection = self._connections[key] = Connection(response, hello, peer, self._wake)
+        connection = self._connections[key] = Connection(
+            response, hello, peer, self._wake
+        )
         self._arrived.append(connection)
         try:
             self._wake()
@@ -372,7 +469,9 @@ class _Full(asyncio.Protocol):
 
 def _assets() -> dict[str, tuple[bytes, str]]:
     """Return content and type of each file of the page, by its path."""
-    found = {f"/{file.name}": (file.read_bytes(), _TYPES[file.name.rpartition(".")[2]])
-             for file in (resources.files("splatview_viewer.web") / "page").iterdir()}
+    found = {
+        f"/{file.name}": (file.read_bytes(), _TYPES[file.name.rpartition(".")[2]])
+        for file in (resources.files("splatview_viewer.web") / "page").iterdir()
+    }
     found["/"] = found.pop("/index.html")
     return found

@@ -33,7 +33,9 @@ _ON_HOST = ("ring", "host")
 """The transports of streams over another one: they are small, and the trainer's GPU copies them without a wait."""
 
 
-def linked_to(stream: RemoteStream, streams: Iterable[RemoteStream]) -> list[tuple[Link, RemoteStream]]:
+def linked_to(
+    stream: RemoteStream, streams: Iterable[RemoteStream]
+) -> list[tuple[Link, RemoteStream]]:
     """Return those of `streams`, all that there are, that were published over this one. Of a name that was published
     again by a later run, the live ones."""
     links = {link.kind: link for link in links_of(stream.kind) if link.over}
@@ -106,7 +108,9 @@ class _Feed:
 
     def release(self) -> None:
         self.stream.release()
-        if self.content is not None and self.content is getattr(self.slot.view, "content", None):
+        if self.content is not None and self.content is getattr(
+            self.slot.view, "content", None
+        ):
             self.link.drop(self.content, self.stream)
 
 
@@ -133,18 +137,28 @@ class Links:
         """Return the entries that are seen in the picture of another one."""
         slots = self._catalogue.slots
         parts = [slots[key] for key in slot.source.uses if key in slots]
-        return [*parts, *(deep for part in parts for deep in self._parts(part)),
-                *self._of_run(slot, plotted=False).values()]
+        return [
+            *parts,
+            *(deep for part in parts for deep in self._parts(part)),
+            *self._of_run(slot, plotted=False).values(),
+        ]
 
     def _of_run(self, slot: Slot, *, plotted: bool) -> dict[Link, Slot]:
         """Return the entries of the run whose stream an entry shows, by the links that lead to them."""
         stream = slot.source.stream
-        links = [link for link in links_of(slot.entry.kind) if not link.over and link.plotted == plotted]
+        links = [
+            link
+            for link in links_of(slot.entry.kind)
+            if not link.over and link.plotted == plotted
+        ]
         if stream is None or not links:
             return {}
         runs = runs_of(stream)
-        first = {s.entry.kind: s for s in reversed(self._catalogue.slots.values())
-                 if s.source.stream is not None and s.source.stream.run in runs}
+        first = {
+            s.entry.kind: s
+            for s in reversed(self._catalogue.slots.values())
+            if s.source.stream is not None and s.source.stream.run in runs
+        }
         return {link: first[link.kind] for link in links if link.kind in first}
 
     def seen_by(self, viewport: Viewport, slot: Slot) -> bool:
@@ -159,9 +173,16 @@ class Links:
         self._seen, self.watched = {}, {}
         for viewport in catalogue.viewports:
             if (shown := catalogue.shown(viewport)) is not None:
-                pictures, plots = [shown, *self._parts(shown)], self.plots(shown) if viewport.has_panel else []
+                pictures, plots = (
+                    [shown, *self._parts(shown)],
+                    self.plots(shown) if viewport.has_panel else [],
+                )
                 self._seen[viewport] = [*pictures, *plots]
-                self.watched = dict.fromkeys(plots, False) | self.watched | dict.fromkeys(pictures, True)
+                self.watched = (
+                    dict.fromkeys(plots, False)
+                    | self.watched
+                    | dict.fromkeys(pictures, True)
+                )
         for slot in self.watched:
             if slot not in before:
                 slot.entry.fault = ""
@@ -171,9 +192,17 @@ class Links:
                 catalogue.let_go(slot)
         for slot in catalogue.slots.values():
             linked = self._of_run(slot, plotted=False) if slot in self.watched else {}
-            for link in links_of(slot.entry.kind) if slot.views and slot.source.stream is not None else ():
+            for link in (
+                links_of(slot.entry.kind)
+                if slot.views and slot.source.stream is not None
+                else ()
+            ):
                 if not (link.over or link.plotted):
-                    content = getattr(linked[link].view, "content", None) if link in linked else None
+                    content = (
+                        getattr(linked[link].view, "content", None)
+                        if link in linked
+                        else None
+                    )
                     for view in slot.views.values():
                         link.use(view.view, content)
         self._share()
@@ -181,9 +210,17 @@ class Links:
     def _share(self) -> None:
         """Have runs share the streams that are used, and no others. Runs and streams come and go."""
         catalogue, streams = self._catalogue, self._catalogue.subscriber.streams
-        wanted = {id(stream): stream for slot in catalogue.slots.values() for stream in slot.source.streams}
-        over = {id(fed): (link, slot, fed) for slot in self.watched if slot.source.stream is not None
-                for link, fed in linked_to(slot.source.stream, streams)}
+        wanted = {
+            id(stream): stream
+            for slot in catalogue.slots.values()
+            for stream in slot.source.streams
+        }
+        over = {
+            id(fed): (link, slot, fed)
+            for slot in self.watched
+            if slot.source.stream is not None
+            for link, fed in linked_to(slot.source.stream, streams)
+        }
         for key, stream in self._opened.items():
             if key not in wanted:
                 stream.release()
@@ -194,7 +231,9 @@ class Links:
             if key not in over or over[key][1] is not feed.slot:
                 self._feeds.pop(key).release()
         self._opened = wanted
-        self._feeds = {key: self._feeds.get(key) or _Feed(*found) for key, found in over.items()}
+        self._feeds = {
+            key: self._feeds.get(key) or _Feed(*found) for key, found in over.items()
+        }
 
     def read(self, now: float) -> bool:
         """Read the streams over those that are seen. True when there is something new for a picture."""
@@ -211,10 +250,21 @@ class Links:
 
     def _ready(self, feed: _Feed, now: float) -> bool:
         view = feed.slot.view
-        if feed.stream.version <= feed.seen or now < feed.next or feed.content is None or view is None or view.empty:
+        if (
+            feed.stream.version <= feed.seen
+            or now < feed.next
+            or feed.content is None
+            or view is None
+            or view.empty
+        ):
             return False
-        users = [viewport.user for viewport, seen in self._seen.items() if feed.slot in seen]
-        return any(user.screen.state.visible and user.takes(now) and now >= user.may_draw(now) for user in users)
+        users = [
+            viewport.user for viewport, seen in self._seen.items() if feed.slot in seen
+        ]
+        return any(
+            user.screen.state.visible and user.takes(now) and now >= user.may_draw(now)
+            for user in users
+        )
 
     def troubles(self, slot: Slot) -> list[str]:
         """Return what is wrong with the stream that an entry shows, or with those over it, in their publishers' words.
@@ -222,7 +272,10 @@ class Links:
         out = [slot.source.trouble] if not about(slot.entry.kind).strip else []
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:
-                out += [feed.link.trouble(feed.content, feed.stream), feed.fault or feed.stream.fault or ""]
+                out += [
+                    feed.link.trouble(feed.content, feed.stream),
+                    feed.fault or feed.stream.fault or "",
+                ]
         return [text for text in dict.fromkeys(out) if text]
 
 
@@ -246,14 +299,25 @@ class Counts:
         self._next_at, changed = now + _COUNT_PERIOD_S, False
         streams = [*catalogue.subscriber.streams, *catalogue.shards.streams]
         scenes = {id(stream): stream for stream in streams if about(stream.kind).scene}
-        self.curves = {key: curve for key, curve in self.curves.items() if key in scenes}
+        self.curves = {
+            key: curve for key, curve in self.curves.items() if key in scenes
+        }
         self._seen = {key: seen for key, seen in self._seen.items() if key in scenes}
         for key, scene in scenes.items():
-            series, number, last = self._seen.get(key) or (scalar_series(_COUNTS), -1, -1)
+            series, number, last = self._seen.get(key) or (
+                scalar_series(_COUNTS),
+                -1,
+                -1,
+            )
             shape, version = scene.shape, scene.version
-            if not (scene.run.alive and shape and version) or (shape[0], version) == (number, last):
+            if not (scene.run.alive and shape and version) or (shape[0], version) == (
+                number,
+                last,
+            ):
                 continue
-            series.extend(scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64)))
+            series.extend(
+                scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64))
+            )
             self._seen[key] = series, shape[0], version
             if key in self.curves or 0 <= number != shape[0]:
                 self.curves[key] = Curve.of(scene.name, series.rows)
@@ -261,14 +325,26 @@ class Counts:
         if changed:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
-                if not about(slot.entry.kind).counts or slot.view is None or slot.source.stream is None:
+                if (
+                    not about(slot.entry.kind).counts
+                    or slot.view is None
+                    or slot.source.stream is None
+                ):
                     continue
-                logged, beside = slot.view.content.curves, []  # beside what the run logs, by its steps, not versions
-                found = [self.curves.get(id(stream)) for stream in slot.source.stream.run.streams.values()]
+                logged, beside = (
+                    slot.view.content.curves,
+                    [],
+                )  # beside what the run logs, by its steps, not versions
+                found = [
+                    self.curves.get(id(stream))
+                    for stream in slot.source.stream.run.streams.values()
+                ]
                 for curve in found if logged.all else ():
                     if curve is not None:
                         rows = np.array(curve.rows, order="F")
-                        rows[:, 0] = np.interp(rows[:, 1], logged.clock["time"], logged.clock["step"])
+                        rows[:, 0] = np.interp(
+                            rows[:, 1], logged.clock["time"], logged.clock["step"]
+                        )
                         beside.append(Curve.of(curve.name, rows))
                 if beside:
                     slot.view.content.beside = {"Gaussians": beside}

@@ -26,10 +26,19 @@ def meant(found: Iterable[T], name: str | None = None) -> T | None:
     """Return the entry or live stream that is meant by a name, or by none: live streams before files, those before
     ended ones, kinds of a lower rank first (Gaussians before others, memory and curves last), of equals the newest,
     which is the last of `found`."""
-    def order(value: Any) -> tuple[bool, bool, int]:
-        return getattr(value, "alive", True), not getattr(value, "is_file", False), -about(value.kind).rank
 
-    return max(reversed([value for value in found if name in (None, value.name)]), key=order, default=None)
+    def order(value: Any) -> tuple[bool, bool, int]:
+        return (
+            getattr(value, "alive", True),
+            not getattr(value, "is_file", False),
+            -about(value.kind).rank,
+        )
+
+    return max(
+        reversed([value for value in found if name in (None, value.name)]),
+        key=order,
+        default=None,
+    )
 
 
 class Finder:
@@ -41,8 +50,14 @@ class Finder:
         self._since: dict[str, float] = {}
         """The time at which a run was first seen, by its id."""
 
-    def find(self, name: str | None, run: str | None, now: float, settled: float, deadline: float
-             ) -> RemoteStream | None:
+    def find(
+        self,
+        name: str | None,
+        run: str | None,
+        now: float,
+        settled: float,
+        deadline: float,
+    ) -> RemoteStream | None:
         """Return the stream that is meant by a name. `run`: a run's id, the beginning of one, its name or its process
         id; None: any.
 
@@ -52,14 +67,24 @@ class Finder:
         there, runs = [s for s in self.look(run, now) if s.run.alive], self._runs(run)
         for r in runs:
             self._since.setdefault(r.id, now)
-        found = meant([s for s in there if about(s.kind).shown and not s.info.over], name)
-        told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
+        found = meant(
+            [s for s in there if about(s.kind).shown and not s.info.over], name
+        )
+        told = bool(runs) and all(
+            r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs
+        )
         if found is not None and (told or now > settled):
             return found
         # A run without the stream may publish it any moment, one that is about to begin may take its time; no run at
         # all is known at once.
         beginning = bool(runs) and not any(r.streams for r in runs)
-        end = deadline if beginning else settled if not runs or name is None else min(settled + 1.0, deadline)
+        end = (
+            deadline
+            if beginning
+            else settled
+            if not runs or name is None
+            else min(settled + 1.0, deadline)
+        )
         if now > end or (runs and all(r.refused for r in runs)):
             raise self._nothing(name, run)
         return None
@@ -69,7 +94,9 @@ class Finder:
         `find`."""
         self._subscriber.poll()
         self._shards.run = run
-        return self._shards.update([s for s in self._subscriber.streams if _called(s.run, run)], now)
+        return self._shards.update(
+            [s for s in self._subscriber.streams if _called(s.run, run)], now
+        )
 
     def _runs(self, run: str | None) -> list[RemoteRun]:
         """Return the live ones, oldest first."""
@@ -81,18 +108,30 @@ class Finder:
             return ViewerError(f"{who}: runs cannot be found: {self._subscriber.fault}")
         if not runs:
             return NotFoundError(
-                f"{who}: there is no run {run!r}; {other_runs(runtime_folder(), run)}" if run is not None else
-                f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
-                f"demo){', or name a file' if who == 'shot' else ''}")
-        if refused := [printable(f"{r.name} ({r.id}): {r.refused}") for r in runs if r.refused]:
+                f"{who}: there is no run {run!r}; {other_runs(runtime_folder(), run)}"
+                if run is not None
+                else f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
+                f"demo){', or name a file' if who == 'shot' else ''}"
+            )
+        if refused := [
+            printable(f"{r.name} ({r.id}): {r.refused}") for r in runs if r.refused
+        ]:
             return NotFoundError(f"{who}: " + "; ".join(refused))
-        listing = [f"{printable(s.name)} ({s.kind}, run {s.run.id})" for r in runs for s in r.streams.values()]
+        listing = [
+            f"{printable(s.name)} ({s.kind}, run {s.run.id})"
+            for r in runs
+            for s in r.streams.values()
+        ]
         if name is not None and listing:
-            return NotFoundError(f"{who}: there is no stream {name!r} that can be drawn; there are: "
-                                 f"{', '.join(listing)}")
+            return NotFoundError(
+                f"{who}: there is no stream {name!r} that can be drawn; there are: "
+                f"{', '.join(listing)}"
+            )
         named = ", ".join(f"{printable(r.name)} ({r.id})" for r in runs)
         if not any(r.welcomed for r in runs):
-            return LateError(f"{who}: {named} did not answer: its process is stopped, very busy or out of open files")
+            return LateError(
+                f"{who}: {named} did not answer: its process is stopped, very busy or out of open files"
+            )
         return NotFoundError(f"{who}: no stream is published yet by {named}")
 
 
@@ -103,8 +142,14 @@ def _called(run: RemoteRun, name: str | None) -> bool:
 def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
     """Return the error for a stream that brought no frame within `timeout` seconds."""
     if stream.fault:
-        return ViewerError(f"{who}: stream {stream.name!r} cannot be read: {stream.fault}")
+        return ViewerError(
+            f"{who}: stream {stream.name!r} cannot be read: {stream.fault}"
+        )
     if not stream.run.alive:
-        return NotFoundError(f"{who}: the run of stream {stream.name!r} ended before it could be read")
-    return LateError(f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer shares its data "
-                     "when it publishes next: is it still running?")
+        return NotFoundError(
+            f"{who}: the run of stream {stream.name!r} ended before it could be read"
+        )
+    return LateError(
+        f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer shares its data "
+        "when it publishes next: is it still running?"
+    )

@@ -63,7 +63,9 @@ class Part:
                 self.skipped = False
                 return frame
             self._since = self._since or now
-        self.skipped = not self.alive or bool(stream.fault) or now > self._since + GATHER
+        self.skipped = (
+            not self.alive or bool(stream.fault) or now > self._since + GATHER
+        )
         return None
 
 
@@ -96,11 +98,17 @@ class ShardedStream:
     def put(self, parts: Sequence[tuple[int, RemoteStream]]) -> None:
         """Replace its parts: streams by rank. None: what was read last stays."""
         known = {id(part.stream): part for part in self.parts}
-        if known and not any(id(stream) in known for _, stream in parts):  # the training was started again
+        if known and not any(
+            id(stream) in known for _, stream in parts
+        ):  # the training was started again
             self._gathers, self._began = True, self.now
-        self.parts = [known.get(id(stream)) or Part(rank, stream) for rank, stream in parts]
+        self.parts = [
+            known.get(id(stream)) or Part(rank, stream) for rank, stream in parts
+        ]
         if parts:
-            self.lead = next((stream for _, stream in parts if stream.run.alive), parts[0][1])
+            self.lead = next(
+                (stream for _, stream in parts if stream.run.alive), parts[0][1]
+            )
 
     @property
     def trouble(self) -> str:
@@ -109,10 +117,19 @@ class ShardedStream:
         silent = {part.rank for part in self.parts if part.skipped} - ended
         there = {part.rank for part in self.parts} - ended - silent
         absent = set(range(self.world)) - there - ended - silent
-        if len(there) == self.world or (not there and not silent and len(ended) == self.world):
+        if len(there) == self.world or (
+            not there and not silent and len(ended) == self.world
+        ):
             return ""
-        words = [f"{ranks_of(ranks)} {word}" for ranks, word in (
-            (ended, "ended"), (silent, "not answering"), (absent, "not found")) if ranks]
+        words = [
+            f"{ranks_of(ranks)} {word}"
+            for ranks, word in (
+                (ended, "ended"),
+                (silent, "not answering"),
+                (absent, "not found"),
+            )
+            if ranks
+        ]
         return f"{len(there)} of {self.world} shards; {', '.join(words)}"
 
     @property
@@ -131,7 +148,11 @@ class ShardedStream:
     @property
     def shape(self) -> tuple[int, ...]:
         shapes = [part.stream.shape for part in self.parts]
-        return (sum(shape[0] for shape in shapes), *shapes[0][1:]) if shapes and all(shapes) else ()
+        return (
+            (sum(shape[0] for shape in shapes), *shapes[0][1:])
+            if shapes and all(shapes)
+            else ()
+        )
 
     @property
     def device(self) -> str:
@@ -140,12 +161,22 @@ class ShardedStream:
     @property
     def fault(self) -> str | None:
         """The reasons why no part can be read; those of some are trouble."""
-        faults = [f"rank {part.rank}: {part.stream.fault}" for part in self.parts if part.stream.fault]
-        return "; ".join(faults[:3]) if faults and len(faults) == len(self.parts) else None
+        faults = [
+            f"rank {part.rank}: {part.stream.fault}"
+            for part in self.parts
+            if part.stream.fault
+        ]
+        return (
+            "; ".join(faults[:3]) if faults and len(faults) == len(self.parts) else None
+        )
 
     @property
     def fallback(self) -> str:
-        return "; ".join(dict.fromkeys(part.stream.fallback for part in self.parts if part.stream.fallback))
+        return "; ".join(
+            dict.fromkeys(
+                part.stream.fallback for part in self.parts if part.stream.fallback
+            )
+        )
 
     def open(self) -> None:
         for part in self.parts:
@@ -166,7 +197,10 @@ class ShardedStream:
         """The count of what there is to be seen: as a rule a step that all live ranks have published, and then it is
         their version. Never goes back."""
         now, parts = self.now, self.parts
-        state = tuple((id(part.stream), part.alive, part.skipped and part.stream.opened) for part in parts)
+        state = tuple(
+            (id(part.stream), part.alive, part.skipped and part.stream.opened)
+            for part in parts
+        )
         new = [part for part in parts if part.stream.version > part.counted]
         if not parts or not (new or state != self._state):
             return self._version
@@ -175,7 +209,11 @@ class ShardedStream:
         self._new_since = self._new_since or now
         newest = max(part.stream.version for part in parts)
         complete = all(part in new for part in parts if part.alive)
-        if newest and (complete or now >= self._new_since + TOGETHER or (state != self._state and not self._gathers)):
+        if newest and (
+            complete
+            or now >= self._new_since + TOGETHER
+            or (state != self._state and not self._gathers)
+        ):
             for part in parts:
                 part.counted = part.stream.version
             self._state, self._new_since, self._gathers = state, 0.0, False
@@ -197,13 +235,22 @@ class ShardedStream:
                     return None
             if not frames:
                 return None
-            joined = join([*frames.values()], [part.rank for part in frames], version, self.trouble)
+            joined = join(
+                [*frames.values()],
+                [part.rank for part in frames],
+                version,
+                self.trouble,
+            )
             stack.pop_all()
         for part, frame in frames.items():
             part.taken = frame.version
-            part.counted = min(part.counted, part.taken)  # counted before its frame was there: it is new once more
-        self.shown = tuple((rank, count, frame.version)
-                           for (rank, count), frame in zip(joined.shards, frames.values(), strict=True))
+            part.counted = min(
+                part.counted, part.taken
+            )  # counted before its frame was there: it is new once more
+        self.shown = tuple(
+            (rank, count, frame.version)
+            for (rank, count), frame in zip(joined.shards, frames.values(), strict=True)
+        )
         return joined
 
 
@@ -238,8 +285,16 @@ class Shards:
         self.clashes.clear()
         for key, members in found.items():
             whole = self._known.get(key)
-            before = {id(part.stream) for part in whole.parts} if whole is not None else set()
-            ranks = [(stream.info.shard[0], stream) for stream in members if stream.info.shard is not None]
+            before = (
+                {id(part.stream) for part in whole.parts}
+                if whole is not None
+                else set()
+            )
+            ranks = [
+                (stream.info.shard[0], stream)
+                for stream in members
+                if stream.info.shard is not None
+            ]
             live = {rank: stream for rank, stream in ranks if stream.run.alive}
             if len(live) < sum(stream.run.alive for stream in members):
                 self.clashes.add(key)
@@ -247,7 +302,11 @@ class Shards:
             ended = {rank: stream for rank, stream in ranks if not stream.run.alive}
             if live:  # of a rank that was started again it is the new one; none of an earlier training is left
                 goes_on = before & {id(stream) for stream in live.values()}
-                ended = {rank: stream for rank, stream in ended.items() if goes_on and id(stream) in before}
+                ended = {
+                    rank: stream
+                    for rank, stream in ended.items()
+                    if goes_on and id(stream) in before
+                }
             if whole is None:
                 group, name, world = key
                 whole = self._known[key] = ShardedStream(name, group, world, now)
@@ -260,14 +319,22 @@ class Shards:
     def _key(self, stream: RemoteStream) -> _Key | None:
         """None: it is a scene of its own, or is to be seen alone."""
         info = stream.info
-        if info.shard is None or not about(stream.kind).scene or self.run not in (None, stream.run.name):
+        if (
+            info.shard is None
+            or not about(stream.kind).scene
+            or self.run not in (None, stream.run.name)
+        ):
             return None
         return info.group, info.name, info.shard[1]
 
 
 def streams_of(stream: Any) -> list[RemoteStream]:
     """Return the processes' streams of a stream."""
-    return [part.stream for part in stream.parts] if isinstance(stream, ShardedStream) else [stream]
+    return (
+        [part.stream for part in stream.parts]
+        if isinstance(stream, ShardedStream)
+        else [stream]
+    )
 
 
 def runs_of(stream: Any) -> list[RemoteRun]:
@@ -285,9 +352,17 @@ def key_of(stream: Any) -> str:
 def title_of(stream: Any) -> str:
     """Return the name of the entry."""
     if isinstance(stream, ShardedStream):
-        return f"{stream.name} \u00b7 {stream.world} shards" if stream.world > 1 else stream.name
+        return (
+            f"{stream.name} \u00b7 {stream.world} shards"
+            if stream.world > 1
+            else stream.name
+        )
     shard = stream.info.shard
-    return str(stream.name) if shard is None else f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
+    return (
+        str(stream.name)
+        if shard is None
+        else f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
+    )
 
 
 def ranks_of(ranks: Iterable[int]) -> str:
@@ -296,7 +371,9 @@ def ranks_of(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
 
 
-def join(frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: str = "") -> JoinedFrame:
+def join(
+    frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: str = ""
+) -> JoinedFrame:
     """Return one frame of kind gaussians from those of several ranks, at least one; it holds them until it is closed.
     `trouble`: what to say over the picture beside what the ranks say.
 
@@ -306,23 +383,46 @@ def join(frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: s
     for frame, rank in zip(frames, ranks, strict=True):
         for name in _ALIKE:
             if frame.meta.get(name) != meta.get(name):
-                raise ViewerError(f"shards: rank {ranks[0]} publishes {name} {meta.get(name)!r}, rank {rank} "
-                                  f"{frame.meta.get(name)!r}: they cannot be shown as one scene")
+                raise ViewerError(
+                    f"shards: rank {ranks[0]} publishes {name} {meta.get(name)!r}, rank {rank} "
+                    f"{frame.meta.get(name)!r}: they cannot be shown as one scene"
+                )
     meta["sh_degree"] = max(int(frame.meta.get("sh_degree", 0)) for frame in frames)
-    troubles = [trouble, *(f"rank {rank}: {text}" for frame, rank in zip(frames, ranks, strict=True)
-                           if isinstance(text := frame.meta.get("trouble"), str) and text)]
+    troubles = [
+        trouble,
+        *(
+            f"rank {rank}: {text}"
+            for frame, rank in zip(frames, ranks, strict=True)
+            if isinstance(text := frame.meta.get("trouble"), str) and text
+        ),
+    ]
     meta.pop("trouble", None)
     if any(troubles):
         meta["trouble"] = "; ".join(filter(None, troubles))
     if len({"shN" in frame.tensors for frame in frames}) > 1:
-        raise ViewerError("shards: some ranks publish spherical harmonics beyond degree 0 and some do not: they cannot "
-                          "be shown as one scene")
-    tensors: dict[str, Any] = {name: tensor if name == "background" else JoinedTensor.of(
-        [frame.tensors[name] for frame in frames]) for name, tensor in first.tensors.items()}
+        raise ViewerError(
+            "shards: some ranks publish spherical harmonics beyond degree 0 and some do not: they cannot "
+            "be shown as one scene"
+        )
+    tensors: dict[str, Any] = {
+        name: tensor
+        if name == "background"
+        else JoinedTensor.of([frame.tensors[name] for frame in frames])
+        for name, tensor in first.tensors.items()
+    }
     joined = JoinedFrame(
-        kind=first.kind, version=version, time_ns=max(frame.time_ns for frame in frames), meta=meta,
-        tensors=tensors, intact=lambda: all([frame.intact() for frame in frames]), parts=frames,
-        shards=tuple((rank, frame.tensors["means"].shape[0]) for rank, frame in zip(ranks, frames, strict=True)))
+        kind=first.kind,
+        version=version,
+        time_ns=max(frame.time_ns for frame in frames),
+        meta=meta,
+        tensors=tensors,
+        intact=lambda: all([frame.intact() for frame in frames]),
+        parts=frames,
+        shards=tuple(
+            (rank, frame.tensors["means"].shape[0])
+            for rank, frame in zip(ranks, frames, strict=True)
+        ),
+    )
 
     def release() -> None:
         joined.kept.clear()

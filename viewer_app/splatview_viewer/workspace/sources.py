@@ -14,7 +14,12 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.formats import fault_text
 from splatview_viewer.kinds import about, kind_of
 from splatview_viewer.kinds.files import recognise
-from splatview_viewer.recording.recording import Player, Recording, is_recording, streams_in
+from splatview_viewer.recording.recording import (
+    Player,
+    Recording,
+    is_recording,
+    streams_in,
+)
 from splatview_viewer.workspace.shards import runs_of, streams_of
 
 if TYPE_CHECKING:
@@ -35,14 +40,18 @@ _PROGRESS_STEPS = 50
 """Different values of the progress of reading a file."""
 
 
-def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewer") -> Subscriber:
+def make_subscriber(
+    ctx: moderngl.Context, run: str | None, client: str = "viewer"
+) -> Subscriber:
     """Return a subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL
     draws on. Neither is asked to do anything: no CUDA context is made."""
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
     drawn_on = gl_device_uuid(ctx)
-    return Subscriber(run=run, client=client, transports=lambda way, gpu: can_take(way, gpu, drawn_on))
+    return Subscriber(
+        run=run, client=client, transports=lambda way, gpu: can_take(way, gpu, drawn_on)
+    )
 
 
 class Source:
@@ -132,7 +141,9 @@ class StreamSource(Source):
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
         """The processes' streams while the entry is seen, or written to disk."""
-        on_disk = self._recorder is not None and self._recorder.options.folder is not None
+        on_disk = (
+            self._recorder is not None and self._recorder.options.folder is not None
+        )
         return streams_of(self.stream) if self._is_seen or on_disk else ()
 
     @property
@@ -156,8 +167,13 @@ class StreamSource(Source):
         if stream.version > self._seen:
             return True
         # In place what is seen changes without a version; of copies a changed one is a new version.
-        return (stream.live and stream.sharing in ZERO_COPY and stream.run.alive and self._seen > 0
-                and time.monotonic() >= self._live_at)
+        return (
+            stream.live
+            and stream.sharing in ZERO_COPY
+            and stream.run.alive
+            and self._seen > 0
+            and time.monotonic() >= self._live_at
+        )
 
     def again(self) -> None:
         self._seen = 0
@@ -171,7 +187,11 @@ class StreamSource(Source):
             self._seen = 0  # what comes is new again afterwards
             return player.feed(view)
         stream = self.stream
-        after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
+        after = (
+            self._seen - 1
+            if stream.live and stream.version == self._seen
+            else self._seen
+        )
         frame = stream.read(after=max(after, 0))
         if frame is None:
             if not stream.run.alive:  # a version without a mark will not come any more
@@ -185,20 +205,30 @@ class StreamSource(Source):
             except SharingError as e:
                 if not frame.on_gpu:
                     raise
-                stream.refuse(str(e))  # the same data may be shown when it comes in another way
+                stream.refuse(
+                    str(e)
+                )  # the same data may be shown when it comes in another way
                 return False
             except Exception:
-                self._seen = frame.version  # the same frame would fail again; the next one may not
+                self._seen = (
+                    frame.version
+                )  # the same frame would fail again; the next one may not
                 raise
         if taken:
             self._live_at = time.monotonic() + LIVE_PERIOD
-            self._seen, self.time_ns, self._confirmed = frame.version, frame.time_ns, frame.confirmed
+            self._seen, self.time_ns, self._confirmed = (
+                frame.version,
+                frame.time_ns,
+                frame.confirmed,
+            )
             trouble = frame.meta.get("trouble")
             self.trouble = trouble if isinstance(trouble, str) else ""
         return taken
 
     def set_paused(self, paused: Wish) -> None:
-        for run in runs_of(self.stream):  # what trains together would wait for the one that is paused
+        for run in runs_of(
+            self.stream
+        ):  # what trains together would wait for the one that is paused
             if paused == "step":
                 run.step()
             else:
@@ -212,14 +242,27 @@ class StreamSource(Source):
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
         stream = self.stream
-        out = [*getattr(stream, "notes", ()), *([f"sharing: {stream.fallback}"] if stream.fallback else [])]
+        out = [
+            *getattr(stream, "notes", ()),
+            *([f"sharing: {stream.fallback}"] if stream.fallback else []),
+        ]
         if not self._confirmed:
-            out.append("copied while nothing was published: the script may have been writing into it")
+            out.append(
+                "copied while nothing was published: the script may have been writing into it"
+            )
         if not stream.gpu:
             return out
-        words, torch = f"tensors on {stream.device}", torch_with_cuda()  # CUDA is not begun for a name
+        words, torch = (
+            f"tensors on {stream.device}",
+            torch_with_cuda(),
+        )  # CUDA is not begun for a name
         index = None if torch is None else device_of(stream.gpu)
-        return [*out, words if torch is None or index is None else f"{words}, {torch.cuda.get_device_name(index)}"]
+        return [
+            *out,
+            words
+            if torch is None or index is None
+            else f"{words}, {torch.cuda.get_device_name(index)}",
+        ]
 
     def close(self) -> None:
         self._is_seen = False
@@ -235,7 +278,13 @@ class FileSource(Source):
     done: Callable[[Path], None] | None = None
     """Called with the file when it is not needed any more, where it is only lent."""
 
-    def __init__(self, path: Path, wake: Callable[[], None] = lambda: None, *, apart: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        wake: Callable[[], None] = lambda: None,
+        *,
+        apart: bool = False,
+    ) -> None:
         """`wake` ends the loop's sleep; it may be given later. `apart`: have the file decoded by a bounded program, as
         every file that the user of this machine did not name."""
         self.file, self.wake = path, wake
@@ -253,7 +302,9 @@ class FileSource(Source):
                 return Recording.opened(path)
             return (read_untrusted if apart else open_file)(path, job.report)
 
-        self._job: Job[Value] | None = Jobs(f"read {path.name}", lambda: self.wake()).submit(read)
+        self._job: Job[Value] | None = Jobs(
+            f"read {path.name}", lambda: self.wake()
+        ).submit(read)
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job
@@ -261,14 +312,22 @@ class FileSource(Source):
             self._job, self.error = None, job.fault
             self.value = None if self.error else job.result()
             if isinstance(self.value, Recording):
-                self.player, self.value, self._kind = Player(self.value, self.wake, live=False), None, "gaussians"
+                self.player, self.value, self._kind = (
+                    Player(self.value, self.wake, live=False),
+                    None,
+                    "gaussians",
+                )
             elif not self.error:
                 self._kind = kind_of(self.value)
         if self.player is not None:
             self.player.tick(now)
         entry.kind, entry.fault_of_source = self._kind, self.error
         # Each new value is drawn, and drawing may take what reading needs.
-        entry.progress = None if self._job is None else int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
+        entry.progress = (
+            None
+            if self._job is None
+            else int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
+        )
 
     def has_news(self) -> bool:
         return self.value is not None if self.player is None else self.player.has_news()
@@ -296,7 +355,11 @@ class FileSource(Source):
 
 def entries_of(paths: Iterable[Path]) -> list[Path]:
     """Return what is to be opened of these: in the place of a folder with recordings each stream's in it."""
-    return [entry for path in paths for entry in (os.path.isdir(path) and streams_in(path)) or [path]]
+    return [
+        entry
+        for path in paths
+        for entry in (os.path.isdir(path) and streams_in(path)) or [path]
+    ]
 
 
 def check_files(paths: Sequence[Path]) -> None:

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 def _view(ctx: Any, work: Any) -> CamerasView:
-    from splatview_viewer.kinds.cameras.view import CamerasContent, CamerasState, CamerasView
+    from splatview_viewer.kinds.cameras.view import (
+        CamerasContent,
+        CamerasState,
+        CamerasView,
+    )
 
     return CamerasView(CamerasContent(ctx, work), CamerasState())
 
@@ -29,4 +33,6 @@ class PartLink(Link):
                 stream.request_photos(camera, side)
 
 
-KIND = Kind("cameras", view=_view, rank=2, still="plot", links=(PartLink("cameras", over=True),))
+KIND = Kind(
+    "cameras", view=_view, rank=2, still="plot", links=(PartLink("cameras", over=True),)
+)

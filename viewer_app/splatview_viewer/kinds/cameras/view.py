@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import (
+    Key,
+    Pinch,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
@@ -49,7 +57,11 @@ class CamerasPlace:
 
     def seen_from(self, rect: Rect) -> CamerasPlace:
         """Return the place of which other rectangles show all that is seen in `rect`."""
-        return replace(self, seen_in=self.seen_in or (rect.width, rect.height), photo=self.photo.seen_from(rect))
+        return replace(
+            self,
+            seen_in=self.seen_in or (rect.width, rect.height),
+            photo=self.photo.seen_from(rect),
+        )
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,9 @@ class CamerasView(View[CamerasContent, CamerasState]):
         up = up_of_cameras(cameras.viewmats[fine])
         self._orbit.up = Orbit().up if up is None else snapped(up)
         ends = cameras.positions[fine] + cameras.viewmats[fine, 2, :3] * self._depth
-        camera = frame_points(np.concatenate([cameras.positions[fine], ends]), *size, up=self._orbit.up)
+        camera = frame_points(
+            np.concatenate([cameras.positions[fine], ends]), *size, up=self._orbit.up
+        )
         self._orbit.take(camera, ends.mean(0))
         return self._orbit.camera(*size)
 
@@ -186,7 +200,11 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def _point(self, event: Event, rect: Rect) -> None:
         match event:
             case PointerMove():
-                if self._press is not None and math.dist(self._press, (event.x, event.y)) > _STILL * self.host.scale:
+                if (
+                    self._press is not None
+                    and math.dist(self._press, (event.x, event.y))
+                    > _STILL * self.host.scale
+                ):
                     self._press = None
                 if self._orbit.dragging:
                     self._turn(event, rect)
@@ -196,7 +214,11 @@ class CamerasView(View[CamerasContent, CamerasState]):
                 self._put(hovered=None)
             case PointerPress():
                 self._hover(event.x, event.y, rect)
-                self._press = (event.x, event.y) if event.button == "left" and not event.mods else None
+                self._press = (
+                    (event.x, event.y)
+                    if event.button == "left" and not event.mods
+                    else None
+                )
                 self._turn(event, rect)
             case PointerRelease():
                 pressed, self._press = self._press, None
@@ -235,7 +257,14 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def _hover(self, x: float, y: float, rect: Rect) -> None:
         found = None
         if rect.contains(x, y):
-            found = camera_at(self._cameras, self._look(rect), self._depth, x - rect.x, y - rect.y, 8 * self.host.scale)
+            found = camera_at(
+                self._cameras,
+                self._look(rect),
+                self._depth,
+                x - rect.x,
+                y - rect.y,
+                8 * self.host.scale,
+            )
         self._put(hovered=found)
 
     # -- pictures ------------------------------------------------------------------------------------------------
@@ -243,16 +272,29 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._drawn = self.data.changes
         framebuffer.use()
-        framebuffer.clear(*self.state.background, 1.0, viewport=rect.viewport(framebuffer.height))
+        framebuffer.clear(
+            *self.state.background, 1.0, viewport=rect.viewport(framebuffer.height)
+        )
         if self.opened is not None:
             if (photo := self.data.photos.whole(self.opened)) is not None:
                 hand = self._zoomed()
                 self._photo.take(photo)
                 (x, y, zoom), (width, height) = hand.placed(rect), hand.size
-                place = Rect(round(x), round(y), max(round(width * zoom), 1), max(round(height * zoom), 1))
+                place = Rect(
+                    round(x),
+                    round(y),
+                    max(round(width * zoom), 1),
+                    max(round(height * zoom), 1),
+                )
                 self._photo.draw(framebuffer, place, clip=rect)
             return
-        look = Look(self._depth, 1.5 * self.host.scale, self.hovered, self.data.current, opacity=1.0)
+        look = Look(
+            self._depth,
+            1.5 * self.host.scale,
+            self.hovered,
+            self.data.current,
+            opacity=1.0,
+        )
         self.data.drawing.draw(framebuffer, rect, self._look(rect), look)
 
     def ui(self, rect: Rect, scale: float) -> bool:
@@ -263,7 +305,12 @@ class CamerasView(View[CamerasContent, CamerasState]):
             tag(self._cameras.called(number), rect.x + gap, rect.y + gap, rect)
             if photos.whole(number) is None:
                 words = photos.trouble(number) or "The photograph is on its way"
-                tag(words, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect)
+                tag(
+                    words,
+                    rect.x + gap,
+                    rect.y + gap + 1.9 * imgui.get_text_line_height(),
+                    rect,
+                )
         elif self.hovered is not None:
             named(self._cameras, self.hovered, self._look(rect), self._depth, rect)
         return False
@@ -278,20 +325,42 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
         if ui.buttons("Cameras", ["See all"], ["All cameras (F)"]) is not None:
             self._put(orbit=None, opened=None)
-        self.state = replace(self.state, size=ui.slider("Size", "Size of the frustums",
-                                                        self.state.size, (0.1, 10.0), "%.2f", reset=1.0),
-                             background=ui.color("Background", "Colour behind the cameras", self.state.background))
+        self.state = replace(
+            self.state,
+            size=ui.slider(
+                "Size",
+                "Size of the frustums",
+                self.state.size,
+                (0.1, 10.0),
+                "%.2f",
+                reset=1.0,
+            ),
+            background=ui.color(
+                "Background", "Colour behind the cameras", self.state.background
+            ),
+        )
 
     def info(self) -> Info:
         cameras = self._cameras
         wrong, sizes = len(cameras) - int(cameras.fine.sum()), cameras.distinct_sizes
         out = [f"{len(cameras):,} cameras"]
-        out += [f"{w} x {h}" for w, h in sizes] if len(sizes) == 1 else [f"{len(sizes)} sizes"] if sizes else []
+        out += (
+            [f"{w} x {h}" for w, h in sizes]
+            if len(sizes) == 1
+            else [f"{len(sizes)} sizes"]
+            if sizes
+            else []
+        )
         if wrong:
             out.append(f"{wrong:,} of them are none: their matrices are no poses")
         number, readout = self.hovered, ""
         if number is not None and cameras.fine[number]:
             x, y, z = cameras.positions[number].round(6) + 0.0
             readout = f"{cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"
-        return Info([*out, *meta_phrases(self.data.meta, ("photos", "trouble"))], (), readout, ["cameras uploaded"],
-                    {"draw": self.data.work.ms.get("frustums", 0.0)})
+        return Info(
+            [*out, *meta_phrases(self.data.meta, ("photos", "trouble"))],
+            (),
+            readout,
+            ["cameras uploaded"],
+            {"draw": self.data.work.ms.get("frustums", 0.0)},
+        )

@@ -34,5 +34,12 @@ class CamerasLink(Link):
         view.tools["frustums"].use(content)
 
 
-KIND = Kind("gaussians", view=_view, rank=0, compared=True, scene=True, holds=_holds,
-            links=(CamerasLink("cameras"),))
+KIND = Kind(
+    "gaussians",
+    view=_view,
+    rank=0,
+    compared=True,
+    scene=True,
+    holds=_holds,
+    links=(CamerasLink("cameras"),),
+)

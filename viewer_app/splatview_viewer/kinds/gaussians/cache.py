@@ -15,7 +15,13 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import Frame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
-from splatview_viewer.geometry.cameras import NEAR, Camera, bounds, frame_ball, frame_points
+from splatview_viewer.geometry.cameras import (
+    NEAR,
+    Camera,
+    bounds,
+    frame_ball,
+    frame_points,
+)
 from splatview_viewer.gpu.governor import BROUGHT, scaled
 from splatview_viewer.kinds.gaussians.picture import Composer, Picture
 from splatview_viewer.render.base import RenderOptions
@@ -60,18 +66,30 @@ def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint |
     """Return the form that a scene's numbers seem to have, unless their publisher says so. `ready`: as for
     `GaussianScene.to_host`; waits for the GPU."""
     step = max(len(scene) // 10_000, 1)
-    some = replace(scene, shN=scene.shN[:, :0])[::step].to_host(ready)  # without harmonics, most of what there is
-    scales, opacities, quats = (t.double().numpy() for t in (some.scales, some.opacities, some.quats))
+    some = replace(scene, shN=scene.shN[:, :0])[::step].to_host(
+        ready
+    )  # without harmonics, most of what there is
+    scales, opacities, quats = (
+        t.double().numpy() for t in (some.scales, some.opacities, some.quats)
+    )
     if len(some) < 10:
         return None
     if some.activated and (scales < 0).mean() > 0.1:
         return Hint("activated", "scales look like logarithms", "Show as logarithms")
     shares = (scales > 0).mean(), ((opacities >= 0) & (opacities <= 1)).mean()
     if not some.activated and min(shares) > 0.99 and (opacities > 0.02).any():
-        return Hint("activated", "scales and opacities look activated", "Show as activated")
+        return Hint(
+            "activated", "scales and opacities look activated", "Show as activated"
+        )
     quats = np.abs(quats[np.isfinite(quats).all(1) & quats.any(1)])
-    w, *_, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).sum(0) / max(len(quats), 1)
-    return Hint("quats", "quaternions look like x y z w", "Show as x y z w") if z > max(0.6, 2 * w) else None
+    w, *_, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).sum(0) / max(
+        len(quats), 1
+    )
+    return (
+        Hint("quats", "quaternions look like x y z w", "Show as x y z w")
+        if z > max(0.6, 2 * w)
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -87,12 +105,22 @@ class Facts:
 
     @classmethod
     def of(cls, scene: GaussianScene) -> Facts:
-        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes, scene.up)
+        return cls(
+            len(scene),
+            scene.sh_degree,
+            scene.stored_sh_degree,
+            scene.antialiased,
+            scene.notes,
+            scene.up,
+        )
 
     @property
     def phrases(self) -> list[str]:
         degrees = f"SH {min(self.sh_degree, self.stored_sh_degree)} of {self.stored_sh_degree}"
-        return [*([degrees] if self.stored_sh_degree else []), *(["antialiased"] if self.antialiased else [])]
+        return [
+            *([degrees] if self.stored_sh_degree else []),
+            *(["antialiased"] if self.antialiased else []),
+        ]
 
 
 @dataclass(frozen=True)
@@ -105,15 +133,21 @@ class Sight:
     """(M,) float32 in [0, 1]."""
 
     @classmethod
-    def of(cls, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> Sight:
+    def of(
+        cls, scene: GaussianScene, ready: Callable[[int], None] | None = None
+    ) -> Sight:
         """`ready` as for `GaussianScene.to_host`. Waits for the GPU where the scene lies on one."""
         scene.wait(ready)
-        return cls(*map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays()))
+        return cls(
+            *map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays())
+        )
 
     @property
     def weights(self) -> np.ndarray | None:
         """(M,) opacities, 0 for what can hardly be seen; None when nothing can."""
-        weights = np.where(self.opacities > _VISIBLE, self.opacities, 0.0)  # NaN counts as invisible
+        weights = np.where(
+            self.opacities > _VISIBLE, self.opacities, 0.0
+        )  # NaN counts as invisible
         return weights if weights.any() else None
 
     @functools.cached_property
@@ -128,11 +162,17 @@ class Sight:
 
     def near_of(self, camera: Camera) -> Camera:
         """A camera whose near plane is gsplat's default, with one that fits a scene smaller than a unit."""
-        return replace(camera, near=self._near) if self._near < camera.near == NEAR else camera
+        return (
+            replace(camera, near=self._near)
+            if self._near < camera.near == NEAR
+            else camera
+        )
 
     @functools.cached_property
     def _near(self) -> float:
-        few = slice(None, None, len(self.means) // 5000 + 1)  # each version of a stream is asked
+        few = slice(
+            None, None, len(self.means) // 5000 + 1
+        )  # each version of a stream is asked
         return min(NEAR, NEAR * bounds(self.means[few])[1])
 
     @property
@@ -146,9 +186,13 @@ class Sight:
         Starts from `frame_points`, whose direction it keeps, and corrects it by where the visible Gaussians come to
         lie in the picture. Floaters, the outer hundredth on each side, do not count, and it never moves far.
         """
-        return self._filled(frame_points(self.means, width, height, weights=self.weights, up=up))
+        return self._filled(
+            frame_points(self.means, width, height, weights=self.weights, up=up)
+        )
 
-    def seen_along(self, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
+    def seen_along(
+        self, rotation: np.ndarray, fov: float, width: int, height: int
+    ) -> Camera:
         """As `camera`, but in the direction in which another one looks: `rotation` (3, 3) is its world to camera, `fov`
         its vertical angle in degrees."""
         return self._filled(frame_ball(*self.bounds, rotation, fov, width, height))
@@ -160,7 +204,9 @@ class Sight:
         means = means[np.isfinite(means).all(axis=1)]
         means = means[:: max(len(means) // 50_000, 1)].astype(np.float64)
         focal, viewmat = camera.K[0, 0], camera.viewmat
-        for _ in range(2):  # the correction is exact for a flat scene; the second turn takes in depth
+        for _ in range(
+            2
+        ):  # the correction is exact for a flat scene; the second turn takes in depth
             p = means @ viewmat[:3, :3].T + viewmat[:3, 3]
             p = p[p[:, 2] > camera.near]
             if len(p) < 2:
@@ -200,7 +246,9 @@ class SceneCache:
     pictures that are still shown are copied.
     """
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork, renderer: Renderer | None = None) -> None:
+    def __init__(
+        self, ctx: moderngl.Context, work: GpuWork, renderer: Renderer | None = None
+    ) -> None:
         self.ctx = ctx
         self.work = work
         self.renderer = renderer or choose(ctx)
@@ -250,7 +298,11 @@ class SceneCache:
             return False
         frame, background, ready = None, None, None
         if isinstance(value, GaussianScene):
-            scene, self.on_gpu, background = value, False, value.background or self.background
+            scene, self.on_gpu, background = (
+                value,
+                False,
+                value.background or self.background,
+            )
         else:
             frame = value
             if not self._has_arrived(frame):
@@ -259,7 +311,10 @@ class SceneCache:
                 self.on_gpu = value.on_gpu and self.renderer.wants_gpu
                 scene, ready = scene_of(value, self.choices, in_place=self.on_gpu)
                 background = self.background
-                if not frame.on_gpu or self.now - self._background_at >= _BACKGROUND_PERIOD:
+                if (
+                    not frame.on_gpu
+                    or self.now - self._background_at >= _BACKGROUND_PERIOD
+                ):
                     background, self._background_at = background_of(frame), self.now
             if not value.intact():
                 return False
@@ -279,7 +334,12 @@ class SceneCache:
         if frame is not None and self.renderer.reading:
             frame.hold()
             self._frame = frame
-        self.facts, self.sight, self.background, self.stale = Facts.of(scene), sight, background, False
+        self.facts, self.sight, self.background, self.stale = (
+            Facts.of(scene),
+            sight,
+            background,
+            False,
+        )
         self.loads += 1
         return True
 
@@ -331,12 +391,23 @@ class SceneCache:
 
     # -- pictures ----------------------------------------------------------------------------------------------
 
-    def picture(self, place: Picture, camera: Camera, options: RenderOptions, moving: bool, smooth: bool) -> None:
+    def picture(
+        self,
+        place: Picture,
+        camera: Camera,
+        options: RenderOptions,
+        moving: bool,
+        smooth: bool,
+    ) -> None:
         """Have a viewport's picture be what `camera` sees, as it is, moved there, or rendered anew. moving: one of
         lower resolution will do. smooth: the one before, moved to the camera, will do."""
         size, wanted = (camera.width, camera.height), (camera.key, options, self.loads)
         place.motion.towards = None
-        if smooth and (moving or self._awaited) and self._can_move(place, camera, options):
+        if (
+            smooth
+            and (moving or self._awaited)
+            and self._can_move(place, camera, options)
+        ):
             self._move_along(place, camera, options)
             if place.source is not None:
                 return
@@ -351,11 +422,25 @@ class SceneCache:
         if place.source is None or wanted != place.of:
             self._render_into(place, camera, options, wanted)
 
-    def _render_into(self, place: Picture, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
+    def _render_into(
+        self,
+        place: Picture,
+        camera: Camera,
+        options: RenderOptions,
+        wanted: tuple[object, ...],
+    ) -> None:
         """Have a picture be what is `wanted`, which the others describe; it stays as it is if the scene was
         overwritten."""
         several = len(self.pictures) > 1
-        if several and (twin := next((p for p in self.pictures if p.lent and p.of == wanted), None)) is not None:
+        if (
+            several
+            and (
+                twin := next(
+                    (p for p in self.pictures if p.lent and p.of == wanted), None
+                )
+            )
+            is not None
+        ):
             place.become(twin.source, camera, wanted, lent=True, kept=twin.kept)
             return
         with self.stopwatch("render"):
@@ -365,16 +450,28 @@ class SceneCache:
                 self._account()
             counts = options.paint == "overdraw"
             mapped = options.depth or counts
-            source = (place.depth.source(rendered, self.now, counts=counts) if mapped else rendered.source())
+            source = (
+                place.depth.source(rendered, self.now, counts=counts)
+                if mapped
+                else rendered.source()
+            )
             if not self._let_go():
                 if mapped:
                     place.depth.undo()
                 return
-        place.become(source, camera, wanted, lent=not mapped, kept=None if mapped else getattr(rendered, "kept", None))
+        place.become(
+            source,
+            camera,
+            wanted,
+            lent=not mapped,
+            kept=None if mapped else getattr(rendered, "kept", None),
+        )
         if not several:
             place.drop_copy()
 
-    def _render(self, place: Picture, camera: Camera, options: RenderOptions, *words: str) -> Rendered:
+    def _render(
+        self, place: Picture, camera: Camera, options: RenderOptions, *words: str
+    ) -> Rendered:
         """Render the scene, to be shown in `place` only if `_let_go` returns True when it is done.
 
         All pictures stay, that of `place` as well until it becomes the new one. `words`: more of them for the governor,
@@ -385,7 +482,9 @@ class SceneCache:
         if len(self.pictures) > 1 or self._torn:
             for picture in [picture for picture in self.pictures if picture.lent]:
                 # One of an earlier scene is about to be drawn anew itself, unless what is read now is overwritten.
-                if self._frame is not None or (picture is not place and picture.of[-1] == self.loads):
+                if self._frame is not None or (
+                    picture is not place and picture.of[-1] == self.loads
+                ):
                     picture.keep(self.composer)
         if renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
             if self._frame is not None:
@@ -407,10 +506,14 @@ class SceneCache:
         if (ms := self.renderer.load_gpu_ms) is not None:
             self.work.took(("load",), ms)
         ms = self.renderer.gpu_ms
-        if ms is not None and self._timed[0] == self._timed[1]:  # it is of one of the two, so only if they are alike
+        if (
+            ms is not None and self._timed[0] == self._timed[1]
+        ):  # it is of one of the two, so only if they are alike
             self.work.took(self._timed[0], ms)
 
-    def tensor(self, place: Picture, camera: Camera, options: RenderOptions, background: Color) -> torch.Tensor | None:
+    def tensor(
+        self, place: Picture, camera: Camera, options: RenderOptions, background: Color
+    ) -> torch.Tensor | None:
         """Return what `Composer.lay` draws of colours as uint8 (H, W, 3) on the GPU; None where CUDA did not draw.
         `place` shows nothing afterwards."""
         place.become()
@@ -428,7 +531,10 @@ class SceneCache:
         if place.kept is None or place.camera is None:
             return False
         before, seen = place.of[1], place.camera
-        if not isinstance(before, RenderOptions) or (before.paint, before.depth) != (options.paint, options.depth):
+        if not isinstance(before, RenderOptions) or (before.paint, before.depth) != (
+            options.paint,
+            options.depth,
+        ):
             return False  # it shows another sort of thing
         turn = float(np.trace(seen.viewmat[:3, :3].T @ camera.viewmat[:3, :3]))
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
@@ -437,13 +543,21 @@ class SceneCache:
         governor, warp = self.work.governor, self._warp_work(place, size)
         if governor.limited:
             return governor.moves_along("scene", size, warp)
-        return (governor.cost(("scene", *size)) or 0.0) > max(_AT_ONCE, 2 * (governor.cost(warp) or 0.0))
+        return (governor.cost(("scene", *size)) or 0.0) > max(
+            _AT_ONCE, 2 * (governor.cost(warp) or 0.0)
+        )
 
-    def _move_along(self, place: Picture, camera: Camera, options: RenderOptions) -> None:
+    def _move_along(
+        self, place: Picture, camera: Camera, options: RenderOptions
+    ) -> None:
         """Begin a new picture if that may be, without waiting for it, and have the one before be moved until then."""
         self.land()
         size, wanted = (camera.width, camera.height), (camera.key, options, self.loads)
-        if place.of != wanted and not self._awaited and (scale := self._next_scale(size)) is not None:
+        if (
+            place.of != wanted
+            and not self._awaited
+            and (scale := self._next_scale(size)) is not None
+        ):
             place.scale = scale
             drawn = camera if scale == 1.0 else camera.resized(*scaled(size, scale))
             self.begin(place, drawn, options, (drawn.key, *wanted[1:]))
@@ -461,12 +575,20 @@ class SceneCache:
             ms += governor.cost(("load",)) or 0.0
         return scale if governor.has_saved(ms) and self.begun is None else None
 
-    def begin(self, place: Picture, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
+    def begin(
+        self,
+        place: Picture,
+        camera: Camera,
+        options: RenderOptions,
+        wanted: tuple[object, ...],
+    ) -> None:
         """Render, with depth, what `place` becomes when it is done (`land`); at once where it cannot be moved along."""
         with self.stopwatch("render"):
             self.land(wait=True)
             reads = self._frame is not None
-            rendered: Any = self._render(place, camera, replace(options, depth=True), BROUGHT)
+            rendered: Any = self._render(
+                place, camera, replace(options, depth=True), BROUGHT
+            )
             bring = getattr(rendered, "bring", None)
             if bring is not None and bring():
                 self.begun = Begun(rendered, place, camera, wanted, reads)
@@ -486,7 +608,9 @@ class SceneCache:
         source = begun.rendered.brought() if whole else None
         if source is None:
             return
-        begun.place.become(source, begun.camera, begun.of, lent=True, kept=begun.rendered.kept)
+        begun.place.become(
+            source, begun.camera, begun.of, lent=True, kept=begun.rendered.kept
+        )
         begun.place.motion.landed = True
 
     def moves_on(self, place: Picture, moving: bool) -> bool:
@@ -503,7 +627,9 @@ class SceneCache:
         kept, seen, towards = place.kept, place.camera, place.motion.towards
         if towards is None or seen is None or kept is None:
             return place.source
-        self.work.governor.gives(self._warp_work(place, (towards.width, towards.height)), "cuda")
+        self.work.governor.gives(
+            self._warp_work(place, (towards.width, towards.height)), "cuda"
+        )
         try:
             return kept.mover.take(kept, seen, towards, middle)
         except (RendererError, SharingError, RuntimeError) as e:
@@ -553,7 +679,9 @@ class SceneCache:
             return
         self.pictures.remove(picture)
         if self.begun is not None and self.begun.place is picture:
-            with suppress(RendererError, SharingError):  # of a GPU that has failed: there is nothing to be shown
+            with suppress(
+                RendererError, SharingError
+            ):  # of a GPU that has failed: there is nothing to be shown
                 self.land(wait=True)
         picture.close()
         if self.pictures:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import (
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 from splatview_viewer.core.view import Section
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
@@ -32,7 +37,11 @@ _NEAR = 9.0
 
 Handle = tuple[int, int] | str
 """A face of the box (`shapes.FACES`), "center", or "radius"."""
-_AXES = ImVec4(0.93, 0.42, 0.42, 1), ImVec4(0.50, 0.80, 0.42, 1), ImVec4(0.43, 0.62, 0.98, 1)
+_AXES = (
+    ImVec4(0.93, 0.42, 0.42, 1),
+    ImVec4(0.50, 0.80, 0.42, 1),
+    ImVec4(0.43, 0.62, 0.98, 1),
+)
 """Colours of the handles along x, y and z, over pictures, which are the same in light and dark."""
 _ROUNDED = 1e6
 """Steps of dragging in a number from which on float32 has none so small."""
@@ -63,14 +72,23 @@ class Crop(Tool):
 
     def set(self, shape: Box | Sphere | None) -> None:
         """Crop by this shape; None: by none."""
-        self.view.change(selection=replace(self.view.state.selection, box=shape if isinstance(shape, Box) else None,
-                                           sphere=shape if isinstance(shape, Sphere) else None))
+        self.view.change(
+            selection=replace(
+                self.view.state.selection,
+                box=shape if isinstance(shape, Box) else None,
+                sphere=shape if isinstance(shape, Sphere) else None,
+            )
+        )
         self.view.in_motion()  # it is dragged as a rule
 
     def fitted(self) -> tuple[Box, Sphere]:
         """Around what can be seen of the scene."""
         sight = self.view.data.look()
-        return (Box(), Sphere()) if sight is None else shapes.fitted(sight.means, sight.weights)
+        return (
+            (Box(), Sphere())
+            if sight is None
+            else shapes.fitted(sight.means, sight.weights)
+        )
 
     # -- handles -----------------------------------------------------------------------------------------------
 
@@ -81,10 +99,21 @@ class Crop(Tool):
         names: list[Handle] = ["center"]
         points = np.array([shape.center])
         if isinstance(shape, Box):
-            names, points = [*shapes.FACES, *names], np.concatenate([shapes.face_centers(shape), points])
-        found = [(name, (x, y)) for name, (x, y) in zip(names, project(camera, points).tolist(), strict=True)
-                 if not math.isnan(x)]
-        if isinstance(shape, Sphere) and (rim := shapes.silhouette(shape, camera)) is not None:
+            names, points = (
+                [*shapes.FACES, *names],
+                np.concatenate([shapes.face_centers(shape), points]),
+            )
+        found = [
+            (name, (x, y))
+            for name, (x, y) in zip(
+                names, project(camera, points).tolist(), strict=True
+            )
+            if not math.isnan(x)
+        ]
+        if (
+            isinstance(shape, Sphere)
+            and (rim := shapes.silhouette(shape, camera)) is not None
+        ):
             x, y = rim[int(np.argmax(rim[:, 0]))].tolist()
             found.append(("radius", (x, y)))
         return found
@@ -93,9 +122,16 @@ class Crop(Tool):
         camera = self.view.camera(rect)
         if camera is None:
             return None
-        far = {handle: np.hypot(px + rect.x - x, py + rect.y - y) for handle, (px, py) in self.handles(camera)}
+        far = {
+            handle: np.hypot(px + rect.x - x, py + rect.y - y)
+            for handle, (px, py) in self.handles(camera)
+        }
         nearest = min(far, key=lambda handle: far[handle], default=None)
-        return nearest if nearest is not None and far[nearest] <= _NEAR * self.view.host.scale else None
+        return (
+            nearest
+            if nearest is not None and far[nearest] <= _NEAR * self.view.host.scale
+            else None
+        )
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         if not self.shown or (shape := self.shape) is None:
@@ -104,7 +140,11 @@ class Crop(Tool):
             return True if was is not None else None
         match event:
             case PointerPress():
-                under = self._under(event.x, event.y, rect) if event.button == "left" else None
+                under = (
+                    self._under(event.x, event.y, rect)
+                    if event.button == "left"
+                    else None
+                )
                 if under is None:
                     self._elsewhere = True
                     return None
@@ -112,7 +152,9 @@ class Crop(Tool):
                 self.hovered = under
                 return True
             case PointerMove() if self._grab is not None:
-                return self._dragged(*self._grab, (event.x - rect.x, event.y - rect.y), rect)
+                return self._dragged(
+                    *self._grab, (event.x - rect.x, event.y - rect.y), rect
+                )
             case PointerMove() if not self._elsewhere:
                 under = self._under(event.x, event.y, rect)
                 if under != self.hovered:
@@ -128,24 +170,36 @@ class Crop(Tool):
                 return True
         return None
 
-    def _dragged(self, handle: Handle, start: tuple[float, float], shape: Box | Sphere, at: tuple[float, float],
-                 rect: Rect) -> bool:
+    def _dragged(
+        self,
+        handle: Handle,
+        start: tuple[float, float],
+        shape: Box | Sphere,
+        at: tuple[float, float],
+        rect: Rect,
+    ) -> bool:
         """The pointer is there now."""
         camera, center = self.view.camera(rect), np.array(shape.center)
         if camera is None:
             return False
         if handle == "center":
-            before, now = (shapes.beside(camera, where, center) for where in (start, at))
+            before, now = (
+                shapes.beside(camera, where, center) for where in (start, at)
+            )
             if before is not None and now is not None:
                 x, y, z = (center + now - before).tolist()
                 self.set(replace(shape, center=(x, y, z)))
         elif isinstance(handle, tuple) and isinstance(shape, Box):
             axis = handle[1] * np.array(shape.axes[handle[0]])
-            before, now = (shapes.along(camera, where, center, axis) for where in (start, at))
+            before, now = (
+                shapes.along(camera, where, center, axis) for where in (start, at)
+            )
             if before is not None and now is not None:
                 self.set(shapes.with_face(shape, handle, now - before))
         elif isinstance(shape, Sphere):
-            self.set(replace(shape, radius=max(shapes.distance(camera, at, center), 1e-6)))
+            self.set(
+                replace(shape, radius=max(shapes.distance(camera, at, center), 1e-6))
+            )
         return True
 
     # -- what is seen ------------------------------------------------------------------------------------------
@@ -158,18 +212,30 @@ class Crop(Tool):
         return False
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Crop", lambda: panel(self), tip="Draw only what lies in a box or a sphere, or leave that out")]
+        return [
+            Section(
+                "Crop",
+                lambda: panel(self),
+                tip="Draw only what lies in a box or a sphere, or leave that out",
+            )
+        ]
 
     def details(self) -> Sequence[str]:
         return ["cropped"] if self.shape is not None else []
 
 
-def draw_shape(tool: Crop, shape: Box | Sphere, camera: Camera, rect: Rect, scale: float) -> None:
+def draw_shape(
+    tool: Crop, shape: Box | Sphere, camera: Camera, rect: Rect, scale: float
+) -> None:
     """The shape and its handles, over the picture in `rect`."""
     lines = imgui.get_background_draw_list()
-    lines.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+    lines.push_clip_rect(
+        ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True
+    )
     if isinstance(shape, Box):
-        for corners, front in sorted(shapes.edges(shape, camera), key=lambda edge: edge[1]):
+        for corners, front in sorted(
+            shapes.edges(shape, camera), key=lambda edge: edge[1]
+        ):
             draw_line(corners, rect, scale, theme.INK, 0.95 if front else 0.35)
     elif (rim := shapes.silhouette(shape, camera)) is not None:
         draw_line(rim, rect, scale, theme.INK, 0.95, closed=True)
@@ -177,7 +243,9 @@ def draw_shape(tool: Crop, shape: Box | Sphere, camera: Camera, rect: Rect, scal
         color = _AXES[handle[0]] if isinstance(handle, tuple) else theme.INK
         active = handle in (tool.hovered, tool.grabbed)
         at, radius = ImVec2(x + rect.x, y + rect.y), (6.5 if active else 5.0) * scale
-        lines.add_circle_filled(at, radius + 1.5 * scale, theme.u32(theme.SHADE, 0.6), 24)
+        lines.add_circle_filled(
+            at, radius + 1.5 * scale, theme.u32(theme.SHADE, 0.6), 24
+        )
         lines.add_circle_filled(at, radius, theme.u32(color), 24)
         if handle == "center":
             lines.add_circle_filled(at, radius * 0.45, theme.u32(theme.SHADE, 0.8), 16)
@@ -189,53 +257,107 @@ def panel(tool: Crop) -> None:
     tool.shown = True
     shape = tool.shape
     kind = "" if shape is None else "box" if isinstance(shape, Box) else "sphere"
-    chosen = ui.choice("Shape", "The region that the scene is cut to",
-                       kind, {"": "None", "box": "Box", "sphere": "Sphere"})
+    chosen = ui.choice(
+        "Shape",
+        "The region that the scene is cut to",
+        kind,
+        {"": "None", "box": "Box", "sphere": "Sphere"},
+    )
     if chosen != kind:
         box, sphere = tool.fitted()
         shape = {"": None, "box": box, "sphere": sphere}[chosen]
         tool.set(shape)
     if shape is None:
         return
-    new: Box | Sphere = replace(shape, outside=ui.choice("Keep", "The side of the region whose Gaussians stay",
-                                                         shape.outside, {False: "Inside", True: "Outside"}))
+    new: Box | Sphere = replace(
+        shape,
+        outside=ui.choice(
+            "Keep",
+            "The side of the region whose Gaussians stay",
+            shape.outside,
+            {False: "Inside", True: "Outside"},
+        ),
+    )
     size = max(new.half) if isinstance(new, Box) else new.radius
     fmt = f"%.{min(max(2 - math.floor(math.log10(size)), 0), 9)}f"
-    new = replace(new, center=_three("Centre", new.center, size / 200, "World units. Drag, or Ctrl + click to type",
-                                     fmt=fmt))
+    new = replace(
+        new,
+        center=_three(
+            "Centre",
+            new.center,
+            size / 200,
+            "World units. Drag, or Ctrl + click to type",
+            fmt=fmt,
+        ),
+    )
     if isinstance(new, Box):
         a, b, c = (2 * h for h in new.half)
-        edge = _three("Size", (a, b, c), size / 200, "Lengths of its edges, world units", least=1e-6, fmt=fmt)
+        edge = _three(
+            "Size",
+            (a, b, c),
+            size / 200,
+            "Lengths of its edges, world units",
+            least=1e-6,
+            fmt=fmt,
+        )
         if edge != (a, b, c):
             new = replace(new, half=(edge[0] / 2, edge[1] / 2, edge[2] / 2))
         angles = shapes.angles_of(new)
-        turned = _three("Rotation", angles, 0.5, "Degrees around x, then y, then z", fmt="%.1f")
+        turned = _three(
+            "Rotation", angles, 0.5, "Degrees around x, then y, then z", fmt="%.1f"
+        )
         if turned != angles:
             new = replace(new, axes=shapes.axes_of(turned))
     else:
         ui.row("Radius")
-        edited, radius = imgui.drag_float("##radius", new.radius, size / 200, 1e-6, 1e9, "%.3g",
-                                          imgui.SliderFlags_.always_clamp.value)
+        edited, radius = imgui.drag_float(
+            "##radius",
+            new.radius,
+            size / 200,
+            1e-6,
+            1e9,
+            "%.3g",
+            imgui.SliderFlags_.always_clamp.value,
+        )
         imgui.set_item_tooltip("World units. Drag, or Ctrl + click to type")
         if edited:
             new = replace(new, radius=radius)
-    if ui.buttons("", ["Fit to scene"], ["Around all but the outer hundredth of what can be seen"]) == 0:
+    if (
+        ui.buttons(
+            "",
+            ["Fit to scene"],
+            ["Around all but the outer hundredth of what can be seen"],
+        )
+        == 0
+    ):
         box, sphere = tool.fitted()
         new = replace(box if isinstance(new, Box) else sphere, outside=new.outside)
     if new != shape:
         tool.set(new)
 
 
-def _three(label: str, values: Vector, speed: float, tip: str, *, least: float = -math.inf,
-           fmt: str = "%.3g") -> Vector:
+def _three(
+    label: str,
+    values: Vector,
+    speed: float,
+    tip: str,
+    *,
+    least: float = -math.inf,
+    fmt: str = "%.3g",
+) -> Vector:
     """Three numbers after this turn, to drag or to type into."""
     ui.row(label)
     if max(map(abs, values)) > _ROUNDED * speed:  # to drag takes float32
         edited, new = ui.vector(label, values, fmt)
     else:
-        edited, new = imgui.drag_float3(f"##{label}", list(values), speed, 0.0, 0.0, fmt)
+        edited, new = imgui.drag_float3(
+            f"##{label}", list(values), speed, 0.0, 0.0, fmt
+        )
     imgui.set_item_tooltip(tip)
     if not edited:
         return values  # not what came back, which was rounded to 32 bits
-    x, y, z = (max(v, least) if math.isfinite(v) else w for v, w in zip(list(new)[:3], values, strict=True))
+    x, y, z = (
+        max(v, least) if math.isfinite(v) else w
+        for v, w in zip(list(new)[:3], values, strict=True)
+    )
     return x, y, z

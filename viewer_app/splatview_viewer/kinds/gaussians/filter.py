@@ -33,9 +33,17 @@ _GRAB = 6
 """Points from the end of a range within which a press moves that end."""
 _WORDS = {
     "opacity": ("Opacity", "%.3f", "How opaque a Gaussian is at its middle"),
-    "scale": ("Size", "%.3g", "The largest of a Gaussian's three standard deviations, world units"),
-    "sh_energy": ("SH energy", "%.3g", "How much a Gaussian's colour depends on the view:\n"
-                                       "the sum of squares of its coefficients above degree 0"),
+    "scale": (
+        "Size",
+        "%.3g",
+        "The largest of a Gaussian's three standard deviations, world units",
+    ),
+    "sh_energy": (
+        "SH energy",
+        "%.3g",
+        "How much a Gaussian's colour depends on the view:\n"
+        "the sum of squares of its coefficients above degree 0",
+    ),
 }
 
 
@@ -65,7 +73,11 @@ class Filter(Tool):
     def limit(self, quantity: Quantity, low: float, high: float) -> None:
         """Draw only those whose value lies between, both included."""
         selection = self.view.state.selection
-        self.view.change(selection=replace(selection, **{quantity.name: (min(low, high), max(low, high))}))
+        self.view.change(
+            selection=replace(
+                selection, **{quantity.name: (min(low, high), max(low, high))}
+            )
+        )
         self.view.in_motion()  # it is dragged as a rule
 
     def reset(self, quantity: Quantity | None = None) -> None:
@@ -74,7 +86,9 @@ class Filter(Tool):
         if quantity is None:
             selection = replace(EVERYTHING, marked=selection.marked)
         else:
-            selection = replace(selection, **{quantity.name: getattr(EVERYTHING, quantity.name)})
+            selection = replace(
+                selection, **{quantity.name: getattr(EVERYTHING, quantity.name)}
+            )
         self.view.change(selection=selection)
 
     @property
@@ -83,7 +97,11 @@ class Filter(Tool):
         return replace(self.view.state.selection, marked=()) != EVERYTHING
 
     def tick(self, now: float) -> bool:
-        job, host, again = self._job, self.view.host, self._job is not None  # the picture says how far a file is
+        job, host, again = (
+            self._job,
+            self.view.host,
+            self._job is not None,
+        )  # the picture says how far a file is
         if job is not None and job.done:
             self._job = None
             try:
@@ -97,7 +115,9 @@ class Filter(Tool):
             (self.chosen_by, self.statistics), again = come, again or self.shown
         if self.shown and self.view.data.facts is not None:
             selection = replace(self.view.state.selection, marked=())
-            self._reader.read(now, selection, lambda scene: count_later(scene, selection))
+            self._reader.read(
+                now, selection, lambda scene: count_later(scene, selection)
+            )
         return again
 
     # -- saving ------------------------------------------------------------------------------------------------
@@ -113,8 +133,20 @@ class Filter(Tool):
         view, facts = self.view, self.view.data.facts
         if facts is None or self._job is not None:
             return
-        name = re.sub(r"[^\w.-]+", "-", Path(view.host.name).name.split(".")[0]).strip("-.") or "scene"
-        step = next((n[5:].replace(",", "") for n in facts.notes if re.fullmatch(r"step [\d,]+", n)), "")
+        name = (
+            re.sub(r"[^\w.-]+", "-", Path(view.host.name).name.split(".")[0]).strip(
+                "-."
+            )
+            or "scene"
+        )
+        step = next(
+            (
+                n[5:].replace(",", "")
+                for n in facts.notes
+                if re.fullmatch(r"step [\d,]+", n)
+            ),
+            "",
+        )
         try:
             scene = view.data.renderer.scene()
             path = output_path(f"{name[:80]}{f'-step{step}' if step else ''}", ".ply")
@@ -128,7 +160,9 @@ class Filter(Tool):
             from splatview_viewer.formats.ply import write_ply
 
             keep = (flags(scene, selection) & HIDDEN) == 0 if chosen else None
-            return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=job.report)
+            return write_ply(
+                scene, path, antialiased=antialiased, keep=keep, progress=job.report
+            )
 
         self._job = self._jobs.submit(work)
 
@@ -139,15 +173,28 @@ class Filter(Tool):
         return False
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Filter", lambda: panel(self), tip="Draw only some of the Gaussians, and save them")]
+        return [
+            Section(
+                "Filter",
+                lambda: panel(self),
+                tip="Draw only some of the Gaussians, and save them",
+            )
+        ]
 
     def details(self) -> Sequence[str]:
         if not self.filters:
             return []
-        selection, statistics = replace(self.view.state.selection, marked=()), self.statistics
+        selection, statistics = (
+            replace(self.view.state.selection, marked=()),
+            self.statistics,
+        )
         if statistics is not None and self.chosen_by == selection:
             return [f"{statistics.chosen:,} of them shown"]
-        return ["filtered"] if replace(selection, box=None, sphere=None) != EVERYTHING else []
+        return (
+            ["filtered"]
+            if replace(selection, box=None, sphere=None) != EVERYTHING
+            else []
+        )
 
     def close(self) -> None:
         self._reader.forget()
@@ -159,22 +206,36 @@ def panel(tool: Filter) -> None:
     tool.shown = True
     facts, statistics = tool.view.data.facts, tool.statistics
     for quantity in QUANTITIES:
-        if quantity.name == "sh_energy" and (facts is None or not min(facts.sh_degree, facts.stored_sh_degree)):
+        if quantity.name == "sh_energy" and (
+            facts is None or not min(facts.sh_degree, facts.stored_sh_degree)
+        ):
             continue
         _quantity(tool, quantity, statistics)
     if statistics is not None:
         ui.row("Shown")
         imgui.text_unformatted(f"{statistics.chosen:,} of {statistics.total:,}")
-    if tool.filters and ui.buttons("", ["Show all"], [
-            "Nothing is hidden any more, be it by its numbers or by where it lies"]) == 0:
+    if (
+        tool.filters
+        and ui.buttons(
+            "",
+            ["Show all"],
+            ["Nothing is hidden any more, be it by its numbers or by where it lies"],
+        )
+        == 0
+    ):
         tool.reset()
     if tool.progress is not None:
         ui.row("Saving")
         imgui.progress_bar(tool.progress, ImVec2(-1, 0))
         return
-    pressed = ui.buttons("Save as .ply", ["Shown", "All"], [
-        "Write the Gaussians that are shown to a file\nin the folder where the viewer runs",
-        "Write all Gaussians of this scene to a file\nin the folder where the viewer runs"])
+    pressed = ui.buttons(
+        "Save as .ply",
+        ["Shown", "All"],
+        [
+            "Write the Gaussians that are shown to a file\nin the folder where the viewer runs",
+            "Write all Gaussians of this scene to a file\nin the folder where the viewer runs",
+        ],
+    )
     if pressed is not None:
         tool.save(chosen=pressed == 0)
 
@@ -182,56 +243,103 @@ def panel(tool: Filter) -> None:
 def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> None:
     """One histogram with the numbers of its range."""
     label, fmt, tip = _WORDS[quantity.name]
-    first, last = (0, quantity.bins) if statistics is None else statistics.used(quantity)
+    first, last = (
+        (0, quantity.bins) if statistics is None else statistics.used(quantity)
+    )
     imgui.align_text_to_frame_padding()
     ui.dim(label)
     imgui.set_item_tooltip(tip)
     _numbers(tool, quantity, (first, last), fmt)
     scale = theme.scale()
-    corner, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, _HEIGHT * scale
+    corner, width, height = (
+        imgui.get_cursor_screen_pos(),
+        imgui.get_content_region_avail().x,
+        _HEIGHT * scale,
+    )
     if width < 8 * scale:
         return
     imgui.invisible_button(f"##histogram {quantity.name}", ImVec2(width, height))
     _brush(tool, quantity, (corner.x, width, first, last), scale)
-    hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value) and not imgui.is_item_active()
+    hovered = (
+        imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value)
+        and not imgui.is_item_active()
+    )
     end = imgui.get_cursor_screen_pos()
     imgui.set_cursor_screen_pos(corner)
-    with plots.bare(f"histogram {quantity.name}", (width, height), (first, last), (0.0, 1.0)) as plot:
+    with plots.bare(
+        f"histogram {quantity.name}", (width, height), (first, last), (0.0, 1.0)
+    ) as plot:
         if plot is not None:
-            if statistics is not None:  # all in grey; square roots, so that few are seen beside many
-                edges = np.linspace(first, last, min(_BARS, last - first) + 1).round().astype(int)
-                every, chosen = (np.sqrt(np.add.reduceat(part[:last], edges[:-1]))
-                                 for part in statistics.counts[quantity.name])
+            if (
+                statistics is not None
+            ):  # all in grey; square roots, so that few are seen beside many
+                edges = (
+                    np.linspace(first, last, min(_BARS, last - first) + 1)
+                    .round()
+                    .astype(int)
+                )
+                every, chosen = (
+                    np.sqrt(np.add.reduceat(part[:last], edges[:-1]))
+                    for part in statistics.counts[quantity.name]
+                )
                 top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
                 plot.bars("##all", edges, every / top, theme.GONE)
                 plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
-            low, high = (min(max(quantity.position(v), first), last) for v in tool.limits(quantity))
+            low, high = (
+                min(max(quantity.position(v), first), last)
+                for v in tool.limits(quantity)
+            )
             for at, edge in ((low, first), (high, last)):
                 if at != edge:
                     plot.fade(at, edge)
                     plot.upright(at, theme.TEXT, 1.5)
     imgui.set_cursor_screen_pos(end)
     if statistics is not None and hovered:
-        at, half = first + (imgui.get_mouse_pos().x - corner.x) / width * (last - first), (last - first) / _BARS / 2
+        at, half = (
+            first + (imgui.get_mouse_pos().x - corner.x) / width * (last - first),
+            (last - first) / _BARS / 2,
+        )
         bins = slice(max(int(at - half), 0), max(int(at + half), int(at - half) + 1))
-        imgui.set_tooltip(f"{statistics.counts[quantity.name][0][bins].sum():,} from {quantity.edge(at - half):.3g} to "
-                          f"{quantity.edge(at + half):.3g}\nDrag to choose a range. Right click: all\n"
-                          "Heights are square roots")
+        imgui.set_tooltip(
+            f"{statistics.counts[quantity.name][0][bins].sum():,} from {quantity.edge(at - half):.3g} to "
+            f"{quantity.edge(at + half):.3g}\nDrag to choose a range. Right click: all\n"
+            "Heights are square roots"
+        )
     imgui.dummy(ImVec2(0, 2 * scale))
 
 
 def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], fmt: str) -> None:
     """The least and the most in two fields to drag or to type into."""
     low, high = tool.limits(quantity)
-    first, last = (quantity.edge(used[0]), quantity.edge(used[1])) if quantity.log else (0.0, 1.0)
-    flags = imgui.SliderFlags_.always_clamp.value | quantity.log * imgui.SliderFlags_.logarithmic.value
+    first, last = (
+        (quantity.edge(used[0]), quantity.edge(used[1])) if quantity.log else (0.0, 1.0)
+    )
+    flags = (
+        imgui.SliderFlags_.always_clamp.value
+        | quantity.log * imgui.SliderFlags_.logarithmic.value
+    )
     imgui.same_line(ui.LABEL_WIDTH * imgui.get_font_size())
     imgui.set_next_item_width(-1)
-    edited, least, most = imgui.drag_float_range2(f"##{quantity.name}", low, min(high, last), (last - first) / 300,
-                                                  0.0, last, fmt, fmt, flags)
-    imgui.set_item_tooltip("The least and the most that is shown. Drag, or Ctrl + click to type")
+    edited, least, most = imgui.drag_float_range2(
+        f"##{quantity.name}",
+        low,
+        min(high, last),
+        (last - first) / 300,
+        0.0,
+        last,
+        fmt,
+        fmt,
+        flags,
+    )
+    imgui.set_item_tooltip(
+        "The least and the most that is shown. Drag, or Ctrl + click to type"
+    )
     if edited:
-        tool.limit(quantity, 0.0 if least <= first else least, _most(quantity) if most >= last else most)
+        tool.limit(
+            quantity,
+            0.0 if least <= first else least,
+            _most(quantity) if most >= last else most,
+        )
 
 
 def _most(quantity: Quantity) -> float:
@@ -239,7 +347,9 @@ def _most(quantity: Quantity) -> float:
     return math.inf if quantity.log else 1.0
 
 
-def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int], scale: float) -> None:
+def _brush(
+    tool: Filter, quantity: Quantity, place: tuple[float, float, int, int], scale: float
+) -> None:
     """Take what the pointer does over the histogram that was made last: left edge, width, first and last bin."""
     x, width, first, last = place
     if imgui.is_item_clicked(imgui.MouseButton_.right):
@@ -250,7 +360,10 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     low, high = (quantity.position(v) for v in tool.limits(quantity))
     if imgui.is_item_activated():
         near = _GRAB * scale / width * (last - first)
-        tool.drag = quantity.name, high if abs(at - low) < near else low if abs(at - high) < near else at
+        tool.drag = (
+            quantity.name,
+            high if abs(at - low) < near else low if abs(at - high) < near else at,
+        )
         return
     if tool.drag is None or tool.drag[0] != quantity.name:
         return
@@ -261,6 +374,9 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     if abs(at - start) * width / (last - first) < 3 * scale:  # so far it is a click
         return
     least, most = min(at, start), max(at, start)
-    limits = 0.0 if least <= first else quantity.edge(least), _most(quantity) if most >= last else quantity.edge(most)
+    limits = (
+        0.0 if least <= first else quantity.edge(least),
+        _most(quantity) if most >= last else quantity.edge(most),
+    )
     if limits != tool.limits(quantity):
         tool.limit(quantity, *limits)

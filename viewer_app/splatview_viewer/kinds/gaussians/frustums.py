@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import (
+    Key,
+    Pinch,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
@@ -42,10 +49,20 @@ if TYPE_CHECKING:
 
 BAR = 40.0
 """Points that the bar is high while one looks through a camera."""
-HOWS = {"render": "Render", "photo": "Photo", "wipe": "Wipe", "side": "Side by side", "error": "Error"}
-_TIPS = {"render": "Only what is rendered", "photo": "The photograph over it",
-         "wipe": "The photograph right of a line that you drag", "side": "Both, side by side",
-         "error": "How far they are apart: black is equal"}
+HOWS = {
+    "render": "Render",
+    "photo": "Photo",
+    "wipe": "Wipe",
+    "side": "Side by side",
+    "error": "Error",
+}
+_TIPS = {
+    "render": "Only what is rendered",
+    "photo": "The photograph over it",
+    "wipe": "The photograph right of a line that you drag",
+    "side": "Both, side by side",
+    "error": "How far they are apart: black is equal",
+}
 _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
 _REACH = 8.0
@@ -106,7 +123,11 @@ class Frustums(Tool):
     def content(self) -> CamerasContent | None:
         """The cameras of the scene's run; None while none are published."""
         content = self._content
-        return None if content is None or content.closed or content.cameras is None else content
+        return (
+            None
+            if content is None or content.closed or content.cameras is None
+            else content
+        )
 
     @property
     def cameras(self) -> CameraSet | None:
@@ -133,7 +154,11 @@ class Frustums(Tool):
     @property
     def depth(self) -> float:
         """Depth of the frustums, world units."""
-        return 1.0 if self.cameras is None else 0.5 * self.cameras.spacing * self.state.size
+        return (
+            1.0
+            if self.cameras is None
+            else 0.5 * self.cameras.spacing * self.state.size
+        )
 
     def enter(self, index: int, seconds: float = SECONDS) -> None:
         """Look through a camera; one that there is not, or that is none, says so."""
@@ -142,7 +167,9 @@ class Frustums(Tool):
             if self.through.enter(cameras, index, seconds):
                 self.last = index
             else:
-                self.view.host.say(f"Camera {index} is no camera: its matrix is no pose")
+                self.view.host.say(
+                    f"Camera {index} is no camera: its matrix is no pose"
+                )
         self.hovered, self._dirty = None, True
 
     def step(self, by: int) -> None:
@@ -150,7 +177,9 @@ class Frustums(Tool):
         cameras, index = self.cameras, self.through.index
         if cameras is not None and index is not None:
             self.following = False
-            around = [(index + by * i) % len(cameras) for i in range(1, len(cameras) + 1)]
+            around = [
+                (index + by * i) % len(cameras) for i in range(1, len(cameras) + 1)
+            ]
             self.enter(next((i for i in around if cameras.fine[i]), index))
 
     def leave(self) -> None:
@@ -171,7 +200,9 @@ class Frustums(Tool):
         through = self.through
         if through.there and self.state.how == "wipe":
             through.divider.at = self.state.at
-            taken = through.divider.handle(event, through.place(rect), self.view.host.scale)
+            taken = through.divider.handle(
+                event, through.place(rect), self.view.host.scale
+            )
             if taken is not None:
                 self.change(at=through.divider.at)
                 return taken
@@ -185,8 +216,9 @@ class Frustums(Tool):
                     return None
                 return True
             case PointerMove():
-                if self._press is not None and max(abs(event.x - self._press[0]), abs(event.y - self._press[1])) > (
-                        _STILL * self.view.host.scale):
+                if self._press is not None and max(
+                    abs(event.x - self._press[0]), abs(event.y - self._press[1])
+                ) > (_STILL * self.view.host.scale):
                     self._press = None
                 if not self._pressed:
                     self._hover(event.x, event.y, rect)
@@ -211,9 +243,21 @@ class Frustums(Tool):
 
     def _hover(self, x: float, y: float, rect: Rect) -> None:
         found, cameras, camera = None, self.cameras, self.view.camera(rect)
-        if cameras is not None and camera is not None and (
-                self.state.shown and self.through.index is None and rect.contains(x, y)):
-            found = camera_at(cameras, camera, self.depth, x - rect.x, y - rect.y, _REACH * self.view.host.scale)
+        if (
+            cameras is not None
+            and camera is not None
+            and (
+                self.state.shown and self.through.index is None and rect.contains(x, y)
+            )
+        ):
+            found = camera_at(
+                cameras,
+                camera,
+                self.depth,
+                x - rect.x,
+                y - rect.y,
+                _REACH * self.view.host.scale,
+            )
         if found != self.hovered:
             self.hovered, self._dirty = found, True
 
@@ -232,8 +276,12 @@ class Frustums(Tool):
             self._told = content.changes, now
             again |= self.state.shown or self.through.index is not None
         again |= self.through.tick(content, cameras, now)
-        if self.following and content.current is not None and self.view.data.facts is not None and (
-                now - self._followed_at >= _FOLLOW):
+        if (
+            self.following
+            and content.current is not None
+            and self.view.data.facts is not None
+            and (now - self._followed_at >= _FOLLOW)
+        ):
             if self.through.index is None and self._followed_at > -math.inf:
                 self.following = False  # the user has gone elsewhere
             elif content.current != self.through.index:
@@ -243,58 +291,95 @@ class Frustums(Tool):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content = self.content
-        if content is None or self.view.host.exact == "scene" or (camera := self.view.camera(rect)) is None:
+        if (
+            content is None
+            or self.view.host.exact == "scene"
+            or (camera := self.view.camera(rect)) is None
+        ):
             return
         if self.through.there:
             self.through.draw(framebuffer, rect, content)
         elif self.state.shown:
             marked = self.hovered if self.hovered is not None else self.through.index
-            look = Look(self.depth, 1.5 * self.view.host.scale, marked, content.current, self.state.pictures)
+            look = Look(
+                self.depth,
+                1.5 * self.view.host.scale,
+                marked,
+                content.current,
+                self.state.pictures,
+            )
             content.drawing.draw(framebuffer, rect, camera, look)
 
     def over(self, rect: Rect, scale: float) -> bool:
         content, cameras = self.content, self.cameras
-        if content is None or cameras is None or (camera := self.view.camera(rect)) is None:
+        if (
+            content is None
+            or cameras is None
+            or (camera := self.view.camera(rect)) is None
+        ):
             return False
         if self.through.there:
             self.through.over(rect, scale, content)
-        elif self.through.index is None and self.hovered is not None and self.hovered < len(cameras):
+        elif (
+            self.through.index is None
+            and self.hovered is not None
+            and self.hovered < len(cameras)
+        ):
             named(cameras, self.hovered, camera, self.depth, rect)
         return False
 
     def bar_height(self) -> float:
-        return BAR if self.through.index is not None and self.content is not None else 0.0
+        return (
+            BAR if self.through.index is not None and self.content is not None else 0.0
+        )
 
     def bar(self, rect: Rect, scale: float) -> bool:
         cameras, index, how = self.cameras, self.through.index, self.state.how
         if cameras is None or index is None:
             return False
-        with ui.board(f"cameras {id(self)}", rect, (10 * scale, 0), theme.BAR) as opened:
+        with ui.board(
+            f"cameras {id(self)}", rect, (10 * scale, 0), theme.BAR
+        ) as opened:
             if not opened:
                 return False
             gap = 6 * scale
             imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-            for label, by, tip in (("<", -1, "The camera before (Page up)"), (">", 1, "The camera after (Page down)")):
+            for label, by, tip in (
+                ("<", -1, "The camera before (Page up)"),
+                (">", 1, "The camera after (Page down)"),
+            ):
                 if imgui.button(label, ImVec2(26 * scale, 0)):
                     self.step(by)
                 imgui.set_item_tooltip(tip)
                 imgui.same_line(0, gap)
             if rect.width >= _MEDIUM * scale:
                 imgui.align_text_to_frame_padding()
-                imgui.text(ui.fitted(cameras.called(index), (220 if rect.width >= _WIDE * scale else 110) * scale))
+                imgui.text(
+                    ui.fitted(
+                        cameras.called(index),
+                        (220 if rect.width >= _WIDE * scale else 110) * scale,
+                    )
+                )
                 imgui.same_line(0, 2 * gap)
             imgui.set_next_item_width(112 * scale)
             keys = list(HOWS)
             _, chosen = imgui.combo("##how", keys.index(how), list(HOWS.values()))
             self.change(how=keys[chosen])
             imgui.set_item_tooltip(_TIPS[keys[chosen]])
-            right = rect.width - 10 * scale - imgui.calc_text_size("Leave").x - 2 * imgui.get_style().frame_padding.x
+            right = (
+                rect.width
+                - 10 * scale
+                - imgui.calc_text_size("Leave").x
+                - 2 * imgui.get_style().frame_padding.x
+            )
             if rect.width >= _MEDIUM * scale and (words := self.through.words):
                 imgui.same_line(right - imgui.calc_text_size(words).x - 3 * gap)
                 imgui.align_text_to_frame_padding()
                 imgui.text(words)
-                imgui.set_item_tooltip("Peak signal-to-noise ratio of the whole photograph and what is rendered at "
-                                       "its size")
+                imgui.set_item_tooltip(
+                    "Peak signal-to-noise ratio of the whole photograph and what is rendered at "
+                    "its size"
+                )
             imgui.same_line(right)
             if imgui.button("Leave"):
                 self.leave()
@@ -308,24 +393,66 @@ class Frustums(Tool):
     def sections(self) -> Sequence[Section]:
         if (content := self.content) is None:
             return ()
-        return [Section("Training cameras", lambda: self._panel(content),
-                        tip="The cameras that the scene is trained with")]
+        return [
+            Section(
+                "Training cameras",
+                lambda: self._panel(content),
+                tip="The cameras that the scene is trained with",
+            )
+        ]
 
     def _panel(self, content: CamerasContent) -> None:
         through, cameras, s = self.through, content.cameras, self.state
         assert cameras is not None
-        s = replace(s, shown=ui.check("Show", "The training's cameras in the scene", s.shown))
+        s = replace(
+            s, shown=ui.check("Show", "The training's cameras in the scene", s.shown)
+        )
         if s.shown:
             if cameras.photos or any(cameras.paths):
-                s = replace(s, pictures=ui.check("Photos", "The cameras' photographs in their frustums", s.pictures))
-            s = replace(s, size=ui.slider("Size", "Size of the frustums", s.size, (0.1, 10.0), "%.2f", reset=1.0))
+                s = replace(
+                    s,
+                    pictures=ui.check(
+                        "Photos",
+                        "The cameras' photographs in their frustums",
+                        s.pictures,
+                    ),
+                )
+            s = replace(
+                s,
+                size=ui.slider(
+                    "Size",
+                    "Size of the frustums",
+                    s.size,
+                    (0.1, 10.0),
+                    "%.2f",
+                    reset=1.0,
+                ),
+            )
         if through.index is not None:
             if s.how == "photo":
-                s = replace(s, opacity=ui.slider("Opacity", "Of the photograph over the scene",
-                                                 s.opacity, (0.0, 1.0), "%.2f", reset=1.0))
+                s = replace(
+                    s,
+                    opacity=ui.slider(
+                        "Opacity",
+                        "Of the photograph over the scene",
+                        s.opacity,
+                        (0.0, 1.0),
+                        "%.2f",
+                        reset=1.0,
+                    ),
+                )
             elif s.how == "error":
-                s = replace(s, gain=ui.slider("Amplify", "Factor on the difference from the photograph",
-                                              s.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0))
+                s = replace(
+                    s,
+                    gain=ui.slider(
+                        "Amplify",
+                        "Factor on the difference from the photograph",
+                        s.gain,
+                        (1.0, 32.0),
+                        "%.1f \u00d7",
+                        reset=4.0,
+                    ),
+                )
         self.view.change(training=s)
         if content.current is not None:
             tip = f"Look through the camera that is trained with, now {content.current}"
@@ -333,8 +460,12 @@ class Frustums(Tool):
             if following != self.following:
                 self.follow(following)
         ui.row("Look through")
-        edited, value = imgui.input_int("##camera", self.last, 1, 10, imgui.InputTextFlags_.enter_returns_true)
-        imgui.set_item_tooltip(f"The number of a camera, 0 to {len(cameras) - 1}, and Enter")
+        edited, value = imgui.input_int(
+            "##camera", self.last, 1, 10, imgui.InputTextFlags_.enter_returns_true
+        )
+        imgui.set_item_tooltip(
+            f"The number of a camera, 0 to {len(cameras) - 1}, and Enter"
+        )
         if edited and value != through.index and 0 <= value < len(cameras):
             self.following = False
             self.enter(value)
@@ -343,7 +474,10 @@ class Frustums(Tool):
         if (cameras := self.cameras) is None:
             return ()
         wrong = len(cameras) - int(cameras.fine.sum())
-        return [f"{len(cameras):,} training cameras", *([f"{wrong:,} of them are none"] if wrong else [])]
+        return [
+            f"{len(cameras):,} training cameras",
+            *([f"{wrong:,} of them are none"] if wrong else []),
+        ]
 
     def close(self) -> None:
         self.use(None)
@@ -366,7 +500,9 @@ class Through:
         self._arrived = False
         self._before: tuple[Camera, Orbit] | None = None
         """From where one looked before."""
-        self._pair, self._meter = (PairCompositor(view.data.ctx, view.data.work) for _ in range(2))
+        self._pair, self._meter = (
+            PairCompositor(view.data.ctx, view.data.work) for _ in range(2)
+        )
         self._photo = PhotoTexture(view.data.ctx)
         self._measured: tuple[object, ...] = ()
         self._pending: tuple[object, ...] = ()
@@ -398,7 +534,11 @@ class Through:
     def _arrive(self, there: bool) -> None:
         """Have the state say that the view looks through the camera, or through none."""
         self._arrived = there
-        self.view.change(training=replace(self.view.state.training, through=self.index if there else None))
+        self.view.change(
+            training=replace(
+                self.view.state.training, through=self.index if there else None
+            )
+        )
 
     def _go(self, seconds: float) -> None:
         self._size = self._room(self.view.rect)
@@ -435,8 +575,14 @@ class Through:
     def tick(self, content: CamerasContent, cameras: CameraSet, now: float) -> bool:
         """Advance to `now`. True when the picture has to be drawn again."""
         view, state = self.view, self.view.state.training
-        if state.through != (self.index if self._arrived else None):  # another view, which is followed, left it there
-            self._before, self.index, self._arrived = None, state.through, state.through is not None
+        if state.through != (
+            self.index if self._arrived else None
+        ):  # another view, which is followed, left it there
+            self._before, self.index, self._arrived = (
+                None,
+                state.through,
+                state.through is not None,
+            )
             self._camera = None if self.index is None else cameras.camera(self.index)
             self._size = self._room(view.rect)
         seen = view.camera()
@@ -457,7 +603,9 @@ class Through:
             self._go(0.0)
             return True
         target = self._target().viewmat
-        if not view.fixed or abs(seen.viewmat - target).max() > _SAME * max(1.0, abs(target).max()):
+        if not view.fixed or abs(seen.viewmat - target).max() > _SAME * max(
+            1.0, abs(target).max()
+        ):
             self.leave()  # the user went elsewhere
             return True
         if not self._arrived:
@@ -475,13 +623,27 @@ class Through:
         """Return the place of so many pictures of the photograph's shape side by side: all of it, as large as it fits
         in the view's rectangle."""
         assert self._camera is not None
-        width, height, free = self._camera.width * across, self._camera.height, self._room(rect)[2]
+        width, height, free = (
+            self._camera.width * across,
+            self._camera.height,
+            self._room(rect)[2],
+        )
         s = min(rect.width / width, free / height)
-        left, top = rect.x + (rect.width - width * s) / 2, rect.y + (free - height * s) / 2
+        left, top = (
+            rect.x + (rect.width - width * s) / 2,
+            rect.y + (free - height * s) / 2,
+        )
         x, y = round(left), round(top)
-        return Rect(x, y, max(round(left + width * s) - x, across), max(round(top + height * s) - y, 1))
+        return Rect(
+            x,
+            y,
+            max(round(left + width * s) - x, across),
+            max(round(top + height * s) - y, 1),
+        )
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent) -> None:
+    def draw(
+        self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent
+    ) -> None:
         """Lay the photograph over what was rendered in `rect`."""
         view, state = self.view, self.view.state.training
         if state.how == "render" or (photo := self.photo(content)) is None:
@@ -489,15 +651,27 @@ class Through:
         place = self.place(rect)
         self._photo.take(photo)
         rendered = self._pair.target(0, place.width, place.height, "f1")
-        view.lay(view.picture.source, rendered, Rect(rect.x - place.x, rect.y - place.y, rect.width, rect.height))
-        self._photo.draw(self._pair.target(1, place.width, place.height, "f1"), Rect(0, 0, place.width, place.height))
+        view.lay(
+            view.picture.source,
+            rendered,
+            Rect(rect.x - place.x, rect.y - place.y, rect.width, rect.height),
+        )
+        self._photo.draw(
+            self._pair.target(1, place.width, place.height, "f1"),
+            Rect(0, 0, place.width, place.height),
+        )
         if state.how == "side":
             framebuffer.use()
-            framebuffer.clear(*view.background, 1.0, viewport=rect.viewport(framebuffer.height))
+            framebuffer.clear(
+                *view.background, 1.0, viewport=rect.viewport(framebuffer.height)
+            )
             self._pair.draw(framebuffer, self.place(rect, 2), "side")
             return
         ways: dict[str, tuple[How, float]] = {
-            "photo": ("blend", state.opacity), "wipe": ("split", state.at), "error": ("difference", 0.5)}
+            "photo": ("blend", state.opacity),
+            "wipe": ("split", state.at),
+            "error": ("difference", 0.5),
+        }
         how, at = ways[state.how]
         self._pair.draw(framebuffer, place, how, at, state.gain)
 
@@ -507,7 +681,12 @@ class Through:
         if self.photo(content) is None:
             if how != "render":
                 place, text = self.place(rect), content.photos.trouble(self.index or 0)
-                tag(text or "The photograph is on its way", place.x + inset, place.y + inset, rect)
+                tag(
+                    text or "The photograph is on its way",
+                    place.x + inset,
+                    place.y + inset,
+                    rect,
+                )
         elif how == "wipe":
             self.divider.at = self.view.state.training.at
             self.divider.over(self.place(rect), scale, ("Render", "Photo"))
@@ -522,7 +701,12 @@ class Through:
         """Render at the photograph's own size once in a while, as the scene was trained, and compare. True when the
         PSNR is another one."""
         view, photo = self.view, self.photo(content)
-        if photo is None or now < self._next or view.data.facts is None or view.data.stale:
+        if (
+            photo is None
+            or now < self._next
+            or view.data.facts is None
+            or view.data.stale
+        ):
             return False
         if self._pending:
             before, self.psnr = self.psnr, self._meter.psnr()
@@ -534,7 +718,9 @@ class Through:
         assert self._camera is not None
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
-        bound = content.ctx.fbo  # ours must not stay so: it may be given back before anything else is drawn
+        bound = (
+            content.ctx.fbo
+        )  # ours must not stay so: it may be given back before anything else is drawn
         eye = type(view)(view.data, GaussianState(background=view.background))
         eye.host = Host(exact="scene")
         try:

@@ -62,11 +62,18 @@ class History(Tool):
         player = self.player
         if player is None:
             return False
-        return self.view.host.memo.get(_SHOWN) is not False or (player.position is not None and player.has_live)
+        return self.view.host.memo.get(_SHOWN) is not False or (
+            player.position is not None and player.has_live
+        )
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         player = self.player
-        if player is None or not isinstance(event, Key) or not event.pressed or event.mods:
+        if (
+            player is None
+            or not isinstance(event, Key)
+            or not event.pressed
+            or event.mods
+        ):
             return None
         match event.name:
             case "comma":
@@ -76,14 +83,21 @@ class History(Tool):
             case "end":
                 player.live()
             case "t" if not event.repeat:
-                self.view.host.memo.put(_SHOWN, None if self.view.host.memo.get(_SHOWN) is False else False)
+                self.view.host.memo.put(
+                    _SHOWN, None if self.view.host.memo.get(_SHOWN) is False else False
+                )
             case _:
                 return None
         return True
 
     def tick(self, now: float) -> bool:
         player = self.view.data.player
-        seen = player and (player, player.position, player.playing, player.recording.changes)
+        seen = player and (
+            player,
+            player.position,
+            player.playing,
+            player.recording.changes,
+        )
         changed, self._seen = seen != self._seen, seen
         if changed and player is not None and player.playing:
             self.view.in_motion()
@@ -97,34 +111,56 @@ class History(Tool):
         if player is None or not self.shown:
             return False
         before, kept = (player.position, player.playing), player.recording
-        with ui.board(f"history {id(self)}", rect, (10 * scale, 0), theme.BAR) as opened:
+        with ui.board(
+            f"history {id(self)}", rect, (10 * scale, 0), theme.BAR
+        ) as opened:
             if not opened:
                 return False
             wide, gap = rect.width >= _NARROW * scale, imgui.get_style().item_spacing.x
             imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-            words = f"step {player.position.step:,}" if player.position else f"{len(kept):,} snapshots"
+            words = (
+                f"step {player.position.step:,}"
+                if player.position
+                else f"{len(kept):,} snapshots"
+            )
             room = max(_WORDS * scale, imgui.calc_text_size(words).x)
             if wide:
-                if imgui.button("Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)):
+                if imgui.button(
+                    "Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)
+                ):
                     player.play(not player.playing)
-                imgui.set_item_tooltip("Stop" if player.playing else "Play what was recorded")
+                imgui.set_item_tooltip(
+                    "Stop" if player.playing else "Play what was recorded"
+                )
                 imgui.same_line()
-            taken = room + gap + player.has_live * (_BUTTON * scale + gap) if wide else 0.0
-            self.track = _track(player, max(imgui.get_content_region_avail().x - taken, 1.0), scale)
+            taken = (
+                room + gap + player.has_live * (_BUTTON * scale + gap) if wide else 0.0
+            )
+            self.track = _track(
+                player, max(imgui.get_content_region_avail().x - taken, 1.0), scale
+            )
             if wide:
                 imgui.same_line()
                 imgui.align_text_to_frame_padding()
                 left = imgui.get_cursor_pos_x()
                 ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
                 where = "in memory" if kept.path is None else "on disk"
-                imgui.set_item_tooltip(f"{len(kept):,} snapshots\n{kept.nbytes / 1e6:,.1f} MB {where}")
+                imgui.set_item_tooltip(
+                    f"{len(kept):,} snapshots\n{kept.nbytes / 1e6:,.1f} MB {where}"
+                )
                 if player.has_live:
                     imgui.same_line(left + room + gap)
-                    imgui.push_style_color(imgui.Col_.text, theme.ALIVE if player.at is None else theme.DIM)
+                    imgui.push_style_color(
+                        imgui.Col_.text, theme.ALIVE if player.at is None else theme.DIM
+                    )
                     if imgui.button("Live", ImVec2(_BUTTON * scale, 0)):
                         player.live()
                     imgui.pop_style_color()
-                    imgui.set_item_tooltip("Shows what comes" if player.at is None else "Back to what comes")
+                    imgui.set_item_tooltip(
+                        "Shows what comes"
+                        if player.at is None
+                        else "Back to what comes"
+                    )
         changed = before != (player.position, player.playing)
         if changed and player.position is not None:
             self.view.in_motion()
@@ -137,7 +173,9 @@ def _track(player: Player, width: float, scale: float) -> Rect:
     places = len(snapshots) - 1 + player.has_live
     here = places if player.at is None else player.at
     imgui.set_next_item_width(width)
-    moved, place = imgui.slider_int("##track", here, 0, places, "", imgui.SliderFlags_.no_input.value)
+    moved, place = imgui.slider_int(
+        "##track", here, 0, places, "", imgui.SliderFlags_.no_input.value
+    )
     low, size = imgui.get_item_rect_min(), imgui.get_item_rect_size()
     if imgui.is_item_active():
         player.playing = False
@@ -145,5 +183,7 @@ def _track(player: Player, width: float, scale: float) -> Rect:
         player.seek(place) if place < len(snapshots) else player.live()
     pointed = int((imgui.get_mouse_pos().x - low.x) / size.x * (places + 1))
     if imgui.is_item_hovered() and 0 <= pointed < len(snapshots):
-        imgui.set_tooltip(f"Step {snapshots[pointed].step:,}\n{snapshots[pointed].count:,} Gaussians")
+        imgui.set_tooltip(
+            f"Step {snapshots[pointed].step:,}\n{snapshots[pointed].count:,} Gaussians"
+        )
     return Rect(round(low.x), round(low.y), round(size.x), round(size.y))

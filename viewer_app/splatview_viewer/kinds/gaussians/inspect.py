@@ -10,7 +10,13 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import (
+    Key,
+    Pinch,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool, draw_line
@@ -35,9 +41,16 @@ _SPARK = 22
 """Points: how high a curve of past values is."""
 _HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...] = (
     ("Opacity", lambda seen: [v.opacity for v in seen], ""),
-    ("Size", lambda seen: [float(v.scale.max()) for v in seen], "Its largest standard deviation, world units"),
-    ("Moved", lambda seen: [float(np.linalg.norm(v.mean - seen[0].mean)) for v in seen],
-     "How far it is from where it was when you chose it, world units"),
+    (
+        "Size",
+        lambda seen: [float(v.scale.max()) for v in seen],
+        "Its largest standard deviation, world units",
+    ),
+    (
+        "Moved",
+        lambda seen: [float(np.linalg.norm(v.mean - seen[0].mean)) for v in seen],
+        "How far it is from where it was when you chose it, world units",
+    ),
     ("SH energy", lambda seen: [sum(v.energies) for v in seen], ""),
 )
 
@@ -74,7 +87,11 @@ class Inspect(Tool):
         facts = self.view.data.facts
         if index is not None and (facts is None or not 0 <= index < facts.count):
             return
-        self.view.change(selection=replace(self.view.state.selection, marked=() if index is None else (index,)))
+        self.view.change(
+            selection=replace(
+                self.view.state.selection, marked=() if index is None else (index,)
+            )
+        )
         self.hit = hit
 
     @property
@@ -89,7 +106,9 @@ class Inspect(Tool):
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         match event:
-            case PointerPress(button="left", clicks=1) if self.shown or "alt" in event.mods:
+            case PointerPress(button="left", clicks=1) if (
+                self.shown or "alt" in event.mods
+            ):
                 self._press = event.x, event.y
             case PointerPress() | Pinch():
                 self._press = None
@@ -105,7 +124,9 @@ class Inspect(Tool):
                         self._picker.ask(event.x, event.y, rect)
                     except RendererError as e:
                         self.view.host.say(str(e))
-            case Key(name="escape", pressed=True) if self.index is not None and not event.mods:
+            case Key(name="escape", pressed=True) if (
+                self.index is not None and not event.mods
+            ):
                 self.choose(None)
                 return True
         return None  # the camera may move by it
@@ -115,7 +136,9 @@ class Inspect(Tool):
     def tick(self, now: float) -> bool:
         again = False
         if (picked := self._picker.take()) is not None:
-            self.choose(picked[0].index if picked else None, picked[0] if picked else None)
+            self.choose(
+                picked[0].index if picked else None, picked[0] if picked else None
+            )
             again = True
         index, data, facts = self.index, self.view.data, self.view.data.facts
         count = 0 if facts is None else facts.count
@@ -126,12 +149,19 @@ class Inspect(Tool):
         if index is None:
             return again
         if count != self._count:
-            self.view.host.say("The scene has another number of Gaussians now: none is chosen")
+            self.view.host.say(
+                "The scene has another number of Gaussians now: none is chosen"
+            )
             self.choose(None)
             return True
         loads = data.loads
-        self._reader.read(now, index, lambda scene: (
-            values_later(scene, index, loads) if index < len(scene) else None))
+        self._reader.read(
+            now,
+            index,
+            lambda scene: (
+                values_later(scene, index, loads) if index < len(scene) else None
+            ),
+        )
         if (come := self._reader.take()) is not None and come[0] == index:
             self.history.append(come[1])
             again = True
@@ -166,13 +196,27 @@ class Inspect(Tool):
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         scale = self.view.host.scale
-        width, height, pad = round(_CARD_WIDTH * scale), round((22 * _CARD_LINES + 20) * scale), round(12 * scale)
-        if not self._card or rect.width < width + 2 * pad or rect.height < height + 2 * pad:
+        width, height, pad = (
+            round(_CARD_WIDTH * scale),
+            round((22 * _CARD_LINES + 20) * scale),
+            round(12 * scale),
+        )
+        if (
+            not self._card
+            or rect.width < width + 2 * pad
+            or rect.height < height + 2 * pad
+        ):
             return []
         return [Rect(rect.x + pad, rect.y + pad, width, height)]
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Inspect", lambda: panel(self), tip="The numbers of one Gaussian. Click it while this is open")]
+        return [
+            Section(
+                "Inspect",
+                lambda: panel(self),
+                tip="The numbers of one Gaussian. Click it while this is open",
+            )
+        ]
 
     def look_at(self) -> None:
         """Go where the chosen one fills a good part of the picture."""
@@ -181,7 +225,9 @@ class Inspect(Tool):
         if values is None or camera is None or not np.isfinite(values.mean).all():
             return
         mean = values.mean.astype(np.float64)
-        distance = max(float(np.nan_to_num(values.scale.max(), posinf=1e6)) * 12.0, camera.near * 2)
+        distance = max(
+            float(np.nan_to_num(values.scale.max(), posinf=1e6)) * 12.0, camera.near * 2
+        )
         viewmat = camera.viewmat.copy()
         viewmat[:3, 3] = np.array([0.0, 0.0, distance]) - viewmat[:3, :3] @ mean
         view.fly_to(replace(camera, viewmat=viewmat), pivot=mean)
@@ -195,28 +241,47 @@ def panel(tool: Inspect) -> None:
     """Draw the panel's part."""
     tool.shown = True
     ui.row("Index")
-    flags = imgui.InputTextFlags_.enter_returns_true | imgui.InputTextFlags_.chars_decimal
+    flags = (
+        imgui.InputTextFlags_.enter_returns_true | imgui.InputTextFlags_.chars_decimal
+    )
     text = "" if tool.index is None else str(tool.index)
     entered, typed = imgui.input_text_with_hint("##index", "None", text, flags)
-    imgui.set_item_tooltip("In the scene as it was published or saved. Type one and press Enter")
+    imgui.set_item_tooltip(
+        "In the scene as it was published or saved. Type one and press Enter"
+    )
     if entered and typed != text:
-        facts, index = tool.view.data.facts, int(typed) if typed.strip().isdecimal() else -1
+        facts, index = (
+            tool.view.data.facts,
+            int(typed) if typed.strip().isdecimal() else -1,
+        )
         if typed.strip() and facts is not None and not 0 <= index < facts.count:
-            tool.view.host.say(f"{typed[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
+            tool.view.host.say(
+                f"{typed[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}"
+            )
         else:
             tool.choose(index if typed.strip() else None)
     values = tool.values
     if tool.index is None or values is None:
-        ui.wrapped("Click a Gaussian in the picture" if tool.index is None else "Reading", theme.DIM)
+        ui.wrapped(
+            "Click a Gaussian in the picture" if tool.index is None else "Reading",
+            theme.DIM,
+        )
         return
     _rows(tool, values)
-    _text("Rotation", "  ".join(f"{v:.3f}" for v in values.quat), "Quaternion w, x, y, z")
+    _text(
+        "Rotation", "  ".join(f"{v:.3f}" for v in values.quat), "Quaternion w, x, y, z"
+    )
     if values.energies:
-        _text("SH energy", "  ".join(f"{v:.3g}" for v in values.energies),
-              "Sum of squares of the coefficients of each degree, from 1 on:\nhow much the colour depends on the view")
+        _text(
+            "SH energy",
+            "  ".join(f"{v:.3g}" for v in values.energies),
+            "Sum of squares of the coefficients of each degree, from 1 on:\nhow much the colour depends on the view",
+        )
     if len(tool.history) > 1:
         _curves(tool)
-    pressed = ui.buttons("", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"])
+    pressed = ui.buttons(
+        "", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"]
+    )
     if pressed == 0:
         tool.look_at()
     elif pressed == 1:
@@ -224,25 +289,43 @@ def panel(tool: Inspect) -> None:
 
 
 def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
-    _text("Position", "  ".join(f"{v:.4g}" if abs(v) < 1e4 else f"{v:.2f}" for v in values.mean), "World units", label)
-    _text("Size", "  ".join(f"{v:.3g}" for v in values.scale),
-          "Standard deviations along its three axes, world units", label)
+    _text(
+        "Position",
+        "  ".join(f"{v:.4g}" if abs(v) < 1e4 else f"{v:.2f}" for v in values.mean),
+        "World units",
+        label,
+    )
+    _text(
+        "Size",
+        "  ".join(f"{v:.3g}" for v in values.scale),
+        "Standard deviations along its three axes, world units",
+        label,
+    )
     _text("Opacity", f"{values.opacity:.3f}", "", label)
     _row("Colour", label)
     side = imgui.get_text_line_height()
-    imgui.color_button("##colour", ImVec4(*values.color, 1.0), imgui.ColorEditFlags_.no_tooltip.value,
-                       ImVec2(side, side))
+    imgui.color_button(
+        "##colour",
+        ImVec4(*values.color, 1.0),
+        imgui.ColorEditFlags_.no_tooltip.value,
+        ImVec2(side, side),
+    )
     imgui.same_line()
     imgui.text_unformatted("  ".join(f"{v:.2f}" for v in values.color))
     if tool.hit is not None and tool.hit.index == tool.index:
-        _text("Seen", f"{tool.hit.weight:.0%} of the pixel",
-              f"Where you clicked it makes up so much of what is seen.\nThe surface is {tool.hit.depth:.4g} away there",
-              label)
+        _text(
+            "Seen",
+            f"{tool.hit.weight:.0%} of the pixel",
+            f"Where you clicked it makes up so much of what is seen.\nThe surface is {tool.hit.depth:.4g} away there",
+            label,
+        )
 
 
 def _row(label: str, width: float | None) -> None:
     ui.dim(label)
-    imgui.same_line((ui.LABEL_WIDTH if width is None else width + 1.0) * imgui.get_font_size())
+    imgui.same_line(
+        (ui.LABEL_WIDTH if width is None else width + 1.0) * imgui.get_font_size()
+    )
 
 
 def _text(label: str, text: str, tip: str = "", width: float | None = None) -> None:
@@ -263,9 +346,29 @@ def _curves(tool: Inspect) -> None:
         low, high = float(values.min()), float(values.max())
         _row(label, None)
         room = 0.05 * (high - low) or 1.0
-        with plots.bare(label, (imgui.get_content_region_avail().x, _SPARK * theme.scale()), (0, len(values) - 1),
-                        (low - room, high + room)) as plot:
+        with plots.bare(
+            label,
+            (imgui.get_content_region_avail().x, _SPARK * theme.scale()),
+            (0, len(values) - 1),
+            (low - room, high + room),
+        ) as plot:
             if plot is not None:
-                plot.line("##curve", np.arange(len(values), dtype=np.float64), values, theme.ACCENT, 1.4)
-        imgui.set_item_tooltip("\n".join(filter(None, (tip, f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
-                                                       f"in {len(seen)} versions"))))
+                plot.line(
+                    "##curve",
+                    np.arange(len(values), dtype=np.float64),
+                    values,
+                    theme.ACCENT,
+                    1.4,
+                )
+        imgui.set_item_tooltip(
+            "\n".join(
+                filter(
+                    None,
+                    (
+                        tip,
+                        f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
+                        f"in {len(seen)} versions",
+                    ),
+                )
+            )
+        )

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.state import Show
 
 SHOWS: dict[Show, str] = {
-    "color": "Colour", "depth": "Depth", "alpha": "Alpha", "normals": "Normals", "ellipsoids": "Ellipsoids",
-    "rings": "Outlines", "points": "Centres", "overdraw": "Overdraw",
+    "color": "Colour",
+    "depth": "Depth",
+    "alpha": "Alpha",
+    "normals": "Normals",
+    "ellipsoids": "Ellipsoids",
+    "rings": "Outlines",
+    "points": "Centres",
+    "overdraw": "Overdraw",
 }
 """The values of `GaussianState.show` and their labels."""
 _TIPS = {
@@ -55,44 +61,104 @@ class Look(Tool):
     def _panel(self) -> None:
         """Draw the controls."""
         view, s = self.view, self.view.state
-        show: Show = ui.choice("Show", _TIPS.get(s.show, "The quantity that is drawn"), s.show, SHOWS)
+        show: Show = ui.choice(
+            "Show", _TIPS.get(s.show, "The quantity that is drawn"), s.show, SHOWS
+        )
         s = replace(s, show=show)
         if s.show in _MAPPED:
-            s = replace(s, color_map=ui.choice("Colour map", "Colours that stand for numbers", s.color_map,
-                                               color_maps.NAMES))
+            s = replace(
+                s,
+                color_map=ui.choice(
+                    "Colour map",
+                    "Colours that stand for numbers",
+                    s.color_map,
+                    color_maps.NAMES,
+                ),
+            )
         if s.show == "depth":
-            by_hand = ui.choice("Range", "The depths at both ends of the colour map",
-                                s.depth_range is not None, {False: "Automatic", True: "By hand"})
+            by_hand = ui.choice(
+                "Range",
+                "The depths at both ends of the colour map",
+                s.depth_range is not None,
+                {False: "Automatic", True: "By hand"},
+            )
             low, high = s.depth_range or view.picture.depth.range
             if by_hand:
                 ui.row("From, to")
                 high = max(high, low + 1e-3)
-                _, low, high = imgui.drag_float_range2("##range", low, high, max(high - low, 1e-4) / 200, 0.0, 1e9,
-                                                       "%.3g", "%.3g", imgui.SliderFlags_.always_clamp.value)
-                imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
+                _, low, high = imgui.drag_float_range2(
+                    "##range",
+                    low,
+                    high,
+                    max(high - low, 1e-4) / 200,
+                    0.0,
+                    1e9,
+                    "%.3g",
+                    "%.3g",
+                    imgui.SliderFlags_.always_clamp.value,
+                )
+                imgui.set_item_tooltip(
+                    "Depth at both ends of the colours. Drag, or Ctrl + click to type a number."
+                )
             s = replace(s, depth_range=(low, max(high, low)) if by_hand else None)
         if s.show not in ("ellipsoids", "rings", "points"):
             tip = "Antialiased: small Gaussians keep their opacity (Mip-Splatting)"
-            modes = {"scene": "As trained", "classic": "Classic", "antialiased": "Antialiased"}
+            modes = {
+                "scene": "As trained",
+                "classic": "Classic",
+                "antialiased": "Antialiased",
+            }
             s = replace(s, mode=ui.choice("Rasterize", tip, s.mode, modes))
         stored = view.data.facts.stored_sh_degree if view.data.facts is not None else 0
         if stored and s.show in _COLORED:
-            degrees: dict[int | None, str] = {None: "As trained"} | {d: f"Up to {d}" for d in range(stored + 1)}
-            s = replace(s, sh_degree=ui.choice("SH degree", "Spherical harmonics: colour by direction",
-                                               s.sh_degree, degrees))
+            degrees: dict[int | None, str] = {None: "As trained"} | {
+                d: f"Up to {d}" for d in range(stored + 1)
+            }
+            s = replace(
+                s,
+                sh_degree=ui.choice(
+                    "SH degree",
+                    "Spherical harmonics: colour by direction",
+                    s.sh_degree,
+                    degrees,
+                ),
+            )
         if s.show == "points":
-            s = replace(s, point_px=ui.slider("Point size", "Diameter of a point on the screen",
-                                              s.point_px, _POINTS, "%.1f points", reset=3.0))
+            s = replace(
+                s,
+                point_px=ui.slider(
+                    "Point size",
+                    "Diameter of a point on the screen",
+                    s.point_px,
+                    _POINTS,
+                    "%.1f points",
+                    reset=3.0,
+                ),
+            )
         else:
-            s = replace(s, scale=ui.slider("Scale", "Factor on the size of all Gaussians",
-                                           s.scale, _SCALES, "%.2f \u00d7", reset=1.0))
+            s = replace(
+                s,
+                scale=ui.slider(
+                    "Scale",
+                    "Factor on the size of all Gaussians",
+                    s.scale,
+                    _SCALES,
+                    "%.2f \u00d7",
+                    reset=1.0,
+                ),
+            )
         if s.show != "alpha":
             color = ui.color("Background", "Colour behind the scene", view.background)
-            if max(abs(a - b) for a, b in zip(color, view.background, strict=True)) > 1e-4:
+            if (
+                max(abs(a - b) for a, b in zip(color, view.background, strict=True))
+                > 1e-4
+            ):
                 s = replace(s, background=color)
         if view.data.renderer.wants_gpu:
-            tip = ("While the camera moves and the GPU has no time for a new picture, the last one is moved along.\n"
-                   "Once the camera rests, and in screenshots, the scene itself is drawn.")
+            tip = (
+                "While the camera moves and the GPU has no time for a new picture, the last one is moved along.\n"
+                "Once the camera rests, and in screenshots, the scene itself is drawn."
+            )
             s = replace(s, smooth=ui.check("Smooth motion", tip, s.smooth))
         view.state = s
 
@@ -101,13 +167,28 @@ class Look(Tool):
 
     def over(self, rect: Rect, scale: float) -> bool:
         view = self.view
-        if view.state.show in _MAPPED and view.picture.source is not None and rect.width >= _LEAST * scale:
+        if (
+            view.state.show in _MAPPED
+            and view.picture.source is not None
+            and rect.width >= _LEAST * scale
+        ):
             low, high = view.depth_range
             if high > low:
                 values = low, (low + high) / 2, high
-                title, words = ("Depth", _numbers(*values)) if view.state.show == "depth" else (
-                    "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
-                _legend(title, view.state.color_map, words, view.above_bars(rect), scale)
+                title, words = (
+                    ("Depth", _numbers(*values))
+                    if view.state.show == "depth"
+                    else (
+                        "Gaussians per pixel",
+                        [
+                            f"{round(v):,}" if high - low >= 10 else f"{v:g}"
+                            for v in values
+                        ],
+                    )
+                )
+                _legend(
+                    title, view.state.color_map, words, view.above_bars(rect), scale
+                )
         return False
 
     def details(self) -> Sequence[str]:
@@ -118,29 +199,60 @@ class Look(Tool):
         return []
 
 
-def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: float) -> None:
+def _legend(
+    title: str, name: str, words: Sequence[str], rect: Rect, scale: float
+) -> None:
     """The colour map of this name in the lower right corner, with what its left, its middle and its right are. Over
     pictures, so the same in dark and light."""
     draw = imgui.get_background_draw_list()
     with theme.font_size(12.0):
         line, pad = imgui.get_text_line_height(), _PAD * scale
         width, height = _LEGEND * scale, 2 * line + (_BAR + 6) * scale + 2 * pad
-        x, y = rect.x + rect.width - width - _MARGIN * scale, rect.y + rect.height - height - _MARGIN * scale
+        x, y = (
+            rect.x + rect.width - width - _MARGIN * scale,
+            rect.y + rect.height - height - _MARGIN * scale,
+        )
         if y < rect.y:
             return
-        draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), theme.u32(ImVec4(0.06, 0.065, 0.075, 0.82)),
-                             6 * scale)
-        left, right, top = round(x + pad), round(x + width - pad), round(y + pad + line + 3 * scale)
-        bright, dim = theme.u32(ImVec4(0.9, 0.91, 0.93, 1)), theme.u32(ImVec4(0.7, 0.72, 0.75, 1))
+        draw.add_rect_filled(
+            ImVec2(x, y),
+            ImVec2(x + width, y + height),
+            theme.u32(ImVec4(0.06, 0.065, 0.075, 0.82)),
+            6 * scale,
+        )
+        left, right, top = (
+            round(x + pad),
+            round(x + width - pad),
+            round(y + pad + line + 3 * scale),
+        )
+        bright, dim = (
+            theme.u32(ImVec4(0.9, 0.91, 0.93, 1)),
+            theme.u32(ImVec4(0.7, 0.72, 0.75, 1)),
+        )
         draw.add_text(ImVec2(left, round(y + pad - 1 * scale)), bright, title)
-        colors = [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
+        colors = [
+            theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()
+        ]
         edges = np.linspace(left, right, len(colors)).tolist()
         for i in range(len(colors) - 1):
-            draw.add_rect_filled_multi_color(ImVec2(edges[i], top), ImVec2(edges[i + 1], top + _BAR * scale),
-                                             colors[i], colors[i + 1], colors[i + 1], colors[i])
+            draw.add_rect_filled_multi_color(
+                ImVec2(edges[i], top),
+                ImVec2(edges[i + 1], top + _BAR * scale),
+                colors[i],
+                colors[i + 1],
+                colors[i + 1],
+                colors[i],
+            )
         below = round(top + (_BAR + 3) * scale)
         for word, share in zip(words, (0.0, 0.5, 1.0), strict=True):
-            draw.add_text(ImVec2(round(left + share * (right - left - imgui.calc_text_size(word).x)), below), dim, word)
+            draw.add_text(
+                ImVec2(
+                    round(left + share * (right - left - imgui.calc_text_size(word).x)),
+                    below,
+                ),
+                dim,
+                word,
+            )
 
 
 def _numbers(*values: float) -> list[str]:

@@ -23,7 +23,11 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text
 from splatview_viewer.geometry.controls import SECONDS, Flight, Flying
-from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
+from splatview_viewer.geometry.training_cameras import (
+    snapped,
+    up_of_cameras,
+    up_of_scene,
+)
 from splatview_viewer.kinds.gaussians.tool import Picker, Tool
 from splatview_viewer.scene.scene import UPS
 from splatview_viewer.ui import theme
@@ -45,14 +49,22 @@ _SETTLED = 0.15
 """Seconds after which a wheel rests."""
 _SAME = 0.9976
 """Cosine of an angle, 4 degrees, by which two directions upward may differ."""
-_MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
+_MODELS: dict[CameraModel, str] = {
+    "pinhole": "Perspective",
+    "ortho": "Orthographic",
+    "fisheye": "Fisheye",
+}
 _LIMITS = 1e-3, 1e4
 """Limits of near and far on their sliders, world units; less beside a small scene."""
 _RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
 """Points: from the middle to the dots, of a dot, and to the picture's edges."""
 _LEAST = 260.0
 """Points of the picture's shorter side below which it is left out."""
-_COLORS = ImVec4(0.90, 0.36, 0.38, 1), ImVec4(0.45, 0.72, 0.30, 1), ImVec4(0.30, 0.56, 0.93, 1)
+_COLORS = (
+    ImVec4(0.90, 0.36, 0.38, 1),
+    ImVec4(0.45, 0.72, 0.30, 1),
+    ImVec4(0.30, 0.56, 0.93, 1),
+)
 """Colours of x, y and z; over pictures, so the same in dark and light."""
 _AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
 _ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
@@ -101,7 +113,9 @@ class Navigate(Tool):
 
     # -- what others may ask -----------------------------------------------------------------------------------
 
-    def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
+    def fly_to(
+        self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None
+    ) -> None:
         """As `GaussianView.fly_to`."""
         view = self.view
         pivot = view.orbit.target if pivot is None else pivot
@@ -113,7 +127,9 @@ class Navigate(Tool):
         end.take(camera, pivot)
         self.go(end, seconds, camera)
 
-    def go(self, end: Orbit, seconds: float = SECONDS, camera: Camera | None = None) -> None:
+    def go(
+        self, end: Orbit, seconds: float = SECONDS, camera: Camera | None = None
+    ) -> None:
         """Fly to where another orbit looks from, to exactly `camera` if there is one."""
         self.begin()
         self._flight = Flight(self.view.orbit.copy(), end, seconds), camera
@@ -142,8 +158,12 @@ class Navigate(Tool):
         or the scene's file has said so. A scene that is seen as at first is turned upright."""
         before, self._viewmats = self._viewmats, viewmats
         view, place = self.view, self.view.state.place
-        if before is not None or place.up_by == "user" or self._file_up is not None or (
-                up := up_of_cameras(viewmats)) is None:
+        if (
+            before is not None
+            or place.up_by == "user"
+            or self._file_up is not None
+            or (up := up_of_cameras(viewmats)) is None
+        ):
             return
         turned = float(snapped(up) @ view.orbit.up) < _SAME
         if turned:
@@ -197,7 +217,11 @@ class Navigate(Tool):
             end.level()
         else:
             model = end.model
-            camera = sight.camera(*size, end.up) if anew else sight.seen_along(end.rotation, min(end.fov, 150.0), *size)
+            camera = (
+                sight.camera(*size, end.up)
+                if anew
+                else sight.seen_along(end.rotation, min(end.fov, 150.0), *size)
+            )
             end.take(camera, sight.middle)
             end.model = model
         self.go(end)
@@ -229,10 +253,17 @@ class Navigate(Tool):
         """Cameras to come back to and what was orbited around, by numbers from 1 to 9, ascending. They are remembered
         under the name of what is shown."""
         kept = self.view.host.memo.get(f"bookmarks/{self.view.host.name}")
-        return {n: kept[str(n)] for n in range(1, 10) if str(n) in kept} if isinstance(kept, dict) else {}
+        return (
+            {n: kept[str(n)] for n in range(1, 10) if str(n) in kept}
+            if isinstance(kept, dict)
+            else {}
+        )
 
     def _remember(self, bookmarks: dict[int, dict[str, Any]]) -> None:
-        self.view.host.memo.put(f"bookmarks/{self.view.host.name}", {str(n): b for n, b in bookmarks.items()} or None)
+        self.view.host.memo.put(
+            f"bookmarks/{self.view.host.name}",
+            {str(n): b for n, b in bookmarks.items()} or None,
+        )
 
     def keep(self, number: int | None = None) -> None:
         """Keep this camera as a bookmark, in the place of that of the same number, or as the first that is free."""
@@ -241,7 +272,10 @@ class Navigate(Tool):
         if number is None:
             self.view.host.say("There are nine bookmarks: delete one first")
         elif (camera := self.view.camera()) is not None:
-            made = {"camera": json.loads(camera.to_json()), "pivot": self.view.orbit.target.tolist()}
+            made = {
+                "camera": json.loads(camera.to_json()),
+                "pivot": self.view.orbit.target.tolist(),
+            }
             self._remember({**kept, number: made})
             self.view.host.say(f"Kept as bookmark {number}")
 
@@ -250,7 +284,9 @@ class Navigate(Tool):
         rect = self.view.rect
         try:
             kept = self.bookmarks[number]
-            camera = camera_from_text(json.dumps(kept["camera"]), rect.width, rect.height)
+            camera = camera_from_text(
+                json.dumps(kept["camera"]), rect.width, rect.height
+            )
             self.fly_to(camera, pivot=np.array(kept["pivot"], np.float64).reshape(3))
         except (CameraError, KeyError, TypeError, ValueError):
             return False
@@ -275,7 +311,9 @@ class Navigate(Tool):
             return None
         outside, self._outside = self._outside, isinstance(event, PointerLeave)
         if self._outside:
-            if not outside:  # what is held from now on may be let go unheard; repeats say it is not
+            if (
+                not outside
+            ):  # what is held from now on may be let go unheard; repeats say it is not
                 self.flying.let_go()
             return None
         if (taken := self.gizmo.handle(event, rect)) is not None:
@@ -284,11 +322,20 @@ class Navigate(Tool):
             self._flight = None
             self._picker.forget()
             view.go_on_from_here()
-        if isinstance(event, PointerPress) and event.clicks == 2 and event.button == "left":
+        if (
+            isinstance(event, PointerPress)
+            and event.clicks == 2
+            and event.button == "left"
+        ):
             view.orbit.let_go()
             self._picker.ask(event.x, event.y, rect)
             return True
-        if isinstance(event, Wheel) and self.looks and abs(event.dy) >= abs(event.dx) and not event.mods:
+        if (
+            isinstance(event, Wheel)
+            and self.looks
+            and abs(event.dy) >= abs(event.dx)
+            and not event.mods
+        ):
             self.flying.faster(event.dy)
             self._told_speed = None
             return True
@@ -323,7 +370,11 @@ class Navigate(Tool):
             self.frame(anew=event.name == "r")
         elif event.name == "o":
             self.looks = not self.looks
-            view.host.say("Fly: drag looks around" if self.looks else "Orbit: drag turns the scene")
+            view.host.say(
+                "Fly: drag looks around"
+                if self.looks
+                else "Orbit: drag turns the scene"
+            )
         else:
             return None
         return True
@@ -342,7 +393,9 @@ class Navigate(Tool):
         if now >= self._told_speed:
             self._told_speed = math.inf
             view.host.say(f"Speed {self.flying.speed:.2g}x")
-        if self._flight is not None and (view.orbit.rotation is not self._there or not view.framed):
+        if self._flight is not None and (
+            view.orbit.rotation is not self._there or not view.framed
+        ):
             self._flight = None  # the camera was put elsewhere
         if self._flight is not None:
             flight, camera = self._flight
@@ -357,7 +410,12 @@ class Navigate(Tool):
                 view.moved()
             again = True
         step = self.flying.step(now) if self.flying.moving else None
-        if step is not None and view.data.facts is not None and view.framed and step.any():
+        if (
+            step is not None
+            and view.data.facts is not None
+            and view.framed
+            and step.any()
+        ):
             view.go_on_from_here()
             orbit = view.orbit
             up = orbit.rotation @ (orbit.up / np.linalg.norm(orbit.up))
@@ -407,12 +465,18 @@ class Gizmo:
         scale = self._navigate.view.host.scale
         small = min(rect.width, rect.height) < _LEAST * scale
         frustums: Frustums = self._navigate.view.tools["frustums"]  # type: ignore[assignment]
-        if frustums.through.index is not None:  # a photograph lies there, and it is known from where one looks
+        if (
+            frustums.through.index is not None
+        ):  # a photograph lies there, and it is known from where one looks
             return None
         if small or self._navigate.view.data.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale
-        return rect.x + reach, rect.y + rect.height - self._navigate.view.bars_height - reach, scale
+        return (
+            rect.x + reach,
+            rect.y + rect.height - self._navigate.view.bars_height - reach,
+            scale,
+        )
 
     def _dots(self, middle: tuple[float, float, float]) -> np.ndarray:
         """(6, 3) x and y in pixels and depth, those of `_AXES`."""
@@ -422,10 +486,18 @@ class Gizmo:
 
     def _hit(self, x: float, y: float, rect: Rect) -> int | None:
         middle = self._middle(rect)
-        if middle is None or max(abs(x - middle[0]), abs(y - middle[1])) > (_RADIUS + _DOT) * middle[2]:
+        if (
+            middle is None
+            or max(abs(x - middle[0]), abs(y - middle[1]))
+            > (_RADIUS + _DOT) * middle[2]
+        ):
             return None
         dots = self._dots(middle)
-        near = [i for i in np.argsort(dots[:, 2]) if np.hypot(*(dots[i, :2] - (x, y))) < (_DOT + 2) * middle[2]]
+        near = [
+            i
+            for i in np.argsort(dots[:, 2])
+            if np.hypot(*(dots[i, :2] - (x, y))) < (_DOT + 2) * middle[2]
+        ]
         return int(near[0]) if near else None
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
@@ -433,12 +505,18 @@ class Gizmo:
         if isinstance(event, PointerMove) and not self._navigate.view.orbit.dragging:
             before, self._over = self._over, self._hit(event.x, event.y, rect)
             return True if before != self._over else None
-        if isinstance(event, PointerPress) and event.button == "left" and not event.mods:
+        if (
+            isinstance(event, PointerPress)
+            and event.button == "left"
+            and not event.mods
+        ):
             hit = self._hit(event.x, event.y, rect)
             if hit is not None:
                 axis, sign = _AXES[hit]
                 self._pressed = True
-                self._navigate.look_along(-sign * np.eye(3)[axis])  # from there, towards the middle
+                self._navigate.look_along(
+                    -sign * np.eye(3)[axis]
+                )  # from there, towards the middle
                 return True
         if isinstance(event, PointerRelease) and self._pressed:
             self._pressed = False
@@ -448,12 +526,16 @@ class Gizmo:
     def draw(self, rect: Rect, scale: float) -> bool:
         """Draw it with imgui."""
         middle = self._middle(rect)
-        if middle is None or self._navigate.view.host.exact:  # pictures to keep are of the scene alone
+        if (
+            middle is None or self._navigate.view.host.exact
+        ):  # pictures to keep are of the scene alone
             return False
         draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
         at, size = ImVec2(middle[0], middle[1]), _DOT * scale
         if self._over is not None:
-            draw.add_circle_filled(at, (_RADIUS + _DOT + 4) * scale, theme.u32(theme.BAR, 0.5), 48)
+            draw.add_circle_filled(
+                at, (_RADIUS + _DOT + 4) * scale, theme.u32(theme.BAR, 0.5), 48
+            )
         with theme.font_size(11.0):
             for i in sorted(range(len(dots)), key=lambda i: -dots[i][2]):
                 (axis, sign), (x, y, depth) = _AXES[i], dots[i]
@@ -462,26 +544,43 @@ class Gizmo:
                     draw.add_line(at, to, theme.u32(color, near), 2.0 * scale)
                     draw.add_circle_filled(to, size, theme.u32(color, near), 20)
                     room = imgui.calc_text_size("XYZ"[axis])
-                    draw.add_text(ImVec2(round(x - room.x / 2), round(y - room.y / 2)), theme.u32(_DARK, 0.95),
-                                  "XYZ"[axis])
+                    draw.add_text(
+                        ImVec2(round(x - room.x / 2), round(y - room.y / 2)),
+                        theme.u32(_DARK, 0.95),
+                        "XYZ"[axis],
+                    )
                 else:
-                    draw.add_circle_filled(to, size * 0.72, theme.u32(color, 0.35 * near), 20)
-                    draw.add_circle(to, size * 0.72, theme.u32(color, 0.9 * near), 20, 1.2 * scale)
+                    draw.add_circle_filled(
+                        to, size * 0.72, theme.u32(color, 0.35 * near), 20
+                    )
+                    draw.add_circle(
+                        to, size * 0.72, theme.u32(color, 0.9 * near), 20, 1.2 * scale
+                    )
                 if i == self._over:
-                    draw.add_circle(to, size + 2 * scale, theme.u32(_WHITE, 0.9), 24, 1.5 * scale)
+                    draw.add_circle(
+                        to, size + 2 * scale, theme.u32(_WHITE, 0.9), 24, 1.5 * scale
+                    )
         return False
 
 
 def panel(navigate: Navigate) -> None:
     """Draw the panel's part."""
     view, orbit = navigate.view, navigate.view.orbit
-    navigate.looks = ui.choice("Drag", "What dragging does (O). W A S D, Q and E fly either way.",
-                               navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
-    pressed = ui.buttons("Camera", ["Frame", "Copy", "Paste"], [
-        "Look at the whole scene (F)",
-        "Copy the camera to the clipboard, as splatview shot --camera takes it (Ctrl + C over the picture)",
-        "Go to a camera on the clipboard, in this form or nerfstudio's (Ctrl + V over the picture)",
-    ])
+    navigate.looks = ui.choice(
+        "Drag",
+        "What dragging does (O). W A S D, Q and E fly either way.",
+        navigate.looks,
+        {False: "Orbits", True: "Looks around (fly)"},
+    )
+    pressed = ui.buttons(
+        "Camera",
+        ["Frame", "Copy", "Paste"],
+        [
+            "Look at the whole scene (F)",
+            "Copy the camera to the clipboard, as splatview shot --camera takes it (Ctrl + C over the picture)",
+            "Go to a camera on the clipboard, in this form or nerfstudio's (Ctrl + V over the picture)",
+        ],
+    )
     if pressed == 0:
         navigate.frame()
     elif pressed == 1:
@@ -491,21 +590,39 @@ def panel(navigate: Navigate) -> None:
             navigate.paste(text)
         else:
             view.host.say("Press Ctrl + V over the picture to paste a camera")
-    model: CameraModel = ui.choice("Projection", "The camera model of the picture", orbit.model, _MODELS)
-    fov = ui.slider("Field of view", "Vertical angle of the picture",
-                    orbit.fov, (5.0, 120.0 if model != "fisheye" else 170.0), "%.0f deg",
-                    reset=DEFAULT_FOV)
+    model: CameraModel = ui.choice(
+        "Projection", "The camera model of the picture", orbit.model, _MODELS
+    )
+    fov = ui.slider(
+        "Field of view",
+        "Vertical angle of the picture",
+        orbit.fov,
+        (5.0, 120.0 if model != "fisheye" else 170.0),
+        "%.0f deg",
+        reset=DEFAULT_FOV,
+    )
     if (model, fov) != (orbit.model, orbit.fov):
         navigate.begin()
         orbit.model, orbit.fov = model, fov
         view.moved()
     up = orbit.up / np.linalg.norm(orbit.up)
-    now = next((name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6), "own")
+    now = next(
+        (name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6),
+        "own",
+    )
     options = {"own": "As detected"} if now == "own" else {}
-    chosen = ui.choice("Up", "The world's axis that points upwards",
-                       now, options | {name: name for name in UPS} | {"detect": "Detect"})
+    chosen = ui.choice(
+        "Up",
+        "The world's axis that points upwards",
+        now,
+        options | {name: name for name in UPS} | {"detect": "Detect"},
+    )
     if chosen != now:
-        found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
+        found = (
+            navigate.detected_up()
+            if chosen == "detect"
+            else np.array(UPS[chosen], np.float64)
+        )
         if found is None:
             view.host.say("Neither cameras nor a ground say what is up")
         else:
@@ -517,10 +634,24 @@ def panel(navigate: Navigate) -> None:
         return
     least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
     seen = orbit.near, min(orbit.far, most)
-    near = ui.slider("Near", "Gaussians nearer to the camera are not drawn, world units",
-                     seen[0], (least, most), "%.3g", reset=least, log=True)
-    far = ui.slider("Far", "Gaussians farther from the camera are not drawn, world units",
-                    seen[1], (least, most), "none" if seen[1] == most else "%.3g", reset=most, log=True)
+    near = ui.slider(
+        "Near",
+        "Gaussians nearer to the camera are not drawn, world units",
+        seen[0],
+        (least, most),
+        "%.3g",
+        reset=least,
+        log=True,
+    )
+    far = ui.slider(
+        "Far",
+        "Gaussians farther from the camera are not drawn, world units",
+        seen[1],
+        (least, most),
+        "none" if seen[1] == most else "%.3g",
+        reset=most,
+        log=True,
+    )
     if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
         navigate.begin()
         orbit.near = near
@@ -540,7 +671,9 @@ def _bookmarks(navigate: Navigate) -> None:
             imgui.set_cursor_pos_x(left)
         if imgui.button(f"{number}##bookmark", ImVec2(side, 0)):
             navigate.visit(number)
-        imgui.set_item_tooltip(f"Click: go there ({number}). Right click: delete. Shift + {number}: replace.")
+        imgui.set_item_tooltip(
+            f"Click: go there ({number}). Right click: delete. Shift + {number}: replace."
+        )
         if imgui.is_item_clicked(imgui.MouseButton_.right):
             navigate.forget(number)
         imgui.same_line(0, imgui.get_style().item_inner_spacing.x)

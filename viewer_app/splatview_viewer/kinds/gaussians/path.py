@@ -22,11 +22,24 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.formats.camera_paths import Film, make_writer, parse_path, path_values, read_path, write_path
+from splatview_viewer.formats.camera_paths import (
+    Film,
+    make_writer,
+    parse_path,
+    path_values,
+    read_path,
+    write_path,
+)
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
-from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Key, positions, turntable
+from splatview_viewer.geometry.path import (
+    MOST_KEYS,
+    CameraPath,
+    Key,
+    positions,
+    turntable,
+)
 from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
@@ -54,8 +67,14 @@ _STEPS = 24
 """Points of the line between two keys."""
 _SIZE = 0.06
 """Size of the small cameras, against the way from one to the next."""
-SIZES = {(1280, 720): "1280 x 720", (1920, 1080): "1920 x 1080", (2560, 1440): "2560 x 1440",
-         (3840, 2160): "3840 x 2160", (1080, 1080): "1080 x 1080", (1080, 1920): "1080 x 1920"}
+SIZES = {
+    (1280, 720): "1280 x 720",
+    (1920, 1080): "1920 x 1080",
+    (2560, 1440): "2560 x 1440",
+    (3840, 2160): "3840 x 2160",
+    (1080, 1080): "1080 x 1080",
+    (1080, 1920): "1080 x 1920",
+}
 RATES = {24.0: "24 fps", 25.0: "25 fps", 30.0: "30 fps", 50.0: "50 fps", 60.0: "60 fps"}
 _AHEAD = 5
 """Pictures that wait to be written, with the one that is being written."""
@@ -133,7 +152,9 @@ class PathTool(Tool):
         camera = self.view.camera()
         if camera is not None and self.chosen is not None:
             key = self.path.keys[self.chosen]
-            self.path.keys[self.chosen] = Key.of(camera, self.view.orbit.distance, key.seconds)
+            self.path.keys[self.chosen] = Key.of(
+                camera, self.view.orbit.distance, key.seconds
+            )
             self._choose(self.chosen)
 
     def remove(self) -> None:
@@ -144,14 +165,20 @@ class PathTool(Tool):
         gone = keys.pop(self.chosen)
         if 0 < self.chosen < len(keys):
             before = keys[self.chosen - 1]
-            keys[self.chosen - 1] = replace(before, seconds=before.seconds + gone.seconds)
+            keys[self.chosen - 1] = replace(
+                before, seconds=before.seconds + gone.seconds
+            )
         self._choose(min(self.chosen, len(keys) - 1) if keys else None)
 
     def around(self) -> None:
         """A path once around the middle of the scene, from where the camera is."""
         camera, sight = self.view.camera(), self.view.data.look()
         if camera is not None and sight is not None:
-            self._use(replace(self.film, path=turntable(camera, sight.middle, self.view.orbit.up)))
+            self._use(
+                replace(
+                    self.film, path=turntable(camera, sight.middle, self.view.orbit.up)
+                )
+            )
 
     def move_key(self, i: int, seconds: float) -> None:
         """Have a keyframe reached at another time, between its neighbours."""
@@ -179,7 +206,9 @@ class PathTool(Tool):
     @property
     def _camera(self) -> Camera:
         """The camera where the playhead is; there is a keyframe."""
-        return self.path.at(self.time, self.view.rect.width, self.view.rect.height, self.view.orbit.near)
+        return self.path.at(
+            self.time, self.view.rect.width, self.view.rect.height, self.view.orbit.near
+        )
 
     def play(self) -> None:
         """From where the playhead stands; from the beginning at the end."""
@@ -237,12 +266,16 @@ class PathTool(Tool):
         out = output_path(_stem(self.view.host.name), "" if self.as_frames else ".mp4")
         transparent = self.transparent and self.as_frames
         try:
-            writer = make_writer(out, film.width, film.height, film.fps, transparent, numbered=True)
+            writer = make_writer(
+                out, film.width, film.height, film.fps, transparent, numbered=True
+            )
         except ViewerError as e:
             self.view.host.say(str(e))
             return
         camerawork = Camerawork(self.view.data.ctx, self.view, film.width, film.height)
-        self.filming = Filming(camerawork, film, writer, transparent=transparent, wake=self.view.host.wake)
+        self.filming = Filming(
+            camerawork, film, writer, transparent=transparent, wake=self.view.host.wake
+        )
 
     def cancel(self) -> None:
         """Give up the film."""
@@ -253,7 +286,12 @@ class PathTool(Tool):
     # -- the protocol ----------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        if not isinstance(event, KeyEvent) or not event.pressed or event.mods or event.repeat:
+        if (
+            not isinstance(event, KeyEvent)
+            or not event.pressed
+            or event.mods
+            or event.repeat
+        ):
             return None
         if event.name == "k":
             self.add()
@@ -267,7 +305,9 @@ class PathTool(Tool):
 
     def tick(self, now: float) -> bool:
         name, memo, again = self.view.host.name, self.view.host.memo, False
-        if name and name != self._name:  # known at last: take what is remembered under it
+        if (
+            name and name != self._name
+        ):  # known at last: take what is remembered under it
             self._name, kept = name, memo.get(f"path/{name}")
             if kept is not None and not self.path.keys:
                 with suppress(CameraError):  # whatever wrote it
@@ -275,7 +315,10 @@ class PathTool(Tool):
             self._kept = self._made
         elif name and self._dragged is None and self._kept != self._made:
             self._kept = self._made
-            memo.put(f"path/{name}", path_values(self.film, frames=False) if self.path.keys else None)
+            memo.put(
+                f"path/{name}",
+                path_values(self.film, frames=False) if self.path.keys else None,
+            )
         if self.playing:
             if self._playing_since is None:
                 self._playing_since = now - self.time
@@ -294,7 +337,9 @@ class PathTool(Tool):
             again = True
             if filming.ended:
                 self.close()
-                self.view.host.say(filming.fault or f"Saved {filming.out}, {filming.drawn} pictures")
+                self.view.host.say(
+                    filming.fault or f"Saved {filming.out}, {filming.drawn} pictures"
+                )
                 if not filming.fault:
                     self.view.host.hand_over(filming.out)
         return again
@@ -327,7 +372,10 @@ class PathTool(Tool):
     def _timeline(self, rect: Rect, scale: float) -> None:
         """The line with its keys."""
         path, left = self.path, imgui.get_cursor_screen_pos()
-        width, height = rect.x + rect.width - left.x - 16 * scale, rect.height - 16 * scale
+        width, height = (
+            rect.x + rect.width - left.x - 16 * scale,
+            rect.height - 16 * scale,
+        )
         if width < 40 * scale:
             return
         duration = max(path.duration, 1e-6)
@@ -345,7 +393,11 @@ class PathTool(Tool):
             self.stop()
             if self._dragged is not None:
                 self.choose(self._dragged % len(path.keys))
-        elif held and self._dragged is not None and imgui.is_mouse_dragging(imgui.MouseButton_.left, 3 * scale):
+        elif (
+            held
+            and self._dragged is not None
+            and imgui.is_mouse_dragging(imgui.MouseButton_.left, 3 * scale)
+        ):
             self.move_key(self._dragged, seconds)
         if held and self._dragged is None:
             self.seek(seconds)
@@ -353,40 +405,89 @@ class PathTool(Tool):
             self._dragged = None
 
         draw = imgui.get_window_draw_list()
-        draw.add_rect_filled(left, ImVec2(left.x + width, left.y + height), theme.u32(theme.FIELD), 4 * scale)
+        draw.add_rect_filled(
+            left,
+            ImVec2(left.x + width, left.y + height),
+            theme.u32(theme.FIELD),
+            4 * scale,
+        )
         step = round_seconds(max(60 * scale * duration / span, 0.1))
         for i in range(min(int(duration / step + 1e-6) + 1, 100)):
             x, text = at(i * step), f"{i * step:g} s"
-            draw.add_line(ImVec2(x, left.y + height * 0.7), ImVec2(x, left.y + height), theme.u32(theme.GONE), scale)
+            draw.add_line(
+                ImVec2(x, left.y + height * 0.7),
+                ImVec2(x, left.y + height),
+                theme.u32(theme.GONE),
+                scale,
+            )
             room = imgui.calc_text_size(text).x
-            beside = x + 3 * scale if x + 3 * scale + room <= left.x + width else x - 3 * scale - room
-            draw.add_text(ImVec2(round(beside), round(left.y + height - imgui.get_text_line_height())),
-                          theme.u32(theme.GONE), text)
+            beside = (
+                x + 3 * scale
+                if x + 3 * scale + room <= left.x + width
+                else x - 3 * scale - room
+            )
+            draw.add_text(
+                ImVec2(
+                    round(beside), round(left.y + height - imgui.get_text_line_height())
+                ),
+                theme.u32(theme.GONE),
+                text,
+            )
         middle, r = left.y + height * 0.36, 5 * scale
         for i, x in enumerate(map(at, self.path.times)):
             chosen = self.chosen is not None and i % len(path.keys) == self.chosen
-            corners = ImVec2(x, middle - r), ImVec2(x + r, middle), ImVec2(x, middle + r), ImVec2(x - r, middle)
-            draw.add_quad_filled(*corners, theme.u32(theme.TEXT if chosen else theme.ACCENT))
+            corners = (
+                ImVec2(x, middle - r),
+                ImVec2(x + r, middle),
+                ImVec2(x, middle + r),
+                ImVec2(x - r, middle),
+            )
+            draw.add_quad_filled(
+                *corners, theme.u32(theme.TEXT if chosen else theme.ACCENT)
+            )
         x = at(min(self.time, duration))
-        draw.add_line(ImVec2(x, left.y), ImVec2(x, left.y + height), theme.u32(theme.TEXT), 1.5 * scale)
+        draw.add_line(
+            ImVec2(x, left.y),
+            ImVec2(x, left.y + height),
+            theme.u32(theme.TEXT),
+            1.5 * scale,
+        )
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Path", self._panel, tip="A way for the camera, to be played and filmed")]
+        return [
+            Section(
+                "Path", self._panel, tip="A way for the camera, to be played and filmed"
+            )
+        ]
 
     def _panel(self) -> bool:
         before = self._seen
-        pressed = ui.buttons("Keyframe", ["Add", "Around"], [
-            "Set one where the camera is (K)", "A path once around the scene, from here"])
+        pressed = ui.buttons(
+            "Keyframe",
+            ["Add", "Around"],
+            [
+                "Set one where the camera is (K)",
+                "A path once around the scene, from here",
+            ],
+        )
         if pressed == 0:
             self.add()
         elif pressed == 1:
             self.around()
         elif self.chosen is not None:
             key, count = self.path.keys[self.chosen], len(self.path.keys)
-            edit = ui.buttons(f"{self.chosen + 1} of {count}", ["Set here", "Remove"], [
-                "Move it to where the camera is", "Take it out (Delete)"])
-            fov = ui.slider("Field of view", "Vertical angle of this keyframe's picture", key.fov, (5.0, 120.0),
-                            "%.0f deg")
+            edit = ui.buttons(
+                f"{self.chosen + 1} of {count}",
+                ["Set here", "Remove"],
+                ["Move it to where the camera is", "Take it out (Delete)"],
+            )
+            fov = ui.slider(
+                "Field of view",
+                "Vertical angle of this keyframe's picture",
+                key.fov,
+                (5.0, 120.0),
+                "%.0f deg",
+            )
             if edit == 0:
                 self.replace()
             elif edit == 1:
@@ -395,18 +496,42 @@ class PathTool(Tool):
                 self.path.keys[self.chosen] = replace(key, fov=fov)
         path = self.path
         if not path.keys:
-            ui.wrapped("K sets a keyframe where the camera is. A path of nerfstudio's viewer can be dropped here.",
-                       theme.DIM)
+            ui.wrapped(
+                "K sets a keyframe where the camera is. A path of nerfstudio's viewer can be dropped here.",
+                theme.DIM,
+            )
         else:
-            path.loop = ui.check("Loop", "The path goes back to its first keyframe", path.loop)
-            path.smooth = ui.check("Smooth", "A curve through the keyframes; off: straight lines", path.smooth)
+            path.loop = ui.check(
+                "Loop", "The path goes back to its first keyframe", path.loop
+            )
+            path.smooth = ui.check(
+                "Smooth",
+                "A curve through the keyframes; off: straight lines",
+                path.smooth,
+            )
             if path.duration > 0:
-                seconds = ui.slider("Duration", "Seconds from the first keyframe to the last",
-                                    path.duration, (0.5, 60.0), "%.1f s")
+                seconds = ui.slider(
+                    "Duration",
+                    "Seconds from the first keyframe to the last",
+                    path.duration,
+                    (0.5, 60.0),
+                    "%.1f s",
+                )
                 if seconds != path.duration:
                     path.stretch(seconds)
-            self.shown = ui.check("Timeline", "The path's times at the lower edge of the picture", self.shown)
-            if ui.buttons("File", ["Save"], ["Into the current folder, as nerfstudio's viewer writes paths"]) == 0:
+            self.shown = ui.check(
+                "Timeline",
+                "The path's times at the lower edge of the picture",
+                self.shown,
+            )
+            if (
+                ui.buttons(
+                    "File",
+                    ["Save"],
+                    ["Into the current folder, as nerfstudio's viewer writes paths"],
+                )
+                == 0
+            ):
                 self.save()
             self._film_panel()
         return before != self._seen or self.filming is not None
@@ -415,24 +540,50 @@ class PathTool(Tool):
         film, filming = self.film, self.filming
         if filming is not None:
             ui.row("Video")
-            imgui.progress_bar(filming.drawn / filming.total, ImVec2(-1, 0), f"{filming.drawn} of {filming.total}")
+            imgui.progress_bar(
+                filming.drawn / filming.total,
+                ImVec2(-1, 0),
+                f"{filming.drawn} of {filming.total}",
+            )
             if ui.buttons("", ["Cancel"]) == 0:
                 self.cancel()
             return
         size = film.width, film.height
-        width, height = ui.choice("Resolution", "Width and height of the video, in pixels",
-                                  size, SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}",
-                                                                                  **SIZES})
+        width, height = ui.choice(
+            "Resolution",
+            "Width and height of the video, in pixels",
+            size,
+            SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}", **SIZES},
+        )
         rates = RATES if film.fps in RATES else {film.fps: f"{film.fps:g} fps", **RATES}
-        self.film = replace(film, width=width, height=height, fps=ui.choice("Frame rate",
-                                                                            "Pictures of the video in a second",
-                                                                            film.fps, rates))
-        self.as_frames = ui.choice("Format", "One video, or a folder of numbered pictures",
-                                   self.as_frames, {False: "mp4", True: "PNGs"})
+        self.film = replace(
+            film,
+            width=width,
+            height=height,
+            fps=ui.choice(
+                "Frame rate", "Pictures of the video in a second", film.fps, rates
+            ),
+        )
+        self.as_frames = ui.choice(
+            "Format",
+            "One video, or a folder of numbered pictures",
+            self.as_frames,
+            {False: "mp4", True: "PNGs"},
+        )
         if self.as_frames:
-            self.transparent = ui.check("Transparent", "Pictures with an alpha channel in place of a background",
-                                        self.transparent)
-        if ui.buttons("Video", ["Render"], ["Into the current folder of the viewer; drawing goes on meanwhile"]) == 0:
+            self.transparent = ui.check(
+                "Transparent",
+                "Pictures with an alpha channel in place of a background",
+                self.transparent,
+            )
+        if (
+            ui.buttons(
+                "Video",
+                ["Render"],
+                ["Into the current folder of the viewer; drawing goes on meanwhile"],
+            )
+            == 0
+        ):
             self.record()
 
     def close(self) -> None:
@@ -445,7 +596,14 @@ def _stem(name: str) -> str:
     return Path(name).stem or "scene"
 
 
-def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen: int | None, time: float) -> None:
+def draw_path(
+    path: CameraPath,
+    camera: Camera,
+    rect: Rect,
+    scale: float,
+    chosen: int | None,
+    time: float,
+) -> None:
     """Over the picture that `camera` shows in `rect`."""
     draw = imgui.get_background_draw_list()
     line = _line(tuple(path.keys), path.loop, path.smooth)
@@ -454,15 +612,31 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
             draw_line(at[part] - [rect.x, rect.y], rect, scale, theme.MARK, 0.9)
-    step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
+    step = (
+        np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1)
+        if len(line) > 1
+        else 1.0
+    )
     for i, key in enumerate(path.keys):
         half = 0.5 / focal_length(min(key.fov, 120.0), 1)
-        pyramid = np.array([[0, 0, 0], [-1.4 * half, -half, 1], [1.4 * half, -half, 1], [1.4 * half, half, 1],
-                            [-1.4 * half, half, 1]]) * (float(step) * _SIZE or 0.05)
-        at = _on_screen(pyramid @ rotations.matrix(key.rotation).T + key.position, camera, rect)
+        pyramid = np.array(
+            [
+                [0, 0, 0],
+                [-1.4 * half, -half, 1],
+                [1.4 * half, -half, 1],
+                [1.4 * half, half, 1],
+                [-1.4 * half, half, 1],
+            ]
+        ) * (float(step) * _SIZE or 0.05)
+        at = _on_screen(
+            pyramid @ rotations.matrix(key.rotation).T + key.position, camera, rect
+        )
         if np.isfinite(at).all():
             corners: list[ImVec2Like] = [ImVec2(*p) for p in at[1:].tolist()]
-            color, width = theme.u32(theme.INK if i == chosen else theme.MARK), (2.2 if i == chosen else 1.2) * scale
+            color, width = (
+                theme.u32(theme.INK if i == chosen else theme.MARK),
+                (2.2 if i == chosen else 1.2) * scale,
+            )
             draw.add_polyline(corners, color, width, imgui.ImDrawFlags_.closed.value)
             for corner in corners:
                 draw.add_line(ImVec2(*at[0]), corner, color, width)
@@ -470,25 +644,35 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
         here = _on_screen(path.at(time, 16, 16).position[None], camera, rect)[0]
         if np.isfinite(here).all():
             draw.add_circle_filled(ImVec2(*here), 4.5 * scale, theme.u32(theme.INK), 20)
-            draw.add_circle(ImVec2(*here), 4.5 * scale, theme.u32(theme.SHADE), 20, 1.2 * scale)
+            draw.add_circle(
+                ImVec2(*here), 4.5 * scale, theme.u32(theme.SHADE), 20, 1.2 * scale
+            )
 
 
 def _on_screen(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:
     """(N, 2) pixels of the screen where points (N, 3) of the world are seen; NaN behind the camera."""
-    return project(camera, points) * [rect.width / camera.width, rect.height / camera.height] + [rect.x, rect.y]
+    return project(camera, points) * [
+        rect.width / camera.width,
+        rect.height / camera.height,
+    ] + [rect.x, rect.y]
 
 
 @lru_cache(maxsize=8)
 def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
     path = CameraPath(list(keys), loop, smooth)
-    return positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), 2000) + 1) if len(keys) > 1 else (
-        np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
+    return (
+        positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), 2000) + 1)
+        if len(keys) > 1
+        else (np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
+    )
 
 
 class Camerawork:
     """Draws single pictures of a scene with the settings of a view, but none of what its tools draw over it."""
 
-    def __init__(self, ctx: moderngl.Context, view: GaussianView, width: int, height: int) -> None:
+    def __init__(
+        self, ctx: moderngl.Context, view: GaussianView, width: int, height: int
+    ) -> None:
         """view: shows the scene, in the way in which pictures show it, but for the camera."""
         self._view = type(view)(view.data, view.state)
         self._view.host = Host(exact="scene")
@@ -499,7 +683,9 @@ class Camerawork:
         self.size = width, height
         self._ctx = ctx
 
-    def picture(self, film: Film, seconds: float, transparent: bool = False) -> np.ndarray:
+    def picture(
+        self, film: Film, seconds: float, transparent: bool = False
+    ) -> np.ndarray:
         """(H, W, 3) uint8, top row first; transparent: (H, W, 4), colours not multiplied by alpha."""
         self._view.look_with(film.path.at(seconds, *self.size))
         if transparent:
@@ -523,11 +709,18 @@ def see_through(ctx: moderngl.Context, size: tuple[int, int], draw: Draw) -> np.
     black, white = _drawn(ctx, size, draw, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), dtype="f4")
     alpha = np.clip(1 - (white - black).mean(axis=2, keepdims=True), 0, 1)
     color = np.divide(black, alpha, out=np.zeros_like(black), where=alpha > 1e-6)
-    return (np.concatenate([np.clip(color, 0, 1), alpha], axis=2) * 255 + 0.5).astype(np.uint8)
+    return (np.concatenate([np.clip(color, 0, 1), alpha], axis=2) * 255 + 0.5).astype(
+        np.uint8
+    )
 
 
-def _drawn(ctx: moderngl.Context, size: tuple[int, int], draw: Draw, *backgrounds: Color,
-           dtype: Literal["f1", "f4"] = "f1") -> list[np.ndarray]:
+def _drawn(
+    ctx: moderngl.Context,
+    size: tuple[int, int],
+    draw: Draw,
+    *backgrounds: Color,
+    dtype: Literal["f1", "f4"] = "f1",
+) -> list[np.ndarray]:
     """(H, W, 3) uint8, or float32 of "f4", top row first: what `draw` lays over each of the backgrounds."""
     texture, before = ctx.texture(size, 4, dtype=dtype), ctx.fbo
     framebuffer, out = ctx.framebuffer([texture]), []
@@ -548,8 +741,15 @@ class Filming:
     """One film in the making: `turn` in each turn of the loop, `close` at the end, in any case. A job writes each
     picture."""
 
-    def __init__(self, camerawork: Camerawork, film: Film, writer: Writer, *, transparent: bool = False,
-                 wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        camerawork: Camerawork,
+        film: Film,
+        writer: Writer,
+        *,
+        transparent: bool = False,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
         """`wake` ends the loop's sleep, from any thread."""
         self.film = film
         self.total = film.path.frames(film.fps)
@@ -590,11 +790,15 @@ class Filming:
                 self._complete = True
                 continue
             try:
-                picture = self._camerawork.picture(self.film, self.drawn / self.film.fps, self._transparent)
+                picture = self._camerawork.picture(
+                    self.film, self.drawn / self.film.fps, self._transparent
+                )
             except ViewerError as e:
                 self._give_up(str(e))
                 return
-            self._written.append(self._jobs.submit(lambda _, picture=picture: self._writer.add(picture)))
+            self._written.append(
+                self._jobs.submit(lambda _, picture=picture: self._writer.add(picture))
+            )
             self.drawn += 1
             if time.perf_counter() - begin >= seconds:
                 return

@@ -79,10 +79,23 @@ class Picture:
         """True if the depth of its pixels is known: it is moved by depth then, as a plane otherwise."""
         return self.kept is not None and self.kept.grid is not None
 
-    def become(self, source: PixelSource | None = None, camera: Camera | None = None, of: tuple[object, ...] = (), *,
-               lent: bool = False, kept: Kept | None = None) -> None:
+    def become(
+        self,
+        source: PixelSource | None = None,
+        camera: Camera | None = None,
+        of: tuple[object, ...] = (),
+        *,
+        lent: bool = False,
+        kept: Kept | None = None,
+    ) -> None:
         """Take the place of the picture before; without arguments: show none."""
-        self.source, self.camera, self.of, self.lent, self.kept = source, camera, of, lent, kept
+        self.source, self.camera, self.of, self.lent, self.kept = (
+            source,
+            camera,
+            of,
+            lent,
+            kept,
+        )
 
     def keep(self, composer: Composer) -> None:
         """Replace what was lent by a copy, which the renderer's next picture leaves alone."""
@@ -90,9 +103,17 @@ class Picture:
         assert source is not None
         if copy is None or (copy[1].size, copy[1].dtype) != (source.size, source.dtype):
             self.drop_copy()
-            texture = self._ctx.texture(source.size, source.channels, dtype=_COPY_FORMATS[source.dtype], alignment=1)
+            texture = self._ctx.texture(
+                source.size,
+                source.channels,
+                dtype=_COPY_FORMATS[source.dtype],
+                alignment=1,
+            )
             texture.filter = moderngl.NEAREST, moderngl.NEAREST
-            copy = self._copy = self._ctx.framebuffer([texture]), texture_source(texture)
+            copy = self._copy = (
+                self._ctx.framebuffer([texture]),
+                texture_source(texture),
+            )
         composer.copy(source, copy[0])
         self.source, self.lent = copy[1], False
         if not self.known:  # then it was no copy
@@ -132,8 +153,15 @@ class Composer:
         self._work = work
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
 
-    def lay(self, source: PixelSource | None, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color,
-            show: str = "color", colors: tuple[str, tuple[float, float]] = ("", (0.0, 0.0))) -> None:
+    def lay(
+        self,
+        source: PixelSource | None,
+        framebuffer: moderngl.Framebuffer,
+        rect: Rect,
+        background: Color,
+        show: str = "color",
+        colors: tuple[str, tuple[float, float]] = ("", (0.0, 0.0)),
+    ) -> None:
         """Draw a picture, or none, over a background of RGB in [0, 1].
 
         show: as `GaussianState.show`. colors: the name of the colour map of numbers, and the range that it spans.
@@ -164,14 +192,23 @@ class Composer:
     def copy(self, source: PixelSource, framebuffer: moderngl.Framebuffer) -> None:
         """Copy a picture's values, pixel by pixel. Leaves the bound framebuffer and the enable flags as they were."""
         array = self._array((*source.defines, "COPY"))
-        with self._work("copy", *source.size), self._ctx.scope(framebuffer, moderngl.NOTHING):
+        with (
+            self._work("copy", *source.size),
+            self._ctx.scope(framebuffer, moderngl.NOTHING),
+        ):
             source.bind(array.program, 0)
             array.render(moderngl.TRIANGLES, vertices=3)
 
     def _array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
         if defines not in self._arrays:
-            text = files("splatview_viewer.kinds.gaussians").joinpath("compose.glsl").read_text()
-            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text)
+            text = (
+                files("splatview_viewer.kinds.gaussians")
+                .joinpath("compose.glsl")
+                .read_text()
+            )
+            program = self._ctx.program(
+                vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text
+            )
             self._arrays[defines] = self._ctx.vertex_array(program, [])
         return self._arrays[defines]
 
@@ -200,7 +237,9 @@ class DepthPicture:
         self.range = (0.0, 0.0)
         """The 1st and 99th percentile of depths, world units; 0 and the 99th of counts."""
 
-    def source(self, picture: Rendered, now: float, *, counts: bool = False) -> PixelSource:
+    def source(
+        self, picture: Rendered, now: float, *, counts: bool = False
+    ) -> PixelSource:
         """Return four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0,
         0, alpha."""
         import torch
@@ -217,8 +256,13 @@ class DepthPicture:
                     from splatview_ipc.gl.probe import make_canvas
 
                     self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
-                numbers, self._shown = self._numbers(rgba[..., 0], depth, alpha, now), self._canvas
-                target = self._canvas.begin(alpha.shape[0], alpha.shape[1], 4, "float32")
+                numbers, self._shown = (
+                    self._numbers(rgba[..., 0], depth, alpha, now),
+                    self._canvas,
+                )
+                target = self._canvas.begin(
+                    alpha.shape[0], alpha.shape[1], 4, "float32"
+                )
                 target[..., 0].copy_(numbers)
                 target[..., 1:3] = 0
                 target[..., 3].copy_(alpha)
@@ -226,7 +270,9 @@ class DepthPicture:
         pixels, self._ranged_at = picture.pixels(), -math.inf
         alpha = torch.from_numpy(pixels.alpha)
         depth = None if pixels.depth is None else torch.from_numpy(pixels.depth)
-        numbers = self._numbers(torch.from_numpy(pixels.color)[..., 0], depth, alpha, now)
+        numbers = self._numbers(
+            torch.from_numpy(pixels.color)[..., 0], depth, alpha, now
+        )
         shown, self._shown = np.zeros((*alpha.shape, 4), np.float32), self._bridge
         shown[..., 0], shown[..., 3] = numbers, alpha
         return self._bridge.put(shown, "HWC")
@@ -236,8 +282,13 @@ class DepthPicture:
         self.range = self._range_before
         self._shown.undo()
 
-    def _numbers(self, color: torch.Tensor, depth: torch.Tensor | None, alpha: torch.Tensor, now: float
-                 ) -> torch.Tensor:
+    def _numbers(
+        self,
+        color: torch.Tensor,
+        depth: torch.Tensor | None,
+        alpha: torch.Tensor,
+        now: float,
+    ) -> torch.Tensor:
         """Return what is shown (H, W), and find its range: on a GPU now and then, as that is waited for."""
         import torch
 
@@ -248,11 +299,15 @@ class DepthPicture:
             numbers = torch.where(alpha > 1e-6, depth / alpha.clamp(min=1e-6), 0.0)
         if now - self._ranged_at >= _RANGE_PERIOD:
             self._ranged_at, self.range = now, (0.0, 0.0)
-            step = max(alpha.numel() // _SAMPLE, 1) | 1  # odd, so that it does not keep to some columns
+            step = (
+                max(alpha.numel() // _SAMPLE, 1) | 1
+            )  # odd, so that it does not keep to some columns
             some = numbers.reshape(-1)[::step][alpha.reshape(-1)[::step] > _SEEN]
             if len(some):
                 low, high = torch.quantile(some, some.new_tensor([0.01, 0.99])).tolist()
-                self.range = (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
+                self.range = (
+                    (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
+                )
         return numbers
 
     def close(self) -> None:

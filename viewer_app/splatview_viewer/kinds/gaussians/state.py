@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
 
-Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"]
+Show = Literal[
+    "color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"
+]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,17 @@ _PERIOD = 0.5
 """Seconds between two versions of a live scene that are read for a tool."""
 _SHARE = 0.05
 """Share of the loop's time that may go into having the scene."""
-_SECTIONS = "", "Scenes", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
+_SECTIONS = (
+    "",
+    "Scenes",
+    "Camera",
+    "Filter",
+    "Crop",
+    "Inspect",
+    "Training cameras",
+    "Compare",
+    "Path",
+)
 """Titles of the parts of the panel, from above, the view's own controls first; others come last."""
 
 
@@ -101,15 +111,34 @@ class Tool:
 
 def in_order(sections: Sequence[Section]) -> list[Section]:
     """As they lie in the panel."""
-    return sorted(sections, key=lambda s: _SECTIONS.index(s.title) if s.title in _SECTIONS else len(_SECTIONS))
+    return sorted(
+        sections,
+        key=lambda s: (
+            _SECTIONS.index(s.title) if s.title in _SECTIONS else len(_SECTIONS)
+        ),
+    )
 
 
-def draw_line(points: np.ndarray, rect: Rect, scale: float, color: ImVec4, alpha: float = 1.0, *,
-              closed: bool = False) -> None:
+def draw_line(
+    points: np.ndarray,
+    rect: Rect,
+    scale: float,
+    color: ImVec4,
+    alpha: float = 1.0,
+    *,
+    closed: bool = False,
+) -> None:
     """Draw a line (M, 2), pixels from the picture's corner, with a dark seam over the picture in `rect`."""
-    draw, flags = imgui.get_background_draw_list(), imgui.ImDrawFlags_.closed.value if closed else 0
-    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-    corners: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in points.clip(-_FAR, _FAR).tolist()]
+    draw, flags = (
+        imgui.get_background_draw_list(),
+        imgui.ImDrawFlags_.closed.value if closed else 0,
+    )
+    draw.push_clip_rect(
+        ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True
+    )
+    corners: list[ImVec2Like] = [
+        ImVec2(x + rect.x, y + rect.y) for x, y in points.clip(-_FAR, _FAR).tolist()
+    ]
     draw.add_polyline(corners, theme.u32(theme.SHADE, 0.55 * alpha), 3.5 * scale, flags)
     draw.add_polyline(corners, theme.u32(color, alpha), 1.5 * scale, flags)
     draw.pop_clip_rect()
@@ -146,11 +175,20 @@ class SceneReader(Question):
     _next = -math.inf
     """Time from which another version is read."""
 
-    def read(self, now: float, key: object, ask: Callable[[GaussianScene], Callable[[], Any] | None]) -> None:
+    def read(
+        self,
+        now: float,
+        key: object,
+        ask: Callable[[GaussianScene], Callable[[], Any] | None],
+    ) -> None:
         """Have what `ask` returns computed, unless the key and the scene are still the same, or another version of it
         is too early. `ask` begins to read the scene, which may change afterwards."""
         of = self._view.data.loads, key
-        if self._jobs.busy or of == self._of or (self._of is not None and key == self._of[1] and now < self._next):
+        if (
+            self._jobs.busy
+            or of == self._of
+            or (self._of is not None and key == self._of[1] and now < self._next)
+        ):
             return
         self._of, begin = of, time.perf_counter()
         with suppress(RendererError):  # the picture says so
@@ -172,5 +210,9 @@ class Picker(Question):
         view = self._view
         self.forget()
         if (camera := view.camera(rect)) is not None:
-            tell = pick_later(view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
-            self._job = self._jobs.submit(lambda _: [hit] if (hit := tell()) is not None else [])
+            tell = pick_later(
+                view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options
+            )
+            self._job = self._jobs.submit(
+                lambda _: [hit] if (hit := tell()) is not None else []
+            )

@@ -82,14 +82,18 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def orbit(self) -> Orbit:
         """The camera of the state, to be moved; `moved` puts it back."""
-        if self._hand_at != (place := self.state.place.orbit):  # another view was followed
+        if self._hand_at != (
+            place := self.state.place.orbit
+        ):  # another view was followed
             self._hand.place, self._hand_at = place, place
             self.in_motion()
         return self._hand
 
     def moved(self, **fields: Any) -> None:
         """Look from where `orbit` is now; `fields` of the place change as well."""
-        self.place(given=None, seen_in=None, framed=self.data.facts is not None, **fields)
+        self.place(
+            given=None, seen_in=None, framed=self.data.facts is not None, **fields
+        )
         self.in_motion()
 
     def place(self, **fields: Any) -> None:
@@ -108,7 +112,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.orbit.take(camera, pivot)
         self.place(given=camera, seen_in=None, framed=True)
 
-    def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
+    def fly_to(
+        self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None
+    ) -> None:
         """Go to exactly this camera on a way that the eye can follow, as the loop goes on; the user may interrupt that.
         0 seconds: at once. `pivot`: as in `use_camera`, None: what is orbited around now."""
         self.navigate.fly_to(camera, seconds, pivot)
@@ -153,18 +159,27 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def camera(self, rect: Rect | None = None) -> Camera | None:
         """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
-        return None if self.data.facts is None else self._current_camera(rect or self.rect)
+        return (
+            None if self.data.facts is None else self._current_camera(rect or self.rect)
+        )
 
     def _current_camera(self, rect: Rect) -> Camera:
         size, facts = (rect.width, rect.height), self.data.facts
         assert facts is not None
         if not self.framed and facts.count and (sight := self.data.look()) is not None:
-            camera, model = sight.camera(*size, self.navigate.first_up()), self.orbit.model
+            camera, model = (
+                sight.camera(*size, self.navigate.first_up()),
+                self.orbit.model,
+            )
             self.orbit.take(camera, sight.middle)
             self.orbit.model = model
             self.place(framed=True)
         given, seen_in = self.state.place.given, self.state.place.seen_in or size
-        camera = (given.resized(*seen_in) if given is not None else self.orbit.camera(*seen_in)).fitted(*size)
+        camera = (
+            given.resized(*seen_in)
+            if given is not None
+            else self.orbit.camera(*seen_in)
+        ).fitted(*size)
         return camera if self.data.sight is None else self.data.sight.near_of(camera)
 
     # -- pictures ----------------------------------------------------------------------------------------------
@@ -173,12 +188,21 @@ class GaussianView(View[SceneCache, GaussianState]):
     def options(self) -> RenderOptions:
         """Options of its picture."""
         s, facts = self.state, self.data.facts
-        trained = "antialiased" if facts is not None and facts.antialiased else "classic"
+        trained = (
+            "antialiased" if facts is not None and facts.antialiased else "classic"
+        )
         mode = trained if s.mode == "scene" else s.mode
         paint = "color" if s.show in ("color", "depth", "alpha") else s.show
         selection = replace(s.selection, marked=()) if self.host.exact else s.selection
-        return RenderOptions(mode, s.sh_degree, s.show == "depth", paint, s.scale, s.point_px * self.host.scale,
-                             selection)
+        return RenderOptions(
+            mode,
+            s.sh_degree,
+            s.show == "depth",
+            paint,
+            s.scale,
+            s.point_px * self.host.scale,
+            selection,
+        )
 
     @property
     def background(self) -> Color:
@@ -188,17 +212,31 @@ class GaussianView(View[SceneCache, GaussianState]):
         data, s, exact = self.data, self.state, bool(self.host.exact)
         self.rect, orbit = rect, self.orbit
         if data.facts is not None:
-            data.picture(self.picture, self._current_camera(rect), self.options, self.moving and not exact,
-                         s.smooth and s.show in _SOLID and not exact)
+            data.picture(
+                self.picture,
+                self._current_camera(rect),
+                self.options,
+                self.moving and not exact,
+                s.smooth and s.show in _SOLID and not exact,
+            )
         self._told = data.loads
         self.lay(data.source(self.picture, orbit.distance), framebuffer, rect)
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)
 
-    def lay(self, source: PixelSource | None, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+    def lay(
+        self, source: PixelSource | None, framebuffer: moderngl.Framebuffer, rect: Rect
+    ) -> None:
         """Draw what its picture consists of, or nothing, over its background."""
         s = self.state
-        self.data.composer.lay(source, framebuffer, rect, self.background, s.show, (s.color_map, self.depth_range))
+        self.data.composer.lay(
+            source,
+            framebuffer,
+            rect,
+            self.background,
+            s.show,
+            (s.color_map, self.depth_range),
+        )
 
     @property
     def depth_range(self) -> tuple[float, float]:
@@ -216,8 +254,12 @@ class GaussianView(View[SceneCache, GaussianState]):
         data = self.data
         if data.facts is None or not data.renderer.wants_gpu:
             return None
-        return data.tensor(self.picture, self._current_camera(Rect(0, 0, width, height)), self.options,
-                           self.background)
+        return data.tensor(
+            self.picture,
+            self._current_camera(Rect(0, 0, width, height)),
+            self.options,
+            self.background,
+        )
 
     def tick(self, now: float) -> bool:
         """Draws in full what was drawn coarsely, once the user rests."""
@@ -252,7 +294,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         return self.path.dropped(file)
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        if self.host.exact:  # a picture to keep has nothing on it that only helps to look
+        if (
+            self.host.exact
+        ):  # a picture to keep has nothing on it that only helps to look
             return False
         again = False
         for tool, place in self._bars(rect, scale):
@@ -260,7 +304,10 @@ class GaussianView(View[SceneCache, GaussianState]):
         for tool in self.tools.values():
             again |= tool.over(rect, scale)
         hints = self.data.hints
-        if hints.draw(self.above_bars(rect), scale, self.host.name) and hints.hint is not None:
+        if (
+            hints.draw(self.above_bars(rect), scale, self.host.name)
+            and hints.hint is not None
+        ):
             self.data.choices.add(hints.hint.choice)
             hints.hint = self.data.sight = None  # both are of the scene as it was
             self.host.again()
@@ -286,33 +333,61 @@ class GaussianView(View[SceneCache, GaussianState]):
         return sum(tool.bar_height() for tool in self.tools.values()) * self.host.scale
 
     def panel(self) -> Sequence[Section]:
-        return in_order([section for tool in self.tools.values() for section in tool.sections()])
+        return in_order(
+            [section for tool in self.tools.values() for section in tool.sections()]
+        )
 
     @property
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
-        return [line for tool in self.tools.values() if tool.at_hand for line in tool.keys]
+        return [
+            line for tool in self.tools.values() if tool.at_hand for line in tool.keys
+        ]
 
     # -- words -------------------------------------------------------------------------------------------------
 
     @property
     def wants(self) -> Wants:
         data, rect = self.data, self.rect
-        boards = [*(place for _, place in self._bars(rect, self.host.scale)),
-                  *(board for tool in self.tools.values() for board in tool.boards(rect)),
-                  *data.hints.boards(self.above_bars(rect))]
-        return Wants(data.stale, data.busy, data.renderer.wants_gpu, self.moving, boards)
+        boards = [
+            *(place for _, place in self._bars(rect, self.host.scale)),
+            *(board for tool in self.tools.values() for board in tool.boards(rect)),
+            *data.hints.boards(self.above_bars(rect)),
+        ]
+        return Wants(
+            data.stale, data.busy, data.renderer.wants_gpu, self.moving, boards
+        )
 
     def info(self) -> Info:
-        data, scene, renderer, scale = self.data, self.data.facts, self.data.renderer, self.picture.scale
+        data, scene, renderer, scale = (
+            self.data,
+            self.data.facts,
+            self.data.renderer,
+            self.picture.scale,
+        )
         if scene is None:
             return Info()
-        left_out = [words for words in (renderer.left_out.words(scene.count), renderer.thinned) if words]
+        left_out = [
+            words
+            for words in (renderer.left_out.words(scene.count), renderer.thinned)
+            if words
+        ]
         told = [phrase for tool in self.tools.values() for phrase in tool.details()]
         canvas, note = CANVAS_WORDS.get(renderer.bridge, ""), renderer_note(renderer)
         return Info(
-            [f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}", *left_out, *scene.phrases, *told,
-             *([f"at {scale:.0%} for now"] if scale < 1.0 else []), *scene.notes],
+            [
+                f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}",
+                *left_out,
+                *scene.phrases,
+                *told,
+                *([f"at {scale:.0%} for now"] if scale < 1.0 else []),
+                *scene.notes,
+            ],
             [note] if note else [],
-            path=["parameters read in place" if data.on_gpu else "parameters uploaded", f"{renderer.name} renderer",
-                  *([canvas] if canvas else [])],
-            timings=data.stopwatch.ms | ({} if renderer.gpu_ms is None else {"GPU": renderer.gpu_ms}))
+            path=[
+                "parameters read in place" if data.on_gpu else "parameters uploaded",
+                f"{renderer.name} renderer",
+                *([canvas] if canvas else []),
+            ],
+            timings=data.stopwatch.ms
+            | ({} if renderer.gpu_ms is None else {"GPU": renderer.gpu_ms}),
+        )

@@ -23,7 +23,10 @@ class OverlayLink(Link):
 
     def tend(self, content: Any, stream: Any, now: float) -> None:
         if (layer := content.layers.get(id(stream))) is not None:
-            layer.ended, layer.rate_hz = not stream.run.alive, stream.rate_hz or layer.rate_hz
+            layer.ended, layer.rate_hz = (
+                not stream.run.alive,
+                stream.rate_hz or layer.rate_hz,
+            )
 
     def drop(self, content: Any, stream: Any) -> None:
         content.layers.drop(id(stream))
@@ -33,7 +36,12 @@ class OverlayLink(Link):
         return "" if layer is None else layer.result.trouble
 
 
-KIND = Kind("image", view=_view, compared=True, holds=lambda value: isinstance(value, np.ndarray),
-            links=(OverlayLink("overlay", over=True, still=True),))
+KIND = Kind(
+    "image",
+    view=_view,
+    compared=True,
+    holds=lambda value: isinstance(value, np.ndarray),
+    links=(OverlayLink("overlay", over=True, still=True),),
+)
 OVERLAY = Kind("overlay")
 """Boxes, points, lines, masks and words over an image; it has no view of its own."""

@@ -105,7 +105,9 @@ class ImageContent:
             if on_gpu and not in_place:
                 import torch
 
-                if torch.cuda.is_initialized():  # only once its copy has ended it can be told if it was whole
+                if (
+                    torch.cuda.is_initialized()
+                ):  # only once its copy has ended it can be told if it was whole
                     torch.cuda.current_stream(tensor.torch().device).synchronize()  # type: ignore[union-attr]
         if frame is not None and not frame.intact():
             bridge.undo()
@@ -121,9 +123,18 @@ class ImageContent:
             other = self.host if on_gpu else self.gpu
             if other is not None:
                 other.close()
-        self.source, self.layout, self.on_gpu, self.stale = source, layout, on_gpu, False
-        self.notes = [] if frame is None else meta_phrases(frame.meta, ("layout", *CAMERA_META))
-        self.layers.under(frame, (source.size[0] * source.stride, source.size[1] * source.stride))
+        self.source, self.layout, self.on_gpu, self.stale = (
+            source,
+            layout,
+            on_gpu,
+            False,
+        )
+        self.notes = (
+            [] if frame is None else meta_phrases(frame.meta, ("layout", *CAMERA_META))
+        )
+        self.layers.under(
+            frame, (source.size[0] * source.stride, source.size[1] * source.stride)
+        )
         self._count_due = dtype not in INTEGERS
         if dtype in INTEGERS:
             self.broken, self.hints.hint = 0, None
@@ -158,8 +169,12 @@ class ImageContent:
     def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
         """Program that draws a source with these defines."""
         if defines not in self._arrays:
-            source = files("splatview_viewer.kinds.image").joinpath("image.glsl").read_text()
-            program = self.ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source)
+            source = (
+                files("splatview_viewer.kinds.image").joinpath("image.glsl").read_text()
+            )
+            program = self.ctx.program(
+                vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source
+            )
             self._arrays[defines] = self.ctx.vertex_array(program, [])
         return self._arrays[defines]
 
@@ -186,13 +201,21 @@ class ImageContent:
             if self.work.finished < number:
                 return
             before = self.broken, self.hints.hint, self.range
-            read = np.frombuffer(framebuffer.read(components=4, dtype="f4"), np.float32).reshape(-1, 4)
+            read = np.frombuffer(
+                framebuffer.read(components=4, dtype="f4"), np.float32
+            ).reshape(-1, 4)
             self._end_count()
             self.broken = int(read[:, 3].sum(dtype=np.float64))
-            self.hints.hint, self.range = _look_at(read[:, :3 if source.channels > 2 else 1])
+            self.hints.hint, self.range = _look_at(
+                read[:, : 3 if source.channels > 2 else 1]
+            )
             self.changes += (self.broken, self.hints.hint, self.range) != before
             return
-        if not self._count_due or source is None or now - self._counted_at < _COUNT_PERIOD:
+        if (
+            not self._count_due
+            or source is None
+            or now - self._counted_at < _COUNT_PERIOD
+        ):
             return
         self._count_due, self._counted_at = False, now
         width, height = source.size
@@ -201,7 +224,10 @@ class ImageContent:
         framebuffer = self.ctx.framebuffer([self.ctx.texture(size, 4, dtype="f4")])
         array = self.vertex_array((*source.defines, f"COUNT {block}"))
         source.bind(array.program, 0)
-        with self.ctx.scope(framebuffer, moderngl.NOTHING), self.work("count", *source.size):
+        with (
+            self.ctx.scope(framebuffer, moderngl.NOTHING),
+            self.work("count", *source.size),
+        ):
             array.render(moderngl.TRIANGLES, vertices=3)
         self.work.flush()
         self._counting = framebuffer, self.work.submitted
@@ -238,13 +264,17 @@ def _place(tensor: Any) -> tuple[object, ...]:
     return id(tensor.memory), tensor.offset, tensor.shape, tensor.strides
 
 
-def _picture_of(value: Value) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:
+def _picture_of(
+    value: Value,
+) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:
     """(tensor, dtype, layout) of a frame or a picture (H, W) or (H, W, C); a bridge says whether they make a picture.
     Raises ViewerError for what has no image."""
     if isinstance(value, np.ndarray):
         return value, value.dtype.name, "HW" if value.ndim == 2 else "HWC"
     if "image" not in getattr(value, "tensors", ()):
-        raise ViewerError(f"image: a {type(value).__name__} without an image cannot be shown")
+        raise ViewerError(
+            f"image: a {type(value).__name__} without an image cannot be shown"
+        )
     tensor = value.tensors["image"]  # type: ignore[union-attr]
     return tensor, tensor.dtype, str(value.meta["layout"])  # type: ignore[union-attr]
 
@@ -254,11 +284,20 @@ def _look_at(colors: np.ndarray) -> tuple[Hint | None, tuple[float, float]]:
     the outer hundredths; 0 counts for nothing. One channel is a depth unless its values are whole."""
     finite = colors[np.isfinite(colors) & (colors != 0)]
     low, high = np.percentile(finite, (1, 99)).tolist() if len(finite) else (0.0, 1.0)
-    single, infinite, over = colors.shape[1] == 1, np.isinf(colors).mean(), (finite > 1).sum() / max(len(finite), 1)
+    single, infinite, over = (
+        colors.shape[1] == 1,
+        np.isinf(colors).mean(),
+        (finite > 1).sum() / max(len(finite), 1),
+    )
     shown: tuple[float, float] | None = None
     if -1.3 <= low < -0.1 and high <= 1.3 and (finite < 0).mean() > 0.1:
         shown = -1.0, 1.0
-    elif -26 < low and 16 < high < 282 and over > 0.5 and not (single and (finite % 1).any()):
+    elif (
+        -26 < low
+        and 16 < high < 282
+        and over > 0.5
+        and not (single and (finite % 1).any())
+    ):
         shown = 0.0, 255.0
     elif not single or (over < 0.1 and not infinite):
         return None, (low, high)

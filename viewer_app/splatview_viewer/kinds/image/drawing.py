@@ -26,12 +26,27 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.image.overlay import Mask, Result
     from splatview_viewer.kinds.image.view import ImageState
 
-_STROKE = np.dtype([("a", "f4", 2), ("b", "f4", 2), ("color", "u1", 4), ("floor", "f4"), ("thick", "f4")])
+_STROKE = np.dtype(
+    [
+        ("a", "f4", 2),
+        ("b", "f4", 2),
+        ("color", "u1", 4),
+        ("floor", "f4"),
+        ("thick", "f4"),
+    ]
+)
 _FORMAT = "2f 2f 4f1 1f 1f /i"
-_MASK = np.dtype([("place", "f4", 4), ("part", "f4", 4), ("color", "u1", 4), ("floor", "f4")])
+_MASK = np.dtype(
+    [("place", "f4", 4), ("part", "f4", 4), ("color", "u1", 4), ("floor", "f4")]
+)
 _LINE, _DOT = 1.0, 3.0
 """Thickness in units of a box's lines: lines and bones, points."""
-_BLEND = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA, moderngl.ONE, moderngl.ONE_MINUS_SRC_ALPHA
+_BLEND = (
+    moderngl.SRC_ALPHA,
+    moderngl.ONE_MINUS_SRC_ALPHA,
+    moderngl.ONE,
+    moderngl.ONE_MINUS_SRC_ALPHA,
+)
 """The last two: what is opaque stays so."""
 _ATLAS = 4096
 """Texels along the longest side of all masks together."""
@@ -41,38 +56,78 @@ def make_programs(ctx: moderngl.Context) -> dict[str, moderngl.Program]:
     """Compile the shaders BOX, SEGMENT and MASK, which all overlays of a context share."""
     source = files("splatview_viewer.kinds.image").joinpath("overlay.glsl").read_text()
     head = "#version 330\n#define"
-    return {name: ctx.program(vertex_shader=f"{head} {name}\n#define VERTEX\n{source}",
-                              fragment_shader=f"{head} {name}\n{source}") for name in ("BOX", "SEGMENT", "MASK")}
+    return {
+        name: ctx.program(
+            vertex_shader=f"{head} {name}\n#define VERTEX\n{source}",
+            fragment_shader=f"{head} {name}\n{source}",
+        )
+        for name in ("BOX", "SEGMENT", "MASK")
+    }
 
 
 class Shapes:
     """Drawable shapes of one result."""
 
-    def __init__(self, ctx: moderngl.Context, programs: Mapping[str, moderngl.Program], result: Result) -> None:
+    def __init__(
+        self,
+        ctx: moderngl.Context,
+        programs: Mapping[str, moderngl.Program],
+        result: Result,
+    ) -> None:
         self._ctx = ctx
         self._programs = programs
         self._result = result
         self._owned: list[Any] = []
-        self._batches: list[tuple[moderngl.Program, moderngl.VertexArray, int, int]] = []
+        self._batches: list[
+            tuple[moderngl.Program, moderngl.VertexArray, int, int]
+        ] = []
         """With the vertices of an instance, and the number of instances."""
         self._atlas: moderngl.Texture | None = None
         if result.masks:
             self._add("MASK", 6, self._masks(result.masks), "4f 4f 4f1 1f /i")
         numbers = np.flatnonzero(result.drawn)
         boxes = result.boxes[numbers]
-        strokes = _strokes(boxes[:, :2], boxes[:, 2:], result.colors[numbers], result.floors[numbers], _LINE)
+        strokes = _strokes(
+            boxes[:, :2],
+            boxes[:, 2:],
+            result.colors[numbers],
+            result.floors[numbers],
+            _LINE,
+        )
         self._add("BOX", 24, strokes, _FORMAT)
         # Lines, then bones, then points over them.
-        lines, points, skeleton, colors = result.lines, result.points, result.skeleton, result.point_colors
-        floors = result.floors if result.owned_points else np.full(len(points), NO_SCORE, np.float32)
+        lines, points, skeleton, colors = (
+            result.lines,
+            result.points,
+            result.skeleton,
+            result.point_colors,
+        )
+        floors = (
+            result.floors
+            if result.owned_points
+            else np.full(len(points), NO_SCORE, np.float32)
+        )
         found, at = points[..., 2] > 0, points[..., :2]
         group, which = np.nonzero(found)
         person, bone = np.nonzero(found[:, skeleton[:, 0]] & found[:, skeleton[:, 1]])
-        dots, begin, end = at[group, which], at[person, skeleton[bone, 0]], at[person, skeleton[bone, 1]]
-        strokes = np.concatenate([
-            _strokes(lines[:, :2], lines[:, 2:], result.line_colors, np.full(len(lines), NO_SCORE), _LINE),
-            _strokes(begin, end, colors[person], floors[person], _LINE),
-            _strokes(dots, dots, colors[group], floors[group], _DOT)])
+        dots, begin, end = (
+            at[group, which],
+            at[person, skeleton[bone, 0]],
+            at[person, skeleton[bone, 1]],
+        )
+        strokes = np.concatenate(
+            [
+                _strokes(
+                    lines[:, :2],
+                    lines[:, 2:],
+                    result.line_colors,
+                    np.full(len(lines), NO_SCORE),
+                    _LINE,
+                ),
+                _strokes(begin, end, colors[person], floors[person], _LINE),
+                _strokes(dots, dots, colors[group], floors[group], _DOT),
+            ]
+        )
         self._add("SEGMENT", 6, strokes, _FORMAT)
 
     def _add(self, name: str, vertices: int, instances: np.ndarray, form: str) -> None:
@@ -85,8 +140,15 @@ class Shapes:
         self._owned += [array, buffer]
         self._batches.append((program, array, vertices, len(instances)))
 
-    def draw(self, rect: Rect, place: tuple[float, float, float, float], scale: float, *, opacity: float,
-             threshold: float) -> None:
+    def draw(
+        self,
+        rect: Rect,
+        place: tuple[float, float, float, float],
+        scale: float,
+        *,
+        opacity: float,
+        threshold: float,
+    ) -> None:
         """Draw into the framebuffer in use, whose viewport is `rect`.
 
         place: x, y of the picture's upper left corner in `rect`, and pixels of the screen for one of the result's
@@ -97,9 +159,16 @@ class Shapes:
         ctx.blend_func = _BLEND  # type: ignore[assignment]  (moderngl's stubs know two of the four)
         if self._atlas is not None:
             self._atlas.use(0)
-        values = {"u_place": place, "u_size": (rect.width, rect.height), "u_threshold": threshold,
-                  "u_opacity": opacity, "u_half": half, "u_rim": 1.1 * half, "u_picture": self._result.size,
-                  "u_atlas": 0}
+        values = {
+            "u_place": place,
+            "u_size": (rect.width, rect.height),
+            "u_threshold": threshold,
+            "u_opacity": opacity,
+            "u_half": half,
+            "u_rim": 1.1 * half,
+            "u_picture": self._result.size,
+            "u_atlas": 0,
+        }
         for program, array, vertices, count in self._batches:
             for core in (0.0, 1.0) if program is self._programs["SEGMENT"] else (1.0,):
                 for name, value in {**values, "u_core": core}.items():
@@ -109,10 +178,21 @@ class Shapes:
         ctx.disable(moderngl.BLEND)
 
     def _masks(self, masks: list[Mask]) -> np.ndarray:
-        """Put all masks row by row into one texture, with an empty texel around each; those without room are left out.
-        """
-        limit, sizes = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS), [m.inside.shape for m in masks]
-        width = min(max([64, int(1.1 * sum(h * w for h, w in sizes) ** 0.5), *(w + 2 for _, w in sizes)]), limit)
+        """Put all masks row by row into one texture, with an empty texel around each; those without room are left out."""
+        limit, sizes = (
+            min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS),
+            [m.inside.shape for m in masks],
+        )
+        width = min(
+            max(
+                [
+                    64,
+                    int(1.1 * sum(h * w for h, w in sizes) ** 0.5),
+                    *(w + 2 for _, w in sizes),
+                ]
+            ),
+            limit,
+        )
         kept: list[tuple[Mask, int, int]] = []
         x = y = row = 0
         for mask in sorted(masks, key=lambda mask: -mask.inside.shape[0]):
@@ -124,13 +204,26 @@ class Shapes:
                 x, row = x + w, max(row, h)
         kept.sort(key=lambda found: found[0].box)
         atlas = np.zeros((max(y + row, 1), width), np.uint8)
-        instances, owners = np.zeros(len(kept), _MASK), np.array([mask.box for mask, _, _ in kept], np.int64)
+        instances, owners = (
+            np.zeros(len(kept), _MASK),
+            np.array([mask.box for mask, _, _ in kept], np.int64),
+        )
         for i, (mask, x, y) in enumerate(kept):
             h, w = mask.inside.shape
-            np.multiply(mask.inside, 255, out=atlas[y: y + h, x: x + w], casting="unsafe")
-            instances["place"][i], instances["part"][i] = mask.place, (x, y, x + w, y + h)
-        instances["color"], instances["floor"] = self._result.colors[owners], self._result.floors[owners]
-        self._atlas = self._ctx.texture((width, len(atlas)), 1, atlas.tobytes(), alignment=1)
+            np.multiply(
+                mask.inside, 255, out=atlas[y : y + h, x : x + w], casting="unsafe"
+            )
+            instances["place"][i], instances["part"][i] = (
+                mask.place,
+                (x, y, x + w, y + h),
+            )
+        instances["color"], instances["floor"] = (
+            self._result.colors[owners],
+            self._result.floors[owners],
+        )
+        self._atlas = self._ctx.texture(
+            (width, len(atlas)), 1, atlas.tobytes(), alignment=1
+        )
         self._atlas.filter = moderngl.LINEAR, moderngl.LINEAR
         self._owned.append(self._atlas)
         return instances
@@ -144,9 +237,17 @@ class Shapes:
         self._atlas = None
 
 
-def _strokes(a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray, thick: float) -> np.ndarray:
+def _strokes(
+    a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray, thick: float
+) -> np.ndarray:
     out = np.zeros(len(a), _STROKE)
-    out["a"], out["b"], out["color"], out["floor"], out["thick"] = a, b, color, floor, thick
+    out["a"], out["b"], out["color"], out["floor"], out["thick"] = (
+        a,
+        b,
+        color,
+        floor,
+        thick,
+    )
     return out
 
 
@@ -171,39 +272,83 @@ class Words:
         self._lines: list[str] = []
         self._said_at = -math.inf
 
-    def write(self, layers: Layers, settings: ImageState, rect: Rect, placed: tuple[float, float, float],
-              scale: float, *, corner: bool = True) -> None:
+    def write(
+        self,
+        layers: Layers,
+        settings: ImageState,
+        rect: Rect,
+        placed: tuple[float, float, float],
+        scale: float,
+        *,
+        corner: bool = True,
+    ) -> None:
         """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
         fast things go and how old they are."""
         draw = imgui.get_background_draw_list()
-        draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+        draw.push_clip_rect(
+            ImVec2(rect.x, rect.y),
+            ImVec2(rect.x + rect.width, rect.y + rect.height),
+            True,
+        )
         with theme.font_size(_SIZE):
             for layer, opacity in layers.shown(settings):
-                result, per = layer.result, np.array(layers.per(layer.result, placed[2]))
+                result, per = (
+                    layer.result,
+                    np.array(layers.per(layer.result, placed[2])),
+                )
                 if settings.labels:
                     screen = result.boxes * np.tile(per, 2) + np.tile(placed[:2], 2)
                     _labels(result, screen, rect, opacity, settings.threshold)
                 for x, y, text in result.notes:
                     sx, sy = placed[0] + x * per[0], placed[1] + y * per[1]
-                    if rect.x - 2000 < sx < rect.x + rect.width and rect.y - 500 < sy < rect.y + rect.height:
-                        card(draw, (sx, sy), [(text, faint(theme.TEXT, opacity))],
-                             ground=faint(theme.BAR, 0.82 * opacity), pad=0.3)
+                    if (
+                        rect.x - 2000 < sx < rect.x + rect.width
+                        and rect.y - 500 < sy < rect.y + rect.height
+                    ):
+                        card(
+                            draw,
+                            (sx, sy),
+                            [(text, faint(theme.TEXT, opacity))],
+                            ground=faint(theme.BAR, 0.82 * opacity),
+                            pad=0.3,
+                        )
             if corner:
                 self._corner(layers, settings, rect, scale)
         draw.pop_clip_rect()
 
-    def _corner(self, layers: Layers, settings: ImageState, rect: Rect, scale: float) -> None:
+    def _corner(
+        self, layers: Layers, settings: ImageState, rect: Rect, scale: float
+    ) -> None:
         """Write rates and ages in the lower left corner, calmly."""
         if layers.now < self._said_at + _SAID_FOR:
             self.due = self._said_at + _SAID_FOR
         else:
             self.due, self._said_at = math.inf, layers.now
-            seen = [layer for layer in layers.all if not (layer.ended and layers.opacity(layer) == 0)]
-            self._lines = [layers.camera, *(_about(layers, layer) for layer in (seen if settings.overlay else ()))]
+            seen = [
+                layer
+                for layer in layers.all
+                if not (layer.ended and layers.opacity(layer) == 0)
+            ]
+            self._lines = [
+                layers.camera,
+                *(
+                    _about(layers, layer)
+                    for layer in (seen if settings.overlay else ())
+                ),
+            ]
         y = rect.y + rect.height - 10 * scale
         for line in reversed([line for line in self._lines if line]):
-            y = card(imgui.get_background_draw_list(), (rect.x + 10 * scale, y), [(line, theme.TEXT)], (0, 1),
-                     ground=faint(theme.BAR, 0.72), pad=0.35).y - 3 * scale
+            y = (
+                card(
+                    imgui.get_background_draw_list(),
+                    (rect.x + 10 * scale, y),
+                    [(line, theme.TEXT)],
+                    (0, 1),
+                    ground=faint(theme.BAR, 0.72),
+                    pad=0.35,
+                ).y
+                - 3 * scale
+            )
 
 
 def _about(layers: Layers, layer: Layer) -> str:
@@ -218,33 +363,61 @@ def _about(layers: Layers, layer: Layer) -> str:
     elif rate >= 0.05:
         words.append(f"{rate:.1f}/s")
     if result.work_ms > 0:
-        words.append(f"{result.work_ms:.0f} ms" if result.work_ms >= 9.95 else f"{result.work_ms:.1f} ms")
+        words.append(
+            f"{result.work_ms:.0f} ms"
+            if result.work_ms >= 9.95
+            else f"{result.work_ms:.1f} ms"
+        )
     (frames, seconds), times = layers.age(layer), ""
     if seconds is not None:
-        times = f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.{int(seconds < 100)}f} s"
+        times = (
+            f"{seconds * 1e3:.0f} ms"
+            if seconds < 0.9995
+            else f"{seconds:.{int(seconds < 100)}f} s"
+        )
     if frames == 0:
         words.append("result of this frame")
     elif frames is not None:
-        words.append(f"result {frames:,} frame{'s' if frames != 1 else ''} old" + (f" ({times})" if times else ""))
+        words.append(
+            f"result {frames:,} frame{'s' if frames != 1 else ''} old"
+            + (f" ({times})" if times else "")
+        )
     elif times:
         words.append(f"result {times} old")
     return " \u00b7 ".join(words)
 
 
-def _labels(result: Result, screen: np.ndarray, rect: Rect, opacity: float, threshold: float) -> None:
+def _labels(
+    result: Result, screen: np.ndarray, rect: Rect, opacity: float, threshold: float
+) -> None:
     """Write above each box, or inside where there is no room above; the highest scores last, over the others.
 
     screen: (N, 4) the boxes in pixels of the screen.
     """
     floors = result.floors
-    seen = (result.drawn & (floors >= threshold) & (screen[:, 0] < rect.x + rect.width)
-            & (screen[:, 1] < rect.y + rect.height) & (screen[:, 2] > rect.x) & (screen[:, 3] > rect.y))
+    seen = (
+        result.drawn
+        & (floors >= threshold)
+        & (screen[:, 0] < rect.x + rect.width)
+        & (screen[:, 1] < rect.y + rect.height)
+        & (screen[:, 2] > rect.x)
+        & (screen[:, 3] > rect.y)
+    )
     numbers = seen.nonzero()[0]
     numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
     draw, edge = imgui.get_background_draw_list(), theme.scale()
-    for n, (x0, y0, _, _) in zip(numbers.tolist(), screen[numbers].tolist(), strict=True):
+    for n, (x0, y0, _, _) in zip(
+        numbers.tolist(), screen[numbers].tolist(), strict=True
+    ):
         if text := result.words(n):
             r, g, b, _ = (float(c) / 255 for c in result.colors[n])
             ink = faint(_DARK if is_light(result.colors[n]) else _LIGHT, opacity)
-            card(draw, (x0 - edge, y0 - edge), [(text, ink)], (0, 1), within=rect, pad=0.3,
-                 ground=ImVec4(r, g, b, 0.92 * opacity))
+            card(
+                draw,
+                (x0 - edge, y0 - edge),
+                [(text, ink)],
+                (0, 1),
+                within=rect,
+                pad=0.3,
+                ground=ImVec4(r, g, b, 0.92 * opacity),
+            )

@@ -98,7 +98,10 @@ class Layers:
             return False
         layer = self._layers.setdefault(key, Layer(result))
         layer.release()
-        layer.result, layer.time_ns = result, result.time_ns or self._times.get(result.version, 0)
+        layer.result, layer.time_ns = (
+            result,
+            result.time_ns or self._times.get(result.version, 0),
+        )
         self.changes += 1
         return True
 
@@ -115,9 +118,15 @@ class Layers:
     def age(self, layer: Layer) -> tuple[int | None, float | None]:
         """Return by how many frames and seconds a result is older than the picture, at least 0; None: not known."""
         version = layer.result.version
-        seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9 if layer.time_ns and self.time_ns else None
+        seconds = (
+            max(self.time_ns - layer.time_ns, 0) * 1e-9
+            if layer.time_ns and self.time_ns
+            else None
+        )
         frames = max(self.version - version, 0) if self.version and version else None
-        if frames == 0 and seconds is not None and seconds > 1:  # counted by another run
+        if (
+            frames == 0 and seconds is not None and seconds > 1
+        ):  # counted by another run
             frames = None
         return frames, seconds
 
@@ -132,9 +141,19 @@ class Layers:
 
     def shown(self, settings: ImageState) -> list[tuple[Layer, float]]:
         """Return the layers that are seen, each with its opacity."""
-        return [(layer, opacity) for layer in self.all if settings.overlay and (opacity := self.opacity(layer))]
+        return [
+            (layer, opacity)
+            for layer in self.all
+            if settings.overlay and (opacity := self.opacity(layer))
+        ]
 
-    def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageState, scale: float) -> None:
+    def draw(
+        self,
+        rect: Rect,
+        placed: tuple[float, float, float],
+        settings: ImageState,
+        scale: float,
+    ) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
         left corner on the screen, and its magnification."""
         x, y, zoom = placed
@@ -145,26 +164,45 @@ class Layers:
             if layer.shapes is None:
                 layer.shapes = Shapes(self._ctx, self._programs, layer.result)
             per_x, per_y = self.per(layer.result, zoom)
-            layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y), scale, opacity=opacity,
-                              threshold=settings.threshold)
+            layer.shapes.draw(
+                rect,
+                (x - rect.x, y - rect.y, per_x, per_y),
+                scale,
+                opacity=opacity,
+                threshold=settings.threshold,
+            )
 
     def at(self, x: float, y: float, settings: ImageState) -> str:
         """Text of the smallest box around a point of the image, in its pixels."""
         found, smallest = "", float("inf")
         for layer, _ in self.shown(settings):
             result = layer.result
-            px, py = x * result.size[0] / self.size[0], y * result.size[1] / self.size[1]
+            px, py = (
+                x * result.size[0] / self.size[0],
+                y * result.size[1] / self.size[1],
+            )
             boxes = result.boxes
-            inside = (result.drawn & (result.floors >= settings.threshold) & (boxes[:, 0] <= px) & (px <= boxes[:, 2])
-                      & (boxes[:, 1] <= py) & (py <= boxes[:, 3])).nonzero()[0]
+            inside = (
+                result.drawn
+                & (result.floors >= settings.threshold)
+                & (boxes[:, 0] <= px)
+                & (px <= boxes[:, 2])
+                & (boxes[:, 1] <= py)
+                & (py <= boxes[:, 3])
+            ).nonzero()[0]
             areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
             if len(inside) and areas.min() < smallest:
-                smallest, found = float(areas.min()), result.words(int(inside[areas.argmin()]))
+                smallest, found = (
+                    float(areas.min()),
+                    result.words(int(inside[areas.argmin()])),
+                )
         return found
 
     def per(self, result: Result, zoom: float) -> tuple[float, float]:
         """Pixels of the screen for one of a result's picture, along x and y. `zoom`: for one of the image's."""
-        return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[1]
+        return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[
+            1
+        ]
 
     def clear(self) -> None:
         """Nothing lies over the image any more. Idempotent."""

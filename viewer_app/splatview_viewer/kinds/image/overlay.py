@@ -45,15 +45,41 @@ def _masks_of(masks: np.ndarray) -> list[Mask]:
             cut.append((n, int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1))
     texels = sum((x1 - x0) * (y1 - y0) for _, x0, y0, x1, y1 in cut)
     step = max(math.ceil(math.sqrt(texels / _TEXELS)), 1)
-    return [Mask(n, (x0 / width, y0 / height, x1 / width, y1 / height), masks[n, y0:y1:step, x0:x1:step] != 0)
-            for n, x0, y0, x1, y1 in cut]
+    return [
+        Mask(
+            n,
+            (x0 / width, y0 / height, x1 / width, y1 / height),
+            masks[n, y0:y1:step, x0:x1:step] != 0,
+        )
+        for n, x0, y0, x1, y1 in cut
+    ]
 
 
-PALETTE = np.array([
-    (77, 201, 255), (255, 160, 51), (122, 229, 92), (255, 97, 128), (186, 140, 255), (255, 226, 77), (38, 214, 181),
-    (255, 130, 220), (40, 152, 255), (170, 131, 69), (199, 255, 2), (255, 91, 49), (196, 248, 243), (242, 78, 255),
-    (0, 255, 169), (255, 203, 185), (179, 205, 137), (179, 109, 134), (114, 146, 150), (232, 201, 255),
-], np.uint8)
+PALETTE = np.array(
+    [
+        (77, 201, 255),
+        (255, 160, 51),
+        (122, 229, 92),
+        (255, 97, 128),
+        (186, 140, 255),
+        (255, 226, 77),
+        (38, 214, 181),
+        (255, 130, 220),
+        (40, 152, 255),
+        (170, 131, 69),
+        (199, 255, 2),
+        (255, 91, 49),
+        (196, 248, 243),
+        (242, 78, 255),
+        (0, 255, 169),
+        (255, 203, 185),
+        (179, 205, 137),
+        (179, 109, 134),
+        (114, 146, 150),
+        (232, 201, 255),
+    ],
+    np.uint8,
+)
 """(20, 3) RGB: bright enough for dark words on them, and far enough from one another."""
 PLAIN = np.array((235, 238, 242), np.uint8)
 """Colour of boxes without a class."""
@@ -130,7 +156,13 @@ class Result:
 
     @property
     def empty(self) -> bool:
-        return not (self.drawn.any() or self.masks or self.points.size or len(self.lines) or self.notes)
+        return not (
+            self.drawn.any()
+            or self.masks
+            or self.points.size
+            or len(self.lines)
+            or self.notes
+        )
 
     @property
     def floors(self) -> np.ndarray:
@@ -141,7 +173,9 @@ class Result:
         """Text of a box: its label and its score."""
         label = _plain(self.texts[n]) if n < len(self.texts) else ""
         if not label and not self.texts and (number := int(self.classes[n])) >= 0:
-            label = (_plain(self.names[number]) if number < len(self.names) else "") or str(number)
+            label = (
+                _plain(self.names[number]) if number < len(self.names) else ""
+            ) or str(number)
         score = float(self.scores[n])
         return " ".join(filter(None, [label, f"{score:.2f}" if score == score else ""]))
 
@@ -151,10 +185,15 @@ class Result:
         return len(self.points) == len(self.boxes) > 0
 
 
-_ABSENT = {"points": np.empty((0, 0, 3), np.float32), "skeleton": np.empty((0, 2), np.int32),
-           "lines": np.empty((0, 2), np.float32), "line_ends": np.empty(0, np.int32),
-           "masks": np.empty((0, 0, 0), np.uint8), "notes_at": np.empty((0, 2), np.float32),
-           **dict.fromkeys(("labels", "names", "notes"), np.empty(0, np.uint8))}
+_ABSENT = {
+    "points": np.empty((0, 0, 3), np.float32),
+    "skeleton": np.empty((0, 2), np.int32),
+    "lines": np.empty((0, 2), np.float32),
+    "line_ends": np.empty(0, np.int32),
+    "masks": np.empty((0, 0, 0), np.uint8),
+    "notes_at": np.empty((0, 2), np.float32),
+    **dict.fromkeys(("labels", "names", "notes"), np.empty(0, np.uint8)),
+}
 """Tensors that a frame may lack."""
 
 
@@ -167,7 +206,9 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
     """
     tensors, meta = frame_of("overlay", frame).tensors, frame.meta
     if frame.on_gpu:
-        raise ViewerError("overlay: its tensors lie on a GPU; they are read from host memory")
+        raise ViewerError(
+            "overlay: its tensors lie on a GPU; they are read from host memory"
+        )
     arrays = {**_ABSENT, **{name: t.array for name, t in tensors.items()}}  # type: ignore[union-attr]
 
     def words(name: str) -> list[bytes]:
@@ -191,28 +232,53 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
         point_classes = np.full(m, -1, np.int32)
 
     vertices = np.array(arrays["lines"], np.float32)
-    ends = np.maximum.accumulate(np.array(arrays["line_ends"], np.int64).clip(0, len(vertices)))
+    ends = np.maximum.accumulate(
+        np.array(arrays["line_ends"], np.int64).clip(0, len(vertices))
+    )
     line_classes = arrays.get("line_classes", np.full(len(ends), -1, np.int32))
-    lines = np.searchsorted(ends, np.arange(len(vertices)), side="right")  # the line of each vertex
+    lines = np.searchsorted(
+        ends, np.arange(len(vertices)), side="right"
+    )  # the line of each vertex
     near = _near(vertices)
     joined = (lines[1:] == lines[:-1]) & (lines[1:] < len(ends)) & near[1:] & near[:-1]
 
     width, height = int(meta.get("width", 0)), int(meta.get("height", 0))
-    notes = [(x, y, "\n".join(map(_plain, text.split(b"\n")[:20])).strip())
-             for (x, y), text in zip(arrays["notes_at"].tolist(), words("notes"), strict=False)
-             if abs(x) < _FAR and abs(y) < _FAR]
+    notes = [
+        (x, y, "\n".join(map(_plain, text.split(b"\n")[:20])).strip())
+        for (x, y), text in zip(
+            arrays["notes_at"].tolist(), words("notes"), strict=False
+        )
+        if abs(x) < _FAR and abs(y) < _FAR
+    ]
     result = Result(
-        version=int(meta.get("version", 0)), time_ns=int(meta.get("time_ns", 0)),
+        version=int(meta.get("version", 0)),
+        time_ns=int(meta.get("time_ns", 0)),
         size=(width, height) if width and height else shown,
-        by=_plain(str(meta.get("by", "")).encode(errors="replace")), rate_hz=_number(meta, "rate_hz"),
-        work_ms=_number(meta, "work_ms"), trouble=str(meta.get("trouble", "")),
-        boxes=np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1),
-        drawn=drawn, classes=classes, scores=np.array(arrays.get("scores", np.full(n, np.nan, np.float32))),
-        colors=colors, texts=words("labels")[:n], names=words("names"), masks=_masks_of(arrays["masks"]),
-        points=points, skeleton=pairs,
+        by=_plain(str(meta.get("by", "")).encode(errors="replace")),
+        rate_hz=_number(meta, "rate_hz"),
+        work_ms=_number(meta, "work_ms"),
+        trouble=str(meta.get("trouble", "")),
+        boxes=np.concatenate(
+            [
+                np.minimum(boxes[:, :2], boxes[:, 2:]),
+                np.maximum(boxes[:, :2], boxes[:, 2:]),
+            ],
+            1,
+        ),
+        drawn=drawn,
+        classes=classes,
+        scores=np.array(arrays.get("scores", np.full(n, np.nan, np.float32))),
+        colors=colors,
+        texts=words("labels")[:n],
+        names=words("names"),
+        masks=_masks_of(arrays["masks"]),
+        points=points,
+        skeleton=pairs,
         point_colors=colors if point_classes is None else class_colors(point_classes),
         lines=np.concatenate([vertices[:-1], vertices[1:]], 1)[joined],
-        line_colors=class_colors(line_classes)[lines[:-1][joined]], notes=[note for note in notes if note[2]])
+        line_colors=class_colors(line_classes)[lines[:-1][joined]],
+        notes=[note for note in notes if note[2]],
+    )
     return result if frame.intact() else None
 
 

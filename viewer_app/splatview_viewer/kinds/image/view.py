@@ -12,7 +12,15 @@ from splatview_ipc.gl.sources import read_source, set_uniform
 from splatview_viewer.core.events import PointerLeave, PointerMove
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
-from splatview_viewer.core.view import BRIDGE_WORDS, PICTURE_KEYS, Info, Section, View, Wants, bridge_phrases
+from splatview_viewer.core.view import (
+    BRIDGE_WORDS,
+    PICTURE_KEYS,
+    Info,
+    Section,
+    View,
+    Wants,
+    bridge_phrases,
+)
 from splatview_viewer.geometry.controls import FITTED, PanZoom, Place
 from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
 from splatview_viewer.kinds.image.drawing import Words
@@ -85,27 +93,42 @@ class ImageView(View[ImageContent, ImageState]):
         framebuffer.use()
         x, y, zoom = self.pan_zoom.placed(rect)
         near = zoom >= 1 and not self.is_float
-        words = (data.layout == "BGR", "BGR"), (near, "NEAR"), (self.is_float and s.range != UNIT, "RANGE")
-        array = data.vertex_array((*source.defines, *(word for holds, word in words if holds)))
+        words = (
+            (data.layout == "BGR", "BGR"),
+            (near, "NEAR"),
+            (self.is_float and s.range != UNIT, "RANGE"),
+        )
+        array = data.vertex_array(
+            (*source.defines, *(word for holds, word in words if holds))
+        )
         exposure, gamma = (s.exposure, s.gamma) if self.is_float else (0.0, 1.0)
         uniforms: dict[str, Any] = {
-            "u_origin": (x, y), "u_zoom": zoom, "u_height": float(framebuffer.height),
-            "u_background": s.background, "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
-            "u_checker": 8.0 * self.host.scale, "u_gain": 2.0**exposure, "u_inv_gamma": 1.0 / gamma,
+            "u_origin": (x, y),
+            "u_zoom": zoom,
+            "u_height": float(framebuffer.height),
+            "u_background": s.background,
+            "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
+            "u_checker": 8.0 * self.host.scale,
+            "u_gain": 2.0**exposure,
+            "u_inv_gamma": 1.0 / gamma,
             "u_range": s.range or data.range,
         }
         for name, value in uniforms.items():
             set_uniform(array.program, name, value)
         source.bind(array.program, 0)
         framebuffer.viewport = rect.viewport(framebuffer.height)
-        with data.work("image", rect.width, rect.height, *source.size, round(math.log2(zoom))):
+        with data.work(
+            "image", rect.width, rect.height, *source.size, round(math.log2(zoom))
+        ):
             array.render(moderngl.TRIANGLES, vertices=3)
         data.drawn = data.work.submitted
         if data.layers and s.overlay and self.host.exact != "scene":
             self.draw_layers(framebuffer, rect, self.host.scale)
         self._drawn = self._version
 
-    def draw_layers(self, framebuffer: moderngl.Framebuffer, rect: Rect, scale: float) -> None:
+    def draw_layers(
+        self, framebuffer: moderngl.Framebuffer, rect: Rect, scale: float
+    ) -> None:
         """Draw what lies over the picture, without words. `scale`: pixels per point."""
         framebuffer.use()
         framebuffer.viewport = rect.viewport(framebuffer.height)
@@ -115,7 +138,12 @@ class ImageView(View[ImageContent, ImageState]):
     def ui(self, rect: Rect, scale: float) -> bool:
         self.write_layers(rect, scale)
         hints = self.data.hints
-        if not self.host.exact and self.state.range == UNIT and hints.draw(rect, scale, self.host.name) and hints.hint:
+        if (
+            not self.host.exact
+            and self.state.range == UNIT
+            and hints.draw(rect, scale, self.host.name)
+            and hints.hint
+        ):
             self.state = replace(self.state, range=hints.hint.choice)
         return False
 
@@ -123,13 +151,17 @@ class ImageView(View[ImageContent, ImageState]):
         """Write what is said about the picture over it, inside an imgui frame. `corner`: also how old that is."""
         layers = self.data.layers
         if layers or layers.camera:
-            self._words.write(layers, self.state, rect, self._placed(rect), scale, corner=corner)
+            self._words.write(
+                layers, self.state, rect, self._placed(rect), scale, corner=corner
+            )
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
         before = self._pixel()
         if isinstance(event, (PointerMove, PointerLeave)):
-            self._pointer = (event.x, event.y) if isinstance(event, PointerMove) else None
+            self._pointer = (
+                (event.x, event.y) if isinstance(event, PointerMove) else None
+            )
         hand = self.pan_zoom
         hand.handle(event, rect)
         self.state = replace(self.state, place=hand.place)
@@ -162,7 +194,11 @@ class ImageView(View[ImageContent, ImageState]):
     def _placed(self, rect: Rect) -> tuple[float, float, float]:
         """x, y and magnification of the published picture, which may be larger than what is shown of it."""
         x, y, zoom = self.pan_zoom.placed(rect)
-        return x, y, zoom / (self.data.source.stride if self.data.source is not None else 1)
+        return (
+            x,
+            y,
+            zoom / (self.data.source.stride if self.data.source is not None else 1),
+        )
 
     @property
     def _version(self) -> tuple[int, int]:
@@ -201,7 +237,9 @@ class ImageView(View[ImageContent, ImageState]):
         """The stored values at a pixel: integers as such, floats before any tone mapping. Waits for the GPU."""
         source = self.data.source
         assert source is not None
-        values = read_source(self.data.ctx, source, (x, y, 1, 1))[0, 0, : source.channels]
+        values = read_source(self.data.ctx, source, (x, y, 1, 1))[
+            0, 0, : source.channels
+        ]
         if self.data.layout == "BGR":
             values = values[[2, 1, 0, 3][: len(values)]]
         top = INTEGERS.get(source.dtype)
@@ -218,10 +256,17 @@ class ImageView(View[ImageContent, ImageState]):
         before, text, at = self._readout
         if before == key:
             return text
-        if self.data.on_gpu and before and before[0] == pixel and now - at < _READOUT_PERIOD:
+        if (
+            self.data.on_gpu
+            and before
+            and before[0] == pixel
+            and now - at < _READOUT_PERIOD
+        ):
             self._look_at = at + _READOUT_PERIOD  # the last one must not stay away
             return text
-        values = "  ".join(f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel))
+        values = "  ".join(
+            f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel)
+        )
         x, y = pixel[0] * source.stride, pixel[1] * source.stride
         text = f"({x}, {y})   {values}"
         if said := self.data.layers.at(x + 0.5, y + 0.5, self.state):
@@ -235,13 +280,26 @@ class ImageView(View[ImageContent, ImageState]):
         out = [f"{w} x {h}", source.dtype, data.layout, f"{self.zoom:.0%}"]
         if source.stride > 1:
             limit = data.ctx.info["GL_MAX_TEXTURE_SIZE"]
-            out.append(f"1 pixel in {source.stride} per axis: larger than this GPU's {limit}")
+            out.append(
+                f"1 pixel in {source.stride} per axis: larger than this GPU's {limit}"
+            )
         if data.broken:
-            out.append(f"{data.broken:,} NaN or inf ({'NaN: ' * (self.state.range is None)}magenta)")
-        bridge, reasons = (data.gpu.name, data.gpu.reasons) if data.on_gpu and data.gpu is not None else ("host", {})
+            out.append(
+                f"{data.broken:,} NaN or inf ({'NaN: ' * (self.state.range is None)}magenta)"
+            )
+        bridge, reasons = (
+            (data.gpu.name, data.gpu.reasons)
+            if data.on_gpu and data.gpu is not None
+            else ("host", {})
+        )
         over = {"overlay": data.work.ms.get("overlay", 0.0)} if data.layers else {}
-        return Info([*out, *data.notes], bridge_phrases(reasons), self._read(), [BRIDGE_WORDS.get(bridge, bridge)],
-                    {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0), **over})
+        return Info(
+            [*out, *data.notes],
+            bridge_phrases(reasons),
+            self._read(),
+            [BRIDGE_WORDS.get(bridge, bridge)],
+            {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0), **over},
+        )
 
     @property
     def wants(self) -> Wants:
@@ -261,25 +319,79 @@ class ImageView(View[ImageContent, ImageState]):
             hand.set_zoom(zooms[chosen][1], self._rect) if chosen else hand.fit()
             s = replace(s, place=hand.place)
         if self.is_float:
-            span = ui.choice("Range", "The values that are shown as black and as white",
-                             s.range, {UNIT: "0 to 1", (0.0, 255.0): "0 to 255", (-1.0, 1.0): "-1 to 1",
-                                                 None: "Automatic"})
-            s = replace(s, range=span,
-                        exposure=ui.slider("Exposure", "Brightness in stops: + 1 doubles the values",
-                                           s.exposure, (-10.0, 10.0), "%+.1f EV", reset=0.0),
-                        gamma=ui.slider("Gamma", "Exponent of the display: values are raised to 1 / gamma",
-                                        s.gamma, (0.2, 4.0), "%.2f", reset=1.0))
+            span = ui.choice(
+                "Range",
+                "The values that are shown as black and as white",
+                s.range,
+                {
+                    UNIT: "0 to 1",
+                    (0.0, 255.0): "0 to 255",
+                    (-1.0, 1.0): "-1 to 1",
+                    None: "Automatic",
+                },
+            )
+            s = replace(
+                s,
+                range=span,
+                exposure=ui.slider(
+                    "Exposure",
+                    "Brightness in stops: + 1 doubles the values",
+                    s.exposure,
+                    (-10.0, 10.0),
+                    "%+.1f EV",
+                    reset=0.0,
+                ),
+                gamma=ui.slider(
+                    "Gamma",
+                    "Exponent of the display: values are raised to 1 / gamma",
+                    s.gamma,
+                    (0.2, 4.0),
+                    "%.2f",
+                    reset=1.0,
+                ),
+            )
         if self.has_alpha:
-            s = replace(s, alpha=ui.choice("Alpha", "How transparent pixels are shown",
-                                           s.alpha, {"checkerboard": "Checkerboard",
-                                                              "background": "Background", "ignore": "Ignored"}))
-        s = replace(s, background=ui.color("Background", "Colour around and behind the image", s.background))
+            s = replace(
+                s,
+                alpha=ui.choice(
+                    "Alpha",
+                    "How transparent pixels are shown",
+                    s.alpha,
+                    {
+                        "checkerboard": "Checkerboard",
+                        "background": "Background",
+                        "ignore": "Ignored",
+                    },
+                ),
+            )
+        s = replace(
+            s,
+            background=ui.color(
+                "Background", "Colour around and behind the image", s.background
+            ),
+        )
         if self.data.layers:
-            s = replace(s, overlay=ui.check("Overlay",
-                                            "Boxes, masks, points and lines that were published for the image",
-                                            s.overlay))
+            s = replace(
+                s,
+                overlay=ui.check(
+                    "Overlay",
+                    "Boxes, masks, points and lines that were published for the image",
+                    s.overlay,
+                ),
+            )
             if s.overlay:
-                s = replace(s, labels=ui.check("Labels", "Names and scores beside boxes", s.labels),
-                            threshold=ui.slider("Threshold", "Detections of a lower score (confidence) are hidden",
-                                                s.threshold, (0.0, 1.0), "%.2f", reset=0.0))
+                s = replace(
+                    s,
+                    labels=ui.check(
+                        "Labels", "Names and scores beside boxes", s.labels
+                    ),
+                    threshold=ui.slider(
+                        "Threshold",
+                        "Detections of a lower score (confidence) are hidden",
+                        s.threshold,
+                        (0.0, 1.0),
+                        "%.2f",
+                        reset=0.0,
+                    ),
+                )
         self.state = s

@@ -97,56 +97,98 @@ class History:
 
     def fragmentation(self, row: int = -1) -> float:
         """The share of what is reserved that is not allocated: cached, or lost between what is. 0 to 1."""
-        reserved, allocated = (float(self._rows[row, _PLACE[name]]) for name in ("reserved", "allocated"))
+        reserved, allocated = (
+            float(self._rows[row, _PLACE[name]]) for name in ("reserved", "allocated")
+        )
         return max(reserved - allocated, 0.0) / reserved if reserved > 0 else 0.0
 
     def split(self, row: int = -1) -> float:
         """The share of what is reserved that lies unused between blocks in use: it cannot be given back. 0 to 1."""
-        reserved, split = (float(self._rows[row, _PLACE[name]]) for name in ("reserved", "inactive_split"))
+        reserved, split = (
+            float(self._rows[row, _PLACE[name]])
+            for name in ("reserved", "inactive_split")
+        )
         return min(split / reserved, 1.0) if reserved > 0 else 0.0
 
-    def peak(self, begin: float = -math.inf, end: float = math.inf, name: str = "peak") -> tuple[float, float]:
+    def peak(
+        self, begin: float = -math.inf, end: float = math.inf, name: str = "peak"
+    ) -> tuple[float, float]:
         """When most was allocated between two times (the first, of equals), and how much."""
         lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
         lo, hi = min(lo, len(self) - 1), min(hi, len(self) - 1)
-        values = self[name][lo: hi + 1]
+        values = self[name][lo : hi + 1]
         row = lo + int(values.argmax())
         return float(self.time[row]), float(self[name][row])
 
     def raised(self, name: str, begin: float, end: float) -> list[float]:
         """When a count ("ooms", "retries") went up between two times."""
-        return [t for t in self.time[1:][np.diff(self[name]) > 0].tolist() if begin <= t <= end]
+        return [
+            t
+            for t in self.time[1:][np.diff(self[name]) > 0].tolist()
+            if begin <= t <= end
+        ]
 
     def columns(self, begin: float, end: float, width: int) -> Columns:
         """Reduce to `width` columns the time from `begin` to `end`: of several rows in a column the extremes, so
         that no peak is lost."""
         edges = np.linspace(begin, end, width + 1)
-        edges = edges[max(int(np.searchsorted(edges, self.begin)) - 1, 0): int(np.searchsorted(edges, self.end)) + 1]
+        edges = edges[
+            max(int(np.searchsorted(edges, self.begin)) - 1, 0) : int(
+                np.searchsorted(edges, self.end)
+            )
+            + 1
+        ]
         n = len(self)
         lo = np.minimum(np.searchsorted(self.time, edges[:-1]), n - 1)
         hi = np.minimum(np.searchsorted(self.time, edges[1:]), n - 1) + 1
         spans = np.stack([lo, hi], axis=1).ravel()
 
         def extreme(name: str, ufunc: np.ufunc) -> np.ndarray:
-            return ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy() if len(spans) else np.empty(0)
+            return (
+                ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy()
+                if len(spans)
+                else np.empty(0)
+            )
 
-        return Columns(0.5 * (edges[1:] + edges[:-1]), extreme("low", np.minimum),
-                       *(extreme(name, np.maximum) for name in ("peak", "active", "reserved", "host")))
+        return Columns(
+            0.5 * (edges[1:] + edges[:-1]),
+            extreme("low", np.minimum),
+            *(
+                extreme(name, np.maximum)
+                for name in ("peak", "active", "reserved", "host")
+            ),
+        )
 
     def steps(self, begin: float, end: float, most: int) -> list[tuple[float, int]]:
         """At most about `most` round numbers of steps between two times, and when each began. Empty where steps are not
         counted, or begin anew."""
         lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
-        step, time = self["step"][max(lo - 1, 0): hi + 1], self.time[max(lo - 1, 0): hi + 1]
-        if len(step) < 2 or step[-1] <= max(step[0], 0) or (np.diff(step) < 0).any() or most < 1:
+        step, time = (
+            self["step"][max(lo - 1, 0) : hi + 1],
+            self.time[max(lo - 1, 0) : hi + 1],
+        )
+        if (
+            len(step) < 2
+            or step[-1] <= max(step[0], 0)
+            or (np.diff(step) < 0).any()
+            or most < 1
+        ):
             return []
         a, b = (float(np.interp(t, time, step)) for t in (begin, end))
         apart = max(round_up(max(b - a, 1e-9) / most), 1.0)
-        numbers = np.arange(max(math.ceil(a / apart), 0) * apart, b + 0.5 * apart, apart)[: 2 * most + 2]
+        numbers = np.arange(
+            max(math.ceil(a / apart), 0) * apart, b + 0.5 * apart, apart
+        )[: 2 * most + 2]
         numbers = numbers[(numbers >= step[0]) & (numbers <= step[-1])]
-        grown, kept = np.unique(step, return_index=True)  # of a step that lasts, when it was first seen
+        grown, kept = np.unique(
+            step, return_index=True
+        )  # of a step that lasts, when it was first seen
         times = np.interp(numbers, grown, time[kept])
-        return [(float(t), int(number)) for t, number in zip(times, numbers, strict=True) if begin <= t <= end]
+        return [
+            (float(t), int(number))
+            for t, number in zip(times, numbers, strict=True)
+            if begin <= t <= end
+        ]
 
 
 @dataclass(frozen=True)
@@ -172,11 +214,20 @@ class About:
         return find(self.snapshot)
 
 
-def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[History, About]:
+def read_frame(
+    tensors: Mapping[str, Any], meta: Mapping[str, Any]
+) -> tuple[History, About]:
     """Copy a frame of kind memory, whose form its reader has checked. Raises ViewerError for samples without a time."""
-    own = {name: meta[name] for name in ("device", "gpu", "total", "snapshot", "snapshots", "trouble") if name in meta}
+    own = {
+        name: meta[name]
+        for name in ("device", "gpu", "total", "snapshot", "snapshots", "trouble")
+        if name in meta
+    }
     hz = meta.get("hz", 0.0)
-    others = {name: value for name, value in meta.items() if name not in own and name != "hz"}
+    others = {
+        name: value for name, value in meta.items() if name not in own and name != "hz"
+    }
     own["total"] = max(own.get("total", 0), 0)
     return History(tensors["samples"].array), About(
-        **own, hz=float(hz) if isinstance(hz, (int, float)) else 0.0, others=others)
+        **own, hz=float(hz) if isinstance(hz, (int, float)) else 0.0, others=others
+    )

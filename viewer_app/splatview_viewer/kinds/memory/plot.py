@@ -32,15 +32,31 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     top, many = view.top(begin, end), max(int(size[0] / (7.5 * line)), 1)
     steps: list[Tick] = []
     for t, number in history.steps(begin, end, many):
-        if not steps or (t - steps[-1][0]) * size[0] > 6 * line * (end - begin):  # steps may follow at uneven times
+        if not steps or (t - steps[-1][0]) * size[0] > 6 * line * (
+            end - begin
+        ):  # steps may follow at uneven times
             steps.append((t, f"step {number:,}"))
-    up = plots.Axis((0.0, top), ticks=byte_ticks(0.0, top, max(int(size[1] / (4 * line)), 1)), locked=True)
-    across = plots.Axis((begin, end), ticks=[
-        (history.end + at, text) for at, text in ago_ticks(begin - history.end, end - history.end, many)])
+    up = plots.Axis(
+        (0.0, top),
+        ticks=byte_ticks(0.0, top, max(int(size[1] / (4 * line)), 1)),
+        locked=True,
+    )
+    across = plots.Axis(
+        (begin, end),
+        ticks=[
+            (history.end + at, text)
+            for at, text in ago_ticks(begin - history.end, end - history.end, many)
+        ],
+    )
     with plots.plot("memory", size, across, up, above=steps, legend="row") as plot:
         if plot is None:
             return None
-        _areas(plot, history, history.columns(begin, end, max(plot.rect.width, 8)), view.state.host)
+        _areas(
+            plot,
+            history,
+            history.columns(begin, end, max(plot.rect.width, 8)),
+            view.state.host,
+        )
         if history.on_gpu:
             words = f"fragmentation {history.fragmentation():.0%}, {history.split():.0%} between blocks"
             plot.say(f"{words}###fragmentation")
@@ -51,9 +67,17 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
             if 0 < about.total <= top:  # all that the GPU has
                 x, y = plot.at(plot.x[0], about.total)
                 with plot.drawing() as draw:
-                    draw.add_line((x, y), (x + plot.rect.width, y), theme.u32(theme.FAULT, 0.8), 1.5 * plot.scale)
-                    plot.words((x + plot.rect.width / 2, y + 12 * plot.scale),
-                               f"{about.gpu}: {size_text(about.total)}", theme.FAULT)
+                    draw.add_line(
+                        (x, y),
+                        (x + plot.rect.width, y),
+                        theme.u32(theme.FAULT, 0.8),
+                        1.5 * plot.scale,
+                    )
+                    plot.words(
+                        (x + plot.rect.width / 2, y + 12 * plot.scale),
+                        f"{about.gpu}: {size_text(about.total)}",
+                        theme.FAULT,
+                    )
             _marks(plot, history)
         row = history.row_at(plot.pointer[0]) if plot.hovered else None
         if row is not None:
@@ -67,11 +91,24 @@ def draw_strip(history: History, key: str) -> bool:
     end = history.end
     begin = max(end - _STRIP_S, min(history.begin, end - 10.0))
     title, name = ("Memory", "allocated") if history.on_gpu else ("Host memory", "host")
-    value = size_text(history.now(name)) + (f" of {size_text(history.now('reserved'))}" if history.on_gpu else "")
+    value = size_text(history.now(name)) + (
+        f" of {size_text(history.now('reserved'))}" if history.on_gpu else ""
+    )
     columns = history.columns(begin, end, 256)
-    top = 1.1 * max(columns.reserved.max(initial=1.0) if history.on_gpu else columns.host.max(initial=1.0), 1.0)
-    with plots.strip(f"memory {key}", title, value, (begin, end), (0.0, top),
-                     tip="The memory of this run. Click to see more") as (plot, clicked):
+    top = 1.1 * max(
+        columns.reserved.max(initial=1.0)
+        if history.on_gpu
+        else columns.host.max(initial=1.0),
+        1.0,
+    )
+    with plots.strip(
+        f"memory {key}",
+        title,
+        value,
+        (begin, end),
+        (0.0, top),
+        tip="The memory of this run. Click to see more",
+    ) as (plot, clicked):
         if plot is not None:
             _areas(plot, history, columns, False)
             for name, color in (("retries", _RETRY), ("ooms", theme.FAULT)):
@@ -91,7 +128,9 @@ def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> 
         plot.line(label, x, columns.peak, theme.ACCENT, 1.2)
         label = f"reserved {size_text(history.now('reserved'))}###reserved"
         plot.shade(label, x, columns.peak, active, _ACTIVE)
-        plot.shade(label, x, active, columns.reserved.clip(active), faint(theme.TEXT, 0.06))
+        plot.shade(
+            label, x, active, columns.reserved.clip(active), faint(theme.TEXT, 0.06)
+        )
         plot.line(label, x, columns.reserved, theme.DIM, 1.0)
     if host or not history.on_gpu:
         label = f"host {size_text(history.now('host'))}###host"
@@ -103,7 +142,10 @@ def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> 
 def _marks(plot: plots.Plot, history: History) -> None:
     """The highest point of what is seen, and where memory was short."""
     begin, end = plot.x
-    for name, word, color in (("retries", "had to free its cache", _RETRY), ("ooms", "out of memory", theme.FAULT)):
+    for name, word, color in (
+        ("retries", "had to free its cache", _RETRY),
+        ("ooms", "out of memory", theme.FAULT),
+    ):
         before = float("-inf")
         for t in history.raised(name, begin, end)[-_MOST_MARKS:]:
             plot.upright(t, faint(color, 0.75))
@@ -124,10 +166,22 @@ def _lines(history: History, row: int) -> list[Line]:
     t, step = float(history["time"][row]), int(history["step"][row])
     lines = [f"step {step:,}"] if step >= 0 else []
     if history.on_gpu:
-        words = {"peak": "allocated, at most", "low": "at least", "active": "active", "requested": "requested",
-                 "reserved": "reserved"}
-        lines += [f"{word}  {size_text(history[name][row])}" for name, word in words.items()]
-        lines.append(f"fragmentation  {history.fragmentation(row):.0%}, {history.split(row):.0%} between blocks")
+        words = {
+            "peak": "allocated, at most",
+            "low": "at least",
+            "active": "active",
+            "requested": "requested",
+            "reserved": "reserved",
+        }
+        lines += [
+            f"{word}  {size_text(history[name][row])}" for name, word in words.items()
+        ]
+        lines.append(
+            f"fragmentation  {history.fragmentation(row):.0%}, {history.split(row):.0%} between blocks"
+        )
     lines.append(f"host  {size_text(history['host'][row])}")
-    stamp = time.strftime("%H:%M:%S", time.localtime(t)) + f"   {ago_text(history.end - t, 0.1)}"
+    stamp = (
+        time.strftime("%H:%M:%S", time.localtime(t))
+        + f"   {ago_text(history.end - t, 0.1)}"
+    )
     return [(stamp, theme.DIM), *((text, theme.TEXT) for text in lines)]

@@ -78,7 +78,9 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         """The times at the left and the right edge, seconds since the epoch."""
         history = self.data.history
         right = history.end if self.state.right is None else self.state.right
-        return right - (history.duration if self.state.span is None else self.state.span), right
+        return right - (
+            history.duration if self.state.span is None else self.state.span
+        ), right
 
     def top(self, begin: float, end: float) -> float:
         """The bytes at the upper edge. With the GPU's limit in sight it is seen as well."""
@@ -148,18 +150,29 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     def _controls(self) -> None:
         about, waits = self.data.about, self._asked is not None
         if self.data.history.on_gpu:
-            host = ui.choice("Host memory", "The memory of the process beside that of the GPU",
-                             self.state.host, {False: "Hidden", True: "Shown"})
+            host = ui.choice(
+                "Host memory",
+                "The memory of the process beside that of the GPU",
+                self.state.host,
+                {False: "Hidden", True: "Shown"},
+            )
             self.state = replace(self.state, host=host)
         imgui.begin_disabled(about.device == "cpu" or waits or self.data.ask is None)
-        if imgui.button("Waiting for the snapshot" if waits else "Take a full snapshot", ImVec2(-1, 0)):
+        if imgui.button(
+            "Waiting for the snapshot" if waits else "Take a full snapshot",
+            ImVec2(-1, 0),
+        ):
             self.ask()
         imgui.end_disabled()
         if about.device == "cpu":
             ui.dim("CUDA is not in use there")
         else:
-            imgui.set_item_tooltip("Every allocation with its stack. The training stops for a moment.")
-        if (file := about.file) is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
+            imgui.set_item_tooltip(
+                "Every allocation with its stack. The training stops for a moment."
+            )
+        if (file := about.file) is not None and imgui.button(
+            "Open the last one", ImVec2(-1, 0)
+        ):
             self.host.open(file)
 
     # -- words ---------------------------------------------------------------------------------------------------
@@ -168,10 +181,12 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         history, about = self.data.history, self.data.about
         out = []
         if history.on_gpu:
-            out += [f"{size_text(history.now('allocated'))} allocated",
-                    f"{size_text(history.now('reserved'))} reserved, {history.fragmentation():.0%} of it free, "
-                    f"{history.split():.0%} between blocks",
-                    f"highest {size_text(history.peak()[1])}"]
+            out += [
+                f"{size_text(history.now('allocated'))} allocated",
+                f"{size_text(history.now('reserved'))} reserved, {history.fragmentation():.0%} of it free, "
+                f"{history.split():.0%} between blocks",
+                f"highest {size_text(history.peak()[1])}",
+            ]
         out.append(f"host {size_text(history.now('host'))}")
         if about.gpu:
             out.append(f"{about.gpu}, {size_text(about.total)}")
@@ -180,11 +195,24 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         out.append(f"{len(history):,} samples, {about.hz:g} a second")
         if about.trouble:
             out.append(about.trouble)
-        path = "statistics of PyTorch's allocator" if history.on_gpu else "the host's statistics"
-        readout, row = "", None if self.pointer is None else history.row_at(self.pointer)
+        path = (
+            "statistics of PyTorch's allocator"
+            if history.on_gpu
+            else "the host's statistics"
+        )
+        readout, row = (
+            "",
+            None if self.pointer is None else history.row_at(self.pointer),
+        )
         if row is not None:
             stamp = time.strftime("%H:%M:%S", time.localtime(history["time"][row]))
             name, what = ("allocated", "peak") if history.on_gpu else ("host", "host")
             step = int(history["step"][row])
             readout = f"{stamp}{f'   step {step:,}' if step >= 0 else ''}   {name} {size_text(history[what][row])}"
-        return Info([*out, *meta_phrases(about.others, ())], [f"device {about.device}"], readout, [path], self.timings)
+        return Info(
+            [*out, *meta_phrases(about.others, ())],
+            [f"device {about.device}"],
+            readout,
+            [path],
+            self.timings,
+        )

@@ -8,7 +8,11 @@ from splatview_viewer.core.kind import Kind
 
 
 def _view(ctx: Any, work: Any) -> Any:
-    from splatview_viewer.kinds.scalars.view import ScalarsData, ScalarsState, ScalarsView
+    from splatview_viewer.kinds.scalars.view import (
+        ScalarsData,
+        ScalarsState,
+        ScalarsView,
+    )
 
     return ScalarsView(ScalarsData(), ScalarsState())
 

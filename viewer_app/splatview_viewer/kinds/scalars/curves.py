@@ -69,7 +69,7 @@ class Curve:
     def runs(self) -> list[slice]:
         """Parts within which steps grow: one, unless they began anew."""
         cuts = np.flatnonzero(np.diff(self["step"]) < 0) + 1
-        edges = [0, *cuts.tolist(), len(self)][-_MOST_RUNS - 1:]
+        edges = [0, *cuts.tolist(), len(self)][-_MOST_RUNS - 1 :]
         return [slice(edges[i], edges[i + 1]) for i in range(len(edges) - 1)]
 
     @classmethod
@@ -77,7 +77,10 @@ class Curve:
         """A curve of rows that anybody may have made: copied, and brought into order. Raises ViewerError."""
         rows = np.array(rows, np.float64, order="F")
         step, time = rows[:, 0], rows[:, 1]
-        for what, values, most in (("step", step, _MOST_STEP), ("time", time, _MOST_TIME)):
+        for what, values, most in (
+            ("step", step, _MOST_STEP),
+            ("time", time, _MOST_TIME),
+        ):
             if not np.isfinite(values).all() or abs(values).max() > most:
                 raise ViewerError(f"scalars: {name!r} has a {what} that is none")
         np.maximum.accumulate(time, out=time)  # a clock that was set back
@@ -121,20 +124,27 @@ class Curves:
         """The newest step."""
         if self.said is not None:
             return self.said
-        return float(max(self.all, key=lambda curve: float(curve["time"][-1]))["step"][-1])
+        return float(
+            max(self.all, key=lambda curve: float(curve["time"][-1]))["step"][-1]
+        )
 
     @cached_property
     def rate(self) -> Curve | None:
         """Steps per second over the course of the training, a row for each second or longer; None before that."""
         step, time = self.clock["step"], self.clock["time"]
-        marks = np.flatnonzero(np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0))
+        marks = np.flatnonzero(
+            np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0)
+        )
         gone, took = np.diff(step[marks]), np.diff(time[marks])
         good = (gone >= 0) & (took > 0)
         if not good.any():
             return None
         value, at = gone[good] / took[good], marks[1:][good]
         one = np.ones(len(at))
-        return Curve("steps/s", np.stack([step[at], time[at], value, value, value, one, 0 * one], axis=1))
+        return Curve(
+            "steps/s",
+            np.stack([step[at], time[at], value, value, value, one, 0 * one], axis=1),
+        )
 
     @cached_property
     def groups(self) -> dict[str, list[Curve]]:
@@ -142,22 +152,52 @@ class Curves:
         out: dict[str, list[Curve]] = {}
         for curve in self.all:
             out.setdefault(curve.name.partition("/")[0], []).append(curve)
-        return {(curves[0].name if len(curves) == 1 else title): curves for title, curves in out.items()}
+        return {
+            (curves[0].name if len(curves) == 1 else title): curves
+            for title, curves in out.items()
+        }
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
     """Copy a frame of kind scalars, whose form its reader has checked. Raises ViewerError for numbers that are none."""
     rows, ends = tensors["rows"].array, np.array(tensors["ends"].array, np.int64)
-    names = bytes(np.array(tensors["names"].array)).decode(errors="replace").split("\0")[:-1]
+    names = (
+        bytes(np.array(tensors["names"].array))
+        .decode(errors="replace")
+        .split("\0")[:-1]
+    )
     starts = np.append(0, ends[:-1])
-    if len(names) != len(ends) or ends[-1] != len(rows) or starts[0] != 0 or (ends <= starts).any():
-        raise ViewerError(f"scalars: {len(names)} names for {len(ends)} series that end at {ends[:5].tolist()} "
-                          f"of {len(rows)} rows")
-    names = ["".join(c if c.isprintable() else "?" for c in name[:_MOST_NAME]) or "?" for name in names]
+    if (
+        len(names) != len(ends)
+        or ends[-1] != len(rows)
+        or starts[0] != 0
+        or (ends <= starts).any()
+    ):
+        raise ViewerError(
+            f"scalars: {len(names)} names for {len(ends)} series that end at {ends[:5].tolist()} "
+            f"of {len(rows)} rows"
+        )
+    names = [
+        "".join(c if c.isprintable() else "?" for c in name[:_MOST_NAME]) or "?"
+        for name in names
+    ]
     if len(set(names)) < len(names):
         raise ViewerError("scalars: two series of one name")
-    others = {key: value for key, value in meta.items() if key not in ("trouble", "step")}
+    others = {
+        key: value for key, value in meta.items() if key not in ("trouble", "step")
+    }
     step = meta.get("step")
-    said = float(step) if isinstance(step, (int, float)) and abs(step) <= _MOST_STEP else None
-    return Curves([Curve.of(name, rows[a:b]) for name, a, b in zip(names, starts, ends, strict=True)],
-                  meta.get("trouble", ""), said, others)
+    said = (
+        float(step)
+        if isinstance(step, (int, float)) and abs(step) <= _MOST_STEP
+        else None
+    )
+    return Curves(
+        [
+            Curve.of(name, rows[a:b])
+            for name, a, b in zip(names, starts, ends, strict=True)
+        ],
+        meta.get("trouble", ""),
+        said,
+        others,
+    )

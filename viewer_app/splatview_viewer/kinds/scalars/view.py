@@ -38,7 +38,10 @@ class ScalarsData:
         """The curves of each plot, by its title."""
         groups, rate = self.curves.groups, self.curves.rate
         more = {**self.beside, **({} if rate is None else {"steps/s": [rate]})}
-        return {**groups, **{title: curves for title, curves in more.items() if title not in groups}}
+        return {
+            **groups,
+            **{title: curves for title, curves in more.items() if title not in groups},
+        }
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,11 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         """The horizontal axis, as for `Curve.across`."""
         if self.state.across == "step":
             return "step"
-        return "time" if self.state.across == "clock" else (self.data.curves.begin, self.unit[0])
+        return (
+            "time"
+            if self.state.across == "clock"
+            else (self.data.curves.begin, self.unit[0])
+        )
 
     def weight(self, curve: Curve) -> float:
         """Smoothing of a curve: 0 for those that were not logged."""
@@ -98,14 +105,24 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     def unit(self) -> tuple[float, str]:
         """Seconds of a unit of the time since the beginning, and its name."""
         span = self.data.curves.end - self.data.curves.begin
-        return next(((s, name) for s, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
-                     if span > 2 * s), (1.0, "seconds"))
+        return next(
+            (
+                (s, name)
+                for s, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+                if span > 2 * s
+            ),
+            (1.0, "seconds"),
+        )
 
     def window(self) -> tuple[float, float]:
         """Range of the horizontal axis."""
         if self.state.window is not None:
             return self.state.window
-        xs = [curve.across(self.origin) for curves in self.data.plots.values() for curve in curves]
+        xs = [
+            curve.across(self.origin)
+            for curves in self.data.plots.values()
+            for curve in curves
+        ]
         low, high = min(float(x.min()) for x in xs), max(float(x.max()) for x in xs)
         room = 0.01 * (high - low)
         return (low - room, high + room) if high > low else (low - 0.5, low + 0.5)
@@ -116,11 +133,17 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     # -- controls ------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if isinstance(event, Key) and event.pressed and not event.mods & {"ctrl", "alt", "super"}:
+        if (
+            isinstance(event, Key)
+            and event.pressed
+            and not event.mods & {"ctrl", "alt", "super"}
+        ):
             if event.name in ("f", "home"):
                 self.state = self.state.fitted()
             if event.name == "l" and not event.repeat:
-                self.state = replace(self.state, log_up=not self.state.log_up, heights={})
+                self.state = replace(
+                    self.state, log_up=not self.state.log_up, heights={}
+                )
         return False
 
     def panel(self) -> Sequence[Section]:
@@ -129,14 +152,28 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     def _controls(self) -> None:
         s = before = self.state
         s = replace(
-            s, across=ui.choice("Horizontal", "The horizontal axis: training steps, or time",
-                                s.across, {"step": "Steps", "time": "Time since start",
-                                                     "clock": "By the clock"}),
-            smoothing=ui.slider("Smoothing",
-                                "Weight of the past in the smoothed curve, as in TensorBoard; 0 draws the values alone",
-                                s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6),
-            log_up=ui.choice("Vertical", "The scale of values; a logarithmic one leaves out what is not above zero",
-                             s.log_up, {False: "Linear", True: "Logarithmic"}))
+            s,
+            across=ui.choice(
+                "Horizontal",
+                "The horizontal axis: training steps, or time",
+                s.across,
+                {"step": "Steps", "time": "Time since start", "clock": "By the clock"},
+            ),
+            smoothing=ui.slider(
+                "Smoothing",
+                "Weight of the past in the smoothed curve, as in TensorBoard; 0 draws the values alone",
+                s.smoothing,
+                (0.0, _MOST_SMOOTH),
+                "%.3g",
+                reset=0.6,
+            ),
+            log_up=ui.choice(
+                "Vertical",
+                "The scale of values; a logarithmic one leaves out what is not above zero",
+                s.log_up,
+                {False: "Linear", True: "Logarithmic"},
+            ),
+        )
         if s.across != before.across:
             s = replace(s, window=None)
         if s.log_up != before.log_up:
@@ -160,6 +197,14 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         readout = ""
         if self.pointer is not None:
             row = int(np.argmin(abs(curves.clock.across(self.origin) - self.pointer)))
-            stamp = time.strftime("%H:%M:%S", time.localtime(float(curves.clock["time"][row])))
+            stamp = time.strftime(
+                "%H:%M:%S", time.localtime(float(curves.clock["time"][row]))
+            )
             readout = f"step {curves.clock['step'][row]:,.12g}   {stamp}"
-        return Info([*out, *meta_phrases(curves.others, ())], (), readout, [f"{kept:,} points"], self.timings)
+        return Info(
+            [*out, *meta_phrases(curves.others, ())],
+            (),
+            readout,
+            [f"{kept:,} points"],
+            self.timings,
+        )

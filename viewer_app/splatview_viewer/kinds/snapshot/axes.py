@@ -45,21 +45,51 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
     with board(f"snapshot plot {id(view)}", rect, pad, _CLEAR), theme.font_size(_SMALL):
         room = imgui.get_content_region_avail()
         if world is None:
-            card(imgui.get_window_draw_list(), (rect.x + rect.width / 2, rect.y + rect.height / 2),
-                 [(view.said, theme.TEXT)], (0.5, 0.5), within=rect)
+            card(
+                imgui.get_window_draw_list(),
+                (rect.x + rect.width / 2, rect.y + rect.height / 2),
+                [(view.said, theme.TEXT)],
+                (0.5, 0.5),
+                within=rect,
+            )
             return rect
         state, io, axis = view.state, imgui.get_io(), world.axis
         x, y = world.window(state)
-        wide, high = max(int(room.x / (85 * scale)), 2), max(int(room.y / (45 * scale)), 2)
-        ticks = (format.count_ticks(*x, wide) if axis.unit == "events" else
-                 format.time_ticks(*x, axis.origin_us, wide))
+        wide, high = (
+            max(int(room.x / (85 * scale)), 2),
+            max(int(room.y / (45 * scale)), 2),
+        )
+        ticks = (
+            format.count_ticks(*x, wide)
+            if axis.unit == "events"
+            else format.time_ticks(*x, axis.origin_us, wide)
+        )
         beyond = 12 * scale  # a longer label at the right edge would be cut
-        ticks = [(at, words) for at, words in ticks if (x[1] - at) / (x[1] - x[0]) * room.x + beyond
-                 >= imgui.calc_text_size(words).x / 2]
-        across = plots.Axis(x, ticks=ticks, limit=axis.extent, least=LEAST[axis.unit], locked=io.key_ctrl, above=True)
-        up = plots.Axis(y, ticks=format.byte_ticks(*y, high), limit=world.full, least=LEAST_BYTES,
-                        locked=io.key_shift, above=True)
-        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up, ground=_GROUND) as plot:
+        ticks = [
+            (at, words)
+            for at, words in ticks
+            if (x[1] - at) / (x[1] - x[0]) * room.x + beyond
+            >= imgui.calc_text_size(words).x / 2
+        ]
+        across = plots.Axis(
+            x,
+            ticks=ticks,
+            limit=axis.extent,
+            least=LEAST[axis.unit],
+            locked=io.key_ctrl,
+            above=True,
+        )
+        up = plots.Axis(
+            y,
+            ticks=format.byte_ticks(*y, high),
+            limit=world.full,
+            least=LEAST_BYTES,
+            locked=io.key_shift,
+            above=True,
+        )
+        with plots.plot(
+            "timeline", (max(room.x, 1), max(room.y, 1)), across, up, ground=_GROUND
+        ) as plot:
             if plot is None:
                 return rect
             view.paint(world, plot.rect)
@@ -67,14 +97,25 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             if not plot.small:
                 _draw_over(view, world, plot)
     if plot.reset:
-        view.state = replace(view.state.fitted(), selected=None)  # which its first click chose
+        view.state = replace(
+            view.state.fitted(), selected=None
+        )  # which its first click chose
     else:
-        view.state = world.showing(view.state, plot.x if plot.moved else None, plot.y if plot.raised else None)
+        view.state = world.showing(
+            view.state, plot.x if plot.moved else None, plot.y if plot.raised else None
+        )
     dragged = io.mouse_drag_max_distance_sqr[0] > (_CLICK * scale) ** 2
-    if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not dragged and (
-            io.mouse_clicked_last_count[0] == 1):
+    if (
+        plot.hovered
+        and imgui.is_mouse_released(imgui.MouseButton_.left)
+        and not dragged
+        and (io.mouse_clicked_last_count[0] == 1)
+    ):
         state = view.state
-        view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
+        view.see(
+            selected=state.hovered,
+            moment=state.moment if state.pointed is None else state.pointed,
+        )
     return plot.rect
 
 
@@ -89,7 +130,9 @@ def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
         return
     x, y = plot.pointer
     moment, hovered = painted.at(x, y) if painted is not None else (None, None)
-    view.see(pointed=world.axis.moment(x) if moment is None else moment, hovered=hovered)
+    view.see(
+        pointed=world.axis.moment(x) if moment is None else moment, hovered=hovered
+    )
     view.pointer = x, y
 
 
@@ -100,23 +143,52 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
         above = _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
         found = view.content.colors(view.device, view.state.color_by)
-        if (view.tab in PLOTS and view.state.legend and found is not None and found.legend
-                and r.width >= 420 * scale and r.height >= 130 * scale):
+        if (
+            view.tab in PLOTS
+            and view.state.legend
+            and found is not None
+            and found.legend
+            and r.width >= 420 * scale
+            and r.height >= 130 * scale
+        ):
             most = max(int((r.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
-            lines = [(fitted(text, 250 * scale), theme.DIM,
-                      ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
-                     for text, number in found.legend[:min(most, 8)]]
-            card(draw, (r.x + r.width - 8 * scale, r.y + above + 8 * scale), lines, (1, 0),
-                 ground=faint(theme.BAR, 0.8), pad=0.7)
+            lines = [
+                (
+                    fitted(text, 250 * scale),
+                    theme.DIM,
+                    ImVec4(*np.append(found.palette[number] / 255, 1).tolist()),
+                )
+                for text, number in found.legend[: min(most, 8)]
+            ]
+            card(
+                draw,
+                (r.x + r.width - 8 * scale, r.y + above + 8 * scale),
+                lines,
+                (1, 0),
+                ground=faint(theme.BAR, 0.8),
+                pad=0.7,
+            )
         if view.state.lit is not None:
             words = f"Lit: {view.state.lit.words}   (Esc: everything again)"
-            card(draw, (r.x + 10 * scale, r.y + above + 8 * scale), [(words, theme.TEXT)], within=r)
+            card(
+                draw,
+                (r.x + 10 * scale, r.y + above + 8 * scale),
+                [(words, theme.TEXT)],
+                within=r,
+            )
         if view.said:
-            card(draw, (r.x + r.width - 6 * scale, r.y + r.height - 6 * scale), [(view.said, theme.DIM)], (1, 1))
+            card(
+                draw,
+                (r.x + r.width - 6 * scale, r.y + r.height - 6 * scale),
+                [(view.said, theme.DIM)],
+                (1, 1),
+            )
     _draw_pointer(view, world, plot)
 
 
-def _draw_marks(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot) -> None:
+def _draw_marks(
+    draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot
+) -> None:
     """The moments that were chosen and marked, out of memory errors, and how long the selected allocation lives."""
     state, scale, r = view.state, plot.scale, plot.rect
     (a, b), bottom = state.marks, plot.rect.y + plot.rect.height
@@ -127,28 +199,54 @@ def _draw_marks(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: 
     def line(moment: int, color: ImVec4, text: str, y: float, anchor: float) -> None:
         plot.upright(world.axis.x_of(moment), color, 1.5)
         if r.x - 1 <= at(moment) <= r.x + r.width + 1:
-            card(draw, (at(moment), y), [(text, color)], (0.5, anchor), within=r, pad=0.36)
+            card(
+                draw,
+                (at(moment), y),
+                [(text, color)],
+                (0.5, anchor),
+                within=r,
+                pad=0.36,
+            )
 
     for moment in view.content.ooms(view.device) or ():
         line(moment, theme.FAULT, "out of memory", r.y + 2 * scale, 0)
     if a is not None and b is not None:
-        draw.add_rect_filled(ImVec2(at(a), r.y), ImVec2(at(b), bottom), theme.u32(_MARKED, 0.07))
+        draw.add_rect_filled(
+            ImVec2(at(a), r.y), ImVec2(at(b), bottom), theme.u32(_MARKED, 0.07)
+        )
     for moment, name in ((a, "A"), (b, "B")):
         if moment is not None:
             line(moment, _MARKED, name, bottom - 3 * scale, 1)
     if state.moment is not None:
         x, s = at(state.moment), 5 * scale
         plot.upright(world.axis.x_of(state.moment), _CHOSEN)
-        draw.add_triangle_filled(ImVec2(x - s, r.y), ImVec2(x + s, r.y), ImVec2(x, r.y + 1.3 * s), theme.u32(_CHOSEN))
+        draw.add_triangle_filled(
+            ImVec2(x - s, r.y),
+            ImVec2(x + s, r.y),
+            ImVec2(x, r.y + 1.3 * s),
+            theme.u32(_CHOSEN),
+        )
     if state.selected is not None:
         allocations = view.trace.allocations
-        x0, x1 = (at(int(column[state.selected]) + 1) for column in (allocations.start, allocations.end))
-        draw.add_rect_filled(ImVec2(x0, bottom - 3 * scale), ImVec2(max(x1, x0 + 2 * scale), bottom), theme.u32(_SPAN))
+        x0, x1 = (
+            at(int(column[state.selected]) + 1)
+            for column in (allocations.start, allocations.end)
+        )
+        draw.add_rect_filled(
+            ImVec2(x0, bottom - 3 * scale),
+            ImVec2(max(x1, x0 + 2 * scale), bottom),
+            theme.u32(_SPAN),
+        )
 
 
 def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """The cross hair, what it points at on both axes, and a card with what lies there."""
-    moment, hovered, r, scale = view.state.pointed, view.state.hovered, plot.rect, plot.scale
+    moment, hovered, r, scale = (
+        view.state.pointed,
+        view.state.hovered,
+        plot.rect,
+        plot.scale,
+    )
     if moment is None or not plot.hovered or view.host.exact:
         return
     draw, (x, y) = imgui.get_window_draw_list(), imgui.get_mouse_pos()
@@ -159,17 +257,31 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     card(draw, (x, r.y + r.height + 3 * scale), [(words, theme.INK)], (0.5, 0))
     if text := world.text(plot.pointer[1]):
         corner = imgui.get_window_pos()
-        card(draw, (r.x - 3 * scale, y), [(text, theme.INK)], (1, 0.5),
-             within=Rect(round(corner.x), r.y, r.width, r.height))
+        card(
+            draw,
+            (r.x - 3 * scale, y),
+            [(text, theme.INK)],
+            (1, 0.5),
+            within=Rect(round(corner.x), r.y, r.width, r.height),
+        )
     lines: list[tuple[str, ImVec4]] = []
     if hovered is not None:
-        about = [summary(view.content.snapshot, view.trace, hovered).partition("  ")[2],
-                 f"lived {life(view.trace, hovered)['Lived']}"]
-        lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
-                  *((fitted(line, _WIDEST * scale), theme.DIM) for line in about)]
+        about = [
+            summary(view.content.snapshot, view.trace, hovered).partition("  ")[2],
+            f"lived {life(view.trace, hovered)['Lived']}",
+        ]
+        lines += [
+            (size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
+            *((fitted(line, _WIDEST * scale), theme.DIM) for line in about),
+        ]
     if view.state.tab != "addresses":
-        live, reserved = (size_text(int(values[moment])) for values in (world.bands.live, world.bands.reserved))
-        lines.append((f"{live} live of {reserved} reserved", theme.DIM if lines else theme.TEXT))
+        live, reserved = (
+            size_text(int(values[moment]))
+            for values in (world.bands.live, world.bands.reserved)
+        )
+        lines.append(
+            (f"{live} live of {reserved} reserved", theme.DIM if lines else theme.TEXT)
+        )
     if lines:
         plot.tell(lines)
 
@@ -178,16 +290,27 @@ _ROWS = 3
 """Ranges in ranges that are seen."""
 _MOST = 150
 """Bars of one picture: the widest are drawn."""
-_TINTS = (ImVec4(0.42, 0.67, 0.96, 1.0), ImVec4(0.55, 0.78, 0.62, 1.0), ImVec4(0.80, 0.66, 0.92, 1.0))
+_TINTS = (
+    ImVec4(0.42, 0.67, 0.96, 1.0),
+    ImVec4(0.55, 0.78, 0.62, 1.0),
+    ImVec4(0.80, 0.66, 0.92, 1.0),
+)
 
 
-def _draw_annotations(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot) -> float:
+def _draw_annotations(
+    draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot
+) -> float:
     """A bar for each range, with its name where there is room. Returns how many pixels high they are together."""
-    found = view.content.ask(("ranges", view.device), lambda: ranges(view.content.snapshot, view.trace))
+    found = view.content.ask(
+        ("ranges", view.device), lambda: ranges(view.content.snapshot, view.trace)
+    )
     if found is None or not found.names:
         return 0.0
     axis, r, scale, lowest = world.axis, plot.rect, plot.scale, 0.0
-    high, step = imgui.get_text_line_height() + 4 * scale, (plot.x[1] - plot.x[0]) / plot.rect.width
+    high, step = (
+        imgui.get_text_line_height() + 4 * scale,
+        (plot.x[1] - plot.x[0]) / plot.rect.width,
+    )
     both = found.moments if axis.unit == "events" else found.times - axis.origin_us
     x0, x1 = np.clip(r.x + (both - plot.x[0]) / step, r.x, r.x + r.width)
     wide = np.flatnonzero(x1 - x0 >= 2 * scale)
@@ -195,13 +318,23 @@ def _draw_annotations(draw: imgui.ImDrawList, view: SnapshotView, world: World, 
         if found.depth[k] >= _ROWS:
             continue
         left, tint = float(x0[k]), _TINTS[found.depth[k]]
-        y, end = r.y + found.depth[k] * (high + scale), max(float(x1[k]) - scale, left + 1)
+        y, end = (
+            r.y + found.depth[k] * (high + scale),
+            max(float(x1[k]) - scale, left + 1),
+        )
         lowest = max(lowest, y + high - r.y)
-        draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + high), theme.u32(tint, 0.20))
-        draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + 2 * scale), theme.u32(tint, 0.75))
+        draw.add_rect_filled(
+            ImVec2(left, y), ImVec2(end, y + high), theme.u32(tint, 0.20)
+        )
+        draw.add_rect_filled(
+            ImVec2(left, y), ImVec2(end, y + 2 * scale), theme.u32(tint, 0.75)
+        )
         if end - left > 28 * scale:
-            draw.add_text(ImVec2(left + 5 * scale, y + 2.5 * scale), theme.u32(theme.INK),
-                          fitted(found.names[k], end - left - 8 * scale))
+            draw.add_text(
+                ImVec2(left + 5 * scale, y + 2.5 * scale),
+                theme.u32(theme.INK),
+                fitted(found.names[k], end - left - 8 * scale),
+            )
     return lowest
 
 
@@ -216,17 +349,26 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
 
     def work() -> tuple[np.ndarray, ...]:
         edges = axis.edges(*axis.extent, columns)
-        most = (values[peaks(values, edges)].astype(np.float64) for values in (bands.live, bands.reserved))
+        most = (
+            values[peaks(values, edges)].astype(np.float64)
+            for values in (bands.live, bands.reserved)
+        )
         x = np.linspace(*axis.extent, columns + 1)
         return np.repeat(x, 2)[1:-1], *(np.repeat(values, 2) for values in most)
 
-    found = content.ask(("minimap", device, view.state.unit, columns), work, newest=True, lane="layout")
+    found = content.ask(
+        ("minimap", device, view.state.unit, columns), work, newest=True, lane="layout"
+    )
     if found is None:
         return
     x, live, reserved = found
     top = max(float(live.max(initial=0)), float(reserved.max(initial=0)), 1.0) * 1.06
-    with (board(f"snapshot minimap {id(view)}", rect, color=ImVec4(0.075, 0.081, 0.093, 1)),
-          plots.bare("minimap", (rect.width, rect.height), axis.extent, (0, top)) as plot):
+    with (
+        board(
+            f"snapshot minimap {id(view)}", rect, color=ImVec4(0.075, 0.081, 0.093, 1)
+        ),
+        plots.bare("minimap", (rect.width, rect.height), axis.extent, (0, top)) as plot,
+    ):
         if plot is None:
             return
         for values, color in ((reserved, _RESERVED), (live, _LIVE)):
@@ -237,16 +379,23 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
             plot.fade(seen[1], high)
             with plot.drawing() as draw:
                 left, right = (plot.at(end)[0] for end in seen)
-                draw.add_rect(ImVec2(left - 1, rect.y), ImVec2(max(right, left + 1) + 1, rect.y + rect.height),
-                              theme.u32(theme.MARK))
+                draw.add_rect(
+                    ImVec2(left - 1, rect.y),
+                    ImVec2(max(right, left + 1) + 1, rect.y + rect.height),
+                    theme.u32(theme.MARK),
+                )
         x0, x1 = seen or (low, low + (high - low) / 8)
         at = low + (imgui.get_mouse_pos().x - rect.x) / rect.width * (high - low)
-        if imgui.is_window_hovered() and imgui.is_mouse_clicked(imgui.MouseButton_.left):
+        if imgui.is_window_hovered() and imgui.is_mouse_clicked(
+            imgui.MouseButton_.left
+        ):
             view.memory["minimap held"] = True
         if not imgui.is_mouse_down(imgui.MouseButton_.left):
             view.memory.pop("minimap held", None)
         elif "minimap held" in view.memory:
-            view.state = world.showing(view.state, (at - (x1 - x0) / 2, at + (x1 - x0) / 2))
+            view.state = world.showing(
+                view.state, (at - (x1 - x0) / 2, at + (x1 - x0) / 2)
+            )
 
 
 # -- the bar over the plot: what to look at, and what to look for ------------------------------------------------------
@@ -262,8 +411,14 @@ _CORNER = 236
 def draw_bar(view: SnapshotView, rect: Rect) -> bool:
     """Draw in an imgui frame; True when the picture has to be drawn again though the state is the same."""
     scale, tab = view.scale, view.tab
-    with board(f"snapshot bar {id(view)}", rect, (10 * scale, 6 * scale), theme.BAR):  # two views are two windows
-        names = {key: name for key, name in TABS.items() if key != "oom" or view.content.ooms(view.device)}
+    with board(
+        f"snapshot bar {id(view)}", rect, (10 * scale, 6 * scale), theme.BAR
+    ):  # two views are two windows
+        names = {
+            key: name
+            for key, name in TABS.items()
+            if key != "oom" or view.content.ooms(view.device)
+        }
         if rect.width >= _ONE_ROW * scale:
             for key, name in names.items():
                 if chip(name, key == tab):
@@ -272,12 +427,19 @@ def draw_bar(view: SnapshotView, rect: Rect) -> bool:
         else:
             keys = list(names)
             imgui.set_next_item_width(min(rect.width * 0.42, 180 * scale))
-            chosen = keys[imgui.combo("##tab", keys.index(tab) if tab in keys else 0, list(names.values()))[1]]
+            chosen = keys[
+                imgui.combo(
+                    "##tab", keys.index(tab) if tab in keys else 0, list(names.values())
+                )[1]
+            ]
             if chosen != tab:
                 view.see(tab=chosen)
             imgui.same_line()
         room = rect.x + rect.width - 12 * scale - imgui.get_cursor_screen_pos().x
-        return _search(view, min(max(room - _CORNER * scale, _LEAST * scale), _SEARCH * scale, room))
+        return _search(
+            view,
+            min(max(room - _CORNER * scale, _LEAST * scale), _SEARCH * scale, room),
+        )
 
 
 def _search(view: SnapshotView, width: float) -> bool:
@@ -286,19 +448,36 @@ def _search(view: SnapshotView, width: float) -> bool:
     if focus:
         imgui.set_keyboard_focus_here()
     corner = imgui.get_cursor_screen_pos()
-    edited, text = imgui.input_text_with_hint("##search", "Search:  /", view.state.search,
-                                              imgui.InputTextFlags_.auto_select_all)
+    edited, text = imgui.input_text_with_hint(
+        "##search",
+        "Search:  /",
+        view.state.search,
+        imgui.InputTextFlags_.auto_select_all,
+    )
     if edited:
         view.see(search=text)
     found = view.content.hits(view.device, view.state.search)
     if imgui.is_item_hovered():
         lines = HELP.replace("; ", "\n")
-        imgui.set_tooltip(lines if found is None else f"Found: {' and '.join(found.words)}\n\n{lines}")
+        imgui.set_tooltip(
+            lines if found is None else f"Found: {' and '.join(found.words)}\n\n{lines}"
+        )
     if found is not None:
-        words = f"{found.count:,}  {size_text(found.bytes)}" if found.count else "nothing"
-        if imgui.calc_text_size(text).x + imgui.calc_text_size(words).x + 30 * view.scale > width:
+        words = (
+            f"{found.count:,}  {size_text(found.bytes)}" if found.count else "nothing"
+        )
+        if (
+            imgui.calc_text_size(text).x
+            + imgui.calc_text_size(words).x
+            + 30 * view.scale
+            > width
+        ):
             words = f"{found.count:,}"
-        at = ImVec2(corner.x + width - imgui.calc_text_size(words).x - 8 * view.scale,
-                    corner.y + imgui.get_style().frame_padding.y)
-        imgui.get_window_draw_list().add_text(at, theme.u32(theme.DIM if found.count else theme.FAULT), words)
+        at = ImVec2(
+            corner.x + width - imgui.calc_text_size(words).x - 8 * view.scale,
+            corner.y + imgui.get_style().frame_padding.y,
+        )
+        imgui.get_window_draw_list().add_text(
+            at, theme.u32(theme.DIM if found.count else theme.FAULT), words
+        )
     return focus  # imgui gives the focus with the next picture

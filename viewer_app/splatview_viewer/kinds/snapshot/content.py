@@ -1,8 +1,8 @@
 """One snapshot and all answers about it, for all its views: worked out by jobs, kept, never waited for.
 
-    table = content.ask(("leaks", device), lambda: leaks(snapshot, trace))
-    if table is None:
-        ...  # `working`, or `fault(key)`; the view draws again once `changes` is another number
+table = content.ask(("leaks", device), lambda: leaks(snapshot, trace))
+if table is None:
+    ...  # `working`, or `fault(key)`; the view draws again once `changes` is another number
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class Content:
 
     _all: ClassVar[WeakSet[Content]] = WeakSet()
 
-    def __init__(self, snapshot: Snapshot, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, wake: Callable[[], None] = lambda: None
+    ) -> None:
         """`wake`: called from a thread when an answer is there."""
         self.snapshot = snapshot
         Content._all.add(self)
@@ -83,8 +85,15 @@ class Content:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def ask(self, key: Key, function: Callable[..., T], *, newest: bool = False,
-            lane: Literal["layout", "analysis", "query"] = "analysis", words: str = "") -> T | None:
+    def ask(
+        self,
+        key: Key,
+        function: Callable[..., T],
+        *,
+        newest: bool = False,
+        lane: Literal["layout", "analysis", "query"] = "analysis",
+        words: str = "",
+    ) -> T | None:
         """Return the result of `function()` once a thread has called it; None until then, or if it failed (`fault`).
 
         The answer is kept as long as the snapshot. newest: of the questions whose key begins with the same name only
@@ -98,7 +107,9 @@ class Content:
             try:
                 return function(job) if lane == "query" else function()
             except Exception as e:
-                if not isinstance(e, ViewerError):  # its pane says it, and the others go on
+                if not isinstance(
+                    e, ViewerError
+                ):  # its pane says it, and the others go on
                     log.error("%s", words or key, exc_info=e)
                 raise
 
@@ -110,10 +121,16 @@ class Content:
             return None
         if newest:
             same = {k: q for k, q in self._questions.items() if k[0] == key[0]}
-            going = [k for k, q in same.items() if q.job.done or (q.begun.is_set() and lane != "query")]
-            for old in {*same} - {*going[-_KEPT + 1:]}:
+            going = [
+                k
+                for k, q in same.items()
+                if q.job.done or (q.begun.is_set() and lane != "query")
+            ]
+            for old in {*same} - {*going[-_KEPT + 1 :]}:
                 self.forget(old)
-        self._questions[key] = _Question(self._lanes[lane].submit(work), words, lane, begun)
+        self._questions[key] = _Question(
+            self._lanes[lane].submit(work), words, lane, begun
+        )
         return None
 
     def _ended(self) -> None:
@@ -123,7 +140,11 @@ class Content:
     def peek(self, key: Key) -> Any:
         """The answer, if it is there; asks nothing."""
         question = self._questions.get(key)
-        return None if question is None or not question.job.done or question.job.fault else question.job.result()
+        return (
+            None
+            if question is None or not question.job.done or question.job.fault
+            else question.job.result()
+        )
 
     def fault(self, key: Key) -> str:
         """The reason why there will be no answer; "" while there may be one."""
@@ -143,12 +164,22 @@ class Content:
     @property
     def working(self) -> str:
         """The job in progress, in words; "" without one."""
-        return next((q.words for q in self._questions.values() if q.words and not q.job.done), "")
+        return next(
+            (q.words for q in self._questions.values() if q.words and not q.job.done),
+            "",
+        )
 
     @property
     def fault_of_layout(self) -> str:
         """The reason why something cannot be laid out; "" while nothing failed."""
-        return next((q.job.fault for q in self._questions.values() if q.lane == "layout" and q.job.fault), "")
+        return next(
+            (
+                q.job.fault
+                for q in self._questions.values()
+                if q.lane == "layout" and q.job.fault
+            ),
+            "",
+        )
 
     def wait(self, timeout: float) -> bool:
         """Wait until nothing is worked on any more, at most so many seconds. Returns whether that is so."""
@@ -166,63 +197,119 @@ class Content:
     @cached_property
     def busiest(self) -> int:
         """The device with most events."""
-        return max(range(len(self.snapshot.traces)), key=lambda k: (
-            len(self.snapshot.traces[k].events), len(self.snapshot.traces[k].segments)))
+        return max(
+            range(len(self.snapshot.traces)),
+            key=lambda k: (
+                len(self.snapshot.traces[k].events),
+                len(self.snapshot.traces[k].segments),
+            ),
+        )
 
     def others(self) -> list[Content]:
         """Return the other open snapshots, to compare it with this one, by name."""
-        return sorted((c for c in Content._all if c is not self and not c._closed), key=lambda c: c.snapshot.name)
+        return sorted(
+            (c for c in Content._all if c is not self and not c._closed),
+            key=lambda c: c.snapshot.name,
+        )
 
     # -- the timeline ----------------------------------------------------------------------------------------------
 
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
-        return self.ask(("bands", device), lambda: Bands(self.snapshot.traces[device]),
-                        lane="layout", words="Laying out the timeline")
+        return self.ask(
+            ("bands", device),
+            lambda: Bands(self.snapshot.traces[device]),
+            lane="layout",
+            words="Laying out the timeline",
+        )
 
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
-        return self.ask(("addresses", device), lambda: Addresses(self.snapshot.traces[device]),
-                        lane="layout", words="Laying out the addresses")
+        return self.ask(
+            ("addresses", device),
+            lambda: Addresses(self.snapshot.traces[device]),
+            lane="layout",
+            words="Laying out the addresses",
+        )
 
     def axis(self, device: int, unit: Literal["events", "time"]) -> Axis | None:
         """The time axis."""
-        return self.ask(("axis", device, unit), lambda: Axis(self.snapshot.traces[device], unit),
-                        lane="layout", words="Reading the times")
+        return self.ask(
+            ("axis", device, unit),
+            lambda: Axis(self.snapshot.traces[device], unit),
+            lane="layout",
+            words="Reading the times",
+        )
 
     def peak(self, device: int) -> int | None:
         """The moment with most live bytes."""
         bands = self.bands(device)
-        return None if bands is None else self.ask(
-            ("peak", device), lambda: int(np.argmax(bands.live)), lane="layout", words="Looking for the peak")
+        return (
+            None
+            if bands is None
+            else self.ask(
+                ("peak", device),
+                lambda: int(np.argmax(bands.live)),
+                lane="layout",
+                words="Looking for the peak",
+            )
+        )
 
     def colors(self, device: int, by: ColorBy) -> Colors | None:
         """The colour of each allocation, and the legend; `by`: see `analysis.colors`."""
-        return self.ask(("colors", device, by), lambda: colors(self.snapshot, self.snapshot.traces[device], by),
-                        lane="layout", words="Colouring")
+        return self.ask(
+            ("colors", device, by),
+            lambda: colors(self.snapshot, self.snapshot.traces[device], by),
+            lane="layout",
+            words="Colouring",
+        )
 
     def ooms(self, device: int) -> list[int] | None:
         """The moments at which an allocation failed, the first 50."""
         action = self.snapshot.traces[device].events.action
-        return self.ask(("ooms", device), lambda: np.flatnonzero(action == ACTIONS.index("oom")).tolist()[:50],
-                        lane="layout")
+        return self.ask(
+            ("ooms", device),
+            lambda: np.flatnonzero(action == ACTIONS.index("oom")).tolist()[:50],
+            lane="layout",
+        )
 
     # -- what is lit -----------------------------------------------------------------------------------------------
 
     def hits(self, device: int, text: str) -> Hits | None:
         """Return the hits of a search."""
         text = text.strip()
-        return None if not text else self.ask(
-            ("search", device, text), lambda: search(self.snapshot, self.snapshot.traces[device], text), newest=True)
+        return (
+            None
+            if not text
+            else self.ask(
+                ("search", device, text),
+                lambda: search(self.snapshot, self.snapshot.traces[device], text),
+                newest=True,
+            )
+        )
 
-    def mask(self, device: int, text: str, lit: Lit | None) -> tuple[Key, np.ndarray | None]:
+    def mask(
+        self, device: int, text: str, lit: Lit | None
+    ) -> tuple[Key, np.ndarray | None]:
         """The allocations that a search and a row light together, bool (A,), and a key of them; None: all."""
         hits = self.hits(device, text)
         key = text if hits is not None else "", lit
         if hits is None or lit is None:
-            return key, lit.mask if lit is not None else hits.mask if hits is not None else None
+            return (
+                key,
+                lit.mask
+                if lit is not None
+                else hits.mask
+                if hits is not None
+                else None,
+            )
         return key, hits.mask & lit.mask
 
     def database(self) -> Database | None:
         """Answers SQL. To be used in the lane "query" alone."""
-        return self.ask(("database",), lambda _: Database(self.snapshot), lane="query", words="Opening the database")
+        return self.ask(
+            ("database",),
+            lambda _: Database(self.snapshot),
+            lane="query",
+            words="Opening the database",
+        )

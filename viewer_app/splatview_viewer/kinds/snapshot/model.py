@@ -32,8 +32,21 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
-           "segment_unmap", "snapshot", "oom", "annotate", "user_defined", "free", "other")
+ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "snapshot",
+    "oom",
+    "annotate",
+    "user_defined",
+    "free",
+    "other",
+)
 """Kinds of events; `Events.action` holds the place in this list. "free" stands for both frees in some old files."""
 BLOCK_STATES = ("inactive", "active_allocated", "active_pending_free", "other")
 SEGMENT_TYPES = ("large", "small", "other")
@@ -78,7 +91,11 @@ class Texts:
         """The text of this number; "" for negative ones, which stand for none."""
         if index < 0:
             return ""
-        return self.blob[self.start[index]: self.start[index + 1]].tobytes().decode("utf-8", "replace")
+        return (
+            self.blob[self.start[index] : self.start[index + 1]]
+            .tobytes()
+            .decode("utf-8", "replace")
+        )
 
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
@@ -112,7 +129,11 @@ class Stacks:
 
     def of(self, stack: int) -> np.ndarray:
         """The frames' numbers of a stack, innermost first; none for NO_STACK."""
-        return self.frames[self.start[stack]: self.start[stack + 1]] if stack >= 0 else self.frames[:0]
+        return (
+            self.frames[self.start[stack] : self.start[stack + 1]]
+            if stack >= 0
+            else self.frames[:0]
+        )
 
 
 @dataclass(frozen=True)
@@ -271,7 +292,11 @@ class Snapshot:
 
     def frame(self, number: int) -> Frame:
         s = self.stacks
-        return Frame(self.texts[int(s.file[number])], int(s.line[number]), self.texts[int(s.name[number])])
+        return Frame(
+            self.texts[int(s.file[number])],
+            int(s.line[number]),
+            self.texts[int(s.name[number])],
+        )
 
     def stack(self, number: int) -> list[Frame]:
         """The frames of a stack, innermost first."""
@@ -284,10 +309,14 @@ def live_mask(trace: Trace, moment: int) -> np.ndarray:
     return (a.start < moment) & (a.end >= moment)
 
 
-def held(moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:
+def held(
+    moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray
+) -> np.ndarray:
     """int64 (M + 1,): the bytes at each moment of what is there at the moments start < k <= end."""
     change = np.zeros(moments + 1, np.int64)
-    np.add.at(change, start.astype(np.intp) + 1, size)  # indices of any other type take twice as long
+    np.add.at(
+        change, start.astype(np.intp) + 1, size
+    )  # indices of any other type take twice as long
     np.subtract.at(change, end.astype(np.intp) + 1, size)
     return np.cumsum(change[:-1])
 
@@ -305,6 +334,7 @@ def peak_moment(trace: Trace) -> int:
 
 def kept(function: Callable[P, T]) -> Callable[P, T]:
     """Keep what a function of a snapshot, or of a snapshot and one of its traces, answers as long as the snapshot."""
+
     @functools.wraps(function)
     def keeping(*args: P.args, **named: P.kwargs) -> T:
         snapshot: Any = args[0]
@@ -314,23 +344,28 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
                 if key not in snapshot.kept:
                     snapshot.kept[key] = function(*args, **named)
         return snapshot.kept[key]
+
     return keeping
 
 
 def address_text(address: int) -> str:
-    """"0x7f2c40000000"."""
+    """ "0x7f2c40000000"."""
     return f"{address:#x}"
 
 
 def pool_text(pool: tuple[int, int] | None) -> str:
-    """"default pool", "private pool (0, 3)", "pool not known"."""
+    """ "default pool", "private pool (0, 3)", "pool not known"."""
     if pool is None:
         return "pool not known"
-    return "default pool" if tuple(pool) == (0, 0) else f"private pool ({pool[0]}, {pool[1]})"
+    return (
+        "default pool"
+        if tuple(pool) == (0, 0)
+        else f"private pool ({pool[0]}, {pool[1]})"
+    )
 
 
 def stream_text(stream: int) -> str:
-    """"default stream" for 0, "stream 7", "stream 0x55d0c1a2f0" for what is a pointer."""
+    """ "default stream" for 0, "stream 7", "stream 0x55d0c1a2f0" for what is a pointer."""
     if stream == 0:
         return "default stream"
     return f"stream {stream}" if 0 < stream < 65536 else f"stream {stream:#x}"

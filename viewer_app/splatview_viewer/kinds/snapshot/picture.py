@@ -72,12 +72,19 @@ class Painting:
 def paint(s: Sheet, world: World, colors: Colors, lit: np.ndarray | None) -> Painting:
     """Paint a picture by the threads of `pool()`. lit: bool (A,), the allocations that are not dimmed; None: all."""
     since, inks = time.perf_counter(), inks_of(colors.classes, colors.palette, lit)
-    moments = peaks(world.bands.live, world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width))
-    canvas = np.empty((s.height, s.width), np.uint32), np.empty((s.height, s.width), np.int32)
+    moments = peaks(
+        world.bands.live, world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width)
+    )
+    canvas = (
+        np.empty((s.height, s.width), np.uint32),
+        np.empty((s.height, s.width), np.int32),
+    )
     part = -(-s.width // (4 * pool()._max_workers))
 
     def work(x: int) -> None:
-        world.painter.layers.paint(canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, inks)
+        world.painter.layers.paint(
+            canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, inks
+        )
 
     list(pool().map(work, range(0, s.width, part)))
     return Painting(s, *canvas, moments, time.perf_counter() - since)
@@ -101,7 +108,9 @@ class Picture:
         self._lifted: tuple[int | None, ...] = ()
         """The allocations that are lifted in the texture."""
 
-    def want(self, sheet: Sheet, world: World, colors: Colors, lit: np.ndarray | None) -> None:
+    def want(
+        self, sheet: Sheet, world: World, colors: Colors, lit: np.ndarray | None
+    ) -> None:
         """Have this painted, and take over what is done. Waits for it a moment."""
         self._wanted = sheet
         self._take()
@@ -129,20 +138,31 @@ class Picture:
             self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
         self.texture.write(self.shown.pixels)
         self._lifted = ()
-        self.ms = {"upload": (time.perf_counter() - since) * 1e3, "paint": self.shown.seconds * 1e3}
+        self.ms = {
+            "upload": (time.perf_counter() - since) * 1e3,
+            "paint": self.shown.seconds * 1e3,
+        }
 
     @property
     def current(self) -> Painting | None:
         """The painting shown, if it is of the world that is wanted."""
         shown = self.shown
-        return shown if shown is not None and self._wanted is not None and (
-            shown.sheet.world == self._wanted.world) else None
+        return (
+            shown
+            if shown is not None
+            and self._wanted is not None
+            and (shown.sheet.world == self._wanted.world)
+            else None
+        )
 
     @property
     def complete(self) -> bool:
         """True if the wanted picture is shown, or cannot be."""
-        return self._wanted is None or bool(self.error) or (
-            self.shown is not None and self.shown.sheet == self._wanted)
+        return (
+            self._wanted is None
+            or bool(self.error)
+            or (self.shown is not None and self.shown.sheet == self._wanted)
+        )
 
     def tick(self) -> bool:
         """Return True if drawing again would show more."""
@@ -156,9 +176,14 @@ class Picture:
             return
         s = shown.sheet
         self.lift(hovered, selected)
-        implot.plot_image("##picture", imgui.ImTextureRef(self.texture.glo), implot.Point(s.x0, s.low),
-                          implot.Point(s.x0 + s.width * s.step, s.low + s.height * s.per_pixel),
-                          ImVec2(0, 1), ImVec2(1, 0))
+        implot.plot_image(
+            "##picture",
+            imgui.ImTextureRef(self.texture.glo),
+            implot.Point(s.x0, s.low),
+            implot.Point(s.x0 + s.width * s.step, s.low + s.height * s.per_pixel),
+            ImVec2(0, 1),
+            ImVec2(1, 0),
+        )
 
     def lift(self, hovered: int | None, selected: int | None) -> None:
         """Brighten these allocations in the texture, and no others any more."""
@@ -168,9 +193,17 @@ class Picture:
         if any(number is not None for number in self._lifted):
             texture.write(painted.pixels)
         self._lifted = hovered, selected
-        for number, share in ((hovered if hovered != selected else None, _LIT), (selected, _OUTLINED)):
-            mask = painted.ids == number if number is not None else np.zeros((1, 1), bool)
-            columns, rows = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
+        for number, share in (
+            (hovered if hovered != selected else None, _LIT),
+            (selected, _OUTLINED),
+        ):
+            mask = (
+                painted.ids == number if number is not None else np.zeros((1, 1), bool)
+            )
+            columns, rows = (
+                np.flatnonzero(mask.any(axis=0)),
+                np.flatnonzero(mask.any(axis=1)),
+            )
             if not len(columns):
                 continue
             part = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
@@ -179,9 +212,14 @@ class Picture:
             colors[mask] = np.round(colors[mask] * (1 - share) + 255 * share)
             if share == _OUTLINED:
                 around = np.pad(mask, 1)
-                inner = np.logical_and.reduce([np.roll(around, d, axis) for axis in (0, 1) for d in (-1, 1)])
+                inner = np.logical_and.reduce(
+                    [np.roll(around, d, axis) for axis in (0, 1) for d in (-1, 1)]
+                )
                 colors[mask & ~inner[1:-1, 1:-1]] = _OUTLINE
-            texture.write(pixels, (int(columns[0]), int(rows[0]), pixels.shape[1], pixels.shape[0]))
+            texture.write(
+                pixels,
+                (int(columns[0]), int(rows[0]), pixels.shape[1], pixels.shape[0]),
+            )
 
     def release(self) -> None:
         """Give back the picture and its texture. Idempotent."""

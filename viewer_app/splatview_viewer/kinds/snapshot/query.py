@@ -23,8 +23,19 @@ import numpy as np
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.snapshot import SQL
-from splatview_viewer.kinds.snapshot.analysis.frames import USER, categories, frame_kinds, sites
-from splatview_viewer.kinds.snapshot.model import ACTIONS, BLOCK_STATES, SEGMENT_TYPES, held, live_bytes
+from splatview_viewer.kinds.snapshot.analysis.frames import (
+    USER,
+    categories,
+    frame_kinds,
+    sites,
+)
+from splatview_viewer.kinds.snapshot.model import (
+    ACTIONS,
+    BLOCK_STATES,
+    SEGMENT_TYPES,
+    held,
+    live_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,39 +60,57 @@ TABLES = {
 }
 """The tables and what they hold."""
 CALLS = {
-    "live_at(moment)": ("the allocations that are live at a moment", """live_at(at_moment) AS TABLE
+    "live_at(moment)": (
+        "the allocations that are live at a moment",
+        """live_at(at_moment) AS TABLE
         SELECT * FROM allocations
-        WHERE (start_event IS NULL OR start_event < at_moment) AND (end_event IS NULL OR end_event >= at_moment)"""),
-    "at_peak()": ("the allocations that are live when most bytes are, on each device at its own moment", """at_peak()
+        WHERE (start_event IS NULL OR start_event < at_moment) AND (end_event IS NULL OR end_event >= at_moment)""",
+    ),
+    "at_peak()": (
+        "the allocations that are live when most bytes are, on each device at its own moment",
+        """at_peak()
         AS TABLE SELECT a.* FROM allocations a JOIN peaks_ p ON p.device = a.device
-        WHERE (start_event IS NULL OR start_event < p.moment) AND (end_event IS NULL OR end_event >= p.moment)"""),
-    "peak()": ("the moment with most live bytes; peak(0): of device 0", """peak(of_device := NULL) AS (SELECT moment
-        FROM peaks_ WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)"""),
+        WHERE (start_event IS NULL OR start_event < p.moment) AND (end_event IS NULL OR end_event >= p.moment)""",
+    ),
+    "peak()": (
+        "the moment with most live bytes; peak(0): of device 0",
+        """peak(of_device := NULL) AS (SELECT moment
+        FROM peaks_ WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)""",
+    ),
 }
 """Macros: what a query can call, what it is given, and how they are made."""
 _SHOW = ("show tables", "show all tables", "describe", "show")
 """Questions for the tables, which `tables_` answers: DuckDB would list those behind them too."""
 EXAMPLES = {
-    "The largest allocations":
-        "SELECT id, size, start_event, end_event, category, own_function, own_file, own_line\n"
-        "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
-        "ORDER BY size DESC\nLIMIT 100",
-    "Who holds the memory when most is live":
-        "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n,\n"
-        "    format_bytes(sum(size)::BIGINT) AS bytes\n"
-        "FROM at_peak() LEFT JOIN stacks USING (stack_id)\n"
-        "GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10",
-    "How free and used memory is cut up at the end":
-        "SELECT pool, state, count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes, max(size) AS largest\n"
-        "FROM blocks JOIN segments USING (device, segment) GROUP BY ALL ORDER BY ALL",
-    "Who is live at the end":
-        "SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func\n"
-        "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
-        "WHERE end_event IS NULL GROUP BY stack_id ORDER BY bytes DESC",
+    "The largest allocations": "SELECT id, size, start_event, end_event, category, own_function, own_file, own_line\n"
+    "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
+    "ORDER BY size DESC\nLIMIT 100",
+    "Who holds the memory when most is live": "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n,\n"
+    "    format_bytes(sum(size)::BIGINT) AS bytes\n"
+    "FROM at_peak() LEFT JOIN stacks USING (stack_id)\n"
+    "GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10",
+    "How free and used memory is cut up at the end": "SELECT pool, state, count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes, max(size) AS largest\n"
+    "FROM blocks JOIN segments USING (device, segment) GROUP BY ALL ORDER BY ALL",
+    "Who is live at the end": "SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func\n"
+    "FROM allocations LEFT JOIN stacks USING (stack_id)\n"
+    "WHERE end_event IS NULL GROUP BY stack_id ORDER BY bytes DESC",
 }
 """Queries that show what can be asked, by what they tell."""
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-           "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+NUMBERS = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+    "UHUGEINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+)
 """First letters of DuckDB's types of numbers."""
 
 _BATCH = 1024
@@ -114,12 +143,21 @@ class Result:
         """A number of a row, of the first of these columns that there is; -1: it has none, or is of another device."""
         values = dict(zip(reversed(self._names), reversed(self.rows[row]), strict=True))
         found = next((values[name] for name in names if name in values), -1)
-        return found if isinstance(found, int) and values.get("device", device) == device else -1
+        return (
+            found
+            if isinstance(found, int) and values.get("device", device) == device
+            else -1
+        )
 
     def allocations(self, trace: Trace) -> np.ndarray:
         """int32: the allocations of a trace that the rows name, in a column `id` or `allocation`, ascending."""
-        named = {self.number(i, trace.device, "id", "allocation") for i in range(len(self.rows))}
-        return np.array(sorted(i for i in named if 0 <= i < len(trace.allocations)), np.int32)
+        named = {
+            self.number(i, trace.device, "id", "allocation")
+            for i in range(len(self.rows))
+        }
+        return np.array(
+            sorted(i for i in named if 0 <= i < len(trace.allocations)), np.int32
+        )
 
 
 class Database:
@@ -150,8 +188,13 @@ class Database:
         with self._lock:
             self._close()
 
-    def run(self, sql: str, limit: int = 10_000, timeout: float = 30.0,
-            cancelled: Callable[[], bool] = lambda: False) -> Result:
+    def run(
+        self,
+        sql: str,
+        limit: int = 10_000,
+        timeout: float = 30.0,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Result:
         """The answer to one query, of which at most `limit` rows are fetched.
 
         Args:
@@ -165,8 +208,13 @@ class Database:
         with self._query(sql, timeout, cancelled) as con:
             described = con.description or []
             rows = con.fetchmany(limit + 1)
-        return Result(tuple(str(d[0]) for d in described), tuple(str(d[1]) for d in described), rows[:limit],
-                      len(rows) > limit, time.perf_counter() - began)
+        return Result(
+            tuple(str(d[0]) for d in described),
+            tuple(str(d[1]) for d in described),
+            rows[:limit],
+            len(rows) > limit,
+            time.perf_counter() - began,
+        )
 
     def csv(self, sql: str, out: TextIO) -> None:
         """Write all rows of the answer as CSV with a line of names: NULL is empty.
@@ -180,7 +228,9 @@ class Database:
                 writer.writerows(rows)
 
     @contextmanager
-    def _query(self, sql: str, timeout: float, cancelled: Callable[[], bool]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _query(
+        self, sql: str, timeout: float, cancelled: Callable[[], bool]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection with the answer to a query; what goes wrong meanwhile becomes a QueryError."""
         import duckdb
 
@@ -191,7 +241,9 @@ class Database:
                 if not self._why and cancelled():
                     self._why = "interrupted"
                 elif not self._why and time.perf_counter() > end:
-                    self._why = f"not done within {timeout:g} s; ask for less, or for longer"
+                    self._why = (
+                        f"not done within {timeout:g} s; ask for less, or for longer"
+                    )
                 if self._why:  # again: the query may not have begun yet
                     self._con.interrupt()
 
@@ -202,11 +254,18 @@ class Database:
             thread = threading.Thread(target=watch, name="splatview-query", daemon=True)
             thread.start()
             try:
-                kinds = [statement.type.name for statement in self._con.extract_statements(sql)]
+                kinds = [
+                    statement.type.name
+                    for statement in self._con.extract_statements(sql)
+                ]
                 if len(kinds) != 1:
-                    raise QueryError(f"{len(kinds)} statements; one at a time, which begins with {LEGAL}")
+                    raise QueryError(
+                        f"{len(kinds)} statements; one at a time, which begins with {LEGAL}"
+                    )
                 if kinds[0] not in ("SELECT", "EXPLAIN"):
-                    raise QueryError(f"{kinds[0]} is refused: a snapshot can only be read. A query begins with {LEGAL}")
+                    raise QueryError(
+                        f"{kinds[0]} is refused: a snapshot can only be read. A query begins with {LEGAL}"
+                    )
                 self._con.execute("BEGIN TRANSACTION READ ONLY")
                 shows = sql.strip().rstrip(";").strip().casefold() in _SHOW
                 self._con.execute("FROM tables_" if shows else sql)
@@ -216,14 +275,24 @@ class Database:
                     raise KeyboardInterrupt from None
                 raise QueryError(str(e)) from None
             # Values that Python cannot hold come as its own errors: dates far away, a string of gigabytes.
-            except (duckdb.Error, ImportError, MemoryError, OverflowError, ValueError) as e:
-                raise QueryError(self._why or str(e).strip() or type(e).__name__) from None
+            except (
+                duckdb.Error,
+                ImportError,
+                MemoryError,
+                OverflowError,
+                ValueError,
+            ) as e:
+                raise QueryError(
+                    self._why or str(e).strip() or type(e).__name__
+                ) from None
             finally:
                 over.set()
                 thread.join()
                 with suppress(duckdb.Error):  # none was begun
                     self._con.execute("ROLLBACK")
-                self._con.execute("SELECT 0").fetchall()  # an answer that is not fetched whole is in the next one's way
+                self._con.execute(
+                    "SELECT 0"
+                ).fetchall()  # an answer that is not fetched whole is in the next one's way
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
@@ -233,51 +302,120 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
     """Make the tables of a snapshot in an empty database: views of its arrays, and small tables of texts."""
     if not snapshot.traces:
         raise ViewerError("the snapshot is empty: it has neither events nor segments")
-    _table(con, "texts", {"n INTEGER": range(len(snapshot.texts)), "words VARCHAR": snapshot.texts})
+    _table(
+        con,
+        "texts",
+        {"n INTEGER": range(len(snapshot.texts)), "words VARCHAR": snapshot.texts},
+    )
     _add_stacks(con, snapshot)
     selects: dict[str, list[str]] = {}
     for trace in snapshot.traces:
         for table, columns in _columns(snapshot, trace).items():
             raw = f"{table}_{trace.device}_"
-            con.register(raw, {c: np.ascontiguousarray(a) for c, (a, _) in columns.items() if a is not None})
-            values = [f"{sql.replace('{}', c)} AS {c}" for c, (_, sql) in columns.items()]
-            values.insert(table == "allocations", f"{trace.device} AS device")  # behind the id that names one
-            selects.setdefault(table, []).append(f"SELECT {', '.join(values)} FROM {raw}")
+            con.register(
+                raw,
+                {
+                    c: np.ascontiguousarray(a)
+                    for c, (a, _) in columns.items()
+                    if a is not None
+                },
+            )
+            values = [
+                f"{sql.replace('{}', c)} AS {c}" for c, (_, sql) in columns.items()
+            ]
+            values.insert(
+                table == "allocations", f"{trace.device} AS device"
+            )  # behind the id that names one
+            selects.setdefault(table, []).append(
+                f"SELECT {', '.join(values)} FROM {raw}"
+            )
     for table, parts in selects.items():
         con.execute(f"CREATE TEMP VIEW {table} AS " + " UNION ALL ".join(parts))
     rows, lives = snapshot.annotations, [live_bytes(t) for t in snapshot.traces]
-    _table(con, "annotations", {"device INTEGER": [r.device for r in rows], "time_us BIGINT": [r.time_us for r in rows],
-                                "name VARCHAR": [r.name for r in rows], "stage VARCHAR": [r.stage for r in rows]})
-    _table(con, "peaks_", {"device INTEGER": [t.device for t in snapshot.traces],
-                           "moment INTEGER": [int(live.argmax()) for live in lives],
-                           "live BIGINT": [int(live.max()) for live in lives]})
+    _table(
+        con,
+        "annotations",
+        {
+            "device INTEGER": [r.device for r in rows],
+            "time_us BIGINT": [r.time_us for r in rows],
+            "name VARCHAR": [r.name for r in rows],
+            "stage VARCHAR": [r.stage for r in rows],
+        },
+    )
+    _table(
+        con,
+        "peaks_",
+        {
+            "device INTEGER": [t.device for t in snapshot.traces],
+            "moment INTEGER": [int(live.argmax()) for live in lives],
+            "live BIGINT": [int(live.max()) for live in lives],
+        },
+    )
     for _, macro in CALLS.values():
         con.execute(f"CREATE TEMP MACRO {macro}")
-    described = [", ".join(d[0] for d in con.execute(f"FROM {name} LIMIT 0").description or []) for name in TABLES]
-    _table(con, "tables_", {"table VARCHAR": [*TABLES, *CALLS],
-                            "what it holds VARCHAR": [*TABLES.values(), *(words for words, _ in CALLS.values())],
-                            "columns VARCHAR": [*described, "as allocations", "as allocations", ""]})
+    described = [
+        ", ".join(d[0] for d in con.execute(f"FROM {name} LIMIT 0").description or [])
+        for name in TABLES
+    ]
+    _table(
+        con,
+        "tables_",
+        {
+            "table VARCHAR": [*TABLES, *CALLS],
+            "what it holds VARCHAR": [
+                *TABLES.values(),
+                *(words for words, _ in CALLS.values()),
+            ],
+            "columns VARCHAR": [*described, "as allocations", "as allocations", ""],
+        },
+    )
 
 
-def _table(con: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Iterable[Any]]) -> None:
+def _table(
+    con: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Iterable[Any]]
+) -> None:
     """A real, small table: the rows of each column by its name and type. Not a temporary one: those could be written to
     in a transaction that only reads."""
-    values = [f'unnest(?::{kind}[]) AS "{column}"' for column, _, kind in (c.rpartition(" ") for c in columns)]
-    con.execute(f"CREATE TABLE {name} AS SELECT {', '.join(values)}", [list(rows) for rows in columns.values()])
+    values = [
+        f'unnest(?::{kind}[]) AS "{column}"'
+        for column, _, kind in (c.rpartition(" ") for c in columns)
+    ]
+    con.execute(
+        f"CREATE TABLE {name} AS SELECT {', '.join(values)}",
+        [list(rows) for rows in columns.values()],
+    )
 
 
 def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
     s, kinds = snapshot.stacks, frame_kinds(snapshot)
     site, depth = sites(snapshot), np.diff(s.start).astype(np.int32)
     number = np.arange(len(s), dtype=np.int32)
-    own = np.where((site >= 0) & (kinds[site] == USER), site, -1) if len(kinds) else site
+    own = (
+        np.where((site >= 0) & (kinds[site] == USER), site, -1) if len(kinds) else site
+    )
     top = np.append(s.frames, np.int32(-1))[np.where(depth > 0, s.start[:-1], -1)]
     position = np.arange(len(s.frames), dtype=np.int64) - np.repeat(s.start[:-1], depth)
-    con.register("frames_", {"frame": np.arange(len(kinds), dtype=np.int32), "name": s.name, "path": s.file,
-                             "line": s.line, "own_code": kinds == USER})
-    con.register("entries_", {"stack_id": np.repeat(number, depth), "position": position.astype(np.int32),
-                              "frame": s.frames})
-    con.register("stacks_", {"stack_id": number, "depth": depth, "top": top, "own": own})
+    con.register(
+        "frames_",
+        {
+            "frame": np.arange(len(kinds), dtype=np.int32),
+            "name": s.name,
+            "path": s.file,
+            "line": s.line,
+            "own_code": kinds == USER,
+        },
+    )
+    con.register(
+        "entries_",
+        {
+            "stack_id": np.repeat(number, depth),
+            "position": position.astype(np.int32),
+            "frame": s.frames,
+        },
+    )
+    con.register(
+        "stacks_", {"stack_id": number, "depth": depth, "top": top, "own": own}
+    )
 
     def stack_text(stack: int) -> str:
         frames = snapshot.stack(stack) if 0 <= stack < len(s) else ()
@@ -296,46 +434,98 @@ def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
 
 def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
     """The columns of each table of one device."""
-    a, b, e, p, s, n = (trace.allocations, trace.blocks, trace.events, trace.spans, trace.segments, len(trace.events))
+    a, b, e, p, s, n = (
+        trace.allocations,
+        trace.blocks,
+        trace.events,
+        trace.spans,
+        trace.segments,
+        len(trace.events),
+    )
     moments, oom = trace.moments, f"action = {ACTIONS.index('oom')}"
-    pools = ["default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})" for pool in snapshot.pools]
+    pools = [
+        "default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})"
+        for pool in snapshot.pools
+    ]
 
     def place(rows: Any) -> dict[str, Column]:
-        return {"stream": (rows.stream, f"list_extract({[*snapshot.streams]}, {{}}::INTEGER + 1)"),
-                "pool": _named(rows.pool, pools)}
+        return {
+            "stream": (
+                rows.stream,
+                f"list_extract({[*snapshot.streams]}, {{}}::INTEGER + 1)",
+            ),
+            "pool": _named(rows.pool, pools),
+        }
 
     def life(rows: Any) -> dict[str, Column]:
-        return {"start_event": _known(rows.start), "end_event": (rows.end, f"CASE WHEN {{}} < {n} THEN {{}} END"),
-                "start_us": _times(trace, rows.start), "end_us": _times(trace, rows.end)}
+        return {
+            "start_event": _known(rows.start),
+            "end_event": (rows.end, f"CASE WHEN {{}} < {n} THEN {{}} END"),
+            "start_us": _times(trace, rows.start),
+            "end_us": _times(trace, rows.end),
+        }
 
     return {
         "events": {
-            "event": _count(n), "action": _named(e.action, ACTIONS),
-            "addr": (e.addr, f"CASE WHEN NOT {oom} THEN {_number(e.addr)[1]} END"), "size": _number(e.size), **place(e),
+            "event": _count(n),
+            "action": _named(e.action, ACTIONS),
+            "addr": (e.addr, f"CASE WHEN NOT {oom} THEN {_number(e.addr)[1]} END"),
+            "size": _number(e.size),
+            **place(e),
             "time_us": (e.time_us, _NO_ZERO),
-            "stack_id": _known(e.stack), "allocation": _known(e.allocation),
+            "stack_id": _known(e.stack),
+            "allocation": _known(e.allocation),
             "device_free": (e.addr, f"CASE WHEN {oom} THEN {_number(e.addr)[1]} END"),
-            "compile_context": _text(e.context), "user_metadata": _text(e.metadata)},
+            "compile_context": _text(e.context),
+            "user_metadata": _text(e.metadata),
+        },
         "allocations": {
-            "id": _count(len(a)), "addr": _number(a.addr), "size": _number(a.size), "requested_size": _number(a.size),
-            "rounded_size": (a.rounded, _NO_ZERO), **life(a),
-            "lifetime_us": (None, "nullif(end_us, 0) - nullif(start_us, 0)"), **place(a), "stack_id": _known(a.stack),
+            "id": _count(len(a)),
+            "addr": _number(a.addr),
+            "size": _number(a.size),
+            "requested_size": _number(a.size),
+            "rounded_size": (a.rounded, _NO_ZERO),
+            **life(a),
+            "lifetime_us": (None, "nullif(end_us, 0) - nullif(start_us, 0)"),
+            **place(a),
+            "stack_id": _known(a.stack),
             "freed_event": (a.freed, f"CASE WHEN {{}} < {n} THEN {{}} END"),
-            "category": _named(*categories(snapshot, trace))},
+            "category": _named(*categories(snapshot, trace)),
+        },
         "moments": {
-            "moment": _count(moments), "time_us": (np.append(0, e.time_us), _NO_ZERO),
-            "live": _number(live_bytes(trace)), "reserved": _number(held(moments, p.start, p.end, p.size))},
+            "moment": _count(moments),
+            "time_us": (np.append(0, e.time_us), _NO_ZERO),
+            "live": _number(live_bytes(trace)),
+            "reserved": _number(held(moments, p.start, p.end, p.size)),
+        },
         "segments": {
-            "segment": _count(len(s)), "addr": _number(s.addr), "total_size": _number(s.total),
-            "allocated_size": _number(s.allocated), "active_size": _number(s.active),
-            "requested_size": _number(s.requested), "blocks": _number(s.blocks), **place(s),
-            "type": _named(s.type, SEGMENT_TYPES), "expandable": (s.expandable, "{}::BOOLEAN"),
-            "stack_id": _known(s.stack)},
+            "segment": _count(len(s)),
+            "addr": _number(s.addr),
+            "total_size": _number(s.total),
+            "allocated_size": _number(s.allocated),
+            "active_size": _number(s.active),
+            "requested_size": _number(s.requested),
+            "blocks": _number(s.blocks),
+            **place(s),
+            "type": _named(s.type, SEGMENT_TYPES),
+            "expandable": (s.expandable, "{}::BOOLEAN"),
+            "stack_id": _known(s.stack),
+        },
         "blocks": {
-            "segment": (np.repeat(np.arange(len(s), dtype=np.int32), s.blocks), "{}"), "addr": _number(b.addr),
-            "size": _number(b.size), "requested_size": _number(b.requested), "state": _named(b.state, BLOCK_STATES),
-            "stack_id": _known(b.stack), "allocation": _known(b.allocation)},
-        "spans": {"addr": _number(p.addr), "size": _number(p.size), **life(p), **place(p)},
+            "segment": (np.repeat(np.arange(len(s), dtype=np.int32), s.blocks), "{}"),
+            "addr": _number(b.addr),
+            "size": _number(b.size),
+            "requested_size": _number(b.requested),
+            "state": _named(b.state, BLOCK_STATES),
+            "stack_id": _known(b.stack),
+            "allocation": _known(b.allocation),
+        },
+        "spans": {
+            "addr": _number(p.addr),
+            "size": _number(p.size),
+            **life(p),
+            **place(p),
+        },
     }
 
 
@@ -350,7 +540,9 @@ def _number(values: np.ndarray) -> Column:
     """Whole numbers: none is unsigned of 64 bits, since differences of such numbers are errors."""
     if values.dtype != np.uint64:
         return values, "{}"
-    return values, "{}::HUGEINT" if values.max(initial=0) >> np.uint64(63) else "{}::BIGINT"
+    return values, "{}::HUGEINT" if values.max(initial=0) >> np.uint64(
+        63
+    ) else "{}::BIGINT"
 
 
 def _known(values: np.ndarray) -> Column:
@@ -359,7 +551,9 @@ def _known(values: np.ndarray) -> Column:
 
 def _times(trace: Trace, events: np.ndarray) -> Column:
     """The times of these events; NULL for those outside the trace, and where there is none."""
-    return np.append(trace.events.time_us, [0, 0])[events], _NO_ZERO  # M finds the last but one, -1 the last
+    return np.append(trace.events.time_us, [0, 0])[
+        events
+    ], _NO_ZERO  # M finds the last but one, -1 the last
 
 
 def _named(values: np.ndarray, names: Iterable[str]) -> Column:
@@ -370,20 +564,29 @@ def _named(values: np.ndarray, names: Iterable[str]) -> Column:
 
 def _text(values: np.ndarray) -> Column:
     """The text of each number. By a subquery, not a join, so that rows stay in their order."""
-    return values, "(SELECT words FROM texts WHERE n = {})" if (values >= 0).any() else "NULL::VARCHAR"
+    return values, "(SELECT words FROM texts WHERE n = {})" if (
+        values >= 0
+    ).any() else "NULL::VARCHAR"
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
     with needed(SQL, "duckdb", error=ViewerError):
         import duckdb
     bytes_of_machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    con = duckdb.connect(":memory:", config={
-        "enable_external_access": "false",  # files, ATTACH, COPY, extensions
-        "python_enable_replacements": "false",  # variables of this program
-        "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-        "allow_community_extensions": "false", "temp_directory": "",
-        "memory_limit": f"{max(bytes_of_machine >> 22, 256)}MiB",  # a quarter of it
-        "threads": str(max(1, min(4, (os.cpu_count() or 1) // 2))),  # the training beside it needs the others
-    })
+    con = duckdb.connect(
+        ":memory:",
+        config={
+            "enable_external_access": "false",  # files, ATTACH, COPY, extensions
+            "python_enable_replacements": "false",  # variables of this program
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "temp_directory": "",
+            "memory_limit": f"{max(bytes_of_machine >> 22, 256)}MiB",  # a quarter of it
+            "threads": str(
+                max(1, min(4, (os.cpu_count() or 1) // 2))
+            ),  # the training beside it needs the others
+        },
+    )
     con.execute("SET lock_configuration = true")
     return con

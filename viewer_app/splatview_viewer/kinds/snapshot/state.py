@@ -12,14 +12,28 @@ if TYPE_CHECKING:
 
 Range = tuple[float, float]
 
-TABS = {"timeline": "Timeline", "addresses": "Addresses", "segments": "Segments", "events": "Events",
-        "stacks": "Stacks", "compare": "Compare", "leaks": "Leaks", "oom": "OOM", "sql": "SQL"}
+TABS = {
+    "timeline": "Timeline",
+    "addresses": "Addresses",
+    "segments": "Segments",
+    "events": "Events",
+    "stacks": "Stacks",
+    "compare": "Compare",
+    "leaks": "Leaks",
+    "oom": "OOM",
+    "sql": "SQL",
+}
 """The tabs, and their titles."""
 PLOTS = ("timeline", "addresses")
 """The tabs that are a plot alone. Above the others lies the timeline, lower."""
 ColorBy = Literal["stack", "size", "category", "stream", "pool"]
-COLORS: dict[ColorBy, str] = {"stack": "Stack", "category": "What it is", "size": "Size", "stream": "Stream",
-                              "pool": "Memory pool"}
+COLORS: dict[ColorBy, str] = {
+    "stack": "Stack",
+    "category": "What it is",
+    "size": "Size",
+    "stream": "Stream",
+    "pool": "Memory pool",
+}
 
 
 @dataclass(frozen=True)
@@ -75,25 +89,45 @@ class SnapshotState:
 
     def choosing(self, name: str, value: str) -> SnapshotState:
         """The state after a choice in a pane."""
-        return replace(self, choices=tuple(sorted({**dict(self.choices), name: value}.items())))
+        return replace(
+            self, choices=tuple(sorted({**dict(self.choices), name: value}.items()))
+        )
 
     def marked(self, moment: int) -> SnapshotState:
         """The state after a moment was marked to be compared: the first, then the second, then the first anew."""
         a, b = self.marks
-        return replace(self, marks=(moment, None) if a is None or b is not None else (min(a, moment), max(a, moment)))
+        return replace(
+            self,
+            marks=(moment, None)
+            if a is None or b is not None
+            else (min(a, moment), max(a, moment)),
+        )
 
     def fitted(self) -> SnapshotState:
         """The state in which all is seen."""
-        return replace(self, x=None, **{"places" if self.tab == "addresses" else "y": None})
+        return replace(
+            self, x=None, **{"places" if self.tab == "addresses" else "y": None}
+        )
 
     def cleared(self) -> SnapshotState:
         """The state after Escape: it takes back one thing at a time."""
-        for held, changes in ((self.selected, {"selected": None}), (self.lit, {"lit": None}),
-                              (self.search or None, {"search": ""}), (self.marks[0], {"marks": (None, None)})):
+        for held, changes in (
+            (self.selected, {"selected": None}),
+            (self.lit, {"lit": None}),
+            (self.search or None, {"search": ""}),
+            (self.marks[0], {"marks": (None, None)}),
+        ):
             if held is not None:
                 return replace(self, **changes)
         return replace(self, moment=None)
 
     def elsewhere(self, device: int | None = None) -> SnapshotState:
         """The state for another device or snapshot: its look, tab and choices stay."""
-        return SnapshotState(self.unit, self.color_by, self.legend, device, self.tab, choices=self.choices)
+        return SnapshotState(
+            self.unit,
+            self.color_by,
+            self.legend,
+            device,
+            self.tab,
+            choices=self.choices,
+        )

@@ -17,7 +17,13 @@ from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.picture import Picture, Sheet
-from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, TABS, Lit, SnapshotState
+from splatview_viewer.kinds.snapshot.state import (
+    COLORS,
+    PLOTS,
+    TABS,
+    Lit,
+    SnapshotState,
+)
 from splatview_viewer.kinds.snapshot.timeline.compiled import pool
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import count_text, size_text
@@ -34,8 +40,20 @@ if TYPE_CHECKING:
 
 _PAN = 0.12
 """Share of the window that one press of a key moves it."""
-_MOVES = {"a": (-1, 0, 0), "left": (-1, 0, 0), "d": (1, 0, 0), "right": (1, 0, 0), "w": (0, 1, 0), "up": (0, 1, 0),
-          "s": (0, -1, 0), "down": (0, -1, 0), "e": (0, 0, 1), "equal": (0, 0, 1), "q": (0, 0, -1), "minus": (0, 0, -1)}
+_MOVES = {
+    "a": (-1, 0, 0),
+    "left": (-1, 0, 0),
+    "d": (1, 0, 0),
+    "right": (1, 0, 0),
+    "w": (0, 1, 0),
+    "up": (0, 1, 0),
+    "s": (0, -1, 0),
+    "down": (0, -1, 0),
+    "e": (0, 0, 1),
+    "equal": (0, 0, 1),
+    "q": (0, 0, -1),
+    "minus": (0, 0, -1),
+}
 """Keys that go right, go up, and zoom in."""
 _TABS = dict(zip("123456789", TABS, strict=False))
 _PAGE = (0.083, 0.088, 0.100)
@@ -69,7 +87,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     kind: ClassVar[str] = "snapshot"
     keys = (
-        KeyHelp("Snapshot", "Wheel, pinch, Q E", "Zoom; Shift, Ctrl: time or bytes alone"),
+        KeyHelp(
+            "Snapshot", "Wheel, pinch, Q E", "Zoom; Shift, Ctrl: time or bytes alone"
+        ),
         KeyHelp("Snapshot", "Drag, W A S D", "Move"),
         KeyHelp("Snapshot", "F, double click", "See all of it"),
         KeyHelp("Snapshot", "Click", "Choose an allocation"),
@@ -99,12 +119,16 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def take(self, link: str, value: Value) -> bool:
         if not isinstance(value, Snapshot):
-            raise ViewerError(f"snapshot: {type(value).__name__} is not a memory snapshot; open a file that "
-                              "torch.cuda.memory._dump_snapshot wrote")
+            raise ViewerError(
+                f"snapshot: {type(value).__name__} is not a memory snapshot; open a file that "
+                "torch.cuda.memory._dump_snapshot wrote"
+            )
         check_timeline()
         if not value.traces:
-            raise ViewerError("snapshot: it holds no events and no segments of any device; was memory recorded "
-                              "(torch.cuda.memory._record_memory_history) before it was taken?")
+            raise ViewerError(
+                "snapshot: it holds no events and no segments of any device; was memory recorded "
+                "(torch.cuda.memory._record_memory_history) before it was taken?"
+            )
         self.data.take(value)
         self._sync()
         return True
@@ -138,19 +162,29 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     @property
     def tab(self) -> str:
-        return self.state.tab or ("oom" if self.content.ooms(self.device) else "timeline")
+        return self.state.tab or (
+            "oom" if self.content.ooms(self.device) else "timeline"
+        )
 
     @property
     def moment(self) -> int | None:
         """The moment that panes tell of; None until it is known."""
-        return self.content.peak(self.device) if self.state.moment is None else self.state.moment
+        return (
+            self.content.peak(self.device)
+            if self.state.moment is None
+            else self.state.moment
+        )
 
     def world(self) -> World | None:
         """Return the axes and layers of the plot; None until they are known."""
         content, device = self.content, self.device
         axis, bands = content.axis(device, self.state.unit), content.bands(device)
         painter = content.addresses(device) if self.state.tab == "addresses" else bands
-        return None if axis is None or bands is None or painter is None else world.World(axis, bands, painter)
+        return (
+            None
+            if axis is None or bands is None or painter is None
+            else world.World(axis, bands, painter)
+        )
 
     def see(self, **changes: Any) -> None:
         """Change the state."""
@@ -168,7 +202,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if close or not x0 <= at <= x1:
             self.see(x=world.held((at - width / 2, at + width / 2), axis.extent, width))
 
-    def light(self, key: tuple[Any, ...], row: int, ids: np.ndarray, words: str) -> None:
+    def light(
+        self, key: tuple[Any, ...], row: int, ids: np.ndarray, words: str
+    ) -> None:
         """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
         mask = np.zeros(len(self.trace.allocations), bool)
         mask[ids] = True
@@ -186,22 +222,35 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        from splatview_viewer.kinds.snapshot.axes import draw_bar, draw_minimap, draw_plot
+        from splatview_viewer.kinds.snapshot.axes import (
+            draw_bar,
+            draw_minimap,
+            draw_plot,
+        )
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
         content, before, self._rect, self.scale = self.content, self.state, rect, scale
         self._answers, again = content.changes, False
-        layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
+        layout = world.lay_out(
+            rect, scale, self.tab, details=self.state.selected is not None
+        )
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
             plot = draw_plot(self, plot)
         else:
             self.picture.release()
         if strip is not None:
-            draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
+            draw_minimap(
+                self,
+                Rect(plot.x, strip.y, plot.width, strip.height)
+                if plot is not None
+                else strip,
+            )
         if layout.bar is not None:
             again |= draw_bar(self, layout.bar)
-        if layout.pane is not None and self.tab not in PLOTS:  # which the bar may have chosen
+        if (
+            layout.pane is not None and self.tab not in PLOTS
+        ):  # which the bar may have chosen
             again |= draw_pane(self, self.tab, layout.pane)
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
@@ -211,29 +260,62 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     def paint(self, found: World, plot: Rect) -> None:
         """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
         state, device, (x, y) = self.state, self.device, found.window(self.state)
-        colors, (lit, mask) = self.content.colors(device, state.color_by), self.content.mask(
-            device, state.search, state.lit)
+        colors, (lit, mask) = (
+            self.content.colors(device, state.color_by),
+            self.content.mask(device, state.search, state.lit),
+        )
         if colors is not None:
-            self.picture.want(Sheet(
-                (id(self.content), device, state.tab == "addresses", state.unit), (state.color_by, lit), x[0],
-                (x[1] - x[0]) / plot.width, plot.width, y[0], (y[1] - y[0]) / plot.height, plot.height),
-                found, colors, mask)
-        self.picture.draw(None if self.host.exact else self.state.hovered, self.state.selected)
+            self.picture.want(
+                Sheet(
+                    (id(self.content), device, state.tab == "addresses", state.unit),
+                    (state.color_by, lit),
+                    x[0],
+                    (x[1] - x[0]) / plot.width,
+                    plot.width,
+                    y[0],
+                    (y[1] - y[0]) / plot.height,
+                    plot.height,
+                ),
+                found,
+                colors,
+                mask,
+            )
+        self.picture.draw(
+            None if self.host.exact else self.state.hovered, self.state.selected
+        )
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if not isinstance(event, Key) or not event.pressed or event.mods & {"ctrl", "alt", "super"}:
+        if (
+            not isinstance(event, Key)
+            or not event.pressed
+            or event.mods & {"ctrl", "alt", "super"}
+        ):
             return False
         self._sync()
         name, state, found = event.name, self.state, self.world()
         moment = state.moment if state.pointed is None else state.pointed
         if found is not None and (name in _MOVES or name in ("home", "end")):
             (x, y), (right, up, zoom) = found.window(state), _MOVES.get(name, (0, 0, 0))
-            at = self.pointer if state.pointed is not None else ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
-            x, y = (world.magnified((low + step * _PAN * (high - low), high + step * _PAN * (high - low)), place,
-                                    ZOOM_STEP ** (2 * zoom))
-                    for (low, high), step, place in zip((x, y), (right, up), at, strict=True))
+            at = (
+                self.pointer
+                if state.pointed is not None
+                else ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
+            )
+            x, y = (
+                world.magnified(
+                    (
+                        low + step * _PAN * (high - low),
+                        high + step * _PAN * (high - low),
+                    ),
+                    place,
+                    ZOOM_STEP ** (2 * zoom),
+                )
+                for (low, high), step, place in zip(
+                    (x, y), (right, up), at, strict=True
+                )
+            )
             (low, high), width = found.axis.extent, x[1] - x[0]
             x = {"home": (low, low + width), "end": (high - width, high)}.get(name, x)
             self.state = found.showing(state, x, None if "shift" in event.mods else y)
@@ -262,15 +344,22 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
         if self.picture.error:
             return f"It cannot be painted: {self.picture.error}"
-        busy = self.content.working or ("Painting" if self.picture.current is None else "")
+        busy = self.content.working or (
+            "Painting" if self.picture.current is None else ""
+        )
         return self.content.fault_of_layout or (f"{busy} \u2026" if busy else "")
 
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
         content = self.data.content
-        return (content is not None and not content.busy and content.changes == self._answers and not self._moved
-                and self.picture.complete)
+        return (
+            content is not None
+            and not content.busy
+            and content.changes == self._answers
+            and not self._moved
+            and self.picture.complete
+        )
 
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For callers that need
@@ -297,27 +386,67 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     def _controls(self) -> None:
         snapshot, state = self.content.snapshot, self.state
         if len(snapshot.traces) > 1:
-            names = {k: f"GPU {t.device}" if t.device >= 0 else "host" for k, t in enumerate(snapshot.traces)}
-            if (device := ui.choice("Device", "The GPU whose memory is shown", self.device, names)) != self.device:
+            names = {
+                k: f"GPU {t.device}" if t.device >= 0 else "host"
+                for k, t in enumerate(snapshot.traces)
+            }
+            if (
+                device := ui.choice(
+                    "Device", "The GPU whose memory is shown", self.device, names
+                )
+            ) != self.device:
                 self.state = state = state.elsewhere(device)
-        color_by: Any = ui.choice("Colour", "The property of an allocation that its colour stands for",
-                                  state.color_by, COLORS)
+        color_by: Any = ui.choice(
+            "Colour",
+            "The property of an allocation that its colour stands for",
+            state.color_by,
+            COLORS,
+        )
         axis, unit = self.content.axis(self.device, "time"), state.unit
         if axis is not None:
-            unit = ui.choice("Axis", "Events at equal distances, or by the time at which they happened",
-                             unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
-        legend = ui.check("Legend", "The list of colours over the timeline", state.legend)
-        self.see(unit=unit, color_by=color_by, legend=legend, x=state.x if unit == state.unit else None)
+            unit = (
+                ui.choice(
+                    "Axis",
+                    "Events at equal distances, or by the time at which they happened",
+                    unit,
+                    {"events": "Events", "time": "Clock"},
+                )
+                if axis.timed
+                else "events"
+            )
+        legend = ui.check(
+            "Legend", "The list of colours over the timeline", state.legend
+        )
+        self.see(
+            unit=unit,
+            color_by=color_by,
+            legend=legend,
+            x=state.x if unit == state.unit else None,
+        )
 
     def info(self) -> Info:
         content, pointed = self.content, self.state.pointed
         bands = content.peek(("bands", self.device))
-        readout = "" if bands is None or pointed is None or pointed >= len(bands.live) else (
-            f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
-        settings = [f"{name}: {value}" for name, value in content.snapshot.settings.items()]
+        readout = (
+            ""
+            if bands is None or pointed is None or pointed >= len(bands.live)
+            else (f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
+        )
+        settings = [
+            f"{name}: {value}" for name, value in content.snapshot.settings.items()
+        ]
         traces, notes = content.snapshot.traces, len(content.snapshot.notes)
-        counts = {"device": len(traces) if len(traces) > 1 else 0, "event": sum(len(t.events) for t in traces),
-                  "allocation": sum(len(t.allocations) for t in traces), "note": notes}
+        counts = {
+            "device": len(traces) if len(traces) > 1 else 0,
+            "event": sum(len(t.events) for t in traces),
+            "allocation": sum(len(t.allocations) for t in traces),
+            "note": notes,
+        }
         phrases = [count_text(count, what) for what, count in counts.items() if count]
-        return Info(phrases, [*content.snapshot.notes, *settings], readout,
-                    [f"painted by {pool()._max_workers} threads"], self.picture.ms)
+        return Info(
+            phrases,
+            [*content.snapshot.notes, *settings],
+            readout,
+            [f"painted by {pool()._max_workers} threads"],
+            self.picture.ms,
+        )

@@ -64,14 +64,31 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
         height -= h
     pane = None
     if tab not in PLOTS:
-        above = max(height * 36 // 100, px(190)) if height >= _TALL * scale else px(MINIMAP + 2 * GAP)
+        above = (
+            max(height * 36 // 100, px(190))
+            if height >= _TALL * scale
+            else px(MINIMAP + 2 * GAP)
+        )
         pane = Rect(x, y + above, width, height - above)
         height = above
     minimap = None
-    if height >= px(MINIMAP + 2 * GAP) and (pane is None or not px(150) < height < px(_ROOMY)):
-        minimap = Rect(x + px(GAP), y + height - px(MINIMAP + GAP), max(width - 2 * px(GAP), 1), px(MINIMAP))
+    if height >= px(MINIMAP + 2 * GAP) and (
+        pane is None or not px(150) < height < px(_ROOMY)
+    ):
+        minimap = Rect(
+            x + px(GAP),
+            y + height - px(MINIMAP + GAP),
+            max(width - 2 * px(GAP), 1),
+            px(MINIMAP),
+        )
         height -= px(MINIMAP + 2 * GAP)
-    return Layout(Rect(x, y, width, height) if height >= px(62) else None, bar, minimap, pane, side)
+    return Layout(
+        Rect(x, y, width, height) if height >= px(62) else None,
+        bar,
+        minimap,
+        pane,
+        side,
+    )
 
 
 def magnified(span: Range, at: float, factor: float) -> Range:
@@ -107,19 +124,27 @@ class World:
     @property
     def full(self) -> Range:
         """All of the bytes axis."""
-        return 0.0, max(self.painter.height, LEAST_BYTES) * (_AIR if self.painter is self.bands else 1.0)
+        return 0.0, max(self.painter.height, LEAST_BYTES) * (
+            _AIR if self.painter is self.bands else 1.0
+        )
 
     def window(self, state: SnapshotState) -> tuple[Range, Range]:
         """The part that the plot shows: of the time axis, and of the bytes axis."""
-        return state.x or self.axis.extent, (state.places if state.tab == "addresses" else state.y) or self.full
+        return state.x or self.axis.extent, (
+            state.places if state.tab == "addresses" else state.y
+        ) or self.full
 
-    def showing(self, state: SnapshotState, x: Range | None, y: Range | None = None) -> SnapshotState:
+    def showing(
+        self, state: SnapshotState, x: Range | None, y: Range | None = None
+    ) -> SnapshotState:
         """The state in which these ranges are seen, as far as they exist; None: as they are."""
         changes: dict[str, Range | None] = {}
         if x is not None:
             changes["x"] = held(x, self.axis.extent, LEAST[state.unit])
         if y is not None:
-            changes["places" if state.tab == "addresses" else "y"] = held(y, self.full, LEAST_BYTES)
+            changes["places" if state.tab == "addresses" else "y"] = held(
+                y, self.full, LEAST_BYTES
+            )
         return replace(state, **changes)  # type: ignore[arg-type]
 
     def text(self, y: float) -> str:

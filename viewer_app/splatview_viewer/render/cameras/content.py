@@ -82,8 +82,7 @@ class CamerasContent:
         self.changes += 1
 
     def take_part(self, frame: Frame) -> bool:
-        """Take photographs, or the number of the camera that is trained with. False if they were overwritten meanwhile.
-        """
+        """Take photographs, or the number of the camera that is trained with. False if they were overwritten meanwhile."""
         if "current" in frame.tensors:
             number = int(frame.tensors["current"].array[0])  # type: ignore[union-attr]
             if not frame.intact():
@@ -143,7 +142,11 @@ class PhotoStore:
     def use(self, cameras: CameraSet) -> bool:
         """These are the cameras from now on. True if their photographs are others than before."""
         before, self._cameras = self._cameras, cameras
-        if (len(before), before.paths, before.photos) == (len(cameras), cameras.paths, cameras.photos):
+        if (len(before), before.paths, before.photos) == (
+            len(cameras),
+            cameras.paths,
+            cameras.photos,
+        ):
             return False
         self.clear()
         return True
@@ -151,7 +154,13 @@ class PhotoStore:
     def clear(self) -> None:
         """Forget what came, and what was asked for."""
         self._jobs.close()
-        for held in (self._reading, self._whole, self._troubles, self._asked_at, self._small):
+        for held in (
+            self._reading,
+            self._whole,
+            self._troubles,
+            self._asked_at,
+            self._small,
+        ):
             held.clear()
         self._wanted, self._next_small = -1, 0
 
@@ -183,7 +192,9 @@ class PhotoStore:
 
     def take_small(self, most: int) -> list[tuple[int, np.ndarray]]:
         """Small photographs that came: numbers and (side, side, 3) uint8, each once."""
-        return [(number, self._small.pop(number)) for number in list(self._small)[:most]]
+        return [
+            (number, self._small.pop(number)) for number in list(self._small)[:most]
+        ]
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """Requests for the publisher: cameras and sides (`RemoteStream.request_photos`)."""
@@ -194,8 +205,12 @@ class PhotoStore:
         known = number in self._whole or number in self._troubles
         if 0 <= number < len(cameras) and not known and not cameras.path(number):
             out.append((number, 0))
-        if (self.side and self._next_small < len(cameras) and len(self._small) < _MOST_SMALL
-                and not cameras.path(self._next_small)):
+        if (
+            self.side
+            and self._next_small < len(cameras)
+            and len(self._small) < _MOST_SMALL
+            and not cameras.path(self._next_small)
+        ):
             out.append((self._next_small, self.side))
         due = [one for one in out if now >= self._asked_at.get(one, 0.0)]
         self._asked_at |= dict.fromkeys(due, now + _PATIENCE)
@@ -216,26 +231,38 @@ class PhotoStore:
             return True
         end = min(first + len(taken), len(cameras))
         if first <= self._next_small < end:
-            end = next((n for n in range(self._next_small, end) if cameras.path(n)), end)  # that is in a file
+            end = next(
+                (n for n in range(self._next_small, end) if cameras.path(n)), end
+            )  # that is in a file
             if taken.shape[1:3] == (side, side):
-                self._small |= {n: taken[n - first] for n in range(self._next_small, end)}
+                self._small |= {
+                    n: taken[n - first] for n in range(self._next_small, end)
+                }
             self._next_small = end
         return True
 
     def tick(self, now: float) -> bool:
         """Take in what was read, and have more read. True when something came."""
-        cameras, done = self._cameras, [found for found in self._reading.items() if found[1].done]
+        cameras, done = (
+            self._cameras,
+            [found for found in self._reading.items() if found[1].done],
+        )
         for (number, side), job in done:
             del self._reading[number, side]
             if job.error is not None:
                 if not side:
-                    self._troubles[number] = f"{Path(cameras.path(number)).name}: {job.error}"
+                    self._troubles[number] = (
+                        f"{Path(cameras.path(number)).name}: {job.error}"
+                    )
             elif side:
                 self._small[number] = job.result()
             else:
                 self._keep(number, job.result())
-        while self.side and self._next_small < len(cameras) and (
-                cameras.path(self._next_small) or not cameras.photos):
+        while (
+            self.side
+            and self._next_small < len(cameras)
+            and (cameras.path(self._next_small) or not cameras.photos)
+        ):
             if len(self._small) + len(self._reading) >= _MOST_SMALL:
                 break
             if cameras.path(self._next_small):
@@ -250,7 +277,9 @@ class PhotoStore:
         photo.flags.writeable = False
         self._whole[number] = photo
         self._whole.move_to_end(number)
-        while len(self._whole) > 1 and sum(p.nbytes for p in self._whole.values()) > KEPT:
+        while (
+            len(self._whole) > 1 and sum(p.nbytes for p in self._whole.values()) > KEPT
+        ):
             self._whole.popitem(last=False)
 
     def _read(self, number: int, side: int) -> None:
@@ -258,7 +287,8 @@ class PhotoStore:
             width, height = map(int, self._cameras.sizes[number])
             path = Path(self._cameras.path(number))
             self._reading[number, side] = self._jobs.submit(
-                lambda _: read_photo(path, (width, height), side), first=not side)
+                lambda _: read_photo(path, (width, height), side), first=not side
+            )
 
     def close(self) -> None:
         """Keep nothing. Idempotent."""
@@ -292,7 +322,12 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
     if side:
         rgb = rgb.resize((side, side), Image.Resampling.BOX, reducing_gap=2.0)
     elif rgb.size[0] > size[0] or rgb.size[1] > size[1]:
-        rgb = rgb.resize(size, Image.Resampling.BOX if rgb.size[0] % size[0] == 0 else Image.Resampling.LANCZOS)
+        rgb = rgb.resize(
+            size,
+            Image.Resampling.BOX
+            if rgb.size[0] % size[0] == 0
+            else Image.Resampling.LANCZOS,
+        )
     return np.array(rgb)
 
 
@@ -318,18 +353,25 @@ class PhotoTexture:
         self._texture.build_mipmaps()
         self._photo = photo
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, clip: Rect | None = None) -> None:
+    def draw(
+        self, framebuffer: moderngl.Framebuffer, rect: Rect, clip: Rect | None = None
+    ) -> None:
         """Draw it into a part of a framebuffer, every pixel of it once: smoothed, but as it is in its own size. `clip`:
         where anything is drawn at all; None: in `rect`."""
         texture = self._texture
         if texture is None:
             return
         exact = texture.size == (rect.width, rect.height)
-        texture.filter = ((moderngl.NEAREST, moderngl.NEAREST) if exact else
-                          (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR))
+        texture.filter = (
+            (moderngl.NEAREST, moderngl.NEAREST)
+            if exact
+            else (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR)
+        )
         shown = self._passes()
         shown.read(photo=texture)
-        shown.set(corner=rect.viewport(framebuffer.height)[:2], size=(rect.width, rect.height))
+        shown.set(
+            corner=rect.viewport(framebuffer.height)[:2], size=(rect.width, rect.height)
+        )
         framebuffer.use()
         framebuffer.viewport = (clip or rect).viewport(framebuffer.height)
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)

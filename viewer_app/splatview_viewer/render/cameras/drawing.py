@@ -30,7 +30,9 @@ _ROW = 5
 
 _LINES = 0.87, 0.88, 0.90, 0.8
 """The colour of frustums. It lies on pictures, so it is the same in light and dark."""
-_MARKED, _CURRENT = ((color.x, color.y, color.z, 1.0) for color in (theme.MARK, theme.NOW))
+_MARKED, _CURRENT = (
+    (color.x, color.y, color.z, 1.0) for color in (theme.MARK, theme.NOW)
+)
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,14 @@ class FrustumDrawing:
         table = np.zeros((count, _ROW, 4), np.float32)
         views = np.where(cameras.fine[:, None, None], cameras.viewmats, np.eye(4))
         table[:, :3, :3] = views[:, :3, :3].transpose(0, 2, 1)
-        self._origin = np.median(cameras.positions[cameras.fine], 0) if cameras.fine.any() else np.zeros(3)
-        table[:, :3, 3] = cameras.positions - self._origin  # float32 would lose the detail of places far away
+        self._origin = (
+            np.median(cameras.positions[cameras.fine], 0)
+            if cameras.fine.any()
+            else np.zeros(3)
+        )
+        table[:, :3, 3] = (
+            cameras.positions - self._origin
+        )  # float32 would lose the detail of places far away
         table[:, 3] = cameras.extents
         table[:, 4] = self._flags
         if self._table is None or self._table.height != count:
@@ -101,7 +109,9 @@ class FrustumDrawing:
         if self._table is not None:
             self._table.write(table.tobytes())
         self._cameras, self._ordered = cameras, b""
-        radius = bounds(cameras.positions[cameras.fine])[1] if cameras.fine.any() else 1.0
+        radius = (
+            bounds(cameras.positions[cameras.fine])[1] if cameras.fine.any() else 1.0
+        )
         self._fade = 1.5 * radius, 6.0 * radius
 
     def take_small(self, photos: PhotoStore) -> bool:
@@ -112,19 +122,28 @@ class FrustumDrawing:
             return False
         if self._atlas is None:
             rows = -(-len(self._flags) // (ATLAS // self._side))
-            atlas = self._atlas = self._ctx.texture((ATLAS, min(rows * self._side, ATLAS)), 3, alignment=1)
+            atlas = self._atlas = self._ctx.texture(
+                (ATLAS, min(rows * self._side, ATLAS)), 3, alignment=1
+            )
             atlas.filter = moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR
             atlas.repeat_x = atlas.repeat_y = False
         per_row = ATLAS // self._side
         for number, photo in came:
-            place = number % per_row * self._side, number // per_row * self._side, self._side, self._side
+            place = (
+                number % per_row * self._side,
+                number // per_row * self._side,
+                self._side,
+                self._side,
+            )
             self._atlas.write(np.ascontiguousarray(photo).tobytes(), place, alignment=1)
             self._flags[number, 0] = 1.0
             self._table.write(self._flags[number].tobytes(), (4, number, 1, 1))
         self._atlas.build_mipmaps(0, _LEVELS)
         return True
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, camera: Camera, look: Look) -> None:
+    def draw(
+        self, framebuffer: moderngl.Framebuffer, rect: Rect, camera: Camera, look: Look
+    ) -> None:
         """Draw over what is in a part of a framebuffer, as `camera`, of the size of `rect`, sees it."""
         cameras = self._cameras
         if cameras is None or self._table is None or not cameras.fine.any():
@@ -139,10 +158,16 @@ class FrustumDrawing:
         values: dict[str, Any] = {
             "u_view": tuple(view.T.ravel()),
             "u_K": (camera.K[0, 0], camera.K[1, 1], camera.K[0, 2], camera.K[1, 2]),
-            "u_size": (camera.width, camera.height), "u_model": MODELS.index(camera.model),
-            "u_near": max(camera.near, 0.02 * look.depth), "u_depth": look.depth, "u_fade": self._fade,
-            "u_opacity": look.opacity, "u_width": look.width,
-            "u_color": _LINES, "u_marked_color": _MARKED, "u_current_color": _CURRENT,
+            "u_size": (camera.width, camera.height),
+            "u_model": MODELS.index(camera.model),
+            "u_near": max(camera.near, 0.02 * look.depth),
+            "u_depth": look.depth,
+            "u_fade": self._fade,
+            "u_opacity": look.opacity,
+            "u_width": look.width,
+            "u_color": _LINES,
+            "u_marked_color": _MARKED,
+            "u_current_color": _CURRENT,
             "u_marked": -1 if look.marked is None else look.marked,
             "u_current": -1 if look.current is None else look.current,
         }
@@ -162,17 +187,31 @@ class FrustumDrawing:
             ctx.disable(moderngl.BLEND)
             ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
-    def _render(self, which: str, values: dict[str, Any], vertices: int, count: int) -> None:
+    def _render(
+        self, which: str, values: dict[str, Any], vertices: int, count: int
+    ) -> None:
         if which not in self._arrays:
             folder = files("splatview_viewer.render.cameras")
-            text = folder.joinpath("common.glsl").read_text() + folder.joinpath(f"{which}.glsl").read_text()
-            made = self._ctx.program(vertex_shader=f"#version 330\n#define VERTEX\n{text}",
-                                     fragment_shader=f"#version 330\n{text}")
-            self._arrays[which] = self._ctx.vertex_array(made, [(self._order, "1i/i", "a_camera")])
+            text = (
+                folder.joinpath("common.glsl").read_text()
+                + folder.joinpath(f"{which}.glsl").read_text()
+            )
+            made = self._ctx.program(
+                vertex_shader=f"#version 330\n#define VERTEX\n{text}",
+                fragment_shader=f"#version 330\n{text}",
+            )
+            self._arrays[which] = self._ctx.vertex_array(
+                made, [(self._order, "1i/i", "a_camera")]
+            )
         array = self._arrays[which]
         program = array.program
-        values |= {"u_cameras": 0, "u_atlas": 1, "u_per_row": ATLAS // self._side, "u_side": float(self._side),
-                   "u_levels": float(min(_LEVELS, self._side.bit_length() - 1))}
+        values |= {
+            "u_cameras": 0,
+            "u_atlas": 1,
+            "u_per_row": ATLAS // self._side,
+            "u_side": float(self._side),
+            "u_levels": float(min(_LEVELS, self._side.bit_length() - 1)),
+        }
         for name in program:
             if name in values:
                 program[name] = values[name]
@@ -194,7 +233,9 @@ class FrustumDrawing:
         self._cameras = None
 
 
-def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: Rect) -> None:
+def named(
+    cameras: CameraSet, number: int, camera: Camera, depth: float, rect: Rect
+) -> None:
     """Write the name of the camera under the pointer, below it."""
     points = project(camera, cameras.outline(number, depth))
     if np.isfinite(points).all():
@@ -202,7 +243,9 @@ def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: R
         tag(cameras.called(number), rect.x + x, rect.y + y + 6 * theme.scale(), rect)
 
 
-def camera_at(cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float) -> int | None:
+def camera_at(
+    cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float
+) -> int | None:
     """The nearest of `cameras` whose picture, at `depth` in front of it, or whose centre, within `reach` pixels, lies
     under a pixel of `camera`'s picture."""
     e, count = cameras.extents * depth, len(cameras)
@@ -216,6 +259,8 @@ def camera_at(cameras: CameraSet, camera: Camera, depth: float, x: float, y: flo
     with np.errstate(invalid="ignore"):
         inside = (turns > 0).all(1) | (turns < 0).all(1)
         inside |= (np.abs(project(camera, cameras.positions) - (x, y)) <= reach).all(1)
-        inside &= cameras.fine & (depths > 0.4 * depth)  # not the one that is looked through
+        inside &= cameras.fine & (
+            depths > 0.4 * depth
+        )  # not the one that is looked through
     found = np.flatnonzero(inside)
     return int(found[np.argmin(depths[found])]) if len(found) else None

@@ -20,11 +20,19 @@ SHADERS = Path(__file__).parent / "shaders"
 TILE = 16
 """Side in pixels of the tiles that `Target` keeps track of; shaders/tiles.frag and splat.vert know it as `TILE`."""
 DEFINES: dict[Paint, tuple[str, ...]] = {
-    "color": (), "normals": ("NORMALS",), "ellipsoids": ("BODIES",), "rings": ("RINGS",), "points": ("POINTS",),
+    "color": (),
+    "normals": ("NORMALS",),
+    "ellipsoids": ("BODIES",),
+    "rings": ("RINGS",),
+    "points": ("POINTS",),
     "overdraw": ("OVERDRAW",),
 }
 """Defines of the shaders by paint."""
-BODIES: dict[str, tuple[int, str]] = {"body0": (4, "f4"), "body1": (4, "f4"), "body2": (4, "f4")}
+BODIES: dict[str, tuple[int, str]] = {
+    "body0": (4, "f4"),
+    "body1": (4, "f4"),
+    "body2": (4, "f4"),
+}
 """Textures of the numbers that bodies are drawn from: formats as for `Layers`."""
 
 _T = TypeVar("_T")
@@ -33,19 +41,27 @@ _T = TypeVar("_T")
 class Pass:
     """A program without vertex data: its shaders make everything from gl_VertexID and textures."""
 
-    def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str):
+    def __init__(
+        self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str
+    ):
         """`defines` are set for the preprocessor of both shaders."""
         try:
-            self._program = ctx.program(_source(vertex, defines), _source(fragment, defines))
+            self._program = ctx.program(
+                _source(vertex, defines), _source(fragment, defines)
+            )
             self.vao = ctx.vertex_array(self._program, [])
         except (moderngl.Error, OSError) as e:
-            raise RendererError(f"gl: this driver refuses {fragment} ({telling(str(e))}); update the graphics "
-                                "driver") from e
+            raise RendererError(
+                f"gl: this driver refuses {fragment} ({telling(str(e))}); update the graphics "
+                "driver"
+            ) from e
 
     def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
         """Bind textures to the samplers of their names, those that are left with these defines, on units from `unit`
         on."""
-        for i, name in enumerate((name for name in textures if name in self._program), unit):
+        for i, name in enumerate(
+            (name for name in textures if name in self._program), unit
+        ):
             textures[name].use(i)
             self._program[name] = i
 
@@ -66,7 +82,9 @@ class Pass:
 
 def _source(file: str, defines: tuple[str, ...]) -> str:
     version, _, body = (SHADERS / file).read_text(encoding="utf-8").partition("\n")
-    return "\n".join([version, *(f"#define {name}" for name in defines), "#line 2", body])
+    return "\n".join(
+        [version, *(f"#define {name}" for name in defines), "#line 2", body]
+    )
 
 
 class Passes:
@@ -81,7 +99,9 @@ class Passes:
 
     def __call__(self, *defines: str) -> Pass:
         if defines not in self._made:
-            self._made[defines] = Pass(self._ctx, *self._shaders, *self._always, *defines)
+            self._made[defines] = Pass(
+                self._ctx, *self._shaders, *self._always, *defines
+            )
         return self._made[defines]
 
     def release(self) -> None:
@@ -96,6 +116,7 @@ class Target:
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], depth: bool):
         self.size = size
         with ExitStack() as held:
+
             def keep(made: _T) -> _T:
                 held.callback(made.release)  # type: ignore[attr-defined]
                 return made
@@ -103,10 +124,14 @@ class Target:
             self.color = keep(_texture(ctx, size, 4, "f4"))
             # Four channels though one is used: blending front to back weighs each texture by its own alpha.
             self.depth = keep(_texture(ctx, size, 4, "f4")) if depth else None
-            self.tiles = keep(_texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1"))
+            self.tiles = keep(
+                _texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1")
+            )
             """1 where a tile of the picture is finished."""
             marks = keep(ctx.depth_renderbuffer(size))
-            self.framebuffer = keep(ctx.framebuffer(list(filter(None, (self.color, self.depth))), marks))
+            self.framebuffer = keep(
+                ctx.framebuffer(list(filter(None, (self.color, self.depth))), marks)
+            )
             """For blending: does not write the depth buffer, in which 0 marks finished pixels."""
             self.marking = keep(ctx.framebuffer([], marks))
             """For marking. The colour texture is not in it, so that it can be read meanwhile."""
@@ -125,7 +150,9 @@ class Target:
 class Layers:
     """Textures of one size by name, and a framebuffer that writes them all, in their order."""
 
-    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], **formats: tuple[int, str]):
+    def __init__(
+        self, ctx: moderngl.Context, size: tuple[int, int], **formats: tuple[int, str]
+    ):
         """`formats`: components and moderngl's dtype."""
         self.size = size
         self.textures: dict[str, moderngl.Texture] = {}
@@ -151,7 +178,10 @@ class Compositor:
         """Target of the projections: `columns` (a power of two) of them in a row."""
         formats = self.formats | (BODIES if paint == "ellipsoids" else {})
         held, self._projected = self._projected, None  # should there be no room
-        if held is not None and (held.size, list(held.textures)) != ((columns, rows), list(formats)):
+        if held is not None and (held.size, list(held.textures)) != (
+            (columns, rows),
+            list(formats),
+        ):
             held.release()
             held = None
         self._projected = held or Layers(self._ctx, (columns, rows), **formats)
@@ -168,7 +198,9 @@ class Fields:
     def __getitem__(self, name: str) -> moderngl.Texture:
         return self._textures[name]
 
-    def write(self, name: str, array: np.ndarray, width: int, capacity: int = 1) -> None:
+    def write(
+        self, name: str, array: np.ndarray, width: int, capacity: int = 1
+    ) -> None:
         """Put `array` (n, components), float32 or int32, into rows of `width` texels, from the first on.
 
         The texture has room for `capacity` texels or n, whichever is more.
@@ -180,14 +212,22 @@ class Fields:
             if texture is not None:
                 del self._textures[name]
                 texture.release()
-            texture = _texture(self._ctx, size, components, "i4" if array.dtype == np.int32 else "f4")
+            texture = _texture(
+                self._ctx, size, components, "i4" if array.dtype == np.int32 else "f4"
+            )
             self._textures[name] = texture
         array = np.ascontiguousarray(array)
         full = n // width
         if full:
-            texture.write(array[: full * width], viewport=(0, 0, width, full), alignment=4)
+            texture.write(
+                array[: full * width], viewport=(0, 0, width, full), alignment=4
+            )
         if n > full * width:
-            texture.write(array[full * width:], viewport=(0, full, n - full * width, 1), alignment=4)
+            texture.write(
+                array[full * width :],
+                viewport=(0, full, n - full * width, 1),
+                alignment=4,
+            )
 
     def release(self) -> None:
         for texture in self._textures.values():
@@ -208,13 +248,20 @@ def texture_source(texture: moderngl.Texture) -> TextureSource:
     return TextureSource(texture, Form(texture.width, texture.height, 4, dtype, "HWC"))
 
 
-def _texture(ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> moderngl.Texture:
+def _texture(
+    ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str
+) -> moderngl.Texture:
     texture = ctx.texture(size, components, dtype=dtype, alignment=1)
     if ctx.error == "GL_OUT_OF_MEMORY":
         texture.release()
-        raise RendererError(f"gl: the GPU's memory is full: there is no room for {size[0]} x {size[1]} numbers more. "
-                            "A smaller picture or scene needs less")
-    texture.filter = moderngl.NEAREST, moderngl.NEAREST  # there are no mipmaps: it would be incomplete otherwise
+        raise RendererError(
+            f"gl: the GPU's memory is full: there is no room for {size[0]} x {size[1]} numbers more. "
+            "A smaller picture or scene needs less"
+        )
+    texture.filter = (
+        moderngl.NEAREST,
+        moderngl.NEAREST,
+    )  # there are no mipmaps: it would be incomplete otherwise
     return texture
 
 
@@ -222,4 +269,6 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
     """The indices that sort `keys` (int32 (N,)), equal ones in their present order."""
     import torch
 
-    return torch.from_numpy(keys).argsort(stable=True).numpy()  # by their bits: several times as fast as numpy
+    return (
+        torch.from_numpy(keys).argsort(stable=True).numpy()
+    )  # by their bits: several times as fast as numpy

@@ -74,8 +74,16 @@ class GlPicture:
 
     def pixels(self) -> Pixels:
         rgba = texels(self.color)
-        depth = None if self.depth is None else np.ascontiguousarray(texels(self.depth)[..., 0])
-        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
+        depth = (
+            None
+            if self.depth is None
+            else np.ascontiguousarray(texels(self.depth)[..., 0])
+        )
+        return Pixels(
+            np.ascontiguousarray(rgba[..., :3]),
+            np.ascontiguousarray(rgba[..., 3]),
+            depth,
+        )
 
     def source(self) -> TextureSource:
         """The target itself: no copy."""
@@ -97,10 +105,14 @@ class GlRenderer(Renderer):
         Raises RendererError when the context is older than 3.3, or the driver refuses the shaders.
         """
         if ctx.version_code < 330:
-            raise RendererError(f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
-                                "Update the graphics driver")
+            raise RendererError(
+                f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
+                "Update the graphics driver"
+            )
         self.ctx, self.note = ctx, note
-        self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
+        self._limit = min(
+            ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"]
+        )
         self._columns = min(COLUMNS, self._limit)
         self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx)
         self._fields = Fields(ctx)
@@ -112,11 +124,15 @@ class GlRenderer(Renderer):
         """Result of a selection: `scene.flags`."""
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
 
-    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+    def load(
+        self, scene: GaussianScene, ready: Callable[[int], None] | None = None
+    ) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
         self._check_open()
         active, left_out = activate(scene.to_host(ready))
-        centers, quats, scales, opacities, sh0, rest = (getattr(active, name).numpy() for name in FIELDS)
+        centers, quats, scales, opacities, sh0, rest = (
+            getattr(active, name).numpy() for name in FIELDS
+        )
         # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
         # Gaussian that has flown off to 10^20 would take the detail of all others with it.
         origin, _ = middle(centers[:: max(len(active) // SAMPLE, 1)])
@@ -129,17 +145,28 @@ class GlRenderer(Renderer):
         packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
         capacity = self._limit * min(self._columns, packed_columns, sh_columns)
         if len(active) > capacity:
-            raise RendererError(f"gl: {len(active)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
-                                f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
+            raise RendererError(
+                f"gl: {len(active)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
+                f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}"
+            )
         # What the projection needs of one Gaussian fills one line of a processor's cache.
         packed = np.zeros((len(active), 16), np.float32)
         packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, opacities, quats
         packed[:, 8:11], packed[:, 12:15] = scales, sh0
         self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
         self._fields.write("shN", rest.reshape(-1, 3), sh_columns * max(stored, 1))
-        self._sh_degree, self._sh_stored, self._sh_columns = active.sh_degree, stored, sh_columns
+        self._sh_degree, self._sh_stored, self._sh_columns = (
+            active.sh_degree,
+            stored,
+            sh_columns,
+        )
         self._packed_columns = packed_columns
-        self._means, self._origin, self.left_out, self._dtype = means, origin, left_out, centers.dtype
+        self._means, self._origin, self.left_out, self._dtype = (
+            means,
+            origin,
+            left_out,
+            centers.dtype,
+        )
         self._scene = None
         if self._flags is not None:  # here, where the arrays are at hand
             self._flags = self._flags[0], flags(active, self._flags[0]).numpy()
@@ -152,19 +179,36 @@ class GlRenderer(Renderer):
             if n == 0:
                 return nothing()
             packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
-            rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
+            rest = (
+                texels(self._fields["shN"])
+                .reshape(-1, 3)[: n * stored]
+                .reshape(n, stored, 3)
+            )
             means = (self._means + self._origin).astype(self._dtype)
-            quats, scales, opacities, sh0 = (packed[:, part].copy() for part in (
-                slice(4, 8), slice(8, 11), 3, slice(12, 15)))
-            self._scene = GaussianScene.of_arrays(means, quats, scales, opacities, sh0, rest, activated=True,
-                                                  sh_degree=self._sh_degree)
+            quats, scales, opacities, sh0 = (
+                packed[:, part].copy()
+                for part in (slice(4, 8), slice(8, 11), 3, slice(12, 15))
+            )
+            self._scene = GaussianScene.of_arrays(
+                means,
+                quats,
+                scales,
+                opacities,
+                sh0,
+                rest,
+                activated=True,
+                sh_degree=self._sh_degree,
+            )
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
         self._check(camera, self._limit)
         compositor = self._compositor
         try:
-            with self.ctx.scope(compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
+            with self.ctx.scope(
+                compositor.begin((camera.width, camera.height), options),
+                moderngl.NOTHING,
+            ):
                 visible = 0
                 if len(self._means):
                     visible = self._sort(camera, options)
@@ -188,7 +232,9 @@ class GlRenderer(Renderer):
     def _sort(self, camera: Camera, options: RenderOptions) -> int:
         """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected."""
         axis = camera.viewmat[2, :3]
-        with np.errstate(over="ignore", invalid="ignore"):  # of those that are too far away to be seen
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # of those that are too far away to be seen
             z = self._means @ axis.astype(np.float32)
             z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
         within = (z >= camera.near) & (z <= camera.far)
@@ -196,7 +242,10 @@ class GlRenderer(Renderer):
             self._flags = None
         else:
             if self._flags is None or self._flags[0] != options.selection:
-                self._flags = options.selection, flags(self.scene(), options.selection).numpy()
+                self._flags = (
+                    options.selection,
+                    flags(self.scene(), options.selection).numpy(),
+                )
             within &= (self._flags[1] & HIDDEN) == 0
         visible = np.flatnonzero(within)
         # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
@@ -209,20 +258,47 @@ class GlRenderer(Renderer):
         return len(order)
 
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
-        projected = self._compositor.reserve(self._columns, max(-(-len(self._means) // self._columns), 1),
-                                             options.paint)
+        projected = self._compositor.reserve(
+            self._columns, max(-(-len(self._means) // self._columns), 1), options.paint
+        )
         K, (limit_low, limit_high) = camera.K, camera.slope_limits()
         rotation = camera.viewmat[:3, :3]
-        degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
+        degree = (
+            self._sh_degree
+            if options.sh_degree is None
+            else min(options.sh_degree, self._sh_degree)
+        )
         p = self._compositor.projection(*DEFINES[options.paint])
-        p.read(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
-        p.set(count=visible, columns=self._columns, packed_columns=self._packed_columns, sh_columns=self._sh_columns,
-              sh_stored=self._sh_stored, sh_degree=degree, rotation=rotation.T.ravel(),  # GL takes columns
-              translation=rotation @ self._origin + camera.viewmat[:3, 3], focal=(K[0, 0], K[1, 1]), center=K[:2, 2],
-              size=(camera.width, camera.height), limit_low=limit_low, limit_high=limit_high, z_near=camera.near,
-              z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX, model=MODELS.index(camera.model),
-              antialiased=options.mode == "antialiased", scale=options.scale, mark_color=MARK_COLOR,
-              body_sigmas=BODY_SIGMAS, point_reach=options.point_reach)
+        p.read(
+            order=self._fields["order"],
+            gaussians=self._fields["gaussians"],
+            shN=self._fields["shN"],
+        )
+        p.set(
+            count=visible,
+            columns=self._columns,
+            packed_columns=self._packed_columns,
+            sh_columns=self._sh_columns,
+            sh_stored=self._sh_stored,
+            sh_degree=degree,
+            rotation=rotation.T.ravel(),  # GL takes columns
+            translation=rotation @ self._origin + camera.viewmat[:3, 3],
+            focal=(K[0, 0], K[1, 1]),
+            center=K[:2, 2],
+            size=(camera.width, camera.height),
+            limit_low=limit_low,
+            limit_high=limit_high,
+            z_near=camera.near,
+            z_far=camera.far,
+            eps_2d=EPS_2D,
+            covariance_max=COVARIANCE_MAX,
+            model=MODELS.index(camera.model),
+            antialiased=options.mode == "antialiased",
+            scale=options.scale,
+            mark_color=MARK_COLOR,
+            body_sigmas=BODY_SIGMAS,
+            point_reach=options.point_reach,
+        )
         projected.use()
         projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
         p.fill()
@@ -258,17 +334,25 @@ class QuadCompositor(Compositor):
         self._target: Target | None = None
         self._options = RenderOptions()
 
-    def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
+    def begin(
+        self, size: tuple[int, int], options: RenderOptions
+    ) -> moderngl.Framebuffer:
         """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
         self._options, depth = options, options.depth
-        if self._target is None or self._target.size != size or (self._target.depth is not None) != depth:
+        if (
+            self._target is None
+            or self._target.size != size
+            or (self._target.depth is not None) != depth
+        ):
             if self._target is not None:
                 self._target.release()
                 self._target = None
             self._target = Target(self._ctx, size, depth)
         return self._target.framebuffer
 
-    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    def draw(
+        self, visible: int, near: float
+    ) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
         if asked for, accumulated depth in the first channel. `near`: the camera's."""
         target = self._target
@@ -301,7 +385,14 @@ class QuadCompositor(Compositor):
         return target.color, target.depth
 
     def release(self) -> None:
-        for held in (self.projection, self._splat, self._mark, self._tiles, self._projected, self._target):
+        for held in (
+            self.projection,
+            self._splat,
+            self._mark,
+            self._tiles,
+            self._projected,
+            self._target,
+        ):
             if held is not None:
                 held.release()
         self._projected = self._target = None
@@ -311,9 +402,17 @@ class QuadCompositor(Compositor):
         assert self._projected is not None
         splat, options = self._splat(*defines), self._options
         splat.read(**self._projected.textures, tiles=target.tiles)
-        splat.set(columns=self._projected.size[0], size=target.size, small=SMALL, body_sigmas=BODY_SIGMAS,
-                  ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
-                  ambient=AMBIENT)
+        splat.set(
+            columns=self._projected.size[0],
+            size=target.size,
+            small=SMALL,
+            body_sigmas=BODY_SIGMAS,
+            ring_px=RING_PX,
+            ring_inside=RING_INSIDE,
+            point_reach=options.point_reach,
+            light=LIGHT,
+            ambient=AMBIENT,
+        )
         return splat
 
     def _blend(self, target: Target, visible: int, *defines: str) -> None:
@@ -327,14 +426,18 @@ class QuadCompositor(Compositor):
         ctx.blend_func = moderngl.ONE_MINUS_DST_ALPHA, moderngl.ONE
         for first, end in pairwise(visible * k // batches for k in range(batches + 1)):
             if first:
-                ctx.enable_only(moderngl.DEPTH_TEST)  # without it depth would not be written
+                ctx.enable_only(
+                    moderngl.DEPTH_TEST
+                )  # without it depth would not be written
                 ctx.depth_func = "1"
                 target.marking.use()
                 mark.fill()
                 ctx.enable_only(moderngl.NOTHING)
                 target.tiling.use()
                 tiles.fill()
-            ctx.enable_only(moderngl.BLEND | (moderngl.DEPTH_TEST if first else moderngl.NOTHING))
+            ctx.enable_only(
+                moderngl.BLEND | (moderngl.DEPTH_TEST if first else moderngl.NOTHING)
+            )
             ctx.depth_func = "<"
             target.framebuffer.use()
             splat.set(first=first)

@@ -50,7 +50,11 @@ class TileCompositor(Compositor):
     """As `QuadCompositor`."""
 
     formats: ClassVar[dict[str, tuple[int, str]]] = {
-        "form": (4, "f4"), "light": (4, "u4"), "depth": (1, "f4"), "box": (2, "i4")}
+        "form": (4, "f4"),
+        "light": (4, "u4"),
+        "depth": (1, "f4"),
+        "box": (2, "i4"),
+    }
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
@@ -58,7 +62,9 @@ class TileCompositor(Compositor):
         # longer than the arithmetic. Once such a block was freed the threshold is its size, at most 32 MB (mallopt(3),
         # M_MMAP_THRESHOLD). Without effect on other systems.
         np.empty(31 << 20, np.uint8)
-        self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
+        self._list_bits = min(
+            LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1
+        )
         self._slot_bits = (ctx.info["GL_MAX_TEXTURE_SIZE"] // 4).bit_length() - 1
         self.projection = Passes(ctx, "fullscreen.vert", "project.frag", "TILES")
         self._gather = Passes(ctx, "fullscreen.vert", "gather.frag")
@@ -76,37 +82,53 @@ class TileCompositor(Compositor):
         self._near = 0.0
         self.thinned = ""
 
-    def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
+    def begin(
+        self, size: tuple[int, int], options: RenderOptions
+    ) -> moderngl.Framebuffer:
         if size != self._size:
             self._release_layers()
         self._size, self._options = size, options
         self._grid = -(-size[0] // TILE), -(-size[1] // TILE)
         return self._target("color").framebuffer
 
-    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    def draw(
+        self, visible: int, near: float
+    ) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         options = self._options
         self._near, self.thinned = near, ""
         bodies = options.paint == "ellipsoids"
         # Depth takes a walk of its own: there are not more than eight outputs. The nearest surfaces bring theirs along.
         pictures = ["color", "depth"] if options.depth else ["color"]
-        latest: int | None = None  # which of two sets of parts holds the result, if any does
+        latest: int | None = (
+            None  # which of two sets of parts holds the result, if any does
+        )
         if visible:
             assert self._projected is not None
             columns = self._projected.size[0]
             rows = -(-visible // columns)
             boxes = np.empty((rows * columns, 2), np.int32)
-            self._projected.framebuffer.read_into(boxes, viewport=(0, 0, columns, rows), components=2, attachment=3,
-                                                  dtype="i4", alignment=1)
+            self._projected.framebuffer.read_into(
+                boxes,
+                viewport=(0, 0, columns, rows),
+                components=2,
+                attachment=3,
+                dtype="i4",
+                alignment=1,
+            )
             chunks = Chunks(boxes[:visible], self._grid)
             for entries, ranges in chunks:
                 self._room = max(self._room, 1 << (len(entries) - 1).bit_length())
-                self._lists.write("lists", entries[:, None], 1 << self._list_bits, self._room)
+                self._lists.write(
+                    "lists", entries[:, None], 1 << self._list_bits, self._room
+                )
                 self._lists.write("ranges", ranges, 1 << self._list_bits)
                 for kind in pictures[:1] if bodies else pictures:
                     self._walk(kind, latest)
                 latest = 0 if latest is None else 1 - latest
                 if chunks.remaining and not bodies and options.paint != "overdraw":
-                    chunks.close_tiles(self._read_unfinished(self._parts("color", latest)))
+                    chunks.close_tiles(
+                        self._read_unfinished(self._parts("color", latest))
+                    )
             self.thinned = THINNED if chunks.lacking else ""
         for kind in pictures:
             target = self._target(kind).framebuffer
@@ -114,13 +136,20 @@ class TileCompositor(Compositor):
             if latest is None:
                 target.clear()
                 continue
-            gather = self._gather(*(["BODIES"] if bodies else []), *(["DEPTH"] if bodies and kind == "depth" else []))
+            gather = self._gather(
+                *(["BODIES"] if bodies else []),
+                *(["DEPTH"] if bodies and kind == "depth" else []),
+            )
             gather.read(**self._parts("color" if bodies else kind, latest).textures)
             gather.set(across=self._grid[0], slot_bits=self._slot_bits)
             if bodies and self._projected is not None:
                 gather.read(PARTS, **self._projected.textures)
-                gather.set(bits=self._projected.size[0].bit_length() - 1, body_sigmas=BODY_SIGMAS, towards_light=LIGHT,
-                           ambient=AMBIENT)
+                gather.set(
+                    bits=self._projected.size[0].bit_length() - 1,
+                    body_sigmas=BODY_SIGMAS,
+                    towards_light=LIGHT,
+                    ambient=AMBIENT,
+                )
             gather.fill()
         depth = self._target("depth").textures["picture"] if options.depth else None
         return self._target("color").textures["picture"], depth
@@ -128,23 +157,43 @@ class TileCompositor(Compositor):
     def release(self) -> None:
         self._release_layers()
         self._lists.release()
-        for held in (self.projection, self._gather, self._unfinished, self._projected, self._walks):
+        for held in (
+            self.projection,
+            self._gather,
+            self._unfinished,
+            self._projected,
+            self._walks,
+        ):
             if held is not None:
                 held.release()
         self._projected = None
 
     def _walk(self, kind: str, latest: int | None) -> None:
         assert self._projected is not None
-        defines = (*(["DEPTH"] if kind == "depth" else []), *(["RESUME"] if latest is not None else []))
+        defines = (
+            *(["DEPTH"] if kind == "depth" else []),
+            *(["RESUME"] if latest is not None else []),
+        )
         options, projected = self._options, self._projected.textures
-        if options.paint != "overdraw" or kind == "color":  # its depth is that of colour
+        if (
+            options.paint != "overdraw" or kind == "color"
+        ):  # its depth is that of colour
             defines = *DEFINES[options.paint], *defines
         walk = self._walks(*(name for name in defines if name != "NORMALS"))
         walk.read(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
         across, down = self._grid
-        walk.set(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
-                 point_reach=options.point_reach, list_bits=self._list_bits, across=across, tiles=across * down,
-                 bits=self._projected.size[0].bit_length() - 1, slot_bits=self._slot_bits)
+        walk.set(
+            z_near=self._near,
+            body_sigmas=BODY_SIGMAS,
+            ring_px=RING_PX,
+            ring_inside=RING_INSIDE,
+            point_reach=options.point_reach,
+            list_bits=self._list_bits,
+            across=across,
+            tiles=across * down,
+            bits=self._projected.size[0].bit_length() - 1,
+            slot_bits=self._slot_bits,
+        )
         if latest is not None:
             before = self._parts(kind, latest).textures.values()
             walk.read(6, **{f"before{i}": texture for i, texture in enumerate(before)})
@@ -166,12 +215,16 @@ class TileCompositor(Compositor):
         columns = -(-self._grid[0] * self._grid[1] // 8)
         most = 1 << self._slot_bits
         size = min(columns, most) * (TILE // 2), -(-columns // most) * 8 * (TILE // 4)
-        return self._layer((kind, number), size, **{f"part{i}": (4, "f4") for i in range(PARTS)})
+        return self._layer(
+            (kind, number), size, **{f"part{i}": (4, "f4") for i in range(PARTS)}
+        )
 
     def _target(self, kind: str) -> Layers:
         return self._layer(kind, self._size, picture=(4, "f4"))
 
-    def _layer(self, key: object, size: tuple[int, int], **formats: tuple[int, str]) -> Layers:
+    def _layer(
+        self, key: object, size: tuple[int, int], **formats: tuple[int, str]
+    ) -> Layers:
         if key not in self._layers:
             self._layers[key] = Layers(self._ctx, size, **formats)
         return self._layers[key]
@@ -191,15 +244,23 @@ class Chunks:
     Gaussian, whatever is left.
     """
 
-    def __init__(self, boxes: np.ndarray, grid: tuple[int, int], most: int = LISTED_MAX):
+    def __init__(
+        self, boxes: np.ndarray, grid: tuple[int, int], most: int = LISTED_MAX
+    ):
         """`boxes` (N, 2) int32, in drawing order: the first tile's number, row by row, and width + (height << 16) in
         tiles, 0 where nothing shows. `grid`: tiles across and down."""
         self.lacking = False
         """True if it has ended before everything was in a chunk."""
         self._left = most
         self._columns, self._rows = grid
-        self._held = np.stack([np.arange(len(boxes), dtype=np.int32), boxes[:, 0], boxes[:, 1] & 0xFFFF,
-                               boxes[:, 1] >> 16])
+        self._held = np.stack(
+            [
+                np.arange(len(boxes), dtype=np.int32),
+                boxes[:, 0],
+                boxes[:, 1] & 0xFFFF,
+                boxes[:, 1] >> 16,
+            ]
+        )
         """(4, M) int32: place in drawing order, first tile, width and height of those that no chunk has held yet."""
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -210,7 +271,9 @@ class Chunks:
             if total[-1] > 0 and budget <= 0:
                 self.lacking = True
                 return
-            if total[-1] > budget:  # one Gaussian at least: it has no more entries than the picture has tiles
+            if (
+                total[-1] > budget
+            ):  # one Gaussian at least: it has no more entries than the picture has tiles
                 n = max(int(np.searchsorted(total, budget, side="right")), 1)
             self._held = held[:, n:]
             self._left -= int(total[n - 1])
@@ -224,15 +287,29 @@ class Chunks:
 
     def close_tiles(self, unfinished: np.ndarray) -> None:
         """Forget Gaussians that touch only tiles where `unfinished` (rows, columns), bool, is False."""
-        table = np.zeros((self._rows + 1, self._columns + 1), np.int32)  # sums over everything left of and above
-        np.cumsum(np.cumsum(unfinished, axis=0, dtype=np.int32), axis=1, out=table[1:, 1:])
+        table = np.zeros(
+            (self._rows + 1, self._columns + 1), np.int32
+        )  # sums over everything left of and above
+        np.cumsum(
+            np.cumsum(unfinished, axis=0, dtype=np.int32), axis=1, out=table[1:, 1:]
+        )
         _, first, widths, heights = self._held
         y0, x0 = np.divmod(first, self._columns)
         y1, x1 = y0 + heights, x0 + widths
-        self._held = self._held[:, np.flatnonzero(table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0])]
+        self._held = self._held[
+            :,
+            np.flatnonzero(
+                table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0]
+            ),
+        ]
 
-    def _lists(self, rank: np.ndarray, first: np.ndarray, widths: np.ndarray, heights: np.ndarray
-               ) -> tuple[np.ndarray, np.ndarray]:
+    def _lists(
+        self,
+        rank: np.ndarray,
+        first: np.ndarray,
+        widths: np.ndarray,
+        heights: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
         columns, tiles = self._columns, self._columns * self._rows
         # First every row of tiles that a box has, then every tile of such a row. The tile's number is what its row
         # of tiles starts with plus how far along it is; repeating (start - place) and adding places gives that.
@@ -242,7 +319,9 @@ class Chunks:
         widths = widths.take(owner)
         pairs = np.stack([begin - _starts(widths), rank.take(owner)], axis=1)
         # Both at once: as one number of 64 bits.
-        pairs = np.repeat(pairs.view(np.int64)[:, 0], widths).view(np.int32).reshape(-1, 2)
+        pairs = (
+            np.repeat(pairs.view(np.int64)[:, 0], widths).view(np.int32).reshape(-1, 2)
+        )
         tile = pairs[:, 0] + np.arange(len(pairs), dtype=np.int32)
         entries = pairs[:, 1].take(stable_order(tile))
         ranges = np.empty((tiles, 2), np.int32)

@@ -65,7 +65,11 @@ def obstacle() -> str:
     except OSError:
         return "gsplat needs CUDA, and there is no NVIDIA driver here"
     count = ctypes.c_int()
-    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+    if (
+        cuda.cuInit(0) != 0
+        or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0
+        or count.value == 0
+    ):
         return "gsplat needs CUDA, and no GPU is visible (see nvidia-smi and CUDA_VISIBLE_DEVICES)"
     return ""
 
@@ -77,7 +81,11 @@ def build_folder() -> Path:
 
     major, minor = torch.cuda.get_device_capability()
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return cache_folder() / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+    return (
+        cache_folder()
+        / "gsplat"
+        / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+    )
 
 
 class Kernels:
@@ -94,7 +102,9 @@ class Kernels:
             self._decided.set()
             self._moved.set()
         else:
-            threading.Thread(target=self._run, name="gsplat-kernels", daemon=True).start()
+            threading.Thread(
+                target=self._run, name="gsplat-kernels", daemon=True
+            ).start()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until it is decided, one way or the other, or the time is over. Returns `ready`."""
@@ -125,27 +135,39 @@ class Kernels:
 
         if not torch.cuda.is_available():
             built = torch.version.cuda is not None
-            raise RendererError("gsplat needs CUDA, and " + (
-                "torch finds no usable GPU" if built else "this torch is built without it"))
+            raise RendererError(
+                "gsplat needs CUDA, and "
+                + (
+                    "torch finds no usable GPU"
+                    if built
+                    else "this torch is built without it"
+                )
+            )
         try:
             importlib.import_module("gsplat.csrc")
         except ImportError as e:
             if e.name != "gsplat.csrc":
-                log.info("the kernels that gsplat was installed with do not load: %s", e)
+                log.info(
+                    "the kernels that gsplat was installed with do not load: %s", e
+                )
         else:
             return
         folder = build_folder()
         try:
             make_private(folder)
         except OSError as e:
-            raise RendererError(f"gsplat's kernels cannot be built: {folder}: {e.strerror}") from None
+            raise RendererError(
+                f"gsplat's kernels cannot be built: {folder}: {e.strerror}"
+            ) from None
         # Should anything make gsplat compile here after all, let it not be in the trainer's folder.
         if "gsplat.cuda._backend" not in sys.modules:
             os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "jit")
         library = folder / f"{NAME}.so"
         if not library.exists():
             self._moved.set()  # to wait takes a minute or more
-            log.info("building gsplat's kernels, about a minute; drawing with OpenGL meanwhile")
+            log.info(
+                "building gsplat's kernels, about a minute; drawing with OpenGL meanwhile"
+            )
             build(library)
         spec = importlib.util.spec_from_file_location(NAME, library)
         assert spec is not None and spec.loader is not None
@@ -159,23 +181,53 @@ class Kernels:
 def build(library: Path) -> None:
     """Compile in another process and put the finished library in its place. Raises RendererError."""
     folder, report = library.parent / "build", library.parent / "build.log"
-    jobs = os.environ.get("MAX_JOBS") or str(max(min((os.cpu_count() or 2) // 2, 10), 1))
+    jobs = os.environ.get("MAX_JOBS") or str(
+        max(min((os.cpu_count() or 2) // 2, 10), 1)
+    )
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
-    env = child_program.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MAX_JOBS": jobs,
-                                     "TORCH_EXTENSIONS_DIR": str(folder), "VERBOSE": "1"})
+    env = child_program.environment(
+        {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "MAX_JOBS": jobs,
+            "TORCH_EXTENSIONS_DIR": str(folder),
+            "VERBOSE": "1",
+        }
+    )
     try:
-        done = subprocess.run([*nice, sys.executable, "-P", "-c", BUILD, str(folder / NAME / library.name),
-                               str(library)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False, env=env)
+        done = subprocess.run(
+            [
+                *nice,
+                sys.executable,
+                "-P",
+                "-c",
+                BUILD,
+                str(folder / NAME / library.name),
+                str(library),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            env=env,
+        )
         report.write_text(done.stdout)
     except OSError as e:
         raise RendererError(f"gsplat's kernels cannot be built: {e}") from None
     if done.returncode == 3:
-        raise RendererError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, "
-                            "or a gsplat wheel with kernels")
+        raise RendererError(
+            "gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, "
+            "or a gsplat wheel with kernels"
+        )
     if done.returncode != 0 or not library.exists():
-        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()] or ["no output"]
-        said = next((line for line in lines if "error" in line.lower()), lines[-1])[:200]
+        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()] or [
+            "no output"
+        ]
+        said = next((line for line in lines if "error" in line.lower()), lines[-1])[
+            :200
+        ]
         raise RendererError(f"building gsplat's kernels failed: {said} (see {report})")
 
 

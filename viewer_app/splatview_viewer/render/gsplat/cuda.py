@@ -42,8 +42,15 @@ def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernel
     Raises:
         RendererError: NVRTC is missing, or rejects the source or the GPU.
     """
-    source = "\n".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("common.cuh", file))
-    return Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
+    source = "\n".join(
+        (Path(__file__).parent / name).read_text(encoding="utf-8")
+        for name in ("common.cuh", file)
+    )
+    return Kernels(
+        source,
+        (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)),
+        device,
+    )
 
 
 class Kernels:
@@ -53,7 +60,9 @@ class Kernels:
         nvrtc = Nvrtc()
         major, minor = torch.cuda.get_device_capability(device)
         target = f"sm_{major}{minor}"
-        digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
+        digest = hashlib.sha256(
+            "\0".join((source, target, nvrtc.version, *flags)).encode()
+        ).hexdigest()
         cached = cache_folder() / "kernels" / f"{digest[:32]}.cubin"
         self._device = device
         self._functions: dict[str, Any] = {}
@@ -64,7 +73,9 @@ class Kernels:
                 return
             image = nvrtc.compile(source, (f"--gpu-architecture={target}", *flags))
             self._module = _load(image)
-        with contextlib.suppress(OSError):  # a cache that cannot be written costs a second each time
+        with contextlib.suppress(
+            OSError
+        ):  # a cache that cannot be written costs a second each time
             make_private(cached.parent)
             write_output(cached, image, private=True)
 
@@ -75,13 +86,34 @@ class Kernels:
         """
         function = self._functions.get(name)
         if function is None:
-            function = self._functions[name] = _checked(driver.cuModuleGetFunction(self._module, name.encode()),
-                                                       f"kernel {name}")
-        values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
+            function = self._functions[name] = _checked(
+                driver.cuModuleGetFunction(self._module, name.encode()),
+                f"kernel {name}",
+            )
+        values = [
+            ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a
+            for a in args
+        ]
         pointers = (ctypes.c_void_p * len(args))(*(ctypes.addressof(v) for v in values))
-        stream = stream_object(torch._C._cuda_getCurrentRawStream(self._device))  # much quicker than `current_stream`
-        _checked(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(pointers), 0),
-                 f"kernel {name}")
+        stream = stream_object(
+            torch._C._cuda_getCurrentRawStream(self._device)
+        )  # much quicker than `current_stream`
+        _checked(
+            driver.cuLaunchKernel(
+                function,
+                grid,
+                1,
+                1,
+                block,
+                1,
+                1,
+                0,
+                stream,
+                ctypes.addressof(pointers),
+                0,
+            ),
+            f"kernel {name}",
+        )
 
 
 class Nvrtc:
@@ -90,15 +122,22 @@ class Nvrtc:
     def __init__(self) -> None:
         major = (torch.version.cuda or "").split(".")[0]
         if not major:
-            raise RendererError("this torch is built without CUDA; the gsplat renderer needs one with it")
+            raise RendererError(
+                "this torch is built without CUDA; the gsplat renderer needs one with it"
+            )
         name = f"libnvrtc.so.{major}"
         wheels = [Path(p) for p in (*sys.path, *site.getsitepackages()) if p]
-        for candidate in (name, *(str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}"))):
+        for candidate in (
+            name,
+            *(str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}")),
+        ):
             with contextlib.suppress(OSError):
                 self._library = ctypes.CDLL(candidate)
                 break
         else:
-            raise RendererError(f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it")
+            raise RendererError(
+                f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it"
+            )
         first, second = ctypes.c_int(), ctypes.c_int()
         self._call("nvrtcVersion", ctypes.byref(first), ctypes.byref(second))
         self.version = f"{first.value}.{second.value}"
@@ -106,13 +145,29 @@ class Nvrtc:
     def compile(self, source: str, options: tuple[str, ...]) -> bytes:
         """Machine code."""
         program = ctypes.c_void_p()
-        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
+        self._call(
+            "nvrtcCreateProgram",
+            ctypes.byref(program),
+            source.encode(),
+            b"kernels.cu",
+            0,
+            None,
+            None,
+        )
         try:
             flags = [o.encode() for o in options]
-            status = self._library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+            status = self._library.nvrtcCompileProgram(
+                program, len(flags), (ctypes.c_char_p * len(flags))(*flags)
+            )
             if status:
-                log = self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
-                raise RendererError(f"NVRTC {self.version} rejects the viewer's CUDA kernels:\n{log}")
+                log = (
+                    self._bytes("nvrtcGetProgramLog", program)
+                    .rstrip(b"\0")
+                    .decode(errors="replace")
+                )
+                raise RendererError(
+                    f"NVRTC {self.version} rejects the viewer's CUDA kernels:\n{log}"
+                )
             return self._bytes("nvrtcGetCUBIN", program)
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -145,6 +200,7 @@ def _checked(result: Any, what: str) -> Any:
 
 # -- streams ----------------------------------------------------------------------------------------------------------
 
+
 @contextlib.contextmanager
 def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
     """Work on this stream and its GPU, which torch selects with it, without gradients. May be entered again inside."""
@@ -168,7 +224,10 @@ class Clock:
 
     def begin(self, stream: torch.cuda.Stream) -> None:
         pair = self._begun or (self._idle.pop() if self._idle else None)
-        self._begun = pair or (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        self._begun = pair or (
+            torch.cuda.Event(enable_timing=True),
+            torch.cuda.Event(enable_timing=True),
+        )
         self._begun[0].record(stream)
 
     def end(self, stream: torch.cuda.Stream) -> None:

@@ -63,14 +63,20 @@ class FrameGraph:
             raise RendererError(f"gsplat's CUDA kernels do not load here: {e}") from e
         self._gsplat: Any = getattr(_backend, "_C", None)
         if self._gsplat is None:
-            raise RendererError("gsplat found no CUDA toolkit to compile its kernels with; install nvcc, or a built "
-                                "gsplat")
+            raise RendererError(
+                "gsplat found no CUDA toolkit to compile its kernels with; install nvcc, or a built "
+                "gsplat"
+            )
         self._own("short")
         self._scene: Scene | None = None
         self.capacity = Capacity()
         with torch.cuda.device(self._device):
-            self._parameters = torch.zeros(ctypes.sizeof(Parameters) // 4, device=self._device)
-            self._needed = torch.full((IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True)
+            self._parameters = torch.zeros(
+                ctypes.sizeof(Parameters) // 4, device=self._device
+            )
+            self._needed = torch.full(
+                (IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True
+            )
         self._needed_array = self._needed.numpy()
         self._needed_at = self._needed.data_ptr()
         self._drawn = 0
@@ -90,15 +96,24 @@ class FrameGraph:
         """As `Renderer.thinned`, of the last frame that was judged."""
         return THINNED if self.capacity.full else ""
 
-    def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
-             sh0: torch.Tensor, shN: torch.Tensor) -> None:
+    def load(
+        self,
+        means: torch.Tensor,
+        quats: torch.Tensor,
+        scales: torch.Tensor,
+        opacities: torch.Tensor,
+        sh0: torch.Tensor,
+        shN: torch.Tensor,
+    ) -> None:
         """The scene from now on. Nothing is copied: the storage stays until the next `load`, and what is written
         into it, in stream order, shows. The same storage again costs nothing and keeps the graphs.
 
         The tensors have to be as `Scene` says: float32 on this device, activated (scales in world units,
         opacities in [0, 1]). `sh[:, 0]` and `sh[:, 1:]` of an (N, K, 3) tensor do for sh0 and shN.
         """
-        scene = Scene(*(t.detach() for t in (means, quats, scales, opacities, sh0, shN)))
+        scene = Scene(
+            *(t.detach() for t in (means, quats, scales, opacities, sh0, shN))
+        )
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
@@ -113,8 +128,9 @@ class FrameGraph:
         if self._scene is not None and flags is not self._scene.flags:
             self._scene = replace(self._scene, flags=flags)
 
-    def render(self, camera: Camera, options: RenderOptions,
-               rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def render(
+        self, camera: Camera, options: RenderOptions, rgba: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Queue the drawing of a frame on the current stream of the current GPU; the host waits for nothing.
 
         Args:
@@ -130,7 +146,11 @@ class FrameGraph:
         assert scene is not None
         size = camera.height, camera.width
         rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
-        degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
+        degree = (
+            scene.degree
+            if options.sh_degree is None
+            else min(options.sh_degree, scene.degree)
+        )
         depth = torch.empty(size, device=self._device) if options.depth else None
         self._stream = torch.cuda.current_stream()
         self._drawn += 1
@@ -140,11 +160,25 @@ class FrameGraph:
             rgba.zero_()
             self._needed_array[place] = 0
             return rgba, None if depth is None else depth.zero_()
-        settings = Parameters.of(camera, options, rgba, depth, self._needed_at + 8 * place)
+        settings = Parameters.of(
+            camera, options, rgba, depth, self._needed_at + 8 * place
+        )
         self._needed_array[place] = _UNKNOWN
-        kind = Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                    options.mode == "antialiased", options.depth, degree, rgba.element_size(), self.capacity.slots,
-                    options.paint, scene.flags is not None, options.scale != 1.0)
+        kind = Kind(
+            camera.width,
+            camera.height,
+            camera.model,
+            float(camera.near),
+            float(camera.far),
+            options.mode == "antialiased",
+            options.depth,
+            degree,
+            rgba.element_size(),
+            self.capacity.slots,
+            options.paint,
+            scene.flags is not None,
+            options.scale != 1.0,
+        )
         self._own(kind.key_type).launch("set_frame", 1, 64, settings, self._parameters)
         graph = self._graph(kind)
         if graph is None:
@@ -199,7 +233,9 @@ class FrameGraph:
             try:
                 self._draw(kind)
             except BaseException:
-                with contextlib.suppress(RuntimeError):  # names the consequence; the cause is on its way
+                with contextlib.suppress(
+                    RuntimeError
+                ):  # names the consequence; the cause is on its way
                     graph.capture_end()
                 raise
             graph.capture_end()
@@ -216,14 +252,27 @@ class FrameGraph:
     def _draw(self, kind: Kind) -> None:
         assert self._scene is not None
         try:
-            draw(kind, self._scene, self._parameters, self._gsplat, self._own(kind.key_type))
-        except (AttributeError, TypeError) as e:  # of functions that are not gsplat's public interface
-            raise RendererError(f"this version of gsplat is not the one that frames are made for (1.5.3): {e}") from e
+            draw(
+                kind,
+                self._scene,
+                self._parameters,
+                self._gsplat,
+                self._own(kind.key_type),
+            )
+        except (
+            AttributeError,
+            TypeError,
+        ) as e:  # of functions that are not gsplat's public interface
+            raise RendererError(
+                f"this version of gsplat is not the one that frames are made for (1.5.3): {e}"
+            ) from e
 
     def _drop_graphs(self) -> None:
         if not self.graphs:
             return
-        if self._stream is not None:  # a graph that may still run is not to be destroyed
+        if (
+            self._stream is not None
+        ):  # a graph that may still run is not to be destroyed
             self._stream.synchronize()
         self.graphs.clear()
         self._pool = None
@@ -302,21 +351,39 @@ class Parameters(ctypes.Structure):
     """Parameters that change with each frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
     device in stream order, so that nothing on the host must stay as it is until then."""
 
-    _fields_ = (("viewmat", ctypes.c_float * 16), ("intrinsics", ctypes.c_float * 9),
-                ("position", ctypes.c_float * 3), ("scale", ctypes.c_float), ("point_reach", ctypes.c_float),
-                ("rgba", ctypes.c_uint64), ("depth", ctypes.c_uint64),
-                ("needed", ctypes.c_uint64))
+    _fields_ = (
+        ("viewmat", ctypes.c_float * 16),
+        ("intrinsics", ctypes.c_float * 9),
+        ("position", ctypes.c_float * 3),
+        ("scale", ctypes.c_float),
+        ("point_reach", ctypes.c_float),
+        ("rgba", ctypes.c_uint64),
+        ("depth", ctypes.c_uint64),
+        ("needed", ctypes.c_uint64),
+    )
 
     @classmethod
-    def of(cls, camera: Camera, options: RenderOptions, rgba: torch.Tensor, depth: torch.Tensor | None,
-           needed: int) -> Parameters:
+    def of(
+        cls,
+        camera: Camera,
+        options: RenderOptions,
+        rgba: torch.Tensor,
+        depth: torch.Tensor | None,
+        needed: int,
+    ) -> Parameters:
         """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
         viewmat = np.asarray(camera.viewmat, np.float32)  # as the kernels get it
         position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
-        made = cls(scale=options.scale, point_reach=options.point_reach, rgba=rgba.data_ptr(),
-                   depth=0 if depth is None else depth.data_ptr(), needed=needed)
+        made = cls(
+            scale=options.scale,
+            point_reach=options.point_reach,
+            rgba=rgba.data_ptr(),
+            depth=0 if depth is None else depth.data_ptr(),
+            needed=needed,
+        )
         made.viewmat[:], made.intrinsics[:], made.position[:] = (
-            np.ravel(values).tolist() for values in (viewmat, camera.K, position))
+            np.ravel(values).tolist() for values in (viewmat, camera.K, position)
+        )
         return made
 
 
@@ -385,10 +452,16 @@ class Scene:
     @property
     def layout(self) -> tuple[Any, ...]:
         """All that a graph remembers of the tensors, but for `flags`."""
-        return tuple((t.data_ptr(), t.shape, t.stride()) for name, t in vars(self).items() if name != "flags")
+        return tuple(
+            (t.data_ptr(), t.shape, t.stride())
+            for name, t in vars(self).items()
+            if name != "flags"
+        )
 
 
-def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher) -> None:
+def draw(
+    kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher
+) -> None:
     """Draw a frame of a scene that is not empty.
 
     Args:
@@ -409,29 +482,113 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     flags: Any = scene.flags if kind.selected else _NULL
     if kind.selected or kind.scaled or not kind.by_density:
         opacities, scales = new(n), new(n, 3) if kind.scaled else scene.scales
-        own.launch("choose", blocks(n, 256), 256, _int(n), parameters, scene.opacities, scene.scales, flags,
-                   _int(not kind.by_density), opacities, scales if kind.scaled else _NULL)
-    radii, means2d, depths, conics, compensations = gsplat.projection_ewa_3dgs_fused_fwd(
-        scene.means, None, scene.quats, scales, opacities, parameters[:16].view(1, 4, 4),
-        parameters[16:25].view(1, 3, 3), kind.width, kind.height, EPS_2D, kind.near, kind.far, 0.0, antialiased,
-        getattr(gsplat.CameraModelType, kind.model.upper()))
-    footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(n, 4)
+        own.launch(
+            "choose",
+            blocks(n, 256),
+            256,
+            _int(n),
+            parameters,
+            scene.opacities,
+            scene.scales,
+            flags,
+            _int(not kind.by_density),
+            opacities,
+            scales if kind.scaled else _NULL,
+        )
+    radii, means2d, depths, conics, compensations = (
+        gsplat.projection_ewa_3dgs_fused_fwd(
+            scene.means,
+            None,
+            scene.quats,
+            scales,
+            opacities,
+            parameters[:16].view(1, 4, 4),
+            parameters[16:25].view(1, 3, 3),
+            kind.width,
+            kind.height,
+            EPS_2D,
+            kind.near,
+            kind.far,
+            0.0,
+            antialiased,
+            getattr(gsplat.CameraModelType, kind.model.upper()),
+        )
+    )
+    footprints, keys, counts, colors = (
+        new(n, 8),
+        new(n),
+        new(n, dtype=torch.int64),
+        new(n, 4),
+    )
     plain = kind.paint == "color" and not kind.selected
-    more = () if plain else (_int(PAINTS.index(kind.paint)), _int(kind.model == "ortho"), _int(kind.width),
-                             _int(kind.height), flags, scene.quats, scene.scales)
+    more = (
+        ()
+        if plain
+        else (
+            _int(PAINTS.index(kind.paint)),
+            _int(kind.model == "ortho"),
+            _int(kind.width),
+            _int(kind.height),
+            flags,
+            scene.quats,
+            scene.scales,
+        )
+    )
     degree = 0 if kind.paint in ("normals", "overdraw") else kind.degree
-    own.launch("shade" if plain else "shade_as", blocks(n, 128), 128, _int(n), parameters, scene.means, opacities,
-               compensations if antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
-               _long(scene.shN.stride(0)), _int(degree), radii, means2d, conics, depths, _int(columns), _int(rows),
-               footprints, keys, counts, colors, *more)
-    del radii, depths, compensations  # what is not needed again makes room for what comes
+    own.launch(
+        "shade" if plain else "shade_as",
+        blocks(n, 128),
+        128,
+        _int(n),
+        parameters,
+        scene.means,
+        opacities,
+        compensations if antialiased else _NULL,
+        scene.sh0,
+        _long(scene.sh0.stride(0)),
+        scene.shN,
+        _long(scene.shN.stride(0)),
+        _int(degree),
+        radii,
+        means2d,
+        conics,
+        depths,
+        _int(columns),
+        _int(rows),
+        footprints,
+        keys,
+        counts,
+        colors,
+        *more,
+    )
+    del (
+        radii,
+        depths,
+        compensations,
+    )  # what is not needed again makes room for what comes
     surfaces = None
     if kind.paint == "ellipsoids":
         surfaces = new(n, BODY_FLOATS)
-        own.launch("bodies", blocks(n, 256), 256, _int(n), parameters, scene.means, scene.quats, scales, counts,
-                   _int(MODELS.index(kind.model)), _int(kind.width), _int(kind.height), _float(EPS_2D), surfaces)
+        own.launch(
+            "bodies",
+            blocks(n, 256),
+            256,
+            _int(n),
+            parameters,
+            scene.means,
+            scene.quats,
+            scales,
+            counts,
+            _int(MODELS.index(kind.model)),
+            _int(kind.width),
+            _int(kind.height),
+            _float(EPS_2D),
+            surfaces,
+        )
     del means2d, conics
-    order = torch.sort(keys, stable=True).indices  # equal depths stay in the Gaussians' order, as in gsplat
+    order = torch.sort(
+        keys, stable=True
+    ).indices  # equal depths stay in the Gaussians' order, as in gsplat
     del keys
     sorted_counts = counts.index_select(0, order)
     del counts
@@ -439,23 +596,67 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     # A part's list replaces the pairs of the part before.
     most = 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
     parts = blocks(slots, most)
-    tiles, pairs = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots + most, dtype=torch.int32)
+    tiles, pairs = (
+        new(slots, dtype=_KEY_TYPES[kind.key_type]),
+        new(slots + most, dtype=torch.int32),
+    )
     ids, gaussians = pairs[:slots], pairs[most:]
-    own.launch("fill", blocks(max(n, slots), 256), 256, _int(n), _int(slots), order, sorted_counts, ends, footprints,
-               _int(columns), tiles, gaussians)
+    own.launch(
+        "fill",
+        blocks(max(n, slots), 256),
+        256,
+        _int(n),
+        _int(slots),
+        order,
+        sorted_counts,
+        ends,
+        footprints,
+        _int(columns),
+        tiles,
+        gaussians,
+    )
     del order, sorted_counts
-    starts = new(parts, columns * rows + 1, dtype=torch.int32)  # and one more, which ends the last tile
+    starts = new(
+        parts, columns * rows + 1, dtype=torch.int32
+    )  # and one more, which ends the last tile
     for part in range(parts):
         first, end = part * most, min((part + 1) * most, slots)
         grouped, places = torch.sort(tiles[first:end], stable=True)
-        own.launch("gather", blocks(end - first, 256), 256, _int(n), _int(first), _int(end - first),
-                   _int(columns * rows), grouped, places, gaussians[first:], ends, parameters, ids[first:],
-                   starts[part])
+        own.launch(
+            "gather",
+            blocks(end - first, 256),
+            256,
+            _int(n),
+            _int(first),
+            _int(end - first),
+            _int(columns * rows),
+            grouped,
+            places,
+            gaussians[first:],
+            ends,
+            parameters,
+            ids[first:],
+            starts[part],
+        )
         del grouped, places
     last = () if surfaces is None else (surfaces, _float(kind.near))
-    own.launch(_BLENDS[kind.paint], columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
-               _int(kind.element_size), _int(parts), _int(columns * rows + 1), starts, ids, footprints, colors,
-               parameters, *last)
+    own.launch(
+        _BLENDS[kind.paint],
+        columns * rows,
+        256,
+        _int(kind.width),
+        _int(kind.height),
+        _int(columns),
+        _int(kind.element_size),
+        _int(parts),
+        _int(columns * rows + 1),
+        starts,
+        ids,
+        footprints,
+        colors,
+        parameters,
+        *last,
+    )
 
 
 def blocks(threads: int, block: int) -> int:
@@ -463,7 +664,18 @@ def blocks(threads: int, block: int) -> int:
     return -(-threads // block)
 
 
-_int, _long, _float, _NULL = ctypes.c_int, ctypes.c_longlong, ctypes.c_float, ctypes.c_void_p(0)
-_BLENDS: dict[Paint, str] = {"color": "blend", "normals": "blend", "ellipsoids": "blend_bodies", "rings": "blend_rings",
-                             "points": "blend_points", "overdraw": "blend_overdraw"}
+_int, _long, _float, _NULL = (
+    ctypes.c_int,
+    ctypes.c_longlong,
+    ctypes.c_float,
+    ctypes.c_void_p(0),
+)
+_BLENDS: dict[Paint, str] = {
+    "color": "blend",
+    "normals": "blend",
+    "ellipsoids": "blend_bodies",
+    "rings": "blend_rings",
+    "points": "blend_points",
+    "overdraw": "blend_overdraw",
+}
 _KEY_TYPES = {"short": torch.int16, "int": torch.int32}

@@ -61,13 +61,22 @@ class Mover:
         except (RendererError, RuntimeError) as e:
             self.failure = str(e) or type(e).__name__
 
-    def keep(self, color: torch.Tensor, rgba: torch.Tensor, depth: torch.Tensor, stream: torch.cuda.Stream) -> Kept:
+    def keep(
+        self,
+        color: torch.Tensor,
+        rgba: torch.Tensor,
+        depth: torch.Tensor,
+        stream: torch.cuda.Stream,
+    ) -> Kept:
         """A picture that was drawn on `stream`, the current one, with its depth; a copy.
 
         `color`: float16 (H, W, 4); `rgba`: the same in float32; `depth`: (H, W) float32, accumulated.
         """
         grid, copy = grid_of(rgba, depth, self._own), color.clone()
-        for held in (copy, grid):  # this memory is written anew only when it has been read
+        for held in (
+            copy,
+            grid,
+        ):  # this memory is written anew only when it has been read
             held.record_stream(self._stream)
         return Kept(self, copy, grid, stream.record_event())
 
@@ -75,7 +84,9 @@ class Mover:
         """A picture of which only the colours are there, for as long as nothing is written there."""
         return Kept(self, color, None, stream.record_event())
 
-    def take(self, kept: Kept, seen: Camera, camera: Camera, middle: float) -> PixelSource:
+    def take(
+        self, kept: Kept, seen: Camera, camera: Camera, middle: float
+    ) -> PixelSource:
         """The picture as `camera` sees it, valid until the next `take` but one.
 
         `seen`: the camera that took it; `camera`: the one that looks now, of the size of the result; `middle`: how far
@@ -90,9 +101,19 @@ class Mover:
             out = self._canvas.begin(camera.height, camera.width, 4, "float16")
             self._stream.wait_event(kept.made)
             if self._nearness.shape != out.shape[:2]:
-                self._nearness = torch.zeros(out.shape[:2], dtype=torch.int32, device=self._device)
+                self._nearness = torch.zeros(
+                    out.shape[:2], dtype=torch.int32, device=self._device
+                )
             self.clock.begin(self._stream)
-            warp(kept.color, kept.grid, (seen, camera), middle, self._nearness, out, self._own)
+            warp(
+                kept.color,
+                kept.grid,
+                (seen, camera),
+                middle,
+                self._nearness,
+                out,
+                self._own,
+            )
             self.clock.end(self._stream)
             return self._canvas.show()
 
@@ -102,7 +123,10 @@ class Mover:
 
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context must be current."""
-        self.failure = self.failure or "gsplat: this renderer is closed; it moves no pictures any more"
+        self.failure = (
+            self.failure
+            or "gsplat: this renderer is closed; it moves no pictures any more"
+        )
         self.clock.clear()
         if self._canvas is not None:
             self._canvas.close()
@@ -124,30 +148,49 @@ _EDGE = 1.1
 class Lens(ctypes.Structure):
     """A camera without its place."""
 
-    _fields_ = (*((name, ctypes.c_float) for name in ("fx", "fy", "cx", "cy")),
-                *((name, ctypes.c_int) for name in ("width", "height", "model", "unused")))
+    _fields_ = (
+        *((name, ctypes.c_float) for name in ("fx", "fy", "cx", "cy")),
+        *((name, ctypes.c_int) for name in ("width", "height", "model", "unused")),
+    )
 
     @classmethod
     def of(cls, camera: Camera) -> Lens:
         K = camera.K
-        return cls(K[0, 0], K[1, 1], K[0, 2], K[1, 2], camera.width, camera.height, MODELS.index(camera.model), 0)
+        return cls(
+            K[0, 0],
+            K[1, 1],
+            K[0, 2],
+            K[1, 2],
+            camera.width,
+            camera.height,
+            MODELS.index(camera.model),
+            0,
+        )
 
 
 class Move(ctypes.Structure):
     """Mirrors the struct of this name in warp.cu."""
 
-    _fields_ = (("from_lens", Lens), ("to_lens", Lens), ("rotation", ctypes.c_float * 9),
-                ("translation", ctypes.c_float * 3),
-                *((name, ctypes.c_float) for name in ("middle", "near_limit", "cell")),
-                *((name, ctypes.c_int) for name in ("columns", "rows")),
-                *((name, ctypes.c_uint64) for name in ("grid", "color", "nearness", "out")),
-                *((name, ctypes.c_int64) for name in ("color_row", "out_row")))
+    _fields_ = (
+        ("from_lens", Lens),
+        ("to_lens", Lens),
+        ("rotation", ctypes.c_float * 9),
+        ("translation", ctypes.c_float * 3),
+        *((name, ctypes.c_float) for name in ("middle", "near_limit", "cell")),
+        *((name, ctypes.c_int) for name in ("columns", "rows")),
+        *((name, ctypes.c_uint64) for name in ("grid", "color", "nearness", "out")),
+        *((name, ctypes.c_int64) for name in ("color_row", "out_row")),
+    )
 
 
 class _Picture(ctypes.Structure):
-    _fields_ = (("rgba", ctypes.c_uint64), ("depth", ctypes.c_uint64),
-                *((name, ctypes.c_int) for name in ("width", "height", "columns", "rows")),
-                *((name, ctypes.c_float) for name in ("cell", "edge", "faint")), ("unused", ctypes.c_int))
+    _fields_ = (
+        ("rgba", ctypes.c_uint64),
+        ("depth", ctypes.c_uint64),
+        *((name, ctypes.c_int) for name in ("width", "height", "columns", "rows")),
+        *((name, ctypes.c_float) for name in ("cell", "edge", "faint")),
+        ("unused", ctypes.c_int),
+    )
 
 
 def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Tensor:
@@ -162,13 +205,31 @@ def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Ten
     cell = cell_of(width, height)
     columns, rows = math.ceil(width / cell) + 1, math.ceil(height / cell) + 1
     grid = torch.empty((rows, columns), dtype=torch.float32, device=depth.device)
-    picture = _Picture(rgba.data_ptr(), depth.data_ptr(), width, height, columns, rows, cell, _EDGE, FAINT, 0)
+    picture = _Picture(
+        rgba.data_ptr(),
+        depth.data_ptr(),
+        width,
+        height,
+        columns,
+        rows,
+        cell,
+        _EDGE,
+        FAINT,
+        0,
+    )
     own.launch("corners", -(-columns * rows // _BLOCK), _BLOCK, picture, grid)
     return grid
 
 
-def warp(color: torch.Tensor, grid: torch.Tensor | None, cameras: tuple[Camera, Camera], middle: float,
-         nearness: torch.Tensor, out: torch.Tensor, own: Launcher) -> None:
+def warp(
+    color: torch.Tensor,
+    grid: torch.Tensor | None,
+    cameras: tuple[Camera, Camera],
+    middle: float,
+    nearness: torch.Tensor,
+    out: torch.Tensor,
+    own: Launcher,
+) -> None:
     """Write into `out` what the second camera sees of a picture of the first one.
 
     Args:
@@ -183,12 +244,30 @@ def warp(color: torch.Tensor, grid: torch.Tensor | None, cameras: tuple[Camera, 
     seen, camera = cameras
     there = camera.viewmat @ np.linalg.inv(seen.viewmat)
     rows, columns = (0, 0) if grid is None else grid.shape
-    move = Move(Lens.of(seen), Lens.of(camera), (ctypes.c_float * 9)(*there[:3, :3].ravel().tolist()),
-                (ctypes.c_float * 3)(*there[:3, 3].tolist()), middle, camera.near, cell_of(seen.width, seen.height),
-                columns, rows, 0 if grid is None else grid.data_ptr(), color.data_ptr(), nearness.data_ptr(),
-                out.data_ptr(), color.stride(0), out.stride(0))
+    move = Move(
+        Lens.of(seen),
+        Lens.of(camera),
+        (ctypes.c_float * 9)(*there[:3, :3].ravel().tolist()),
+        (ctypes.c_float * 3)(*there[:3, 3].tolist()),
+        middle,
+        camera.near,
+        cell_of(seen.width, seen.height),
+        columns,
+        rows,
+        0 if grid is None else grid.data_ptr(),
+        color.data_ptr(),
+        nearness.data_ptr(),
+        out.data_ptr(),
+        color.stride(0),
+        out.stride(0),
+    )
     if grid is not None:
-        own.launch("spread", -(-_THREADS_PER_CELL * (columns - 1) * (rows - 1) // _BLOCK), _BLOCK, move)
+        own.launch(
+            "spread",
+            -(-_THREADS_PER_CELL * (columns - 1) * (rows - 1) // _BLOCK),
+            _BLOCK,
+            move,
+        )
     own.launch("gather", -(-camera.width * camera.height // _BLOCK), _BLOCK, move)
 
 

@@ -43,7 +43,9 @@ class GsplatRenderer(Renderer):
     name = "gsplat"
     wants_gpu = True
 
-    def __init__(self, ctx: moderngl.Context | None = None, device: torch.device | None = None) -> None:
+    def __init__(
+        self, ctx: moderngl.Context | None = None, device: torch.device | None = None
+    ) -> None:
         """Waits for gsplat's kernels, which may have to be compiled first (`build.kernels()`).
 
         `ctx`: only for `Picture.source`. `device`: for scenes from host memory; None: the GPU that OpenGL draws with,
@@ -105,7 +107,9 @@ class GsplatRenderer(Renderer):
     def bridge(self) -> str:  # type: ignore[override]
         return "" if self._canvas_held is None else self._canvas_held.name
 
-    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+    def load(
+        self, scene: GaussianScene, ready: Callable[[int], None] | None = None
+    ) -> None:
         self._check_open()
         self._move_to(scene.gpu or self._home)
         self._reading.put(scene if scene.on_gpu else None, ready)
@@ -128,7 +132,9 @@ class GsplatRenderer(Renderer):
         if scene is None:
             return
         try:
-            self._gaussians.load(scene, lambda: self._clocks["load"].begin(self._stream))
+            self._gaussians.load(
+                scene, lambda: self._clocks["load"].begin(self._stream)
+            )
         except BaseException:
             self._reading.take_back()  # for the renderer that draws instead
             raise
@@ -169,15 +175,20 @@ class GsplatRenderer(Renderer):
                 yield
         except torch.cuda.OutOfMemoryError as e:
             torch.cuda.empty_cache()
-            raise RendererError(f"gsplat: the memory of {self._device or self._home} is full; a smaller picture needs "
-                                f"less ({str(e).splitlines()[0][:120]})") from None
+            raise RendererError(
+                f"gsplat: the memory of {self._device or self._home} is full; a smaller picture needs "
+                f"less ({str(e).splitlines()[0][:120]})"
+            ) from None
         except SharingError as e:
             raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
         except RuntimeError as e:
-            raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
+            raise RendererError(
+                f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}"
+            ) from e
 
-    def _draw(self, camera: Camera, options: RenderOptions,
-              target: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _draw(
+        self, camera: Camera, options: RenderOptions, target: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """In `target` or new float32 tensors."""
         origin = self._gaussians.origin
         if origin.any():
@@ -193,7 +204,11 @@ class GsplatRenderer(Renderer):
 
     def _target(self, camera: Camera) -> torch.Tensor | None:
         """Canvas that OpenGL will read a picture from; None without an OpenGL context."""
-        return None if self._ctx is None else self._canvas().begin(camera.height, camera.width, 4, "float16")
+        return (
+            None
+            if self._ctx is None
+            else self._canvas().begin(camera.height, camera.width, 4, "float16")
+        )
 
     def _canvas(self) -> Any:
         self._canvas_held = self._canvas_held or self._make_canvas()
@@ -230,7 +245,9 @@ class GsplatRenderer(Renderer):
     def _show_frame(self) -> None:
         """Tell the frame where the Gaussians lie."""
         a = self._gaussians.active
-        self._frame.load(a.means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:])
+        self._frame.load(
+            a.means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:]
+        )
 
     def _leave(self) -> None:
         """Give back what is on the present GPU."""
@@ -251,14 +268,22 @@ class GsplatRenderer(Renderer):
 class GsplatPicture:
     """Picture of `GsplatRenderer`. Valid until it draws again or is closed."""
 
-    def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
+    def __init__(
+        self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions
+    ) -> None:
         """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
         depth, which is divided by alpha, is wanted too, or numbers that are no colours."""
         self._renderer, self._camera, self._options = renderer, camera, options
-        self._shown = None if options.depth or options.paint == "overdraw" else renderer._target(camera)
+        self._shown = (
+            None
+            if options.depth or options.paint == "overdraw"
+            else renderer._target(camera)
+        )
         clock = renderer._clocks["render"]
         stream = renderer._stream
-        with renderer._reading:  # only now: getting the target may have waited for OpenGL
+        with (
+            renderer._reading
+        ):  # only now: getting the target may have waited for OpenGL
             renderer._activate()
             clock.begin(stream)
             self._rgba, self._depth = renderer._draw(camera, options, self._shown)
@@ -273,21 +298,39 @@ class GsplatPicture:
     def pixels(self) -> Pixels:
         """float32, drawn anew if the picture has another dtype."""
         with self.on_gpu() as (picture, distance):
-            rgba, depth = picture.cpu().numpy(), None if distance is None else distance.cpu().numpy()
-        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
+            rgba, depth = (
+                picture.cpu().numpy(),
+                None if distance is None else distance.cpu().numpy(),
+            )
+        return Pixels(
+            np.ascontiguousarray(rgba[..., :3]),
+            np.ascontiguousarray(rgba[..., 3]),
+            depth,
+        )
 
     def source(self) -> PixelSource:
         """In memory that OpenGL reads, where that is possible: see `splatview_ipc.gl`."""
         if self._source is None:
             with self._renderer._working():
-                target = self._renderer._target(self._camera) if self._shown is None else self._shown
+                target = (
+                    self._renderer._target(self._camera)
+                    if self._shown is None
+                    else self._shown
+                )
                 if target is None:
-                    raise RendererError("gsplat: made without an OpenGL context; only pixels() works")
+                    raise RendererError(
+                        "gsplat: made without an OpenGL context; only pixels() works"
+                    )
                 self._make_whole()
                 if self._shown is None:
                     target.copy_(self._rgba)
-                self._source = self._renderer._canvas().show(finished=self._shown is not None)
-                if self._shown is not None and (mover := self._renderer._mover()) is not None:
+                self._source = self._renderer._canvas().show(
+                    finished=self._shown is not None
+                )
+                if (
+                    self._shown is not None
+                    and (mover := self._renderer._mover()) is not None
+                ):
                     self.kept = mover.borrow(target, self._renderer._stream)
                 self._shown = None  # from now on it belongs to the canvas
         assert self._source is not None
@@ -302,7 +345,9 @@ class GsplatPicture:
             if mover is None or self._depth is None:
                 return False
             self._canvas = renderer._canvas()
-            target = self._canvas.begin(self._camera.height, self._camera.width, 4, "float16")
+            target = self._canvas.begin(
+                self._camera.height, self._camera.width, 4, "float16"
+            )
             target.copy_(self._rgba)
             self.kept = mover.keep(target, self._rgba, self._depth, renderer._stream)
             renderer._clocks["render"].extend(renderer._stream)
@@ -350,9 +395,13 @@ class GsplatPicture:
         renderer's stream is current."""
         with self._renderer._working():
             self._make_whole()
-            while self._rgba.element_size() < 4 or not self._whole:  # what is in OpenGL's memory stays there
+            while (
+                self._rgba.element_size() < 4 or not self._whole
+            ):  # what is in OpenGL's memory stays there
                 with self._renderer._reading:
-                    self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
+                    self._rgba, self._depth = self._renderer._draw(
+                        self._camera, self._options
+                    )
                 self._whole = not self._renderer._overflowed()
             yield self._rgba, self._depth
 
@@ -362,4 +411,6 @@ class GsplatPicture:
             self._whole = not self._renderer._overflowed()
             if not self._whole:
                 with self._renderer._reading:
-                    self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
+                    self._rgba, self._depth = self._renderer._draw(
+                        self._camera, self._options, self._shown
+                    )

@@ -65,25 +65,42 @@ class DeviceGaussians:
         """Gaussians that cannot be drawn, as far as known: of the last load that the GPU has finished."""
         return LeftOut(*self._left_out.tolist()) if self._n else LeftOut()
 
-    def load(self, scene: GaussianScene, begin: Callable[[], object] = lambda: None) -> None:
+    def load(
+        self, scene: GaussianScene, begin: Callable[[], object] = lambda: None
+    ) -> None:
         """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
         has to be awaited has been, before the GPU is given work; by then all that readers have given their streams."""
         self._lent = self._flags_of = None
         while self._readers:
-            torch.cuda.current_stream(self.device).wait_event(self._readers.pop().record_event())
+            torch.cuda.current_stream(self.device).wait_event(
+                self._readers.pop().record_event()
+            )
         before, self._n = self._n, len(scene)
         if self._n == 0:
             self._make_room()
             return
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
-        if not scene.on_gpu or before == 0:  # to look at one on a GPU waits for it; newer versions lie where it did
-            center, size = middle(as_floats(scene.means[:: blocks(self._n, SAMPLE)]).cpu().numpy())
+        if (
+            not scene.on_gpu or before == 0
+        ):  # to look at one on a GPU waits for it; newer versions lie where it did
+            center, size = middle(
+                as_floats(scene.means[:: blocks(self._n, SAMPLE)]).cpu().numpy()
+            )
             far = np.abs(center).max() > FAR * max(size, 1e-30)
-            self.origin = center.astype(np.float32).astype(np.float64) if far else np.zeros(3)
+            self.origin = (
+                center.astype(np.float32).astype(np.float64) if far else np.zeros(3)
+            )
         begin()
         self._make_room()
         out = self.active
-        activate(self._raw(scene, out), out, self.origin, self._left_out, self._counters, self._own)
+        activate(
+            self._raw(scene, out),
+            out,
+            self.origin,
+            self._left_out,
+            self._counters,
+            self._own,
+        )
 
     def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
         """As `Renderer.scene`, for what `reader` does next; None: for the stream that is current."""
@@ -95,8 +112,16 @@ class DeviceGaussians:
             means = a.means.double() if self.origin.any() else a.means.clone()
             for axis, value in enumerate(self.origin.tolist()):
                 means[:, axis] += value
-            self._lent = GaussianScene(means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:],
-                                       activated=True, sh_degree=self.sh_degree)
+            self._lent = GaussianScene(
+                means,
+                a.quats,
+                a.scales,
+                a.opacities,
+                a.colors[:, 0],
+                a.colors[:, 1:],
+                activated=True,
+                sh_degree=self.sh_degree,
+            )
         if reader is not None:
             reader.wait_event(torch.cuda.current_stream(self.device).record_event())
             self._lent.means.record_stream(reader)  # memory of its own, unlike the rest
@@ -121,10 +146,20 @@ class DeviceGaussians:
         """All of them in host memory; none after a load that failed. Waits, and takes no memory on the GPU."""
         if self._n == 0 or self._active_for != (self._n, self.sh_degree):
             return nothing()
-        means, quats, scales, opacities, colors = (t.cpu() for t in vars(self.active).values())
+        means, quats, scales, opacities, colors = (
+            t.cpu() for t in vars(self.active).values()
+        )
         means = means + torch.from_numpy(self.origin) if self.origin.any() else means
-        return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
-                             sh_degree=self.sh_degree)
+        return GaussianScene(
+            means,
+            quats,
+            scales,
+            opacities,
+            colors[:, 0],
+            colors[:, 1:],
+            activated=True,
+            sh_degree=self.sh_degree,
+        )
 
     def _make_room(self) -> None:
         """Have `active` of the scene's size. Buffers grow with some room to spare, as scenes in training do."""
@@ -133,13 +168,21 @@ class DeviceGaussians:
             return
         self._active_for = -1, -1  # also if there is too little memory
         k = (self.sh_degree + 1) ** 2
-        shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "colors": (k, 3)}
+        shapes = {
+            "means": (3,),
+            "quats": (4,),
+            "scales": (3,),
+            "opacities": (),
+            "colors": (k, 3),
+        }
         views: dict[str, torch.Tensor] = {}
         for name, shape in shapes.items():
             size = self._n * math.prod(shape)
             held = self._buffers.pop(name, None)
             if held is None or not size <= held.numel() <= 4 * size:
-                capacity = size if held is None or held.numel() > size else size + size // 4
+                capacity = (
+                    size if held is None or held.numel() > size else size + size // 4
+                )
                 del held  # before the new one is made
                 held = torch.empty(capacity, dtype=torch.float32, device=self.device)
             self._buffers[name] = held
@@ -150,12 +193,23 @@ class DeviceGaussians:
     def _raw(self, scene: GaussianScene, to: Active) -> GaussianScene:
         """Return the scene with its tensors on this GPU; those of the host are copied to where they will stay."""
         if scene.on_gpu:
-            return replace(scene, opacities=scene.opacities.reshape(self._n)) if scene.opacities.ndim > 1 else scene
+            return (
+                replace(scene, opacities=scene.opacities.reshape(self._n))
+                if scene.opacities.ndim > 1
+                else scene
+            )
         rest = (self.sh_degree + 1) ** 2 - 1
         wide = scene.means.dtype == torch.float64
         means = scene.means.to(self.device) if wide else to.means
-        raw = GaussianScene(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:],
-                            activated=scene.activated)
+        raw = GaussianScene(
+            means,
+            to.quats,
+            to.scales,
+            to.opacities,
+            to.colors[:, 0],
+            to.colors[:, 1:],
+            activated=scene.activated,
+        )
         for name in ("quats", "scales", "opacities", "sh0") if wide else FIELDS[:-1]:
             values: torch.Tensor = getattr(raw, name)
             values.copy_(getattr(scene, name).reshape(values.shape))
@@ -173,7 +227,10 @@ class Reading:
     def __init__(self, stream: torch.cuda.Stream) -> None:
         """`stream`: the one that reads and draws."""
         self._stream = stream
-        self._next: tuple[GaussianScene, Callable[[int], None] | None, torch.cuda.Event | None] | None = None
+        self._next: (
+            tuple[GaussianScene, Callable[[int], None] | None, torch.cuda.Event | None]
+            | None
+        ) = None
         self._now: GaussianScene | None = None
         self._ready: Callable[[int], None] | None = None
         self._mark: torch.cuda.Event | None = None
@@ -190,11 +247,17 @@ class Reading:
             self._now = None
         return self._now is not None or self._next is not None
 
-    def put(self, scene: GaussianScene | None, ready: Callable[[int], None] | None = None) -> None:
+    def put(
+        self, scene: GaussianScene | None, ready: Callable[[int], None] | None = None
+    ) -> None:
         """The scene to read next, in place of the one before, or none. `ready` as for `Renderer.load`."""
         self._next = None
         if scene is not None:
-            made: Any = None if ready is not None else torch.cuda.current_stream(scene.gpu).record_event()
+            made: Any = (
+                None
+                if ready is not None
+                else torch.cuda.current_stream(scene.gpu).record_event()
+            )
             self._next = scene, ready, made
 
     def begin(self) -> GaussianScene | None:
@@ -270,8 +333,12 @@ class Active:
 
 
 class _Array(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_uint64), ("strides", ctypes.c_int64 * 3), ("type", ctypes.c_int),
-                ("unused", ctypes.c_int))
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("strides", ctypes.c_int64 * 3),
+        ("type", ctypes.c_int),
+        ("unused", ctypes.c_int),
+    )
 
     @classmethod
     def of(cls, t: torch.Tensor) -> _Array:
@@ -279,12 +346,21 @@ class _Array(ctypes.Structure):
 
 
 class _Source(ctypes.Structure):
-    _fields_ = (*((name, _Array) for name in FIELDS),
-                ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
+    _fields_ = (
+        *((name, _Array) for name in FIELDS),
+        ("origin", ctypes.c_float * 3),
+        ("activated", ctypes.c_int),
+    )
 
 
-def activate(raw: GaussianScene, out: Active, origin: np.ndarray, left_out: torch.Tensor, counters: torch.Tensor,
-             own: Launcher) -> None:
+def activate(
+    raw: GaussianScene,
+    out: Active,
+    origin: np.ndarray,
+    left_out: torch.Tensor,
+    counters: torch.Tensor,
+    own: Launcher,
+) -> None:
     """Activate on the current stream; nothing is waited for.
 
     Args:
@@ -295,9 +371,35 @@ def activate(raw: GaussianScene, out: Active, origin: np.ndarray, left_out: torc
         counters: (4,) int32 zeros on the device, zeros again when it is done.
         own: the kernels of activate.cu.
     """
-    fields = [t if t.dtype in TYPES else t.float()
-              for t in (raw.means, raw.quats, raw.scales, raw.opacities, raw.sh0[:, None], raw.shN)]
-    source = _Source(*(_Array.of(t) for t in fields), (ctypes.c_float * 3)(*origin.tolist()), raw.activated)
+    fields = [
+        t if t.dtype in TYPES else t.float()
+        for t in (
+            raw.means,
+            raw.quats,
+            raw.scales,
+            raw.opacities,
+            raw.sh0[:, None],
+            raw.shN,
+        )
+    ]
+    source = _Source(
+        *(_Array.of(t) for t in fields),
+        (ctypes.c_float * 3)(*origin.tolist()),
+        raw.activated,
+    )
     n, terms = out.colors.shape[:2]
-    own.launch("activate", min(blocks(n, THREADS), BLOCKS), THREADS, ctypes.c_int(n), ctypes.c_int(terms), source,
-               out.means, out.quats, out.scales, out.opacities, out.colors, counters, left_out)
+    own.launch(
+        "activate",
+        min(blocks(n, THREADS), BLOCKS),
+        THREADS,
+        ctypes.c_int(n),
+        ctypes.c_int(terms),
+        source,
+        out.means,
+        out.quats,
+        out.scales,
+        out.opacities,
+        out.colors,
+        counters,
+        left_out,
+    )

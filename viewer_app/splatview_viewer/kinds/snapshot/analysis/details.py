@@ -37,8 +37,8 @@ class FrameLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """"/home/me/model.py:54  forward"."""
-        file, name = self.file[-_frames.LONGEST:], self.name[:_frames.LONGEST]
+        """ "/home/me/model.py:54  forward"."""
+        file, name = self.file[-_frames.LONGEST :], self.name[: _frames.LONGEST]
         if file in ("", "??"):
             return name
         return f"{file}:{self.line}  {name}" if self.line > 0 else f"{file}  {name}"
@@ -66,61 +66,106 @@ class Details:
         """All of it, for copying."""
         width = max((len(what) for what, _ in self.rows), default=0)
         out = [self.title, *(f"{what:<{width}}  {value}" for what, value in self.rows)]
-        for title, lines in (("Your code", self.user_frames), ("Stack", self.frames), ("Freed by", self.freed_frames)):
+        for title, lines in (
+            ("Your code", self.user_frames),
+            ("Stack", self.frames),
+            ("Freed by", self.freed_frames),
+        ):
             if lines:
                 out += ["", title, *(f"  {line.text}" for line in lines)]
         return "\n".join(out) + "\n"
 
 
-def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None = None) -> Details:
+def describe(
+    snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None = None
+) -> Details:
     """Tell all about an allocation; with a moment, its share of what is live then."""
     a, m, kinds = trace.allocations, len(trace.events), _frames.frame_kinds(snapshot)
-    size, rounded, stack, start, end, pool = (int(column[allocation]) for column in (
-        a.size, a.rounded, a.stack, a.start, a.end, a.pool))
+    size, rounded, stack, start, end, pool = (
+        int(column[allocation])
+        for column in (a.size, a.rounded, a.stack, a.start, a.end, a.pool)
+    )
     rows = [("Size", exact_size_text(size))]
     if rounded:
         lost = f", {size_text(rounded - size)} of it not used" if rounded > size else ""
         rows.append(("Block", exact_size_text(rounded) + lost))
-    rows += [("Address", address_text(int(a.addr[allocation]))), *life(trace, allocation).items()]
+    rows += [
+        ("Address", address_text(int(a.addr[allocation]))),
+        *life(trace, allocation).items(),
+    ]
     if moment is not None and start < moment <= end:
         live = int(a.size.sum(where=live_mask(trace, moment)))
-        rows.append(("Share", f"{size / max(live, 1):.1%} of the {size_text(live)} live at moment {moment:,}"))
-    rows += [("Category", CATEGORIES[categories(snapshot, trace)[0][allocation]]),
-             ("Stream", stream_text(snapshot.streams[int(a.stream[allocation])])),
-             ("Pool", pool_text(snapshot.pools[pool] if pool >= 0 else None))]
-    for what, numbers in (("Compiled", trace.events.context), ("Metadata", trace.events.metadata)):
+        rows.append(
+            (
+                "Share",
+                f"{size / max(live, 1):.1%} of the {size_text(live)} live at moment {moment:,}",
+            )
+        )
+    rows += [
+        ("Category", CATEGORIES[categories(snapshot, trace)[0][allocation]]),
+        ("Stream", stream_text(snapshot.streams[int(a.stream[allocation])])),
+        ("Pool", pool_text(snapshot.pools[pool] if pool >= 0 else None)),
+    ]
+    for what, numbers in (
+        ("Compiled", trace.events.context),
+        ("Metadata", trace.events.metadata),
+    ):
         if start >= 0 and numbers[start] >= 0:
             rows.append((what, snapshot.texts[int(numbers[start])]))
     same = a.stack == stack
     if stack >= 0 and same.sum() > 1:
-        rows.append(("Same stack", f"{count_text(int(same.sum()), 'allocation')}, "
-                                   f"{size_text(int(a.size.sum(where=same)))} altogether"))
+        rows.append(
+            (
+                "Same stack",
+                f"{count_text(int(same.sum()), 'allocation')}, "
+                f"{size_text(int(a.size.sum(where=same)))} altogether",
+            )
+        )
     rows.append(("Number", f"{allocation:,} on device {trace.device}"))
-    frames, freed = ([FrameLine(f.file, f.line, f.name, int(kinds[number])) for number, f in zip(
-        snapshot.stacks.of(s), snapshot.stack(s), strict=True)] for s in (
-            stack, int(trace.events.stack[end]) if end < m else NO_STACK))
-    return Details(allocation, summary(snapshot, trace, allocation), rows, frames, freed)
+    frames, freed = (
+        [
+            FrameLine(f.file, f.line, f.name, int(kinds[number]))
+            for number, f in zip(snapshot.stacks.of(s), snapshot.stack(s), strict=True)
+        ]
+        for s in (stack, int(trace.events.stack[end]) if end < m else NO_STACK)
+    )
+    return Details(
+        allocation, summary(snapshot, trace, allocation), rows, frames, freed
+    )
 
 
 def life(trace: Trace, allocation: int) -> dict[str, str]:
     """When an allocation was made and freed, and how long it lived, in words."""
     a, m, times = trace.allocations, len(trace.events), trace.events.time_us
-    start, end, freed = int(a.start[allocation]), int(a.end[allocation]), int(a.freed[allocation])
+    start, end, freed = (
+        int(a.start[allocation]),
+        int(a.end[allocation]),
+        int(a.freed[allocation]),
+    )
 
     def event(number: int) -> str:
         known = times[number] > 0 and times[0] > 0
         return f"event {number:,}" + (
-            f", {age_text(int(times[number]) - int(times[0]))} after the trace began" if known else "")
+            f", {age_text(int(times[number]) - int(times[0]))} after the trace began"
+            if known
+            else ""
+        )
 
-    out = {"Allocated": event(start) if start >= 0 else "before the trace",
-           "Freed": event(end) if end < m else "not before the end of the trace"}
+    out = {
+        "Allocated": event(start) if start >= 0 else "before the trace",
+        "Freed": event(end) if end < m else "not before the end of the trace",
+    }
     if end < m <= freed:
         out["Given back"] = "not before the end: another stream may use it"
     elif freed - end > 1:
         out["Given back"] = event(freed)
     first, last = max(start, 0), max(min(end, m - 1), 0)
     more = "at least " if start < 0 or end >= m else ""
-    took = f", {age_text(int(times[last]) - int(times[first]))}" if m and times[first] > 0 else ""
+    took = (
+        f", {age_text(int(times[last]) - int(times[first]))}"
+        if m and times[first] > 0
+        else ""
+    )
     return {**out, "Lived": f"{more}{count_text(max(last - first, 0), 'event')}{took}"}
 
 
@@ -186,17 +231,29 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     """
     addr, size, stream, pool, expandable = _reserved(trace, moment)
     a = trace.allocations
-    ids = np.flatnonzero((a.start < moment) & (np.maximum(a.freed, a.end) >= moment)).astype(np.int32)
+    ids = np.flatnonzero(
+        (a.start < moment) & (np.maximum(a.freed, a.end) >= moment)
+    ).astype(np.int32)
     ids = ids[np.argsort(a.addr[ids], kind="stable")]
     segment = np.searchsorted(addr, signed(a.addr[ids]), "right") - 1
     inside = segment >= 0
     inside[inside] = signed(a.addr[ids[inside]]) < (addr + size)[segment[inside]]
     ids, segment = ids[inside], segment[inside]
     begin, rounded = signed(a.addr[ids]), a.rounded[ids]
-    limit = np.minimum(np.append(begin[1:], np.iinfo(np.int64).max)[:len(begin)], (addr + size)[segment])
-    taken = np.where(rounded > 0, rounded, (np.maximum(a.size[ids], 1) + 511) & ~np.int64(511))
+    limit = np.minimum(
+        np.append(begin[1:], np.iinfo(np.int64).max)[: len(begin)],
+        (addr + size)[segment],
+    )
+    taken = np.where(
+        rounded > 0, rounded, (np.maximum(a.size[ids], 1) + 511) & ~np.int64(511)
+    )
     rest = limit - begin - taken
-    whole = (rounded == 0) & (rest <= SMALL) & (size[segment] > SMALL_SEGMENT) & ~expandable[segment]
+    whole = (
+        (rounded == 0)
+        & (rest <= SMALL)
+        & (size[segment] > SMALL_SEGMENT)
+        & ~expandable[segment]
+    )
     end = np.where(whole, limit, np.minimum(limit, begin + taken))
     # Every piece between two edges is one block, or free.
     edges = np.unique(np.concatenate([addr, addr + size, begin, end]))
@@ -212,9 +269,22 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     state = np.full(len(edges), INACTIVE, np.uint8)
     state[used] = np.where(a.end[allocation[used]] >= moment, ACTIVE, PENDING)
     free, active, pending = np.bincount(state, length, 3).astype(int).tolist()
-    return SegmentsAt(moment, unsigned(addr), size, stream, pool, expandable,
-                      np.searchsorted(of_segment, np.arange(len(addr) + 1)), unsigned(edges), length, state, allocation,
-                      active, pending, free)
+    return SegmentsAt(
+        moment,
+        unsigned(addr),
+        size,
+        stream,
+        pool,
+        expandable,
+        np.searchsorted(of_segment, np.arange(len(addr) + 1)),
+        unsigned(edges),
+        length,
+        state,
+        allocation,
+        active,
+        pending,
+        free,
+    )
 
 
 def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
@@ -222,21 +292,39 @@ def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
     s, m = trace.spans, len(trace.events)
     there = np.flatnonzero((s.start < moment) & (s.end >= moment))
     there = there[np.argsort(s.addr[there], kind="stable")]
-    addr, size, stream, pool = signed(s.addr[there]), s.size[there], s.stream[there], s.pool[there]
+    addr, size, stream, pool = (
+        signed(s.addr[there]),
+        s.size[there],
+        s.stream[there],
+        s.pool[there],
+    )
     expandable = np.zeros(len(there), bool)
     if m:
         began, ended = s.start[there], s.end[there]
-        expandable |= (began >= 0) & (trace.events.action[np.maximum(began, 0)] == _MAPPED)
-        expandable |= (ended < m) & (trace.events.action[np.minimum(ended, m - 1)] == _UNMAPPED)
+        expandable |= (began >= 0) & (
+            trace.events.action[np.maximum(began, 0)] == _MAPPED
+        )
+        expandable |= (ended < m) & (
+            trace.events.action[np.minimum(ended, m - 1)] == _UNMAPPED
+        )
     if len(trace.segments):
         order = np.argsort(trace.segments.addr, kind="stable")
         last = signed(trace.segments.addr[order])
         at = np.maximum(np.searchsorted(last, addr, "right") - 1, 0)
-        within = (addr >= last[at]) & (addr < last[at] + trace.segments.total[order][at])
-        expandable |= within & (s.end[there] >= m) & trace.segments.expandable[order][at]
+        within = (addr >= last[at]) & (
+            addr < last[at] + trace.segments.total[order][at]
+        )
+        expandable |= (
+            within & (s.end[there] >= m) & trace.segments.expandable[order][at]
+        )
     new = np.ones(len(there), bool)
-    new[1:] = ~(expandable[1:] & expandable[:-1] & (addr[1:] == addr[:-1] + size[:-1]) & (stream[1:] == stream[:-1])
-                & (pool[1:] == pool[:-1]))
+    new[1:] = ~(
+        expandable[1:]
+        & expandable[:-1]
+        & (addr[1:] == addr[:-1] + size[:-1])
+        & (stream[1:] == stream[:-1])
+        & (pool[1:] == pool[:-1])
+    )
     first = np.flatnonzero(new)
     total = np.add.reduceat(size, first) if len(first) else size
     return addr[first], total, stream[first], pool[first], expandable[first]
@@ -263,16 +351,26 @@ def ranges(snapshot: Snapshot, trace: Trace) -> Ranges:
     """
     times = np.maximum.accumulate(trace.events.time_us)
     found: list[tuple[int, int, str]] = []
-    begin, end = (int(times[np.searchsorted(times, 0, "right") % len(times)]), int(times[-1])) if len(times) else (0, 0)
+    begin, end = (
+        (int(times[np.searchsorted(times, 0, "right") % len(times)]), int(times[-1]))
+        if len(times)
+        else (0, 0)
+    )
     open_: dict[str, list[int]] = {}
-    for a in sorted((a for a in snapshot.annotations if a.device in (trace.device, -1)), key=lambda a: a.time_us):
+    for a in sorted(
+        (a for a in snapshot.annotations if a.device in (trace.device, -1)),
+        key=lambda a: a.time_us,
+    ):
         if a.stage == "START":
             open_.setdefault(a.name, []).append(a.time_us)
         elif a.stage == "END":
             started = open_.get(a.name)
             found.append((started.pop() if started else begin, a.time_us, a.name))
     found += [(start, end, name) for name, starts in open_.items() for start in starts]
-    found = sorted((r for r in found if r[1] >= begin and r[0] <= end and r[1] > r[0]), key=lambda r: (r[0], -r[1]))
+    found = sorted(
+        (r for r in found if r[1] >= begin and r[0] <= end and r[1] > r[0]),
+        key=lambda r: (r[0], -r[1]),
+    )
     depth: list[int] = []
     enclosing: list[int] = []
     for first, last, _ in found:
@@ -281,4 +379,6 @@ def ranges(snapshot: Snapshot, trace: Trace) -> Ranges:
         depth.append(len(enclosing))
         enclosing.append(last)
     both = np.array([r[:2] for r in found], np.int64).reshape(-1, 2).T
-    return Ranges([name for *_, name in found], depth, np.searchsorted(times, both, "right"), both)
+    return Ranges(
+        [name for *_, name in found], depth, np.searchsorted(times, both, "right"), both
+    )

@@ -29,7 +29,9 @@ def _paths(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
     told[stack[kind != _frames.MACHINERY]] = True
     keep = (kind != _frames.MACHINERY) | ~told[stack]
     frames, stack, kind = frames[keep], stack[keep], kind[keep]
-    order = np.argsort(stack.astype(np.int64) * 2 + (kind > _frames.TORCH), kind="stable")
+    order = np.argsort(
+        stack.astype(np.int64) * 2 + (kind > _frames.TORCH), kind="stable"
+    )
     depth = np.append(np.bincount(stack, minlength=len(s)), 0)
     empty = depth == 0
     frames = np.insert(frames[order], (np.cumsum(depth) - depth)[empty], -2)
@@ -74,15 +76,21 @@ class FlameGraph:
             if not len(deep):
                 break
             under[deep] = self.parent[under[deep]]
-        return self.ids[(under == node)[self.trace.allocations.stack[self.ids]]].astype(np.int32)
+        return self.ids[(under == node)[self.trace.allocations.stack[self.ids]]].astype(
+            np.int32
+        )
 
 
-def flame(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None = None) -> FlameGraph:
+def flame(
+    snapshot: Snapshot, trace: Trace, mask: np.ndarray | None = None
+) -> FlameGraph:
     """The flame graph of the allocations of a mask, bool (A,), or of all. Python's frames come first, then those of C++
     that tell something."""
     frames, start = _paths(snapshot)
     depth, frame_base = np.diff(start), np.int64(len(snapshot.stacks.file) + 2)
-    which = np.flatnonzero(mask) if mask is not None else np.arange(len(trace.allocations))
+    which = (
+        np.flatnonzero(mask) if mask is not None else np.arange(len(trace.allocations))
+    )
     slot = trace.allocations.stack[which] % len(depth)  # NO_STACK is the last
     of_stack = np.zeros(len(depth), np.int64)
     np.add.at(of_stack, slot, trace.allocations.size[which])
@@ -90,17 +98,30 @@ def flame(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None = None) -> F
     going = np.flatnonzero(counts)
     leaf, node = np.full(len(depth), -1, np.int32), np.zeros(len(going), np.int64)
     # parent, frame, x, width and count of the nodes of each depth
-    rows = [tuple(np.array([n], np.int64) for n in (-1, -1, 0, of_stack.sum(), counts.sum()))]
+    rows = [
+        tuple(
+            np.array([n], np.int64) for n in (-1, -1, 0, of_stack.sum(), counts.sum())
+        )
+    ]
     level = [0, 1]
     while len(going):
-        key, of = np.unique(node * frame_base + frames[start[going] + len(rows) - 1] + 2, return_inverse=True)
+        key, of = np.unique(
+            node * frame_base + frames[start[going] + len(rows) - 1] + 2,
+            return_inverse=True,
+        )
         width, count = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
         np.add.at(width, of, of_stack[going])
         np.add.at(count, of, counts[going])
-        order = np.lexsort((-width, key // frame_base))  # brothers are side by side, the largest first
+        order = np.lexsort(
+            (-width, key // frame_base)
+        )  # brothers are side by side, the largest first
         parent, width = (key // frame_base)[order], width[order]
         before = np.cumsum(width) - width
-        x = rows[-1][2][parent - level[-2]] + before - before[np.searchsorted(parent, parent)]
+        x = (
+            rows[-1][2][parent - level[-2]]
+            + before
+            - before[np.searchsorted(parent, parent)]
+        )
         rows.append((parent, key[order] % frame_base - 2, x, width, count[order]))
         place = np.empty(len(key), np.int64)
         place[order] = np.arange(level[-1], level[-1] + len(key))
@@ -108,7 +129,19 @@ def flame(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None = None) -> F
         node = leaf[going] = place[of]
         deeper = depth[going] >= len(rows)
         going, node = going[deeper], node[deeper]
-    parent, frame, x, width, count = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return FlameGraph(snapshot, trace, parent.astype(np.int32), frame.astype(np.int32),
-                      np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(level)), x, width, count,
-                      np.array(level, np.int64), leaf, which)
+    parent, frame, x, width, count = (
+        np.concatenate(column) for column in zip(*rows, strict=True)
+    )
+    return FlameGraph(
+        snapshot,
+        trace,
+        parent.astype(np.int32),
+        frame.astype(np.int32),
+        np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(level)),
+        x,
+        width,
+        count,
+        np.array(level, np.int64),
+        leaf,
+        which,
+    )

@@ -22,12 +22,15 @@ pass, C++, and what stands in every stack and tells nothing (the interpreter, th
 LONGEST = 2000
 """Letters of a name that are looked at: a file from outside may have any, and patterns take their time."""
 _PYTHON = re.compile(r"\.pyw?$|\.ipynb$|^<")
-_PACKAGES = re.compile(r"(^|/)(site-packages|dist-packages)/|(^|/)lib/python\d|\.zip/|^<(?!ipython|stdin|string)")
+_PACKAGES = re.compile(
+    r"(^|/)(site-packages|dist-packages)/|(^|/)lib/python\d|\.zip/|^<(?!ipython|stdin|string)"
+)
 _TORCH = re.compile(
     r"(^|/)torch/(_[a-zA-Z]\w*|nn|optim|autograd|utils|cuda|distributed|fx|amp|ao|jit|func|functional|fft|linalg|"
     r"overrides|hub|library|sparse|profiler|export|onnx|backends|random|storage|serialization|multiprocessing|"
     r"distributions|nested|masked|cpu|xpu|mps|testing)[/.]|(^|/)torch/__init__\.py$|torchinductor_|"
-    r"^<eval_with_key>|^<torch")
+    r"^<eval_with_key>|^<torch"
+)
 _BACKWARD = re.compile(r"Backward\w*(<.*>)?::apply|AccumulateGrad::apply|::CppNode<")
 _MACHINERY = re.compile(
     r"^(_?_?Py[A-Z_]|_PyEval|_PyObject|_PyFunction|slot_tp_|method_vectorcall|cfunction_|vectorcall|object_call|"
@@ -38,9 +41,12 @@ _MACHINERY = re.compile(
     r"|CUDACachingAllocator|::redispatch\(|(^|::)\(anonymous namespace\)::(wrapper_|create_out|structured_)"
     r"|structured_\w+::set_output|BoxedKernelWrapper|wrap_kernel_functor|torch::autograd::VariableType|"
     r"^at::\(anonymous namespace\)::|^at::meta::|^torch::autograd::(Engine::thread|python::|THP|Node::operator)|"
-    r"^at::(native::|_ops::)?(new_)?empty|::resize_(impl|bytes)|^(\.\w+\.\d+|\w+) \[clone")
+    r"^at::(native::|_ops::)?(new_)?empty|::resize_(impl|bytes)|^(\.\w+\.\d+|\w+) \[clone"
+)
 _OPERATION = re.compile(r"^at::_ops::(\w+)::(?:call|redispatch)\b")
-_ALLOCATING = re.compile(r"^(new_)?empty|^resize_|_like$|^_to_copy$|^to_|^contiguous$|^clone$")
+_ALLOCATING = re.compile(
+    r"^(new_)?empty|^resize_|_like$|^_to_copy$|^to_|^contiguous$|^clone$"
+)
 
 
 def kind_of(file: str, name: str) -> int:
@@ -66,7 +72,10 @@ def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray
     s = snapshot.stacks
     pairs = s.file.astype(np.int64) * (len(snapshot.texts) + 1) + s.name
     _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
-    told = [tell(snapshot.texts[int(s.file[i])], snapshot.texts[int(s.name[i])]) for i in first]
+    told = [
+        tell(snapshot.texts[int(s.file[i])], snapshot.texts[int(s.name[i])])
+        for i in first
+    ]
     return np.array(told, np.uint8)[which]
 
 
@@ -81,16 +90,27 @@ def _first(snapshot: Snapshot, rank: np.ndarray) -> np.ndarray:
     """int32 (S,): the frame of the least rank in each stack, the innermost of equals; -1: none. rank: of all entries of
     stacks; 255 is none."""
     s = snapshot.stacks
-    best = _reduce(np.minimum, rank.astype(np.int64) << 48 | np.arange(len(rank)), s.start, 255 << 48)
-    return np.where(best < 255 << 48, np.append(s.frames, 0)[best & ((1 << 48) - 1)], -1).astype(np.int32)
+    best = _reduce(
+        np.minimum,
+        rank.astype(np.int64) << 48 | np.arange(len(rank)),
+        s.start,
+        255 << 48,
+    )
+    return np.where(
+        best < 255 << 48, np.append(s.frames, 0)[best & ((1 << 48) - 1)], -1
+    ).astype(np.int32)
 
 
-def _reduce(ufunc: np.ufunc, values: np.ndarray, start: np.ndarray, empty: int) -> np.ndarray:
+def _reduce(
+    ufunc: np.ufunc, values: np.ndarray, start: np.ndarray, empty: int
+) -> np.ndarray:
     """One value for each stack: the ufunc over its part of `values`; `empty` where it has none."""
     out = np.full(len(start) - 1, empty, values.dtype)
     some = np.flatnonzero(np.diff(start) > 0)
     if len(some):
-        out[some] = ufunc.reduceat(values, start[some])  # empty stacks lie between no two others' entries
+        out[some] = ufunc.reduceat(
+            values, start[some]
+        )  # empty stacks lie between no two others' entries
     return out
 
 
@@ -106,11 +126,20 @@ def stack_keys(snapshot: Snapshot) -> np.ndarray:
     s = snapshot.stacks
     frames = map(snapshot.frame, range(len(s.file)))
     texts = (f"{f.file}\0{f.line}\0{f.name}".encode("utf-8", "replace") for f in frames)
-    of_frame = np.array([int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in texts],
-                        np.uint64)
-    depth = (np.arange(len(s.frames)) - np.repeat(s.start[:-1], np.diff(s.start))).astype(np.uint64)
+    of_frame = np.array(
+        [
+            int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+            for text in texts
+        ],
+        np.uint64,
+    )
+    depth = (
+        np.arange(len(s.frames)) - np.repeat(s.start[:-1], np.diff(s.start))
+    ).astype(np.uint64)
     with np.errstate(over="ignore"):
-        mixed = of_frame[s.frames] * (depth * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15))
+        mixed = of_frame[s.frames] * (
+            depth * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
+        )
         mixed ^= mixed >> np.uint64(29)
         return _reduce(np.add, mixed * np.uint64(0xBF58476D1CE4E5B9), s.start, 0)
 
@@ -118,7 +147,11 @@ def stack_keys(snapshot: Snapshot) -> np.ndarray:
 def short_file(file: str) -> str:
     """Return the short name of a file: its last part, and the folder's name where that alone says little."""
     parts = file[-LONGEST:].replace("\\", "/").rstrip("/").split("/")
-    return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
+    return (
+        "/".join(parts[-2:])
+        if parts[-1] in ("__init__.py", "__main__.py")
+        else parts[-1]
+    )
 
 
 def path_text(file: str) -> str:
@@ -135,7 +168,11 @@ def short_name(name: str) -> str:
         return name
     out: list[str] = []
     depth = 0
-    for c in re.sub(r" ?\[clone [^]]*\]", "", name).replace("(anonymous namespace)", "\1").replace("operator()", "\2"):
+    for c in (
+        re.sub(r" ?\[clone [^]]*\]", "", name)
+        .replace("(anonymous namespace)", "\1")
+        .replace("operator()", "\2")
+    ):
         if c in "<(":
             depth += 1
         elif c in ">)":
@@ -152,9 +189,11 @@ def short_name(name: str) -> str:
     return short
 
 
-_PLAIN = ((re.compile(r"at::_ops::(\w+)::(?:call|redispatch)"), r"aten::\1"),
-          (re.compile(r"(?:\w+::)*(\w+Backward\w*|AccumulateGrad)::apply"), r"\1"),
-          (re.compile(r"torch::autograd::Engine::evaluate_function"), "backward pass"))
+_PLAIN = (
+    (re.compile(r"at::_ops::(\w+)::(?:call|redispatch)"), r"aten::\1"),
+    (re.compile(r"(?:\w+::)*(\w+Backward\w*|AccumulateGrad)::apply"), r"\1"),
+    (re.compile(r"torch::autograd::Engine::evaluate_function"), "backward pass"),
+)
 
 
 @kept
@@ -163,7 +202,9 @@ def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
     s = snapshot.stacks
     numbers, which = np.unique(s.name, return_inverse=True)
     names = [""] * len(numbers)
-    rank = np.full(len(numbers), 255, np.uint8)  # of the operations, the innermost that does more than allocate
+    rank = np.full(
+        len(numbers), 255, np.uint8
+    )  # of the operations, the innermost that does more than allocate
     for i, number in enumerate(numbers.tolist()):
         if found := _OPERATION.match(snapshot.texts[number][:LONGEST]):
             names[i] = found.group(1)
@@ -172,7 +213,7 @@ def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
 
 
 def frame_text(snapshot: Snapshot, frame: int) -> str:
-    """"forward  model.py:54"; for C++ the function alone; "no stack" for -1."""
+    """ "forward  model.py:54"; for C++ the function alone; "no stack" for -1."""
     if frame < 0:
         return "no stack"
     f = snapshot.frame(frame)
@@ -203,33 +244,83 @@ def stack_text(snapshot: Snapshot, stack: int, *, caller: bool = True) -> str:
     return text
 
 
-CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "backward temporaries",
-              "other temporaries", "inputs", "library workspaces", "communication", "before the trace", "other")
+CATEGORIES = (
+    "parameters",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "backward temporaries",
+    "other temporaries",
+    "inputs",
+    "library workspaces",
+    "communication",
+    "before the trace",
+    "other",
+)
 """Names by number. "before the trace": made before it, and the snapshot does not say where. "other": not told by its
 stack. "other temporaries": made and given back within a forward pass or an optimizer's step."""
-(_PARAMETERS, _GRADIENTS, _OPTIMIZER, _ACTIVATIONS, _SCRATCH, _TEMPORARIES, _INPUTS, _WORKSPACES, _COMMUNICATION,
- _BEFORE, _OTHER) = range(len(CATEGORIES))
+(
+    _PARAMETERS,
+    _GRADIENTS,
+    _OPTIMIZER,
+    _ACTIVATIONS,
+    _SCRATCH,
+    _TEMPORARIES,
+    _INPUTS,
+    _WORKSPACES,
+    _COMMUNICATION,
+    _BEFORE,
+    _OTHER,
+) = range(len(CATEGORIES))
 
 # What a frame says; the innermost frame that says something decides for its stack.
-_SAYS_COMM, _SAYS_WORKSPACE, _SAYS_OPTIM, _SAYS_ZERO, _SAYS_ACC, _SAYS_BACK, _SAYS_INIT, _SAYS_DATA, _SAYS_FORWARD = \
-    range(1, 10)
+(
+    _SAYS_COMM,
+    _SAYS_WORKSPACE,
+    _SAYS_OPTIM,
+    _SAYS_ZERO,
+    _SAYS_ACC,
+    _SAYS_BACK,
+    _SAYS_INIT,
+    _SAYS_DATA,
+    _SAYS_FORWARD,
+) = range(1, 10)
 _SAYS_RECOMPUTE = 10
 """A forward pass within a backward pass: activations that were not kept."""
 _SAYS_NOTHING, _NO_STACK = 0, 11
-_NOT_FREED, _FREED_SOMEWHERE, _FREED_BACK, _FREED_OPTIM, _FREED_ZERO, _FREED_FORWARD = range(6)
+_NOT_FREED, _FREED_SOMEWHERE, _FREED_BACK, _FREED_OPTIM, _FREED_ZERO, _FREED_FORWARD = (
+    range(6)
+)
 
 _BY_NAME = (
-    (_SAYS_COMM, re.compile(r"ncclComm|ProcessGroup|c10d::|Reducer::|NCCLComm|symmetric_memory")),
-    (_SAYS_WORKSPACE, re.compile(r"[cC]ublas|CUDABlas|cuBLAS|getCUDABlas|[cC]udnn|cuDNN|[wW]orkspace|cufft|cusolver|"
-                                 r"cusparse|MIOpen|miopen")),
+    (
+        _SAYS_COMM,
+        re.compile(r"ncclComm|ProcessGroup|c10d::|Reducer::|NCCLComm|symmetric_memory"),
+    ),
+    (
+        _SAYS_WORKSPACE,
+        re.compile(
+            r"[cC]ublas|CUDABlas|cuBLAS|getCUDABlas|[cC]udnn|cuDNN|[wW]orkspace|cufft|cusolver|"
+            r"cusparse|MIOpen|miopen"
+        ),
+    ),
     (_SAYS_ACC, re.compile(r"AccumulateGrad")),
-    (_SAYS_BACK, re.compile(r"torch::autograd::Engine::|^backward$|_engine_run_backward|Backward\w*(<.*>)?::apply|"
-                            r"release_variables|SavedVariable::reset_data|CppNode<|PyNode::apply|_backward_impl")),
+    (
+        _SAYS_BACK,
+        re.compile(
+            r"torch::autograd::Engine::|^backward$|_engine_run_backward|Backward\w*(<.*>)?::apply|"
+            r"release_variables|SavedVariable::reset_data|CppNode<|PyNode::apply|_backward_impl"
+        ),
+    ),
 )
-_OPTIMIZING = re.compile(r"^(step|_init_group|_init_state|_multi_tensor_\w+|_single_tensor_\w+|_fused_\w+|"
-                         r"_foreach_\w+|adamw?|sgd|_update\w*|update|wrapper|_use_grad|profile_hook_step)$")
-_LOADING = re.compile(r"^(_apply|load_state_dict|_load_from_state_dict|reset_parameters|register_buffer|"
-                      r"from_pretrained|init_weights|_init_weights|materialize\w*|to_empty)$")
+_OPTIMIZING = re.compile(
+    r"^(step|_init_group|_init_state|_multi_tensor_\w+|_single_tensor_\w+|_fused_\w+|"
+    r"_foreach_\w+|adamw?|sgd|_update\w*|update|wrapper|_use_grad|profile_hook_step)$"
+)
+_LOADING = re.compile(
+    r"^(_apply|load_state_dict|_load_from_state_dict|reset_parameters|register_buffer|"
+    r"from_pretrained|init_weights|_init_weights|materialize\w*|to_empty)$"
+)
 
 
 def _says(file: str, name: str) -> int:
@@ -273,14 +364,23 @@ def _stack_says(snapshot: Snapshot) -> np.ndarray:
 
 def _category(says: int, freed: int, long: bool, before: bool) -> int:
     """Return the category of an allocation: by where it was made and given back, and whether it stayed long."""
-    fixed = {_SAYS_COMM: _COMMUNICATION, _SAYS_WORKSPACE: _WORKSPACES, _SAYS_DATA: _INPUTS, _SAYS_ACC: _GRADIENTS,
-             _SAYS_RECOMPUTE: _ACTIVATIONS}
+    fixed = {
+        _SAYS_COMM: _COMMUNICATION,
+        _SAYS_WORKSPACE: _WORKSPACES,
+        _SAYS_DATA: _INPUTS,
+        _SAYS_ACC: _GRADIENTS,
+        _SAYS_RECOMPUTE: _ACTIVATIONS,
+    }
     if says in fixed:
         return fixed[says]
     if says in (_SAYS_OPTIM, _SAYS_ZERO):
         return _OPTIMIZER if long or freed == _NOT_FREED else _TEMPORARIES
     if says == _SAYS_BACK:
-        return _SCRATCH if freed == _FREED_BACK or (freed == _FREED_SOMEWHERE and not long) else _GRADIENTS
+        return (
+            _SCRATCH
+            if freed == _FREED_BACK or (freed == _FREED_SOMEWHERE and not long)
+            else _GRADIENTS
+        )
     if says == _SAYS_INIT:
         return _PARAMETERS if long or freed == _NOT_FREED else _OTHER
     if freed == _FREED_BACK:
@@ -292,8 +392,13 @@ def _category(says: int, freed: int, long: bool, before: bool) -> int:
     return _BEFORE if before and says == _NO_STACK else _OTHER
 
 
-_TABLE = np.array([_category(says, freed, bool(long), bool(before))
-                   for says, freed, long, before in np.ndindex(12, 6, 2, 2)], np.uint8)
+_TABLE = np.array(
+    [
+        _category(says, freed, bool(long), bool(before))
+        for says, freed, long, before in np.ndindex(12, 6, 2, 2)
+    ],
+    np.uint8,
+)
 
 
 @kept
@@ -312,8 +417,15 @@ def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str,
         says[-1] = _SAYS_BACK  # the threads of a backward pass have no Python
     freeing = np.full(13, _FREED_SOMEWHERE, np.uint8)
     freeing[[_SAYS_ACC, _SAYS_BACK, _SAYS_RECOMPUTE]] = _FREED_BACK
-    freeing[_SAYS_OPTIM], freeing[_SAYS_ZERO], freeing[_SAYS_FORWARD] = _FREED_OPTIM, _FREED_ZERO, _FREED_FORWARD
-    at_event = np.append(freeing[says][events.stack] if m else np.zeros(0, np.uint8), np.uint8(_NOT_FREED))
+    freeing[_SAYS_OPTIM], freeing[_SAYS_ZERO], freeing[_SAYS_FORWARD] = (
+        _FREED_OPTIM,
+        _FREED_ZERO,
+        _FREED_FORWARD,
+    )
+    at_event = np.append(
+        freeing[says][events.stack] if m else np.zeros(0, np.uint8),
+        np.uint8(_NOT_FREED),
+    )
     made = says[a.stack]
     made[(a.stack < 0) & (a.start < 0)] = _NO_STACK
     code = made * np.uint8(6)

@@ -44,7 +44,12 @@ def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
         found, meaning = _find(snapshot, trace, word[1:] if negative else word)
         said.append(f"not {meaning}" if negative else meaning)
         mask &= ~found if negative else found
-    return Hits(mask, tuple(said), int(np.count_nonzero(mask)), int(trace.allocations.size.sum(where=mask)))
+    return Hits(
+        mask,
+        tuple(said),
+        int(np.count_nonzero(mask)),
+        int(trace.allocations.size.sum(where=mask)),
+    )
 
 
 def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
@@ -54,24 +59,44 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
         a, address = trace.allocations, int(lower, 16)
         size = np.maximum(np.maximum(a.size, a.rounded), 1).view(np.uint64)
         # The difference to a higher address is a huge number.
-        return np.uint64(address) - a.addr < size, f"over the address {address_text(address)}"
+        return np.uint64(
+            address
+        ) - a.addr < size, f"over the address {address_text(address)}"
     if found := _SIZE.fullmatch(lower):
         sign, digits, prefix = found.groups()
         size, unit = trace.allocations.size, 1024.0 ** " kmgtp".index(prefix or " ")
-        value, half = round(float(digits) * unit), 0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit
+        value, half = (
+            round(float(digits) * unit),
+            0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit,
+        )
         if not sign and prefix:
-            return (size >= value - half) & (size < value + half), f"size about {size_text(value)}"
-        masks = {"<": size.__lt__, ">": size.__gt__, "<=": size.__le__, ">=": size.__ge__}
-        return masks.get(sign, size.__eq__)(value), f"size {sign or '='} {exact_size_text(value)}"
+            return (size >= value - half) & (
+                size < value + half
+            ), f"size about {size_text(value)}"
+        masks = {
+            "<": size.__lt__,
+            ">": size.__gt__,
+            "<=": size.__le__,
+            ">=": size.__ge__,
+        }
+        return masks.get(sign, size.__eq__)(
+            value
+        ), f"size {sign or '='} {exact_size_text(value)}"
     a, events = trace.allocations, trace.events
-    mask = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)[a.stack]  # NO_STACK is the last
+    mask = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)[
+        a.stack
+    ]  # NO_STACK is the last
     if (events.context >= 0).any() or (events.metadata >= 0).any():
         has = np.append(texts_with(snapshot, word), False)
-        mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
+        mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (
+            a.start >= 0
+        )
     return mask, f'function or file has "{word}"'
 
 
-_SIZE = re.compile(r"([<>]=?|=|)(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kmgtp]?)(?:i?b|bytes?)?")
+_SIZE = re.compile(
+    r"([<>]=?|=|)(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kmgtp]?)(?:i?b|bytes?)?"
+)
 """A size in small letters. K, KB and KiB are 1024 bytes, as in PyTorch's messages; "512MB" is 512 MiB give or take half
 a MiB, "1.5GiB" give or take 0.05 GiB."""
 

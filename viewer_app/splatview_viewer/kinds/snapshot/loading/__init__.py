@@ -1,6 +1,6 @@
 """Memory snapshots of PyTorch's from files, read in the sandbox.
 
-    snapshot = load_snapshot("memory.pickle")
+snapshot = load_snapshot("memory.pickle")
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.common import BOMB_BYTES, ZIP_MAGIC, Format, Progress, Start, silent
+from splatview_viewer.formats.common import (
+    BOMB_BYTES,
+    ZIP_MAGIC,
+    Format,
+    Progress,
+    Start,
+    silent,
+)
 from splatview_viewer.formats.sandbox import limits_for, run
 
 if TYPE_CHECKING:
@@ -35,7 +42,9 @@ LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 """What the files of old `torch.save` begin with, as a pickled number."""
 
 
-def load_snapshot(path: str | Path, progress: Progress = silent, *, cache: bool = True) -> Snapshot:
+def load_snapshot(
+    path: str | Path, progress: Progress = silent, *, cache: bool = True
+) -> Snapshot:
     """Return the snapshot in a file: a pickle of `torch.cuda.memory._dump_snapshot`, plain or packed by gzip.
 
     Args:
@@ -55,12 +64,20 @@ def load_snapshot(path: str | Path, progress: Progress = silent, *, cache: bool 
     with open_regular(path) as f:
         packed, size = f.read(2) == GZIP, path.stat().st_size
     most = max(BOMB_BYTES, PLAIN_RATIO * size) if packed else size
-    answer, arrays = run(read_pickle, [path], limits_for(most, FREE_SHARE, PER_BYTE), store.SnapshotAnswer,
-                         prepare=prepare, progress=progress)
+    answer, arrays = run(
+        read_pickle,
+        [path],
+        limits_for(most, FREE_SHARE, PER_BYTE),
+        store.SnapshotAnswer,
+        prepare=prepare,
+        progress=progress,
+    )
     snapshot = store.unpacked(answer, arrays, path.name)
     if where is not None and key == store.key_of(path):
         store.keep(where, key, answer, arrays)
-        return store.kept(where, key, path.name) or snapshot  # a file's pages can be let go, the sandbox's cannot
+        return (
+            store.kept(where, key, path.name) or snapshot
+        )  # a file's pages can be let go, the sandbox's cannot
     return snapshot
 
 
@@ -81,7 +98,9 @@ def prepare(files: list[File]) -> None:
     gc.disable()  # what is read has no cycles, and looking for some takes longer than reading
 
 
-def read_pickle(files: list[File], progress: Progress) -> tuple[SnapshotAnswer, list[np.ndarray]]:
+def read_pickle(
+    files: list[File], progress: Progress
+) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     """Read a snapshot, plain or packed: nothing that its pickle asks for is called. Raises FileError."""
     from splatview_viewer.kinds.snapshot.loading.convert import convert
     from splatview_viewer.kinds.snapshot.loading.store import packed
@@ -89,26 +108,42 @@ def read_pickle(files: list[File], progress: Progress) -> tuple[SnapshotAnswer, 
     size = max(files[0].path.stat().st_size, 1)
     try:
         with open(files[0].path, "rb", buffering=0) as f, _content(f) as content:
-            stream = io.BufferedReader(_Watched(content, lambda: progress("reading", 0.6 * f.tell() / size)), 1 << 20)
+            stream = io.BufferedReader(
+                _Watched(content, lambda: progress("reading", 0.6 * f.tell() / size)),
+                1 << 20,
+            )
             try:
                 data, count = SnapshotUnpickler(stream).load(), content.tell()
             except (FileError, MemoryError):
                 raise
             except Exception as e:  # a damaged pickle ends in errors of any kind
-                raise FileError(f"truncated or damaged: {type(e).__name__}: {str(e)[:200]}") from None
-        return packed(convert(data, "", lambda what, fraction: progress(what, 0.6 + 0.4 * fraction), consume=True,
-                              file_bytes=count))
+                raise FileError(
+                    f"truncated or damaged: {type(e).__name__}: {str(e)[:200]}"
+                ) from None
+        return packed(
+            convert(
+                data,
+                "",
+                lambda what, fraction: progress(what, 0.6 + 0.4 * fraction),
+                consume=True,
+                file_bytes=count,
+            )
+        )
     except MemoryError:
-        raise FileError("damaged, made to exhaust memory, or too large for the free memory: end other programs, or "
-                        "record fewer events (max_entries)") from None
+        raise FileError(
+            "damaged, made to exhaust memory, or too large for the free memory: end other programs, or "
+            "record fewer events (max_entries)"
+        ) from None
 
 
 class SnapshotUnpickler(pickle.Unpickler):
     """Makes containers, texts and numbers, and nothing else: a pickle that asks for anything else is refused."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise FileError(f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot holds only "
-                        "mappings, lists, texts and numbers. Nothing of it was run")
+        raise FileError(
+            f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot holds only "
+            "mappings, lists, texts and numbers. Nothing of it was run"
+        )
 
 
 class _Watched(io.RawIOBase):
@@ -152,5 +187,10 @@ def is_snapshot(start: Start) -> bool:
     return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
-FORMAT = Format("snapshot", (".pickle", ".pkl"), "PyTorch's memory snapshots, also packed by gzip",
-                is_snapshot, load_snapshot)
+FORMAT = Format(
+    "snapshot",
+    (".pickle", ".pkl"),
+    "PyTorch's memory snapshots, also packed by gzip",
+    is_snapshot,
+    load_snapshot,
+)

@@ -46,8 +46,17 @@ TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
 NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
-COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": np.int64, "stream": np.int16,
-           "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
+COLUMNS = {
+    "action": np.uint8,
+    "addr": np.uint64,
+    "size": np.uint64,
+    "time_us": np.int64,
+    "stream": np.int16,
+    "pool": np.int16,
+    "stack": np.int32,
+    "context": np.int32,
+    "metadata": np.int32,
+}
 TOP = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
 SAMPLE, FEW = 4, 16
@@ -168,9 +177,17 @@ class Tables:
                     break
             else:
                 held = self._known
-                inner = [held[id(f)][1] if id(f) in held else self.frame(f, f"{where(i)}[{k}]")
-                         for k, f in enumerate(frames)]
-                numbers.append(self._stacks.setdefault(array("i", inner).tobytes(), len(self._stacks)))
+                inner = [
+                    held[id(f)][1]
+                    if id(f) in held
+                    else self.frame(f, f"{where(i)}[{k}]")
+                    for k, f in enumerate(frames)
+                ]
+                numbers.append(
+                    self._stacks.setdefault(
+                        array("i", inner).tobytes(), len(self._stacks)
+                    )
+                )
                 if len(self._lists) >= HELD:
                     self._lists.clear()
                 self._lists[key] = [(frames, numbers[-1]), *same[:FEW]]
@@ -179,8 +196,14 @@ class Tables:
     def frame(self, frame: Any, where: str) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
         f, texts = read(frame, _Frame, where), self._texts
-        line = f.line if abs(f.line) <= MAX_LINE else 0  # what C++ frames say where nothing is known
-        key = texts.setdefault(f.filename, len(texts)), line, texts.setdefault(f.name, len(texts))
+        line = (
+            f.line if abs(f.line) <= MAX_LINE else 0
+        )  # what C++ frames say where nothing is known
+        key = (
+            texts.setdefault(f.filename, len(texts)),
+            line,
+            texts.setdefault(f.name, len(texts)),
+        )
         number = self._frames.setdefault(key, len(self._frames))
         if len(self._known) >= HELD:
             self._known.clear()
@@ -191,7 +214,9 @@ class Tables:
         return self._number(self.streams, value, "streams")
 
     def pool(self, value: tuple[int, int] | None) -> int:
-        return UNKNOWN_POOL if value is None else self._number(self.pools, value, "pools")
+        return (
+            UNKNOWN_POOL if value is None else self._number(self.pools, value, "pools")
+        )
 
     @staticmethod
     def _number(table: dict[Any, int], value: Any, what: str) -> int:
@@ -201,7 +226,9 @@ class Tables:
         return number
 
     def text(self, value: str | None) -> int:
-        return -1 if value in NO_TEXT else self._texts.setdefault(value, len(self._texts))  # type: ignore[arg-type]
+        return (
+            -1 if value in NO_TEXT else self._texts.setdefault(value, len(self._texts))
+        )  # type: ignore[arg-type]
 
     def finish(self) -> tuple[Texts, Stacks]:
         """All of it as columns."""
@@ -212,42 +239,58 @@ class Tables:
         stacks = list(self._stacks)
         inner = np.frombuffer(b"".join(stacks), np.int32)
         file, line, name = (np.ascontiguousarray(frames[:, i]) for i in range(3))
-        return Texts(blob, start), Stacks(file, line, name, _starts([len(s) // 4 for s in stacks]), inner)
+        return Texts(blob, start), Stacks(
+            file, line, name, _starts([len(s) // 4 for s in stacks]), inner
+        )
 
 
 def shown(value: Any) -> str:
     """A value in an error: short, and never its whole inside."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:40] + "...")
-    if isinstance(value, (bool, float, type(None))) or (isinstance(value, int) and value.bit_length() <= 64):
+    if isinstance(value, (bool, float, type(None))) or (
+        isinstance(value, int) and value.bit_length() <= 64
+    ):
         return repr(value)
-    return "a very large number" if isinstance(value, int) else f"a {type(value).__name__}"
+    return (
+        "a very large number" if isinstance(value, int) else f"a {type(value).__name__}"
+    )
 
 
 def _starts(lengths: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))]).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))]).astype(
+        np.int64
+    )
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
 
 
-def read_events(trace: list[Any], device: int, tables: Tables, told: Callable[[int], None]) -> Events:
+def read_events(
+    trace: list[Any], device: int, tables: Tables, told: Callable[[int], None]
+) -> Events:
     """The columns of all entries of one device's trace. `told`: called with how many are read."""
     columns = {name: np.empty(len(trace), dtype) for name, dtype in COLUMNS.items()}
     for first in range(0, len(trace), CHUNK):
-        rows = trace[first: first + CHUNK]
-        for name, values in _columns(rows, f"device_traces[{device}]", first, tables).items():
-            columns[name][first: first + len(rows)] = values
+        rows = trace[first : first + CHUNK]
+        for name, values in _columns(
+            rows, f"device_traces[{device}]", first, tables
+        ).items():
+            columns[name][first : first + len(rows)] = values
         told(first + len(rows))
     return Events(**columns, allocation=np.full(len(trace), -1, np.int32))
 
 
-def _columns(rows: list[Any], where: str, first: int, tables: Tables) -> dict[str, np.ndarray]:
+def _columns(
+    rows: list[Any], where: str, first: int, tables: Tables
+) -> dict[str, np.ndarray]:
     """The columns of some entries. first: the number of the first of them, for errors."""
     try:
         entries = msgspec.convert(rows, list[_Entry])
     except msgspec.ValidationError:
-        entries = [read(row, _Entry, f"{where}[{first + i}]") for i, row in enumerate(rows)]  # names the entry
+        entries = [
+            read(row, _Entry, f"{where}[{first + i}]") for i, row in enumerate(rows)
+        ]  # names the entry
 
     def numbered(name: str, number: Callable[[Any], int]) -> np.ndarray:
         """A column of few different values."""
@@ -260,58 +303,120 @@ def _columns(rows: list[Any], where: str, first: int, tables: Tables) -> dict[st
     last = np.uint64(TOP - 1)
     try:
         size = np.array([e.size for e in entries], np.uint64)
-        addr = np.array([e.addr if e.device_free is None or e.action != "oom" else e.device_free for e in entries],
-                        np.uint64)
+        addr = np.array(
+            [
+                e.addr if e.device_free is None or e.action != "oom" else e.device_free
+                for e in entries
+            ],
+            np.uint64,
+        )
     except OverflowError:
-        raise FileError(f"{where}: a number is more than 2^64 in entry {first} or one of those after it") from None
-    wrong = (size > np.where(failed, last, np.uint64(LIMIT - 1))) | (addr > np.where(failed, last, last - size))
+        raise FileError(
+            f"{where}: a number is more than 2^64 in entry {first} or one of those after it"
+        ) from None
+    wrong = (size > np.where(failed, last, np.uint64(LIMIT - 1))) | (
+        addr > np.where(failed, last, last - size)
+    )
     if wrong.any():
         i = int(wrong.argmax())
-        raise FileError(f"{where}[{first + i}]: {size[i]:,} bytes at {addr[i]:#x}; sizes are less than 2^62, and what "
-                        "has an address ends at 2^64")
-    return {"action": action, "size": size, "addr": addr, "time_us": np.array([e.time_us for e in entries], np.int64),
-            "stream": numbered("stream", tables.stream), "pool": numbered("pool_id", tables.pool),
-            "context": numbered("compile_context", tables.text), "metadata": numbered("user_metadata", tables.text),
-            "stack": tables.stacks([e.frames for e in entries], lambda i: f"{where}[{first + i}].frames")}
+        raise FileError(
+            f"{where}[{first + i}]: {size[i]:,} bytes at {addr[i]:#x}; sizes are less than 2^62, and what "
+            "has an address ends at 2^64"
+        )
+    return {
+        "action": action,
+        "size": size,
+        "addr": addr,
+        "time_us": np.array([e.time_us for e in entries], np.int64),
+        "stream": numbered("stream", tables.stream),
+        "pool": numbered("pool_id", tables.pool),
+        "context": numbered("compile_context", tables.text),
+        "metadata": numbered("user_metadata", tables.text),
+        "stack": tables.stacks(
+            [e.frames for e in entries], lambda i: f"{where}[{first + i}].frames"
+        ),
+    }
 
 
-def read_segments(entries: list[_Segment], tables: Tables, devices: Iterable[int]
-                  ) -> dict[int, tuple[Segments, Blocks]]:
+def read_segments(
+    entries: list[_Segment], tables: Tables, devices: Iterable[int]
+) -> dict[int, tuple[Segments, Blocks]]:
     """The segments and blocks by device, in the order of their addresses; of `devices` also where there are none."""
     by_device: dict[int, list[_Segment]] = {device: [] for device in devices}
     for s in sorted(entries, key=attrgetter("address")):
         by_device.setdefault(s.device, []).append(s)
-    return {device: _segments(rows, tables) for device, rows in sorted(by_device.items())}
+    return {
+        device: _segments(rows, tables) for device, rows in sorted(by_device.items())
+    }
 
 
 def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
     blocks = [b for s in rows for b in s.blocks or ()]
-    for address, size in [(s.address, s.total_size) for s in rows] + [(b.address, b.size) for b in blocks]:
+    for address, size in [(s.address, s.total_size) for s in rows] + [
+        (b.address, b.size) for b in blocks
+    ]:
         if address + size > TOP:
-            raise FileError(f"a segment or block at {shown(address)} of {size:,} bytes: it ends beyond 2^64")
+            raise FileError(
+                f"a segment or block at {shown(address)} of {size:,} bytes: it ends beyond 2^64"
+            )
     pools = [max(tables.pool(s.segment_pool_id), 0) for s in rows]
-    kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]
-    total, allocated, active, requested = np.array(
-        [(s.total_size, s.allocated_size, s.active_size, s.requested_size) for s in rows], np.int64).reshape(-1, 4).T
+    kinds = [
+        TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows
+    ]
+    total, allocated, active, requested = (
+        np.array(
+            [
+                (s.total_size, s.allocated_size, s.active_size, s.requested_size)
+                for s in rows
+            ],
+            np.int64,
+        )
+        .reshape(-1, 4)
+        .T
+    )
     segments = Segments(
-        np.array([s.address for s in rows], np.uint64), total.copy(), allocated.copy(), active.copy(), requested.copy(),
-        np.array([tables.stream(s.stream) for s in rows], np.int16), np.array(pools, np.int16),
-        np.array(kinds, np.uint8), np.array([s.is_expandable is True for s in rows], bool),
-        tables.stacks([s.frames for s in rows], lambda i: f"frames of the segment at {rows[i].address:#x}"),
-        np.array([len(s.blocks or ()) for s in rows], np.int32))
+        np.array([s.address for s in rows], np.uint64),
+        total.copy(),
+        allocated.copy(),
+        active.copy(),
+        requested.copy(),
+        np.array([tables.stream(s.stream) for s in rows], np.int16),
+        np.array(pools, np.int16),
+        np.array(kinds, np.uint8),
+        np.array([s.is_expandable is True for s in rows], bool),
+        tables.stacks(
+            [s.frames for s in rows],
+            lambda i: f"frames of the segment at {rows[i].address:#x}",
+        ),
+        np.array([len(s.blocks or ()) for s in rows], np.int32),
+    )
     return segments, Blocks(
-        np.array([b.address for b in blocks], np.uint64), np.array([b.size for b in blocks], np.int64),
-        np.array([b.size if b.requested_size is None else b.requested_size for b in blocks], np.int64),
+        np.array([b.address for b in blocks], np.uint64),
+        np.array([b.size for b in blocks], np.int64),
+        np.array(
+            [b.size if b.requested_size is None else b.requested_size for b in blocks],
+            np.int64,
+        ),
         np.array([STATE.get(b.state, 3) for b in blocks], np.uint8),
-        tables.stacks([b.frames for b in blocks], lambda i: f"frames of the block at {blocks[i].address:#x}"),
-        np.full(len(blocks), -1, np.int32))
+        tables.stacks(
+            [b.frames for b in blocks],
+            lambda i: f"frames of the block at {blocks[i].address:#x}",
+        ),
+        np.full(len(blocks), -1, np.int32),
+    )
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
 
 
-def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool = False, file_bytes: int = 0
-            ) -> Snapshot:
+def convert(
+    data: Any,
+    name: str,
+    progress: Progress = silent,
+    *,
+    consume: bool = False,
+    file_bytes: int = 0,
+) -> Snapshot:
     """The Snapshot of what a pickle holds: the mapping that `torch.cuda.memory._snapshot` returns, or only the
     segments (`torch.cuda.memory_snapshot`).
 
@@ -321,14 +426,25 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     Raises:
         FileError: it is none; the message names the entry.
     """
-    if type(data) is list and data and type(data[0]) is dict and "total_size" in data[0]:
+    if (
+        type(data) is list
+        and data
+        and type(data[0]) is dict
+        and "total_size" in data[0]
+    ):
         data = {"segments": data}
-    if type(data) is not dict or not any(key in data for key in ("segments", "device_traces")):
+    if type(data) is not dict or not any(
+        key in data for key in ("segments", "device_traces")
+    ):
         found = shown(data)
         if type(data) is dict:
-            found = f"a mapping with {', '.join(map(shown, list(data)[:6])) or 'nothing'}"
-        raise FileError(f"a pickle, but no memory snapshot: it holds {found}; a snapshot is a mapping with "
-                        "segments and device_traces, as torch.cuda.memory._dump_snapshot writes it")
+            found = (
+                f"a mapping with {', '.join(map(shown, list(data)[:6])) or 'nothing'}"
+            )
+        raise FileError(
+            f"a pickle, but no memory snapshot: it holds {found}; a snapshot is a mapping with "
+            "segments and device_traces, as torch.cuda.memory._dump_snapshot writes it"
+        )
     file = read(data, _File, "the snapshot")
     traces = [[] if t is None else t for t in file.device_traces or ()]
     if any(type(t) is not list for t in traces):
@@ -338,6 +454,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
         if count:
+
             def told(read: int, done: int = done) -> None:
                 progress("reading events", _READING * (done + read) / total)
 
@@ -350,33 +467,70 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     made: list[Trace] = []
     for device in segments:
         progress("pairing", _READING + (1 - _READING) * len(made) / len(segments))
-        e = events[device] if device in events else read_events([], device, tables, lambda read: None)
+        e = (
+            events[device]
+            if device in events
+            else read_events([], device, tables, lambda read: None)
+        )
         made.append(_trace(device, e, *segments[device], notes))
-    host, host_segments = sum(map(len, file.host_traces or ())), len(file.host_segments or ())
+    host, host_segments = (
+        sum(map(len, file.host_traces or ())),
+        len(file.host_segments or ()),
+    )
     if host or host_segments:
-        notes.append(f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
-                     "is not shown")
+        notes.append(
+            f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
+            "is not shown"
+        )
     if not any(counts):
-        notes.append("no events: recording was off; only what was live at the end is known")
-    settings = {key: value[:200] if type(value) is str else shown(value)
-                for key, value in list((file.allocator_settings or {}).items())[:100]
-                if type(key) is str and type(value) in (str, bool, int, float)}
+        notes.append(
+            "no events: recording was off; only what was live at the end is known"
+        )
+    settings = {
+        key: value[:200] if type(value) is str else shown(value)
+        for key, value in list((file.allocator_settings or {}).items())[:100]
+        if type(key) is str and type(value) in (str, bool, int, float)
+    }
     texts, stacks = tables.finish()
-    return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
-                    tuple(file.external_annotations or ()), settings, tuple(notes), file_bytes)
+    return Snapshot(
+        name,
+        tuple(made),
+        texts,
+        stacks,
+        tuple(tables.streams),
+        tuple(tables.pools),
+        tuple(file.external_annotations or ()),
+        settings,
+        tuple(notes),
+        file_bytes,
+    )
 
 
-def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
-    a, odd = pair(events, blocks, np.repeat(segments.stream, segments.blocks),
-                  np.repeat(segments.pool, segments.blocks))
+def _trace(
+    device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]
+) -> Trace:
+    a, odd = pair(
+        events,
+        blocks,
+        np.repeat(segments.stream, segments.blocks),
+        np.repeat(segments.pool, segments.blocks),
+    )
     spans = make_spans(events, segments)
     fill_pools(a, events, segments)
-    if float(np.sum(a.size, dtype=np.float64)) >= LIMIT:  # beyond it sums would overflow
-        raise FileError(f"device {device}: the sizes of its allocations are together more than any machine hands out")
+    if (
+        float(np.sum(a.size, dtype=np.float64)) >= LIMIT
+    ):  # beyond it sums would overflow
+        raise FileError(
+            f"device {device}: the sizes of its allocations are together more than any machine hands out"
+        )
     if early := int((a.start < 0).sum()):
-        notes.append(f"device {device}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "
-                     "live before the trace begins")
+        notes.append(
+            f"device {device}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "
+            "live before the trace begins"
+        )
     if odd:
-        notes.append(f"device {device}: {odd:,} allocations lack their alloc or their free in the trace (was recording "
-                     "paused?); they are shown from its beginning, or as long as their address is not used again")
+        notes.append(
+            f"device {device}: {odd:,} allocations lack their alloc or their free in the trace (was recording "
+            "paused?); they are shown from its beginning, or as long as their address is not used again"
+        )
     return Trace(device, events, a, spans, segments, blocks)

@@ -22,15 +22,21 @@ from splatview_viewer.kinds.snapshot.model import (
     Spans,
 )
 
-ALLOC, REQUESTED, COMPLETED, FREE = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed", "free"))
-ACTIVE, PENDING = BLOCK_STATES.index("active_allocated"), BLOCK_STATES.index("active_pending_free")
+ALLOC, REQUESTED, COMPLETED, FREE = (
+    ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed", "free")
+)
+ACTIVE, PENDING = (
+    BLOCK_STATES.index("active_allocated"),
+    BLOCK_STATES.index("active_pending_free"),
+)
 GOT = tuple(ACTIONS.index(a) for a in ("segment_alloc", "segment_map"))
 GIVEN = tuple(ACTIONS.index(a) for a in ("segment_free", "segment_unmap"))
 NOTHING = 255
 
 
-def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray
-         ) -> tuple[Allocations, int]:
+def pair(
+    events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray
+) -> tuple[Allocations, int]:
     """The allocations of a trace and of the blocks at its end, numbered as `model` says. Writes their numbers into
     `events.allocation` and `blocks.allocation`.
 
@@ -57,7 +63,9 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
 
     taken = action == ALLOC
     # A free of what no event before it handed out; with skip_actions=["free_requested"] it is the completion alone.
-    unknown = ~taken & (before != ALLOC) & ((action == REQUESTED) | (before != REQUESTED))
+    unknown = (
+        ~taken & (before != ALLOC) & ((action == REQUESTED) | (before != REQUESTED))
+    )
     begins = taken | unknown
     number = np.cumsum(begins) - 1  # in the order of addresses, for now
     first = np.flatnonzero(begins)
@@ -70,7 +78,9 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     freed = end.copy()
     freed[by_request] = then[request]
     start = np.where(alloc, which[first], -1)
-    odd = int((alloc & (after[first] == ALLOC)).sum()) + int((unknown & (before != NOTHING)).sum())
+    odd = int((alloc & (after[first] == ALLOC)).sum()) + int(
+        (unknown & (before != NOTHING)).sum()
+    )
 
     # The allocation of the trace that each block holds at its end: the last one at its address.
     held = np.full(len(blocks), -1, np.int64)
@@ -79,7 +89,9 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
         live = (blocks.state == ACTIVE) & (end[at] == m)
         pending = (blocks.state == PENDING) & (freed[at] == m) & (end[at] < m)
         held = np.where((addr[first][at] == blocks.addr) & (live | pending), at, -1)
-    new = np.flatnonzero((blocks.state == ACTIVE) & (held < 0))  # never seen by the trace: live throughout
+    new = np.flatnonzero(
+        (blocks.state == ACTIVE) & (held < 0)
+    )  # never seen by the trace: live throughout
     if len(addr):
         place = np.minimum(np.searchsorted(addr, blocks.addr[new]), n - 1)
         odd += int((addr[place] == blocks.addr[new]).sum())
@@ -87,27 +99,47 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
 
     every = dict(
         addr=np.concatenate([addr[first], blocks.addr[new]]),
-        size=np.concatenate([events.size[which[first]].view(np.int64), blocks.requested[new]]),
+        size=np.concatenate(
+            [events.size[which[first]].view(np.int64), blocks.requested[new]]
+        ),
         start=np.concatenate([start, np.full(len(new), -1)]),
         end=np.concatenate([end, np.full(len(new), m)]),
         freed=np.concatenate([freed, np.full(len(new), m)]),
         stream=np.concatenate([events.stream[which[first]], block_stream[new]]),
         pool=np.concatenate([events.pool[which[first]], block_pool[new]]),
-        stack=np.concatenate([np.where(alloc, events.stack[which[first]], NO_STACK), blocks.stack[new]]))
+        stack=np.concatenate(
+            [np.where(alloc, events.stack[which[first]], NO_STACK), blocks.stack[new]]
+        ),
+    )
     # What was there before the trace first, of that what stays longest; then in the order of their beginning.
     old, began = np.flatnonzero(every["start"] < 0), np.flatnonzero(every["start"] >= 0)
-    order = np.concatenate([old[np.lexsort((every["addr"][old], -every["end"][old]))],
-                            began[np.argsort(every["start"][began])]])
+    order = np.concatenate(
+        [
+            old[np.lexsort((every["addr"][old], -every["end"][old]))],
+            began[np.argsort(every["start"][began])],
+        ]
+    )
     ids = np.empty(len(order), np.int32)
     ids[order] = np.arange(len(order), dtype=np.int32)
 
     events.allocation[which] = ids[number]
     known = np.flatnonzero(held >= 0)
     of = blocks.allocation[known] = ids[held[known]]
-    dtypes = {"start": np.int32, "end": np.int32, "freed": np.int32, "stack": np.int32, "stream": np.int16,
-              "pool": np.int16}
-    allocations = Allocations(**{name: column[order].astype(dtypes.get(name, column.dtype))
-                                 for name, column in every.items()}, rounded=np.zeros(len(order), np.int64))
+    dtypes = {
+        "start": np.int32,
+        "end": np.int32,
+        "freed": np.int32,
+        "stack": np.int32,
+        "stream": np.int16,
+        "pool": np.int16,
+    }
+    allocations = Allocations(
+        **{
+            name: column[order].astype(dtypes.get(name, column.dtype))
+            for name, column in every.items()
+        },
+        rounded=np.zeros(len(order), np.int64),
+    )
     # The blocks at the end say the rounded size, and what the events did not.
     a = allocations
     a.rounded[of] = blocks.size[known]
@@ -130,7 +162,10 @@ def make_spans(events: Events, segments: Segments) -> Spans:
 
     def take_out(low: int, high: int, event: int) -> list[tuple[int, int]]:
         """End what is reserved of a range. Returns the parts of it that were not known to be reserved."""
-        i, j = bisect_right(held, low, key=itemgetter(1)), bisect_left(held, high, key=itemgetter(0))
+        i, j = (
+            bisect_right(held, low, key=itemgetter(1)),
+            bisect_left(held, high, key=itemgetter(0)),
+        )
         unknown, keep, at = [], [], low
         for first, last, start, stream, pool in held[i:j]:
             a, b = max(first, low), min(last, high)
@@ -143,7 +178,11 @@ def make_spans(events: Events, segments: Segments) -> Spans:
         return [part for part in unknown if part[0] < part[1]]
 
     for e in np.flatnonzero(np.isin(events.action, GOT + GIVEN)).tolist():
-        low, stream, pool = int(events.addr[e]), int(events.stream[e]), int(events.pool[e])
+        low, stream, pool = (
+            int(events.addr[e]),
+            int(events.stream[e]),
+            int(events.pool[e]),
+        )
         high = low + int(events.size[e])
         if high <= low:
             continue
@@ -152,17 +191,29 @@ def make_spans(events: Events, segments: Segments) -> Spans:
             insort(held, (low, high, e, stream, pool))
         else:
             rows += [(a, b - a, -1, e, stream, pool) for a, b in unknown]
-    for low, size, stream, pool in zip(segments.addr.tolist(), segments.total.tolist(), segments.stream.tolist(),
-                                       segments.pool.tolist(), strict=True):
+    for low, size, stream, pool in zip(
+        segments.addr.tolist(),
+        segments.total.tolist(),
+        segments.stream.tolist(),
+        segments.pool.tolist(),
+        strict=True,
+    ):
         count = len(rows)
         unknown = take_out(low, low + size, m)
         # What the events did not say, the segment does.
-        rows[count:] = [(*r[:5], pool if r[5] == UNKNOWN_POOL else r[5]) for r in rows[count:]]
+        rows[count:] = [
+            (*r[:5], pool if r[5] == UNKNOWN_POOL else r[5]) for r in rows[count:]
+        ]
         rows += [(a, b - a, -1, m, stream, pool) for a, b in unknown]
-    rows += [(first, last - first, start, m, stream, pool) for first, last, start, stream, pool in held]
+    rows += [
+        (first, last - first, start, m, stream, pool)
+        for first, last, start, stream, pool in held
+    ]
     rows.sort(key=itemgetter(2, 0, 3))
     dtypes = np.uint64, np.int64, np.int32, np.int32, np.int16, np.int16
-    return Spans(*map(np.array, zip(*rows, strict=True) if rows else [()] * len(dtypes), dtypes))
+    return Spans(
+        *map(np.array, zip(*rows, strict=True) if rows else [()] * len(dtypes), dtypes)
+    )
 
 
 def fill_pools(allocations: Allocations, events: Events, segments: Segments) -> None:
@@ -170,7 +221,10 @@ def fill_pools(allocations: Allocations, events: Events, segments: Segments) -> 
     a, e = allocations, events
     if len(segments):
         at = np.maximum(np.searchsorted(segments.addr, a.addr, side="right") - 1, 0)
-        low, high = segments.addr[at], segments.addr[at] + segments.total[at].view(np.uint64)
+        low, high = (
+            segments.addr[at],
+            segments.addr[at] + segments.total[at].view(np.uint64),
+        )
         missing = (a.pool == UNKNOWN_POOL) & (low <= a.addr) & (a.addr < high)
         a.pool[missing] = segments.pool[at][missing]
     missing = (e.pool == UNKNOWN_POOL) & (e.allocation >= 0)

@@ -47,10 +47,20 @@ if TYPE_CHECKING:
 
 MAGIC = b"splatview.mem.4\n"
 TAIL = struct.Struct("<Q16s")
-PARTS = {"events": Events, "allocations": Allocations, "spans": Spans, "segments": Segments, "blocks": Blocks}
+PARTS = {
+    "events": Events,
+    "allocations": Allocations,
+    "spans": Spans,
+    "segments": Segments,
+    "blocks": Blocks,
+}
 DTYPES: dict[str, dict[str, str]] = {
-    name: {column: hint.__metadata__[0] for column, hint in get_type_hints(kind, include_extras=True).items()}
-    for name, kind in {"texts": Texts, "stacks": Stacks, **PARTS}.items()} | {"annotations": {"json": "u1"}}
+    name: {
+        column: hint.__metadata__[0]
+        for column, hint in get_type_hints(kind, include_extras=True).items()
+    }
+    for name, kind in {"texts": Texts, "stacks": Stacks, **PARTS}.items()
+} | {"annotations": {"json": "u1"}}
 """The arrays of a snapshot and their dtypes, little endian; those of the devices one behind the other."""
 LIMIT_BYTES = 8 << 30
 """Bytes of all files in the cache folder; those not used for longest are removed."""
@@ -79,26 +89,47 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
 
 def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     """Return a snapshot as its description and its arrays."""
-    devices = [Device(t.device, tuple(len(getattr(t, part)) for part in PARTS))  # type: ignore[arg-type]
-               for t in snapshot.traces]
+    devices = [
+        Device(t.device, tuple(len(getattr(t, part)) for part in PARTS))  # type: ignore[arg-type]
+        for t in snapshot.traces
+    ]
     arrays = []
     for part, columns in DTYPES.items():
-        owners = [getattr(t, part) for t in snapshot.traces] if part in PARTS else [getattr(snapshot, part)]
+        owners = (
+            [getattr(t, part) for t in snapshot.traces]
+            if part in PARTS
+            else [getattr(snapshot, part)]
+        )
         for name, dtype in columns.items():
             if part == "annotations":
-                found = [np.frombuffer(msgspec.json.encode(snapshot.annotations), np.uint8)]
+                found = [
+                    np.frombuffer(msgspec.json.encode(snapshot.annotations), np.uint8)
+                ]
             else:
                 found = [getattr(o, name) for o in owners]
-            whole = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, "<" + dtype), *found])
+            whole = (
+                found[0]
+                if len(found) == 1
+                else np.concatenate([np.zeros(0, "<" + dtype), *found])
+            )
             arrays.append(whole.astype("<" + dtype, copy=False))
-    return SnapshotAnswer(devices, list(snapshot.streams), list(snapshot.pools), snapshot.settings,
-                          list(snapshot.notes), snapshot.file_bytes), arrays
+    return SnapshotAnswer(
+        devices,
+        list(snapshot.streams),
+        list(snapshot.pools),
+        snapshot.settings,
+        list(snapshot.notes),
+        snapshot.file_bytes,
+    ), arrays
 
 
 def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Snapshot:
     """Return the snapshot of a description and its arrays. Raises FileError where they do not fit together."""
-    wanted = [(part, column, np.dtype("<" + dtype)) for part, columns in DTYPES.items()
-              for column, dtype in columns.items()]
+    wanted = [
+        (part, column, np.dtype("<" + dtype))
+        for part, columns in DTYPES.items()
+        for column, dtype in columns.items()
+    ]
     _check(len(arrays) == len(wanted), "arrays")
     found: dict[str, dict[str, np.ndarray]] = {part: {} for part in DTYPES}
     for (part, column, dtype), a in zip(wanted, arrays, strict=True):
@@ -108,41 +139,102 @@ def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Sna
     texts, stacks = Texts(**found["texts"]), Stacks(**found["stacks"])
     _check(answer.pools[:1] == [(0, 0)], "pools")
     for offsets, values in ((texts.start, texts.blob), (stacks.start, stacks.frames)):
-        _check(len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(values) and (np.diff(offsets) >= 0).all(),
-               "offsets")
+        _check(
+            len(offsets) > 0
+            and offsets[0] == 0
+            and offsets[-1] == len(values)
+            and (np.diff(offsets) >= 0).all(),
+            "offsets",
+        )
     _check(len(stacks.line) == len(stacks.name) == len(stacks.file), "stacks")
-    for numbers, top in ((stacks.file, len(texts)), (stacks.name, len(texts)), (stacks.frames, len(stacks.file))):
+    for numbers, top in (
+        (stacks.file, len(texts)),
+        (stacks.name, len(texts)),
+        (stacks.frames, len(stacks.file)),
+    ):
         _check_within(numbers, 0, top, "stacks")
     for i, part in enumerate(PARTS):
         rows = sum(d.rows[i] for d in answer.devices)
         _check(all(len(a) == rows for a in found[part].values()), f"rows of {part}")
-    tops = {"stream": len(answer.streams), "stack": len(stacks), "context": len(texts), "metadata": len(texts),
-            "pool": len(answer.pools)}
+    tops = {
+        "stream": len(answer.streams),
+        "stack": len(stacks),
+        "context": len(texts),
+        "metadata": len(texts),
+        "pool": len(answer.pools),
+    }
     traces: list[Trace] = []
     at = [0] * len(PARTS)
     for d in answer.devices:
-        traces.append(_trace(d, {part: {column: a[i: i + n] for column, a in found[part].items()}
-                                 for part, i, n in zip(PARTS, at, d.rows, strict=True)}, tops))
+        traces.append(
+            _trace(
+                d,
+                {
+                    part: {column: a[i : i + n] for column, a in found[part].items()}
+                    for part, i, n in zip(PARTS, at, d.rows, strict=True)
+                },
+                tops,
+            )
+        )
         at = [i + n for i, n in zip(at, d.rows, strict=True)]
-    annotations = decoded(found["annotations"]["json"].tobytes(), tuple[Annotation, ...])
-    return Snapshot(name, tuple(traces), texts, stacks, tuple(answer.streams), tuple(answer.pools), annotations,
-                    answer.settings, tuple(answer.notes), answer.file_bytes)
+    annotations = decoded(
+        found["annotations"]["json"].tobytes(), tuple[Annotation, ...]
+    )
+    return Snapshot(
+        name,
+        tuple(traces),
+        texts,
+        stacks,
+        tuple(answer.streams),
+        tuple(answer.pools),
+        annotations,
+        answer.settings,
+        tuple(answer.notes),
+        answer.file_bytes,
+    )
 
 
-def _trace(device: Device, parts: dict[str, dict[str, np.ndarray]], tops: dict[str, int]) -> Trace:
+def _trace(
+    device: Device, parts: dict[str, dict[str, np.ndarray]], tops: dict[str, int]
+) -> Trace:
     """One device's columns, checked. `tops`: the first number that is no place in the tables that all devices share."""
     m, count, _, _, blocks = device.rows
-    lows = {"stack": -1, "context": -1, "metadata": -1, "allocation": -1, "pool": -1, "start": -1}
-    tops = {**tops, "allocation": count, "start": m, "end": m + 1, "freed": m + 1, "action": len(ACTIONS),
-            "state": len(BLOCK_STATES), "type": len(SEGMENT_TYPES), "blocks": blocks + 1, "expandable": 2}
+    lows = {
+        "stack": -1,
+        "context": -1,
+        "metadata": -1,
+        "allocation": -1,
+        "pool": -1,
+        "start": -1,
+    }
+    tops = {
+        **tops,
+        "allocation": count,
+        "start": m,
+        "end": m + 1,
+        "freed": m + 1,
+        "action": len(ACTIONS),
+        "state": len(BLOCK_STATES),
+        "type": len(SEGMENT_TYPES),
+        "blocks": blocks + 1,
+        "expandable": 2,
+    }
     for part, columns in parts.items():
         for name, a in columns.items():
             if a.dtype != np.uint64:  # in which every number is legal
-                _check_within(a.view(np.uint8) if a.dtype == bool else a, lows.get(name, 0), tops.get(name, LIMIT),
-                              f"{part}.{name}")
+                _check_within(
+                    a.view(np.uint8) if a.dtype == bool else a,
+                    lows.get(name, 0),
+                    tops.get(name, LIMIT),
+                    f"{part}.{name}",
+                )
     a = parts["allocations"]
-    _check((a["end"] > a["start"]).all() and (a["freed"] >= a["end"]).all()
-           and float(np.sum(a["size"], dtype=np.float64)) < LIMIT, "allocations")
+    _check(
+        (a["end"] > a["start"]).all()
+        and (a["freed"] >= a["end"]).all()
+        and float(np.sum(a["size"], dtype=np.float64)) < LIMIT,
+        "allocations",
+    )
     _check(parts["segments"]["blocks"].sum(dtype=np.int64) == blocks, "segments.blocks")
     return Trace(device.device, **{part: PARTS[part](**parts[part]) for part in PARTS})  # type: ignore[arg-type]
 
@@ -168,15 +260,21 @@ def folder() -> Path | None:
         s = path.lstat()
     except (OSError, RuntimeError):
         return None
-    mine = stat.S_ISDIR(s.st_mode) and s.st_uid == os.geteuid() and not s.st_mode & 0o022
+    mine = (
+        stat.S_ISDIR(s.st_mode) and s.st_uid == os.geteuid() and not s.st_mode & 0o022
+    )
     return path if mine and os.access(path, os.W_OK | os.X_OK) else None
 
 
 def key_of(path: Path) -> str:
     """Return the name of a snapshot's columns. Raises OSError."""
     s = path.stat()
-    return blake2b(f"{s.st_size} {s.st_mtime_ns} {path.resolve()}".encode("utf-8", "surrogateescape"),
-                   digest_size=16).hexdigest()
+    return blake2b(
+        f"{s.st_size} {s.st_mtime_ns} {path.resolve()}".encode(
+            "utf-8", "surrogateescape"
+        ),
+        digest_size=16,
+    ).hexdigest()
 
 
 def kept(where: Path, key: str, name: str) -> Snapshot | None:
@@ -192,9 +290,15 @@ def kept(where: Path, key: str, name: str) -> Snapshot | None:
         room = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
         length, magic = TAIL.unpack_from(room, size - TAIL.size)
         begin = size - TAIL.size - length
-        _check(magic == MAGIC and begin >= 0, "columns")  # else of another version, or not a whole one
-        done = decoded(room[begin: begin + length], Done)
-        snapshot = unpacked(decoded(bytes(done.answer), SnapshotAnswer), arrays_of(done.columns, room), name)
+        _check(
+            magic == MAGIC and begin >= 0, "columns"
+        )  # else of another version, or not a whole one
+        done = decoded(room[begin : begin + length], Done)
+        snapshot = unpacked(
+            decoded(bytes(done.answer), SnapshotAnswer),
+            arrays_of(done.columns, room),
+            name,
+        )
         os.utime(fd)  # used now
         return snapshot
     except (FileError, OSError):
@@ -204,16 +308,25 @@ def kept(where: Path, key: str, name: str) -> Snapshot | None:
         os.close(fd)
 
 
-def keep(where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]) -> None:
+def keep(
+    where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]
+) -> None:
     """Write columns to the cache folder, and remove those that were not used for longest until the rest is small
     enough. Does nothing where that fails."""
     file = where / f"{key}.columns"
     with contextlib.suppress(OSError):
         file.unlink(missing_ok=True)  # a link would be followed
         with output_file(file, private=True) as out:
-            done = msgspec.json.encode(Done(msgspec.Raw(msgspec.json.encode(answer)), write_columns(out.file, arrays)))
+            done = msgspec.json.encode(
+                Done(
+                    msgspec.Raw(msgspec.json.encode(answer)),
+                    write_columns(out.file, arrays),
+                )
+            )
             out.file.write(done + TAIL.pack(len(done), MAGIC))
-        used = {path: path.lstat() for path in where.iterdir()}  # also what was left half written
+        used = {
+            path: path.lstat() for path in where.iterdir()
+        }  # also what was left half written
         total = sum(s.st_size for s in used.values())
         for path in sorted(used, key=lambda path: used[path].st_mtime):
             if total > LIMIT_BYTES and path != file:

@@ -9,10 +9,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, segments_at, summary
+from splatview_viewer.kinds.snapshot.analysis.details import (
+    ACTIVE,
+    INACTIVE,
+    PENDING,
+    segments_at,
+    summary,
+)
 from splatview_viewer.kinds.snapshot.analysis.frames import stack_text
-from splatview_viewer.kinds.snapshot.analysis.tables import BYS, compare, leaks, post_mortem
-from splatview_viewer.kinds.snapshot.model import ACTIONS, address_text, peak_moment, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.analysis.tables import (
+    BYS,
+    compare,
+    leaks,
+    post_mortem,
+)
+from splatview_viewer.kinds.snapshot.model import (
+    ACTIONS,
+    address_text,
+    peak_moment,
+    pool_text,
+    stream_text,
+)
 from splatview_viewer.kinds.snapshot.panes.table import (
     FREE,
     GROWN,
@@ -38,7 +55,13 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     stack_tip,
 )
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.format import age_text, change_text, count_text, exact_size_text, size_text
+from splatview_viewer.ui.format import (
+    age_text,
+    change_text,
+    count_text,
+    exact_size_text,
+    size_text,
+)
 from splatview_viewer.ui.widgets import colored, wrapped
 
 if TYPE_CHECKING:
@@ -49,17 +72,35 @@ if TYPE_CHECKING:
 
 _MOST = 100_000
 """Rows that imgui scrolls over: of more it loses count."""
-_SHOW = {"all": "All", "alloc": "Allocations", "free": "Frees", "segment": "Segments", "mark": "OOM and marks"}
-_ACTIONS = {"alloc": ("alloc",), "free": ("free_requested", "free_completed", "free"),
-            "segment": ("segment_alloc", "segment_free", "segment_map", "segment_unmap"),
-            "mark": ("snapshot", "oom", "annotate", "user_defined", "other")}
-_EVENT_COLORS: dict[str, ImVec4] = {"alloc": theme.ALIVE, "oom": theme.FAULT, "snapshot": HIT, "annotate": HIT,
-                                    "user_defined": HIT, **dict.fromkeys(_ACTIONS["segment"], theme.ACCENT)}
-_NUMBERS = (Column("Event", 5.2, True, "Its number in the trace"),
-            Column("Time, s", 6.2, True, "Seconds since the first event"), Column("Action", 8.4),
-            Column("Size", 5.6, True, "As requested"),
-            Column("Live then", 5.8, True, "All that is live after this event"),
-            Column("Address", 8.6))
+_SHOW = {
+    "all": "All",
+    "alloc": "Allocations",
+    "free": "Frees",
+    "segment": "Segments",
+    "mark": "OOM and marks",
+}
+_ACTIONS = {
+    "alloc": ("alloc",),
+    "free": ("free_requested", "free_completed", "free"),
+    "segment": ("segment_alloc", "segment_free", "segment_map", "segment_unmap"),
+    "mark": ("snapshot", "oom", "annotate", "user_defined", "other"),
+}
+_EVENT_COLORS: dict[str, ImVec4] = {
+    "alloc": theme.ALIVE,
+    "oom": theme.FAULT,
+    "snapshot": HIT,
+    "annotate": HIT,
+    "user_defined": HIT,
+    **dict.fromkeys(_ACTIONS["segment"], theme.ACCENT),
+}
+_NUMBERS = (
+    Column("Event", 5.2, True, "Its number in the trace"),
+    Column("Time, s", 6.2, True, "Seconds since the first event"),
+    Column("Action", 8.4),
+    Column("Size", 5.6, True, "As requested"),
+    Column("Live then", 5.8, True, "All that is live after this event"),
+    Column("Address", 8.6),
+)
 
 
 def draw_events(view: SnapshotView) -> bool:
@@ -68,7 +109,11 @@ def draw_events(view: SnapshotView) -> bool:
     lit, mask = view.content.mask(view.device, state.search, state.lit)
     every: Sequence[int] | np.ndarray | None = range(len(trace.events))
     if show != "all" or mask is not None:
-        every = view.content.ask(("events", view.device, show, lit), lambda: events_of(trace, show, mask), newest=True)
+        every = view.content.ask(
+            ("events", view.device, show, lit),
+            lambda: events_of(trace, show, mask),
+            newest=True,
+        )
     if every is None:
         colored("Working it out\u2026", theme.DIM)
         return False
@@ -77,10 +122,13 @@ def draw_events(view: SnapshotView) -> bool:
     if len(every) > _MOST and not first <= place < first + _MOST:
         first = place - _MOST // 2
     view.memory["events first"] = first = min(max(first, 0), max(len(every) - _MOST, 0))
-    which = every[first: first + _MOST]
+    which = every[first : first + _MOST]
     part = f"{which[0]:,} to {which[-1]:,} of " if len(which) < len(every) else ""
     on_the_right((f"{part}{len(every):,} events", theme.DIM))
-    before, view.memory["events at"] = view.memory.get("events at"), (at, show, lit, first)
+    before, view.memory["events at"] = (
+        view.memory.get("events at"),
+        (at, show, lit, first),
+    )
 
     def click(row: int, double: bool) -> None:
         event = int(which[row])
@@ -90,17 +138,42 @@ def draw_events(view: SnapshotView) -> bool:
         view.memory["events at"] = event, show, lit, first
 
     def tip(row: int) -> str:
-        to_the_right = imgui.get_mouse_pos().x > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
-        return stack_tip(view, int(trace.events.stack[int(which[row])])) if to_the_right else ""
+        to_the_right = (
+            imgui.get_mouse_pos().x
+            > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
+        )
+        return (
+            stack_tip(view, int(trace.events.stack[int(which[row])]))
+            if to_the_right
+            else ""
+        )
 
     snapshot = view.content.snapshot
-    columns = [*_NUMBERS, *([Column("Stream", 7)] if len(snapshot.streams) > 1 else []),
-               *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []), Column("Where")]
+    columns = [
+        *_NUMBERS,
+        *([Column("Stream", 7)] if len(snapshot.streams) > 1 else []),
+        *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []),
+        Column("Where"),
+    ]
     cells = _event_cells(view)
-    return draw_table(view, "events", Rows(
-        which, len(which), columns, lambda row: cells(int(which[row])), click, lambda row: int(which[row]) == at, tip,
-        lambda row: _or_none(int(trace.events.allocation[int(which[row])])), words="No such events",
-        reveal=place - first if at >= 0 and before != view.memory["events at"] else None))
+    return draw_table(
+        view,
+        "events",
+        Rows(
+            which,
+            len(which),
+            columns,
+            lambda row: cells(int(which[row])),
+            click,
+            lambda row: int(which[row]) == at,
+            tip,
+            lambda row: _or_none(int(trace.events.allocation[int(which[row])])),
+            words="No such events",
+            reveal=place - first
+            if at >= 0 and before != view.memory["events at"]
+            else None,
+        ),
+    )
 
 
 def _or_none(allocation: int) -> int | None:
@@ -110,7 +183,10 @@ def _or_none(allocation: int) -> int | None:
 def _event_cells(view: SnapshotView) -> Any:
     """Return a function that says what is known of an event, by columns."""
     snapshot, e = view.content.snapshot, view.trace.events
-    axis, bands = view.content.axis(view.device, "time"), view.content.bands(view.device)
+    axis, bands = (
+        view.content.axis(view.device, "time"),
+        view.content.bands(view.device),
+    )
     base = axis.origin_us if axis is not None else 0
     streams, pools = len(snapshot.streams) > 1, len(snapshot.pools) > 1
 
@@ -121,15 +197,37 @@ def _event_cells(view: SnapshotView) -> Any:
         if action == "oom":
             words = f"asked in vain; the device had {size_text(int(e.addr[i]))} free. {where}"
         else:
-            said = (where if e.stack[i] >= 0 else "", snapshot.texts[int(e.metadata[i])],
-                    snapshot.texts[int(e.context[i])])
+            said = (
+                where if e.stack[i] >= 0 else "",
+                snapshot.texts[int(e.metadata[i])],
+                snapshot.texts[int(e.context[i])],
+            )
             words = " \u00b7 ".join(filter(None, said))
-        return [Cell(f"{i:,}", theme.DIM), Cell(f"{(time - base) / 1e6:.6f}" if time else "", theme.DIM),
-                Cell(action.replace("_", " "), _EVENT_COLORS.get(action, theme.DIM)), size_text(size) if size else "",
-                Cell(size_text(int(bands.live[i + 1])) if bands is not None else "", theme.DIM),
-                Cell(address_text(int(e.addr[i])) if e.addr[i] and action != "oom" else "", theme.DIM),
-                *([Cell(stream_text(snapshot.streams[e.stream[i]]), theme.DIM)] if streams else []),
-                *([Cell("" if pool in (None, (0, 0)) else pool_text(pool), theme.DIM)] if pools else []), words]
+        return [
+            Cell(f"{i:,}", theme.DIM),
+            Cell(f"{(time - base) / 1e6:.6f}" if time else "", theme.DIM),
+            Cell(action.replace("_", " "), _EVENT_COLORS.get(action, theme.DIM)),
+            size_text(size) if size else "",
+            Cell(
+                size_text(int(bands.live[i + 1])) if bands is not None else "",
+                theme.DIM,
+            ),
+            Cell(
+                address_text(int(e.addr[i])) if e.addr[i] and action != "oom" else "",
+                theme.DIM,
+            ),
+            *(
+                [Cell(stream_text(snapshot.streams[e.stream[i]]), theme.DIM)]
+                if streams
+                else []
+            ),
+            *(
+                [Cell("" if pool in (None, (0, 0)) else pool_text(pool), theme.DIM)]
+                if pools
+                else []
+            ),
+            words,
+        ]
 
     return cells
 
@@ -137,7 +235,11 @@ def _event_cells(view: SnapshotView) -> Any:
 def events_of(trace: Any, show: str, mask: np.ndarray | None) -> np.ndarray:
     """int32: the events of a kind (all, alloc, free, segment, mark); with a mask, bool (A,), those of its
     allocations."""
-    keep = np.ones(len(ACTIONS), bool) if show == "all" else np.isin(ACTIONS, _ACTIONS[show])
+    keep = (
+        np.ones(len(ACTIONS), bool)
+        if show == "all"
+        else np.isin(ACTIONS, _ACTIONS[show])
+    )
     found = keep[trace.events.action]
     if mask is not None:
         of = trace.events.allocation
@@ -154,34 +256,73 @@ _DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
 def draw_segments(view: SnapshotView) -> bool:
     """A row for each segment, as long as it is large, with its blocks."""
     snapshot, trace, moment = view.content.snapshot, view.trace, moment_line(view)
-    shown = latest(view, "segments", ("segments", view.device, moment),
-                   lambda: segments_at(snapshot, trace, moment)) if moment is not None else None
+    shown = (
+        latest(
+            view,
+            "segments",
+            ("segments", view.device, moment),
+            lambda: segments_at(snapshot, trace, moment),
+        )
+        if moment is not None
+        else None
+    )
     if shown is None:
         return False
     at: SegmentsAt = shown.answer
     by = choose(view, "order", _ORDERS)
     unused = at.block_size[at.block_state == INACTIVE]
-    parts_bar({f"reserved in {count_text(len(at), 'segment')}": (at.reserved, None), "in use": (at.active, USED),
-               "waiting for another stream": (at.pending, WAITING), "free": (at.free, FREE),
-               f"the largest free block of {len(unused):,}": (int(unused.max(initial=0)), None)})
-    before = np.append(0, np.cumsum(np.where(at.block_state == INACTIVE, at.block_size, 0)))
+    parts_bar(
+        {
+            f"reserved in {count_text(len(at), 'segment')}": (at.reserved, None),
+            "in use": (at.active, USED),
+            "waiting for another stream": (at.pending, WAITING),
+            "free": (at.free, FREE),
+            f"the largest free block of {len(unused):,}": (
+                int(unused.max(initial=0)),
+                None,
+            ),
+        }
+    )
+    before = np.append(
+        0, np.cumsum(np.where(at.block_state == INACTIVE, at.block_size, 0))
+    )
     free, largest = np.diff(before[at.block_start]), max(int(at.size.max(initial=1)), 1)
-    order = np.argsort({"size": -at.size, "address": at.addr, "free": -free}[by], kind="stable")
+    order = np.argsort(
+        {"size": -at.size, "address": at.addr, "free": -free}[by], kind="stable"
+    )
     colors = _block_colors(view, at)
     over: list[int] = []
 
     def cells(row: int) -> list[Cell | str]:
         i = int(order[row])
 
-        def paint(draw: imgui.ImDrawList, x0: float, x1: float, y: float, height: float) -> None:
+        def paint(
+            draw: imgui.ImDrawList, x0: float, x1: float, y: float, height: float
+        ) -> None:
             whole = max((x1 - x0) * int(at.size[i]) / largest, 2.0)
-            over.extend(_bar(draw, at, i, colors, (x0, y, whole, height), view.state.selected))
+            over.extend(
+                _bar(draw, at, i, colors, (x0, y, whole, height), view.state.selected)
+            )
 
         pool = int(at.pool[i])
-        return [Cell(address_text(int(at.addr[i])), theme.DIM), size_text(int(at.size[i])),
-                Cell(size_text(int(free[i])) if free[i] else "", theme.DIM),
-                *([Cell("" if pool == 0 else pool_text(snapshot.pools[pool] if pool > 0 else None), theme.DIM)]
-                  if len(snapshot.pools) > 1 else []), Cell("", paint=paint)]
+        return [
+            Cell(address_text(int(at.addr[i])), theme.DIM),
+            size_text(int(at.size[i])),
+            Cell(size_text(int(free[i])) if free[i] else "", theme.DIM),
+            *(
+                [
+                    Cell(
+                        ""
+                        if pool == 0
+                        else pool_text(snapshot.pools[pool] if pool > 0 else None),
+                        theme.DIM,
+                    )
+                ]
+                if len(snapshot.pools) > 1
+                else []
+            ),
+            Cell("", paint=paint),
+        ]
 
     def allocation(row: int) -> int | None:
         return _or_none(int(at.block_allocation[over[0]])) if over else None
@@ -190,41 +331,80 @@ def draw_segments(view: SnapshotView) -> bool:
         if not over:
             return ""
         block, found = over[0], allocation(row)
-        lines = [f"{exact_size_text(int(at.block_size[block]))}, {_STATES[min(int(at.block_state[block]), 2)]}",
-                 address_text(int(at.block_addr[block]))]
-        return "\n".join([*lines, *([summary(snapshot, trace, found)] if found is not None else [])])
+        lines = [
+            f"{exact_size_text(int(at.block_size[block]))}, {_STATES[min(int(at.block_state[block]), 2)]}",
+            address_text(int(at.block_addr[block])),
+        ]
+        return "\n".join(
+            [*lines, *([summary(snapshot, trace, found)] if found is not None else [])]
+        )
 
-    columns = [Column("Segment", 8.6), Column("Size", 5.6, True),
-               Column("Free", 5.6, True, "Bytes of its blocks that are free"),
-               *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []), Column("Blocks")]
+    columns = [
+        Column("Segment", 8.6),
+        Column("Size", 5.6, True),
+        Column("Free", 5.6, True, "Bytes of its blocks that are free"),
+        *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []),
+        Column("Blocks"),
+    ]
 
     def click(row: int, double: bool) -> None:
         if view.state.hovered is not None:
             view.see(selected=view.state.hovered)
 
-    return draw_table(view, "segments", Rows(at, len(at), columns, cells, click, tip=tip, allocation=allocation,
-                                             words="Nothing was reserved then"))
+    return draw_table(
+        view,
+        "segments",
+        Rows(
+            at,
+            len(at),
+            columns,
+            cells,
+            click,
+            tip=tip,
+            allocation=allocation,
+            words="Nothing was reserved then",
+        ),
+    )
 
 
-def _bar(draw: imgui.ImDrawList, at: SegmentsAt, segment: int, colors: np.ndarray,
-         place: tuple[float, float, float, float], selected: int | None) -> list[int]:
+def _bar(
+    draw: imgui.ImDrawList,
+    at: SegmentsAt,
+    segment: int,
+    colors: np.ndarray,
+    place: tuple[float, float, float, float],
+    selected: int | None,
+) -> list[int]:
     """Draw one segment, each of its pixels in the colour of the block there; the block under the pointer, if any."""
     (x, y, width, height), mouse, over = place, imgui.get_mouse_pos(), []
     first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
-    pixels = (np.arange(max(int(width), 1)) + 0.5) * (int(at.size[segment]) / max(int(width), 1))
+    pixels = (np.arange(max(int(width), 1)) + 0.5) * (
+        int(at.size[segment]) / max(int(width), 1)
+    )
     addr = at.addr[segment] + pixels.astype(np.uint64)
-    blocks = first + np.searchsorted(at.block_addr[first:last], addr, "right").clip(1) - 1
-    here = x <= mouse.x < x + len(blocks) and y - 2 <= mouse.y < y + height + 2 and imgui.is_window_hovered()
+    blocks = (
+        first + np.searchsorted(at.block_addr[first:last], addr, "right").clip(1) - 1
+    )
+    here = (
+        x <= mouse.x < x + len(blocks)
+        and y - 2 <= mouse.y < y + height + 2
+        and imgui.is_window_hovered()
+    )
     edges = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(blocks)]
     for begin, end in pairwise(edges):
         block = int(blocks[begin])
-        low, high = ImVec2(x + begin, y), ImVec2(x + end - (1 if end - begin > 3 else 0), y + height)
+        low, high = (
+            ImVec2(x + begin, y),
+            ImVec2(x + end - (1 if end - begin > 3 else 0), y + height),
+        )
         draw.add_rect_filled(low, high, int(colors[block]))
         if here and begin <= mouse.x - x < end:
             over = [block]
             draw.add_rect_filled(low, high, theme.u32(ImVec4(1, 1, 1, 0.18)))
         if selected is not None and int(at.block_allocation[block]) == selected:
-            draw.add_rect(low, high, theme.u32(theme.TEXT), thickness=1.5 * theme.scale())
+            draw.add_rect(
+                low, high, theme.u32(theme.TEXT), thickness=1.5 * theme.scale()
+            )
     return over
 
 
@@ -236,7 +416,9 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     out[active], out[state == PENDING] = theme.u32(USED), theme.u32(WAITING)
     colors = view.content.colors(view.device, view.state.color_by)
     if colors is not None:
-        red, green, blue = colors.palette[colors.classes[allocation[used]]].astype(np.uint32).T
+        red, green, blue = (
+            colors.palette[colors.classes[allocation[used]]].astype(np.uint32).T
+        )
         out[used] = red | green << 8 | blue << 16 | 0xFF000000
     _, mask = view.content.mask(view.device, view.state.search, view.state.lit)
     if mask is not None:
@@ -249,8 +431,13 @@ _WHEN = {"peak": "its peak", "end": "its end"}
 
 def _compared(view: SnapshotView) -> Shown | None:
     """The comparison of two moments of this snapshot, or of one of another and one of this."""
-    now, scale, others, snapshot, trace = (view.moment, view.scale, view.content.others(), view.content.snapshot,
-                                           view.trace)
+    now, scale, others, snapshot, trace = (
+        view.moment,
+        view.scale,
+        view.content.others(),
+        view.content.snapshot,
+        view.trace,
+    )
     if now is None:
         centered("Looking for the peak\u2026")
         return None
@@ -258,7 +445,10 @@ def _compared(view: SnapshotView) -> Shown | None:
     if others:
         label("With")
         imgui.set_next_item_width(imgui.get_font_size() * 18)
-        names, chosen = [content.snapshot.name for content in others], view.state.choice("with", "")
+        names, chosen = (
+            [content.snapshot.name for content in others],
+            view.state.choice("with", ""),
+        )
         was = names.index(chosen) + 1 if chosen in names else 0
         _, number = imgui.combo("##with", was, ["two moments of this one", *names])
         if number != was:
@@ -267,10 +457,16 @@ def _compared(view: SnapshotView) -> Shown | None:
         other = others[number - 1] if number else None
     there, of = trace, snapshot
     if other is None:
-        a, b = (here if mark is None else mark for here, mark in zip((0, now), view.state.marks, strict=True))
+        a, b = (
+            here if mark is None else mark
+            for here, mark in zip((0, now), view.state.marks, strict=True)
+        )
         key, before = (a, b), lambda: a
         _side(view, "A", a, SHRUNK)
-        beside(imgui.calc_text_size(moment_text(view, b)).x + 13 * imgui.get_font_size(), 20 * scale)
+        beside(
+            imgui.calc_text_size(moment_text(view, b)).x + 13 * imgui.get_font_size(),
+            20 * scale,
+        )
         _side(view, "B", b, GROWN)
     else:
         of = other.snapshot
@@ -279,13 +475,21 @@ def _compared(view: SnapshotView) -> Shown | None:
             wrapped(f"{of.name} has no device {trace.device}", theme.FAULT)
             return None
         there, b, when = found, now, choose(view, "when", _WHEN)
-        key, before = (f"{when} {of.name}", now), lambda: len(there.events) if when == "end" else peak_moment(there)
+        key, before = (
+            (f"{when} {of.name}", now),
+            lambda: len(there.events) if when == "end" else peak_moment(there),
+        )
         imgui.same_line(0, 14 * scale)
         colored(f"B {moment_text(view, now)}", theme.TEXT)
     label("By")
     by = choose(view, "compare by", BYS)
-    return latest(view, "compare", ("compare", view.device, *key, by),
-                  lambda: compare((of, there, before()), (snapshot, trace, b), by), "Comparing\u2026")
+    return latest(
+        view,
+        "compare",
+        ("compare", view.device, *key, by),
+        lambda: compare((of, there, before()), (snapshot, trace, b), by),
+        "Comparing\u2026",
+    )
 
 
 def _side(view: SnapshotView, name: str, moment: int, color: ImVec4) -> None:
@@ -294,7 +498,9 @@ def _side(view: SnapshotView, name: str, moment: int, color: ImVec4) -> None:
     colored(name, color)
     imgui.same_line(0, space)
     colored(moment_text(view, moment), theme.TEXT)
-    imgui.set_item_tooltip("M marks the moment under the pointer, or the chosen one: first A, then B")
+    imgui.set_item_tooltip(
+        "M marks the moment under the pointer, or the chosen one: first A, then B"
+    )
     if view.state.moment != moment:
         imgui.same_line(0, space)
         if imgui.small_button(f"Show##{name}"):
@@ -307,83 +513,161 @@ def draw_compare(view: SnapshotView) -> bool:
         return False
     key, found = shown
     total: int = found.after - found.before
-    on_the_right((f"from {size_text(found.before)} to {size_text(found.after)}", theme.DIM),
-                 (change_text(total) if total else "no change", _color(total)))
+    on_the_right(
+        (f"from {size_text(found.before)} to {size_text(found.after)}", theme.DIM),
+        (change_text(total) if total else "no change", _color(total)),
+    )
     most = max(int(np.abs(found.changes).max(initial=1)), 1)
 
     def cells(row: int) -> list[Cell | str]:
         c, change = found[row], int(found.changes[row])
-        return [c.label, Cell(change_text(change) if change else "0", _color(change),
-                              abs(change) / most if change else None),
-                Cell(size_text(c.before) if c.before else "", theme.DIM), size_text(c.after) if c.after else "",
-                Cell(f"{c.count_before:,}" if c.count_before else "", theme.DIM),
-                f"{c.count_after:,}" if c.count_after else ""]
+        return [
+            c.label,
+            Cell(
+                change_text(change) if change else "0",
+                _color(change),
+                abs(change) / most if change else None,
+            ),
+            Cell(size_text(c.before) if c.before else "", theme.DIM),
+            size_text(c.after) if c.after else "",
+            Cell(f"{c.count_before:,}" if c.count_before else "", theme.DIM),
+            f"{c.count_after:,}" if c.count_after else "",
+        ]
 
     def click(row: int, double: bool) -> None:
-        view.light(key, row, found.allocations(row), f"{found[row].label}, {change_text(int(found.changes[row]))}")
+        view.light(
+            key,
+            row,
+            found.allocations(row),
+            f"{found[row].label}, {change_text(int(found.changes[row]))}",
+        )
 
-    columns = (Column(BYS[key[-1]]),
-               Column("Change", 8, True, "Click: what grew first, or what shrank first", sorts=True),
-               Column("Before", 6.2, True), Column("After", 6.2, True),
-               Column("Blocks before", 6.8, True), Column("Blocks after", 6.4, True))
-    return draw_table(view, "compare", Rows(
-        found, len(found), columns, cells, click, lambda row: view.is_lit(key, row),
-        sort=lambda column: found.changes.tolist(), words="Nothing is live at either moment"))
+    columns = (
+        Column(BYS[key[-1]]),
+        Column(
+            "Change",
+            8,
+            True,
+            "Click: what grew first, or what shrank first",
+            sorts=True,
+        ),
+        Column("Before", 6.2, True),
+        Column("After", 6.2, True),
+        Column("Blocks before", 6.8, True),
+        Column("Blocks after", 6.4, True),
+    )
+    return draw_table(
+        view,
+        "compare",
+        Rows(
+            found,
+            len(found),
+            columns,
+            cells,
+            click,
+            lambda row: view.is_lit(key, row),
+            sort=lambda column: found.changes.tolist(),
+            words="Nothing is live at either moment",
+        ),
+    )
 
 
 def _color(change: int) -> ImVec4:
     return GROWN if change > 0 else SHRUNK if change < 0 else theme.DIM
 
 
-_SUSPECTS = (Column("Allocated by"), Column("Still there", 6.4, True, "Bytes"),
-             Column("Blocks", 4.8, True),
-             Column("Oldest", 6, True, "How long the oldest of them is held"),
-             Column("Left behind over the trace", 12,
-                    tip="How many of those made in each part of the trace are still there"))
+_SUSPECTS = (
+    Column("Allocated by"),
+    Column("Still there", 6.4, True, "Bytes"),
+    Column("Blocks", 4.8, True),
+    Column("Oldest", 6, True, "How long the oldest of them is held"),
+    Column(
+        "Left behind over the trace",
+        12,
+        tip="How many of those made in each part of the trace are still there",
+    ),
+)
 
 
 def draw_leaks(view: SnapshotView) -> bool:
     """A list of suspects, and why each is one."""
     snapshot, trace = view.content.snapshot, view.trace
-    shown = latest(view, "leaks", ("leaks", view.device), lambda: leaks(snapshot, trace),
-                   "Looking for what is never given back\u2026")
+    shown = latest(
+        view,
+        "leaks",
+        ("leaks", view.device),
+        lambda: leaks(snapshot, trace),
+        "Looking for what is never given back\u2026",
+    )
     if shown is None:
         return False
     key, suspects = shown
     growing = [s for s in suspects if s.growing]
     if suspects:
-        words = (f"{count_text(len(growing), 'stack')} left {size_text(sum(s.bytes for s in growing))} behind, more "
-                 "and more over the trace" if growing else "Nothing grows steadily")
+        words = (
+            f"{count_text(len(growing), 'stack')} left {size_text(sum(s.bytes for s in growing))} behind, more "
+            "and more over the trace"
+            if growing
+            else "Nothing grows steadily"
+        )
         colored(words, theme.FAULT if growing else theme.ALIVE)
         if others := len(suspects) - len(growing):
             imgui.same_line()
-            colored(f"\u00b7  {count_text(others, 'stack')} made something late and kept it", theme.DIM)
+            colored(
+                f"\u00b7  {count_text(others, 'stack')} made something late and kept it",
+                theme.DIM,
+            )
     lit = view.state.lit
     chosen = lit.row if lit is not None and lit.key == key else None
     if chosen is not None:
         suspect = suspects[chosen]
         if imgui.button("To the oldest"):
             view.go(suspect.oldest + 1)
-            view.see(selected=int(suspect.ids[view.trace.allocations.start[suspect.ids].argmin()]))
+            view.see(
+                selected=int(
+                    suspect.ids[view.trace.allocations.start[suspect.ids].argmin()]
+                )
+            )
         imgui.same_line()
         imgui.align_text_to_frame_padding()
         wrapped(suspect.verdict, theme.TEXT)
 
     def cells(row: int) -> list[Cell | str]:
         s = suspects[row]
-        return [Cell(s.label, theme.FAULT if s.growing else None), size_text(s.bytes), f"{len(s.ids):,}",
-                Cell(age_text(s.age_us) if s.age_us else f"event {s.oldest:,}", theme.DIM),
-                Cell("", theme.FAULT if s.growing else theme.DIM, spark=(s.kept / max(int(s.kept.max()), 1)).tolist())]
+        return [
+            Cell(s.label, theme.FAULT if s.growing else None),
+            size_text(s.bytes),
+            f"{len(s.ids):,}",
+            Cell(age_text(s.age_us) if s.age_us else f"event {s.oldest:,}", theme.DIM),
+            Cell(
+                "",
+                theme.FAULT if s.growing else theme.DIM,
+                spark=(s.kept / max(int(s.kept.max()), 1)).tolist(),
+            ),
+        ]
 
     def click(row: int, double: bool) -> None:
         s = suspects[row]
         view.light(key, row, s.ids, f"suspect {s.label}, {size_text(s.bytes)}")
 
-    return draw_table(view, "leaks", Rows(
-        suspects, len(suspects), _SUSPECTS, cells, click, lambda row: row == chosen,
-        lambda row: f"{suspects[row].verdict}\n\n{stack_tip(view, suspects[row].stack)}".strip(),
-        words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
-              "was still there at its end"))
+    return draw_table(
+        view,
+        "leaks",
+        Rows(
+            suspects,
+            len(suspects),
+            _SUSPECTS,
+            cells,
+            click,
+            lambda row: row == chosen,
+            lambda row: (
+                f"{suspects[row].verdict}\n\n{stack_tip(view, suspects[row].stack)}".strip()
+            ),
+            words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
+            "was still there at its end",
+        ),
+    )
+
 
 _CACHED = ImVec4(0.36, 0.62, 0.52, 1.0)
 
@@ -393,17 +677,28 @@ def draw_oom(view: SnapshotView) -> bool:
     snapshot, trace = view.content.snapshot, view.trace
     events = view.content.ooms(view.device)
     if not events:
-        centered("Memory never ran out in this trace" if events is not None else "Working it out\u2026")
+        centered(
+            "Memory never ran out in this trace"
+            if events is not None
+            else "Working it out\u2026"
+        )
         return False
     chosen = int(view.state.choice("oom", str(events[-1])))
     chosen = chosen if chosen in events else events[-1]
     if len(events) > 1:
         imgui.set_next_item_width(imgui.get_font_size() * 11)
-        _, number = imgui.combo("##oom", events.index(chosen), [f"Event {event:,}" for event in events])
+        _, number = imgui.combo(
+            "##oom", events.index(chosen), [f"Event {event:,}" for event in events]
+        )
         if events[number] != chosen:
             view.state = view.state.choosing("oom", str(events[number]))
         imgui.same_line(0, 12 * view.scale)
-    shown = latest(view, "oom", ("oom", view.device, chosen), lambda: post_mortem(snapshot, trace, chosen))
+    shown = latest(
+        view,
+        "oom",
+        ("oom", view.device, chosen),
+        lambda: post_mortem(snapshot, trace, chosen),
+    )
     if shown is None:
         return False
     key, oom = shown
@@ -417,6 +712,16 @@ def draw_oom(view: SnapshotView) -> bool:
     if oom.stack >= 0:
         wrapped(f"Asked by {stack_text(snapshot, oom.stack)}")
     usable = f"{count_text(len(oom.usable), 'block')}, the largest {size_text(int(oom.usable.max(initial=0)))}"
-    parts_bar({"in use": (oom.at.active, USED), "waiting for another stream": (oom.at.pending, WAITING),
-               f"free in {usable}": (oom.at.free, _CACHED), "left to the driver": (oom.device_free, FREE)})
-    return draw_table(view, "oom", holders(view, key, oom.holders, "Who held it", "Nothing was live then"))
+    parts_bar(
+        {
+            "in use": (oom.at.active, USED),
+            "waiting for another stream": (oom.at.pending, WAITING),
+            f"free in {usable}": (oom.at.free, _CACHED),
+            "left to the driver": (oom.device_free, FREE),
+        }
+    )
+    return draw_table(
+        view,
+        "oom",
+        holders(view, key, oom.holders, "Who held it", "Nothing was live then"),
+    )

@@ -10,7 +10,16 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.model import address_text
-from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, Shown, beside, centered, draw_table, latest
+from splatview_viewer.kinds.snapshot.panes.table import (
+    Cell,
+    Column,
+    Rows,
+    Shown,
+    beside,
+    centered,
+    draw_table,
+    latest,
+)
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, NUMBERS, TABLES
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text
@@ -31,10 +40,19 @@ def draw_sql(view: SnapshotView) -> bool:
     key, fault = _key(view), view.content.fault(("database",))
     database = view.content.database()
     if database is None or not key[1]:
-        centered(fault or "Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
+        centered(
+            fault
+            or "Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline"
+        )
         return False
-    shown = latest(view, "sql", key, lambda job: database.run(key[1], _MOST, cancelled=lambda: job.cancelled), "",
-                   lane="query")
+    shown = latest(
+        view,
+        "sql",
+        key,
+        lambda job: database.run(key[1], _MOST, cancelled=lambda: job.cancelled),
+        "",
+        lane="query",
+    )
     if shown is None:
         return False
     if shown.key == key and view.memory.get("sql lit") is not shown.answer:
@@ -42,7 +60,9 @@ def draw_sql(view: SnapshotView) -> bool:
         if len(ids := shown.answer.allocations(view.trace)):
             view.see(lit=None)
             view.light(key, 0, ids, f"SQL, {len(ids):,} allocations")
-    return draw_table(view, f"rows {' '.join(shown.answer.columns)}", _rows(view, shown))
+    return draw_table(
+        view, f"rows {' '.join(shown.answer.columns)}", _rows(view, shown)
+    )
 
 
 def run(view: SnapshotView) -> None:
@@ -63,12 +83,17 @@ def _key(view: SnapshotView) -> tuple[str, str]:
 
 def _editor(view: SnapshotView) -> None:
     line = imgui.get_text_line_height()
-    height = min(_EDITOR_LINES * line, max(3 * line, imgui.get_content_region_avail().y / 3.2))
+    height = min(
+        _EDITOR_LINES * line, max(3 * line, imgui.get_content_region_avail().y / 3.2)
+    )
     edited, text = imgui.input_text_multiline(
-        "##sql", _text(view), ImVec2(-1, height + 2 * imgui.get_style().frame_padding.y))
+        "##sql", _text(view), ImVec2(-1, height + 2 * imgui.get_style().frame_padding.y)
+    )
     if edited:
         view.state = view.state.choosing("sql", text)
-    ctrl_enter = imgui.get_io().key_ctrl and imgui.is_key_pressed(imgui.Key.enter, False)
+    ctrl_enter = imgui.get_io().key_ctrl and imgui.is_key_pressed(
+        imgui.Key.enter, False
+    )
     if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
         run(view)
     key, content = _key(view), view.content
@@ -84,7 +109,10 @@ def _editor(view: SnapshotView) -> None:
     if imgui.button("Examples"):
         imgui.open_popup("sql examples")
     if imgui.begin_popup("sql examples"):
-        tables = {f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000" for name, words in TABLES.items()}
+        tables = {
+            f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000"
+            for name, words in TABLES.items()
+        }
         for title, example in (*EXAMPLES.items(), *tables.items()):
             if imgui.selectable(title, False)[0]:
                 view.state = view.state.choosing("sql", example)
@@ -99,7 +127,10 @@ def _editor(view: SnapshotView) -> None:
     if result is not None:
         words = f"{'the first ' * result.truncated}{count_text(len(result.rows), 'row')}, {result.seconds:.2f} s"
     if words:
-        beside(min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()), 16 * view.scale)
+        beside(
+            min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()),
+            16 * view.scale,
+        )
         imgui.align_text_to_frame_padding()
         colored(fitted(words, imgui.get_content_region_avail().x, tail=True), theme.DIM)
 
@@ -117,12 +148,22 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
         return found if 0 <= found < len(trace.allocations) else None
 
     def cells(row: int) -> list[Cell | str]:
-        return [Cell(address_text(v) if names[i] == "addr" and isinstance(v, int) else _shown(v),
-                     theme.GONE if v is None else None) for i, v in enumerate(result.rows[row])]
+        return [
+            Cell(
+                address_text(v)
+                if names[i] == "addr" and isinstance(v, int)
+                else _shown(v),
+                theme.GONE if v is None else None,
+            )
+            for i, v in enumerate(result.rows[row])
+        ]
 
     def click(row: int, double: bool) -> None:
         """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
-        event, moment, stack = (result.number(row, trace.device, name) for name in ("event", "moment", "stack_id"))
+        event, moment, stack = (
+            result.number(row, trace.device, name)
+            for name in ("event", "moment", "stack_id")
+        )
         chosen = allocation(row)
         if chosen is not None:
             view.see(selected=chosen)
@@ -133,20 +174,41 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
         elif chosen is not None:
             view.go(int(trace.allocations.start[chosen]) + 1)
         elif stack >= 0:
-            view.light(("stack", view.device), stack, np.flatnonzero(trace.allocations.stack == stack),
-                       f"SQL, stack {stack}")
+            view.light(
+                ("stack", view.device),
+                stack,
+                np.flatnonzero(trace.allocations.stack == stack),
+                f"SQL, stack {stack}",
+            )
 
     def tip(row: int) -> str:
         """Texts that a cell cannot hold."""
         texts = [text for text in map(_shown, result.rows[row]) if len(text) > 60]
-        return "\n".join(text if len(text) < 1500 else text[:1500] + "\u2026" for text in texts)
+        return "\n".join(
+            text if len(text) < 1500 else text[:1500] + "\u2026" for text in texts
+        )
 
-    return Rows(result, len(result.rows), _columns(result), cells, click,
-                lambda row: view.state.selected is not None and allocation(row) == view.state.selected, tip,
-                allocation=allocation, sort=lambda column: [  # nothing first, then numbers, then texts
-                    (0, 0) if v is None else (1, v) if isinstance(v, (int, float)) else (2, str(v))
-                    for v in (row[column] for row in result.rows)],
-                words="No rows")
+    return Rows(
+        result,
+        len(result.rows),
+        _columns(result),
+        cells,
+        click,
+        lambda row: (
+            view.state.selected is not None and allocation(row) == view.state.selected
+        ),
+        tip,
+        allocation=allocation,
+        sort=lambda column: [  # nothing first, then numbers, then texts
+            (0, 0)
+            if v is None
+            else (1, v)
+            if isinstance(v, (int, float))
+            else (2, str(v))
+            for v in (row[column] for row in result.rows)
+        ],
+        words="No rows",
+    )
 
 
 def csv_text(result: Result) -> str:
@@ -163,7 +225,9 @@ def _columns(result: Result) -> list[Column]:
     for i, name in enumerate(map(str, result.columns)):
         number = result.types[i].startswith(NUMBERS)
         chars = max([len(name) + 3, *(len(_shown(row[i])) for row in sample)])
-        columns.append(Column(name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sorts=True))
+        columns.append(
+            Column(name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sorts=True)
+        )
     texts = [i for i, c in enumerate(columns) if not c.right]
     if texts:
         widest = max(texts, key=lambda i: columns[i].width)

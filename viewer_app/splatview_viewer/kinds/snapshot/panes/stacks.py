@@ -39,7 +39,11 @@ _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
 
 def draw_stacks(view: SnapshotView) -> bool:
     """Draw a flame graph above, a table below; True when the picture has to be drawn again."""
-    search, snapshot, trace = view.state.search.strip(), view.content.snapshot, view.trace
+    search, snapshot, trace = (
+        view.state.search.strip(),
+        view.content.snapshot,
+        view.trace,
+    )
     of = choose(view, "of", {k: v for k, v in _OF.items() if k != "found" or search})
     whose: int | str | None = None
     if of == "moment":
@@ -54,19 +58,47 @@ def draw_stacks(view: SnapshotView) -> bool:
 
     def members() -> np.ndarray | None:
         """bool (A,); None: all."""
-        return found.mask if found is not None else live_mask(trace, whose) if isinstance(whose, int) else None
+        return (
+            found.mask
+            if found is not None
+            else live_mask(trace, whose)
+            if isinstance(whose, int)
+            else None
+        )
 
-    high = max(imgui.get_content_region_avail().y * 0.52 - imgui.get_frame_height(), 60 * view.scale)
-    again = _draw_flame(view, ("flame", view.device, whose), lambda: flame(snapshot, trace, members()), high)
+    high = max(
+        imgui.get_content_region_avail().y * 0.52 - imgui.get_frame_height(),
+        60 * view.scale,
+    )
+    again = _draw_flame(
+        view,
+        ("flame", view.device, whose),
+        lambda: flame(snapshot, trace, members()),
+        high,
+    )
     label("By")
     by = choose(view, "by", BYS)
-    shown = latest(view, "table", ("group", view.device, whose, by),
-                   lambda: group(snapshot, trace, members(), by), "Counting\u2026")
+    shown = latest(
+        view,
+        "table",
+        ("group", view.device, whose, by),
+        lambda: group(snapshot, trace, members(), by),
+        "Counting\u2026",
+    )
     if shown is None:
         return again
-    on_the_right((f"{len(shown.answer):,} rows, {size_text(shown.answer.total)}", theme.DIM))
+    on_the_right(
+        (f"{len(shown.answer):,} rows, {size_text(shown.answer.total)}", theme.DIM)
+    )
     words = "Nothing is live then" if of == "moment" else "Nothing"
-    return draw_table(view, "table", holders(view, shown.key, shown.answer, BYS[shown.answer.by], words)) or again
+    return (
+        draw_table(
+            view,
+            "table",
+            holders(view, shown.key, shown.answer, BYS[shown.answer.by], words),
+        )
+        or again
+    )
 
 
 # -- the flame graph ---------------------------------------------------------------------------------------------------
@@ -86,12 +118,29 @@ class _Box(NamedTuple):
     text: str
 
 
-def _draw_flame(view: SnapshotView, key: Key, work: Callable[[], FlameGraph], height: float) -> bool:
+def _draw_flame(
+    view: SnapshotView, key: Key, work: Callable[[], FlameGraph], height: float
+) -> bool:
     """Draw it as wide as the window, so many pixels high; True when the picture has to be drawn again."""
-    snapshot, search, top = view.content.snapshot, view.state.search, imgui.get_cursor_pos_y()
-    tones = view.content.ask(("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER))
-    hit = None if not search else view.content.ask(("frames found", search), lambda: np.logical_or.reduce(
-        [frames_with(snapshot, word) for word in search.split()]), newest=True)
+    snapshot, search, top = (
+        view.content.snapshot,
+        view.state.search,
+        imgui.get_cursor_pos_y(),
+    )
+    tones = view.content.ask(
+        ("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER)
+    )
+    hit = (
+        None
+        if not search
+        else view.content.ask(
+            ("frames found", search),
+            lambda: np.logical_or.reduce(
+                [frames_with(snapshot, word) for word in search.split()]
+            ),
+            newest=True,
+        )
+    )
     shown = latest(view, "flame", key, work, "Counting\u2026")
     if shown is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
@@ -101,26 +150,53 @@ def _draw_flame(view: SnapshotView, key: Key, work: Callable[[], FlameGraph], he
     flame: dict[str, Any] = view.memory.setdefault("flame", {})
     if flame.get("graph") is not graph:
         flame |= {"graph": graph, "zoom": 0, "top": 0.0, "of": None}
-    corner, width, step = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, round(line + 5 * scale)
-    imgui.invisible_button("##flame", ImVec2(max(width, 1), height), imgui.ButtonFlags_.mouse_button_left.value
-                           | imgui.ButtonFlags_.mouse_button_right.value)
-    hovered, mouse, before = imgui.is_item_hovered(), imgui.get_mouse_pos(), (flame["zoom"], flame["top"])
+    corner, width, step = (
+        imgui.get_cursor_screen_pos(),
+        imgui.get_content_region_avail().x,
+        round(line + 5 * scale),
+    )
+    imgui.invisible_button(
+        "##flame",
+        ImVec2(max(width, 1), height),
+        imgui.ButtonFlags_.mouse_button_left.value
+        | imgui.ButtonFlags_.mouse_button_right.value,
+    )
+    hovered, mouse, before = (
+        imgui.is_item_hovered(),
+        imgui.get_mouse_pos(),
+        (flame["zoom"], flame["top"]),
+    )
     drawn = (flame["zoom"], round(width), scale, id(hit))
     if flame["of"] != drawn:
         pale = ~hit if hit is not None and np.any(hit) else np.zeros(len(tones), bool)
         colors = np.where(pale, _DIMMED, tones if not pale.any() else np.uint32(_LIT))
-        flame["of"], flame["rows"] = drawn, _rows(graph, colors, pale, flame["zoom"], width)
+        flame["of"], flame["rows"] = (
+            drawn,
+            _rows(graph, colors, pale, flame["zoom"], width),
+        )
     rows: list[list[_Box]] = flame["rows"]
     if hovered:
         flame["top"] -= 2 * imgui.get_io().mouse_wheel
-    flame["top"] = first = min(max(flame["top"], 0.0), max(len(rows) - height / step, 0.0))
+    flame["top"] = first = min(
+        max(flame["top"], 0.0), max(len(rows) - height / step, 0.0)
+    )
     row = int(first + (mouse.y - corner.y) // step) if hovered else -1
-    over = None if not 0 <= row < len(rows) else next(
-        (box for box in rows[row] if box.x0 <= mouse.x - corner.x < box.x1), None)
+    over = (
+        None
+        if not 0 <= row < len(rows)
+        else next(
+            (box for box in rows[row] if box.x0 <= mouse.x - corner.x < box.x1), None
+        )
+    )
     draw = imgui.get_window_draw_list()
     draw.push_clip_rect(corner, ImVec2(corner.x + width, corner.y + height), True)
     for row in range(int(first), min(int(first + height / step) + 1, len(rows))):
-        _draw_row(draw, rows[row], (corner.x, round(corner.y + (row - first) * step), step - 1.0), over)
+        _draw_row(
+            draw,
+            rows[row],
+            (corner.x, round(corner.y + (row - first) * step), step - 1.0),
+            over,
+        )
     draw.pop_clip_rect()
     if over is not None:
         tooltip(_about(graph, over.node))
@@ -128,8 +204,12 @@ def _draw_flame(view: SnapshotView, key: Key, work: Callable[[], FlameGraph], he
             flame["zoom"] = over.node
             view.see(lit=None)
             if over.node:
-                view.light(shown.key, over.node, graph.allocations(over.node),
-                           f"{graph.text(over.node)}, {size_text(int(graph.width[over.node]))}")
+                view.light(
+                    shown.key,
+                    over.node,
+                    graph.allocations(over.node),
+                    f"{graph.text(over.node)}, {size_text(int(graph.width[over.node]))}",
+                )
     if hovered and imgui.is_mouse_clicked(imgui.MouseButton_.right) and flame["zoom"]:
         flame["zoom"] = int(graph.parent[flame["zoom"]])
     return (flame["zoom"], flame["top"]) != before
@@ -147,7 +227,9 @@ def _about(graph: FlameGraph, node: int) -> str:
     return f"{frame.name}\n{place}\n{held}"
 
 
-def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, width: float) -> list[list[_Box]]:
+def _rows(
+    graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, width: float
+) -> list[list[_Box]]:
     """Return the drawn boxes by depth; of the callers of the node that is zoomed into, the nearest.
 
     colors: uint32 (F,), of each frame. pale: bool (F,), whether its letters are.
@@ -159,36 +241,66 @@ def _rows(graph: FlameGraph, colors: np.ndarray, pale: np.ndarray, zoom: int, wi
         room = x1 - x0 - 10 * scale
         name, _, where = graph.text(node).partition("  ")
         size = size_text(int(graph.width[node]))
-        text = f"{name}   {size}   {where}" if node else f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
+        text = (
+            f"{name}   {size}   {where}"
+            if node
+            else f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
+        )
         text = fitted(text, room) if room > 18 * scale else ""
         frame = int(graph.frame[node])  # less than 0: all of it, or what has no stack
-        return _Box(x0, x1, node, int(colors[frame]) if frame >= 0 else _ROOT, frame < 0 or bool(pale[frame]), text)
+        return _Box(
+            x0,
+            x1,
+            node,
+            int(colors[frame]) if frame >= 0 else _ROOT,
+            frame < 0 or bool(pale[frame]),
+            text,
+        )
 
     path = [zoom]
     while len(path) <= _CRUMBS and path[0]:
         path.insert(0, int(graph.parent[path[0]]))
     rows = [[box(node, 0.0, width)] for node in path]
-    for first, last in pairwise(graph.level[int(graph.depth[zoom]) + 1:].tolist()):
+    for first, last in pairwise(graph.level[int(graph.depth[zoom]) + 1 :].tolist()):
         x, wide = graph.x[first:last], graph.width[first:last]
-        seen = (x < low + whole) & (x + wide > low) & (wide >= max(_THINNEST / factor, 1))
+        seen = (
+            (x < low + whole) & (x + wide > low) & (wide >= max(_THINNEST / factor, 1))
+        )
         nodes = first + np.flatnonzero(seen)
         if not len(nodes):
             break
         x0 = (graph.x[nodes] - low) * factor
         x1 = x0 + graph.width[nodes] * factor
-        rows.append([box(*place) for place in zip(nodes.tolist(), x0.tolist(), x1.tolist(), strict=True)])
+        rows.append(
+            [
+                box(*place)
+                for place in zip(nodes.tolist(), x0.tolist(), x1.tolist(), strict=True)
+            ]
+        )
     return rows
 
 
-def _draw_row(draw: imgui.ImDrawList, boxes: list[_Box], place: tuple[float, float, float], over: _Box | None) -> None:
+def _draw_row(
+    draw: imgui.ImDrawList,
+    boxes: list[_Box],
+    place: tuple[float, float, float],
+    over: _Box | None,
+) -> None:
     (x, y, height), scale = place, theme.scale()
     text_y = round(y + (height - imgui.get_text_line_height()) / 2)
     for box in boxes:
-        a, b = ImVec2(x + box.x0, y), ImVec2(x + max(box.x1 - 1, box.x0 + 0.7), y + height)
+        a, b = (
+            ImVec2(x + box.x0, y),
+            ImVec2(x + max(box.x1 - 1, box.x0 + 0.7), y + height),
+        )
         for color in (box.color, *([_LIGHT] if box is over else [])):
             draw.add_rect_filled(a, b, color, 2 * scale if box.x1 - box.x0 > 6 else 0.0)
         if box.text:
-            draw.add_text(ImVec2(round(x + box.x0 + 5 * scale), text_y), _PALE if box.pale else _INK, box.text)
+            draw.add_text(
+                ImVec2(round(x + box.x0 + 5 * scale), text_y),
+                _PALE if box.pale else _INK,
+                box.text,
+            )
 
 
 def shades(files: np.ndarray, user: np.ndarray) -> np.ndarray:
@@ -196,13 +308,38 @@ def shades(files: np.ndarray, user: np.ndarray) -> np.ndarray:
 
     files: int (F,), the number of each frame's file; user: bool (F,). Returns uint32 (F,), as draw lists take colours.
     """
-    place = (files.astype(np.uint64) * np.uint64(2654435761) >> np.uint64(7)) % np.uint64(len(_WARM))
-    warm, cool = (np.array([theme.u32(ImVec4(*c, 1.0)) for c in tones], np.uint32) for tones in (_WARM, _COOL))
+    place = (
+        files.astype(np.uint64) * np.uint64(2654435761) >> np.uint64(7)
+    ) % np.uint64(len(_WARM))
+    warm, cool = (
+        np.array([theme.u32(ImVec4(*c, 1.0)) for c in tones], np.uint32)
+        for tones in (_WARM, _COOL)
+    )
     return np.where(user, warm[place], cool[place])
 
 
-_WARM = ((0.93, 0.66, 0.38), (0.90, 0.58, 0.40), (0.94, 0.73, 0.43), (0.87, 0.62, 0.48), (0.91, 0.69, 0.52))
-_COOL = ((0.42, 0.51, 0.63), (0.46, 0.55, 0.65), (0.39, 0.50, 0.58), (0.48, 0.53, 0.66), (0.43, 0.56, 0.61))
-_INK, _PALE, _ROOT, _LIT, _DIMMED, _LIGHT = (theme.u32(color) for color in (
-    ImVec4(0.05, 0.055, 0.065, 1.0), theme.INK, ImVec4(0.22, 0.24, 0.275, 1.0), HIT, ImVec4(0.20, 0.215, 0.24, 1.0),
-    ImVec4(1.0, 1.0, 1.0, 0.22)))
+_WARM = (
+    (0.93, 0.66, 0.38),
+    (0.90, 0.58, 0.40),
+    (0.94, 0.73, 0.43),
+    (0.87, 0.62, 0.48),
+    (0.91, 0.69, 0.52),
+)
+_COOL = (
+    (0.42, 0.51, 0.63),
+    (0.46, 0.55, 0.65),
+    (0.39, 0.50, 0.58),
+    (0.48, 0.53, 0.66),
+    (0.43, 0.56, 0.61),
+)
+_INK, _PALE, _ROOT, _LIT, _DIMMED, _LIGHT = (
+    theme.u32(color)
+    for color in (
+        ImVec4(0.05, 0.055, 0.065, 1.0),
+        theme.INK,
+        ImVec4(0.22, 0.24, 0.275, 1.0),
+        HIT,
+        ImVec4(0.20, 0.215, 0.24, 1.0),
+        ImVec4(1.0, 1.0, 1.0, 0.22),
+    )
+)

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text
+from splatview_viewer.kinds.snapshot.analysis.frames import (
+    MACHINERY,
+    frame_kinds,
+    frame_text,
+)
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.widgets import colored, fitted, wrapped
@@ -40,14 +44,20 @@ def centered(text: str) -> None:
     corner = imgui.get_cursor_pos()
     imgui.set_cursor_pos_y(corner.y + max((left.y - size.y) / 2, 0))
     for line in text.split("\n"):
-        imgui.set_cursor_pos_x(corner.x + max((left.x - imgui.calc_text_size(line).x) / 2, 0))
+        imgui.set_cursor_pos_x(
+            corner.x + max((left.x - imgui.calc_text_size(line).x) / 2, 0)
+        )
         colored(line, theme.DIM)
 
 
 def chip(text: str, on: bool) -> bool:
     """A flat button that is lit while `on`."""
-    imgui.push_style_color(imgui.Col_.button, imgui.get_color_u32(theme.CHOSEN if on else _CLEAR))
-    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(theme.TEXT if on else theme.DIM))
+    imgui.push_style_color(
+        imgui.Col_.button, imgui.get_color_u32(theme.CHOSEN if on else _CLEAR)
+    )
+    imgui.push_style_color(
+        imgui.Col_.text, imgui.get_color_u32(theme.TEXT if on else theme.DIM)
+    )
     pressed = imgui.button(text)
     imgui.pop_style_color(2)
     return pressed
@@ -59,7 +69,9 @@ def choose(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
     chosen = next((key for key in options if key == before), next(iter(options)))
     for i, (key, text) in enumerate(options.items()):
         if i:
-            beside(imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x, 2)
+            beside(
+                imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x, 2
+            )
         if chip(f"{text}##{name}", key == chosen):
             chosen = key
             view.state = view.state.choosing(name, key)
@@ -75,7 +87,11 @@ def label(text: str) -> None:
 
 def beside(width: float, space: float) -> None:
     """The next item, so many pixels wide, goes on the same line after some space, if there is room for it."""
-    right = imgui.get_window_pos().x + imgui.get_window_width() - imgui.get_style().window_padding.x
+    right = (
+        imgui.get_window_pos().x
+        + imgui.get_window_width()
+        - imgui.get_style().window_padding.x
+    )
     if imgui.get_item_rect_max().x + space + width <= right:
         imgui.same_line(0, space)
 
@@ -84,7 +100,11 @@ def on_the_right(*words: tuple[str, ImVec4]) -> None:
     """Words at the end of the line; if there is no room for them, of the next one."""
     imgui.same_line()
     space = imgui.get_style().item_spacing.x
-    left = imgui.get_content_region_avail().x - sum(imgui.calc_text_size(text).x + space for text, _ in words) + space
+    left = (
+        imgui.get_content_region_avail().x
+        - sum(imgui.calc_text_size(text).x + space for text, _ in words)
+        + space
+    )
     if left < 0:
         imgui.new_line()
     else:
@@ -104,11 +124,17 @@ def parts_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
     for size, color in parts.values():
         if size and color is not None:
             end = x + width * size / whole
-            draw.add_rect_filled(ImVec2(x, corner.y), ImVec2(max(end - 1, x + 1), corner.y + height),
-                                 theme.u32(color), 2 * theme.scale())
+            draw.add_rect_filled(
+                ImVec2(x, corner.y),
+                ImVec2(max(end - 1, x + 1), corner.y + height),
+                theme.u32(color),
+                2 * theme.scale(),
+            )
             x = end
     imgui.dummy(ImVec2(width, height))
-    for i, (what, (size, color)) in enumerate((what, part) for what, part in parts.items() if part[0]):
+    for i, (what, (size, color)) in enumerate(
+        (what, part) for what, part in parts.items() if part[0]
+    ):
         words = f"{size_text(size)} {what}"
         if i:
             beside(imgui.calc_text_size(words).x, 14 * theme.scale())
@@ -134,8 +160,15 @@ class Shown(NamedTuple):
     answer: Any
 
 
-def latest(view: SnapshotView, name: str, key: Key, work: Callable[..., Any], words: str = "Working it out\u2026", *,
-           lane: Literal["analysis", "query"] = "analysis") -> Shown | None:
+def latest(
+    view: SnapshotView,
+    name: str,
+    key: Key,
+    work: Callable[..., Any],
+    words: str = "Working it out\u2026",
+    *,
+    lane: Literal["analysis", "query"] = "analysis",
+) -> Shown | None:
     """The answer to a question (`Content.ask`), or the one before, of another moment or allocation of the device, while
     it is worked on; None, and why on the screen, where there is neither."""
     found, place = view.content.ask(key, work, newest=True, lane=lane), (name, "shown")
@@ -143,7 +176,9 @@ def latest(view: SnapshotView, name: str, key: Key, work: Callable[..., Any], wo
     if found is not None:
         view.memory[place] = Shown(key, found)
     elif fault := view.content.fault(key):
-        lines = fault.split("\n")  # a mark under a place lies elsewhere in letters of different widths
+        lines = fault.split(
+            "\n"
+        )  # a mark under a place lies elsewhere in letters of different widths
         wrapped("\n".join(line for line in lines if line.strip(" ^")), theme.FAULT)
         return None
     elif before is None or _same_but_numbers(before.key) != _same_but_numbers(key):
@@ -167,11 +202,15 @@ def stack_tip(view: SnapshotView, stack: int) -> str:
     kinds = frame_kinds(snapshot)
     told = [int(f) for f in frames if kinds[f] != MACHINERY][:_TOLD]
     lines = [frame_text(snapshot, f) for f in told]
-    return "\n".join([*lines, f"and {len(frames) - len(told)} more frames"] if len(told) < len(frames) else lines)
+    return "\n".join(
+        [*lines, f"and {len(frames) - len(told)} more frames"]
+        if len(told) < len(frames)
+        else lines
+    )
 
 
 def moment_text(view: SnapshotView, moment: int) -> str:
-    """"after event 12,345, 1.234 s", the time from the first one on."""
+    """ "after event 12,345, 1.234 s", the time from the first one on."""
     if moment <= 0:
         return "before the first event"
     axis, last = view.content.axis(view.device, "time"), len(view.trace.events)
@@ -189,7 +228,10 @@ def moment_line(view: SnapshotView) -> int | None:
         return None
     words = moment_text(view, moment)
     imgui.align_text_to_frame_padding()
-    colored(f"At the peak, {words}" if peak == moment else words[:1].upper() + words[1:], theme.TEXT)
+    colored(
+        f"At the peak, {words}" if peak == moment else words[:1].upper() + words[1:],
+        theme.TEXT,
+    )
     if peak is not None and peak != moment:
         imgui.same_line(0, imgui.get_font_size() * 0.6)
         if imgui.small_button("To the peak"):
@@ -199,9 +241,16 @@ def moment_line(view: SnapshotView) -> int | None:
 
 _LEAST = 13
 """Units of the font's height that columns without a width of their own get at least."""
-_FLAGS = (imgui.TableFlags_.scroll_y | imgui.TableFlags_.row_bg | imgui.TableFlags_.no_saved_settings
-          | imgui.TableFlags_.sizing_fixed_fit | imgui.TableFlags_.sort_tristate).value
-_ROW = (imgui.SelectableFlags_.span_all_columns | imgui.SelectableFlags_.allow_double_click).value
+_FLAGS = (
+    imgui.TableFlags_.scroll_y
+    | imgui.TableFlags_.row_bg
+    | imgui.TableFlags_.no_saved_settings
+    | imgui.TableFlags_.sizing_fixed_fit
+    | imgui.TableFlags_.sort_tristate
+).value
+_ROW = (
+    imgui.SelectableFlags_.span_all_columns | imgui.SelectableFlags_.allow_double_click
+).value
 
 
 @dataclass(frozen=True)
@@ -257,23 +306,44 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     if not rows.count:
         centered(rows.words)
         return False
-    em, width = imgui.get_font_size(), imgui.get_content_region_avail().x - imgui.get_style().scrollbar_size
-    wide = sum(column.width or _LEAST for column in rows.columns) * em > width  # it is scrolled sideways
-    imgui.push_style_var(imgui.StyleVar_.cell_padding, ImVec2(0.35 * em, 3 * view.scale))
+    em, width = (
+        imgui.get_font_size(),
+        imgui.get_content_region_avail().x - imgui.get_style().scrollbar_size,
+    )
+    wide = (
+        sum(column.width or _LEAST for column in rows.columns) * em > width
+    )  # it is scrolled sideways
+    imgui.push_style_var(
+        imgui.StyleVar_.cell_padding, ImVec2(0.35 * em, 3 * view.scale)
+    )
     imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(_CLEAR))
-    imgui.push_style_color(imgui.Col_.table_row_bg_alt, imgui.get_color_u32(ImVec4(1, 1, 1, 0.018)))
-    flags = _FLAGS | (imgui.TableFlags_.scroll_x.value if wide else 0) | (
-        imgui.TableFlags_.sortable.value if rows.sort is not None else 0)
+    imgui.push_style_color(
+        imgui.Col_.table_row_bg_alt, imgui.get_color_u32(ImVec4(1, 1, 1, 0.018))
+    )
+    flags = (
+        _FLAGS
+        | (imgui.TableFlags_.scroll_x.value if wide else 0)
+        | (imgui.TableFlags_.sortable.value if rows.sort is not None else 0)
+    )
     again = False
     if imgui.begin_table(f"{name} {len(rows.columns)}", len(rows.columns), flags):
         _head(rows.columns, wide)
         over = _body(view, name, rows)
-        step, at, seen = imgui.get_text_line_height() + 6 * view.scale, imgui.get_scroll_y(), imgui.get_window_height()
-        if rows.reveal is not None and not at <= rows.reveal * step <= at + seen - 2 * step:
+        step, at, seen = (
+            imgui.get_text_line_height() + 6 * view.scale,
+            imgui.get_scroll_y(),
+            imgui.get_window_height(),
+        )
+        if (
+            rows.reveal is not None
+            and not at <= rows.reveal * step <= at + seen - 2 * step
+        ):
             imgui.set_scroll_y(max((rows.reveal + 1) * step - seen / 2, 0))
             again = True
         imgui.end_table()
-        if rows.allocation is not None and imgui.is_window_hovered(imgui.HoveredFlags_.child_windows.value):
+        if rows.allocation is not None and imgui.is_window_hovered(
+            imgui.HoveredFlags_.child_windows.value
+        ):
             view.see(hovered=rows.allocation(over) if over is not None else None)
         if over is not None and (text := rows.tip(over)):
             tooltip(text)
@@ -288,9 +358,15 @@ def _head(columns: Sequence[Column], wide: bool) -> None:
     imgui.table_setup_scroll_freeze(0, 1)
     for column in columns:
         stretch = not column.width and not wide
-        imgui.table_setup_column(column.title, (
-            (flags.width_stretch if stretch else flags.width_fixed).value | flags.prefer_sort_descending.value
-            | (0 if column.sorts else flags.no_sort.value)), 0 if stretch else (column.width or _LEAST) * em)
+        imgui.table_setup_column(
+            column.title,
+            (
+                (flags.width_stretch if stretch else flags.width_fixed).value
+                | flags.prefer_sort_descending.value
+                | (0 if column.sorts else flags.no_sort.value)
+            ),
+            0 if stretch else (column.width or _LEAST) * em,
+        )
     imgui.table_next_row(imgui.TableRowFlags_.headers.value)
     for i, column in enumerate(columns):
         imgui.table_set_column_index(i)
@@ -300,9 +376,16 @@ def _head(columns: Sequence[Column], wide: bool) -> None:
             imgui.set_item_tooltip(column.tip)
         here = bool(imgui.table_get_column_flags() & flags.is_sorted.value)
         title = fitted(column.title, room - (em if here else 0))
-        x = room - imgui.calc_text_size(title).x - (em if here else 0) if column.right else 0
-        imgui.get_window_draw_list().add_text(ImVec2(round(at.x + max(x, 0)), at.y),
-                                              theme.u32(theme.TEXT if here else theme.DIM), title)
+        x = (
+            room - imgui.calc_text_size(title).x - (em if here else 0)
+            if column.right
+            else 0
+        )
+        imgui.get_window_draw_list().add_text(
+            ImVec2(round(at.x + max(x, 0)), at.y),
+            theme.u32(theme.TEXT if here else theme.DIM),
+            title,
+        )
 
 
 def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
@@ -315,7 +398,11 @@ def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
         key = id(rows.of), spec.column_index, down
         if place not in view.memory or view.memory[place][0] != key:
             values = rows.sort(spec.column_index)
-            view.memory[place] = key, rows.of, sorted(range(len(values)), key=values.__getitem__, reverse=down)
+            view.memory[place] = (
+                key,
+                rows.of,
+                sorted(range(len(values)), key=values.__getitem__, reverse=down),
+            )
         order = view.memory[place][2]
     clipper = imgui.ListClipper()
     clipper.begin(rows.count, line + 6 * view.scale)
@@ -323,37 +410,67 @@ def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
         for number in range(clipper.display_start, clipper.display_end):
             row = order[number]
             imgui.table_next_row(0, line + 6 * view.scale)
-            for i, (column, cell) in enumerate(zip(rows.columns, rows.cells(row), strict=True)):
+            for i, (column, cell) in enumerate(
+                zip(rows.columns, rows.cells(row), strict=True)
+            ):
                 imgui.table_set_column_index(i)
-                at, room = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
+                at, room = (
+                    imgui.get_cursor_screen_pos(),
+                    imgui.get_content_region_avail().x,
+                )
                 if not i:
-                    if imgui.selectable(f"##{name} {number}", rows.chosen(row), _ROW, ImVec2(0, line))[0]:
-                        rows.click(row, imgui.is_mouse_double_clicked(imgui.MouseButton_.left))
+                    if imgui.selectable(
+                        f"##{name} {number}", rows.chosen(row), _ROW, ImVec2(0, line)
+                    )[0]:
+                        rows.click(
+                            row, imgui.is_mouse_double_clicked(imgui.MouseButton_.left)
+                        )
                     over = row if imgui.is_item_hovered() else over
-                _cell(column.right, cell if isinstance(cell, Cell) else Cell(cell), at, room)
+                _cell(
+                    column.right,
+                    cell if isinstance(cell, Cell) else Cell(cell),
+                    at,
+                    room,
+                )
     clipper.end()
     return over
 
 
 def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
-    draw, line, scale = imgui.get_window_draw_list(), imgui.get_text_line_height(), theme.scale()
+    draw, line, scale = (
+        imgui.get_window_draw_list(),
+        imgui.get_text_line_height(),
+        theme.scale(),
+    )
     if cell.paint is not None:
         cell.paint(draw, at.x, at.x + room, at.y, line)
         return
     if cell.spark is not None:
-        color, step = theme.u32(cell.color or theme.ACCENT, 0.85), room / max(len(cell.spark), 1)
+        color, step = (
+            theme.u32(cell.color or theme.ACCENT, 0.85),
+            room / max(len(cell.spark), 1),
+        )
         for i, value in enumerate(cell.spark):
             high = max(line * min(max(value, 0.0), 1.0), 1.0)
-            draw.add_rect_filled(ImVec2(at.x + i * step, at.y + line - high),
-                                 ImVec2(at.x + (i + 0.8) * step, at.y + line), color)
+            draw.add_rect_filled(
+                ImVec2(at.x + i * step, at.y + line - high),
+                ImVec2(at.x + (i + 0.8) * step, at.y + line),
+                color,
+            )
         return
     if cell.bar is not None:
         width = max(room * min(max(cell.bar, 0.0), 1.0), 1)
-        draw.add_rect_filled(ImVec2(at.x, at.y - scale), ImVec2(at.x + width, at.y + line + scale),
-                             theme.u32(cell.color or theme.ACCENT, 0.22), 2 * scale)
+        draw.add_rect_filled(
+            ImVec2(at.x, at.y - scale),
+            ImVec2(at.x + width, at.y + line + scale),
+            theme.u32(cell.color or theme.ACCENT, 0.22),
+            2 * scale,
+        )
     text = fitted(cell.text, room)
     x = max(room - imgui.calc_text_size(text).x, 0.0) if right else 0.0
-    draw.add_text(ImVec2(round(at.x + x), at.y), theme.u32(cell.color or theme.TEXT), text)
+    draw.add_text(
+        ImVec2(round(at.x + x), at.y), theme.u32(cell.color or theme.TEXT), text
+    )
 
 
 # -- holders of memory -------------------------------------------------------------------------------------------------
@@ -365,16 +482,36 @@ def holders(view: SnapshotView, key: Key, table: Table, title: str, words: str) 
 
     def cells(index: int) -> list[Cell | str]:
         row = table[index]
-        return [row.label, Cell(size_text(row.bytes), bar=row.bytes / most), f"{row.bytes / total:.1%}",
-                f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
+        return [
+            row.label,
+            Cell(size_text(row.bytes), bar=row.bytes / most),
+            f"{row.bytes / total:.1%}",
+            f"{row.count:,}",
+            Cell(size_text(row.largest), theme.DIM),
+        ]
 
-    columns = (Column(title), Column("Bytes", 7.5, True, sorts=True), Column("Share", 4.6, True),
-               Column("Blocks", 5.2, True, "How many allocations", sorts=True),
-               Column("Largest", 6.2, True, sorts=True))
-    return Rows(table, len(table), columns, cells,
-                lambda i, double: view.light(key, int(table.key[i]), table.allocations(int(table.key[i])),
-                                             f"{table[i].label}, {size_text(table[i].bytes)}"),
-                lambda i: view.is_lit(key, int(table.key[i])),
-                lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
-                sort=lambda column: {3: table.count_of, 4: table.largest}.get(column, table.bytes).tolist(),
-                words=words)
+    columns = (
+        Column(title),
+        Column("Bytes", 7.5, True, sorts=True),
+        Column("Share", 4.6, True),
+        Column("Blocks", 5.2, True, "How many allocations", sorts=True),
+        Column("Largest", 6.2, True, sorts=True),
+    )
+    return Rows(
+        table,
+        len(table),
+        columns,
+        cells,
+        lambda i, double: view.light(
+            key,
+            int(table.key[i]),
+            table.allocations(int(table.key[i])),
+            f"{table[i].label}, {size_text(table[i].bytes)}",
+        ),
+        lambda i: view.is_lit(key, int(table.key[i])),
+        lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
+        sort=lambda column: {3: table.count_of, 4: table.largest}.get(
+            column, table.bytes
+        ).tolist(),
+        words=words,
+    )

@@ -9,7 +9,13 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
 from splatview_viewer.kinds.snapshot.analysis.details import describe
-from splatview_viewer.kinds.snapshot.panes.table import GROWN, centered, chip, latest, tooltip
+from splatview_viewer.kinds.snapshot.panes.table import (
+    GROWN,
+    centered,
+    chip,
+    latest,
+    tooltip,
+)
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
 
@@ -33,20 +39,30 @@ def draw_details(view: SnapshotView) -> None:
         view.memory["details of"] = device, allocation
         imgui.set_scroll_y(0)
     snapshot, trace, moment = view.content.snapshot, view.trace, view.state.moment
-    found = latest(view, "details", ("details", device, allocation, moment),
-                   lambda: describe(snapshot, trace, allocation, moment), "")
+    found = latest(
+        view,
+        "details",
+        ("details", device, allocation, moment),
+        lambda: describe(snapshot, trace, allocation, moment),
+        "",
+    )
     if found is None or found.answer.allocation != allocation:
         return
     details: Details = found.answer
     _head(view, details)
     for what, value in details.rows:
         colored(what, theme.DIM)
-        imgui.same_line(5.4 * imgui.get_font_size() + imgui.get_style().window_padding.x)
+        imgui.same_line(
+            5.4 * imgui.get_font_size() + imgui.get_style().window_padding.x
+        )
         wrapped(value, theme.TEXT)
     if details.user_frames:
         _heading("Your code")
         for line in details.user_frames:
-            width, place = imgui.get_content_region_avail().x, f"{line.file}:{line.line}"
+            width, place = (
+                imgui.get_content_region_avail().x,
+                f"{line.file}:{line.line}",
+            )
             colored(fitted(line.name, width), theme.TEXT)
             colored(fitted(place, width, tail=True), theme.DIM)
             if imgui.is_item_hovered():
@@ -59,8 +75,10 @@ def draw_details(view: SnapshotView) -> None:
         if hidden := len(details.frames) - len(told):
             colored(f"{hidden} frames of machinery more; Copy has them", theme.DIM)
     else:
-        wrapped("The snapshot does not say where it was allocated: it was made before recording began, or without "
-                "stacks.")
+        wrapped(
+            "The snapshot does not say where it was allocated: it was made before recording began, or without "
+            "stacks."
+        )
     if details.freed_frames:
         _heading("Freed by")
         for line in details.freed_frames:
@@ -75,15 +93,31 @@ def _head(view: SnapshotView, details: Details) -> None:
     colored(size, theme.TEXT)
     imgui.same_line(0, 10 * scale)
     side = imgui.get_frame_height()
-    colored(fitted(place, imgui.get_content_region_avail().x - side - 4 * scale), theme.DIM)
+    colored(
+        fitted(place, imgui.get_content_region_avail().x - side - 4 * scale), theme.DIM
+    )
     imgui.same_line(imgui.get_window_width() - side - 10 * scale)
     if imgui.button("\u00d7", ImVec2(side, 0)):
         view.see(selected=None)
     imgui.set_item_tooltip("Close (Escape)")
-    buttons = {"Copy": ("All that stands here, as text", lambda: imgui.set_clipboard_text(details.text())),
-               "Begin": ("Move the timeline to where it was allocated", lambda: view.go(int(a.start[number]) + 1)),
-               "End": ("Move the timeline to the last moment that it was live",
-                       lambda: view.go(int(a.end[number])) if a.end[number] < len(view.trace.events) else None)}
+    buttons = {
+        "Copy": (
+            "All that stands here, as text",
+            lambda: imgui.set_clipboard_text(details.text()),
+        ),
+        "Begin": (
+            "Move the timeline to where it was allocated",
+            lambda: view.go(int(a.start[number]) + 1),
+        ),
+        "End": (
+            "Move the timeline to the last moment that it was live",
+            lambda: (
+                view.go(int(a.end[number]))
+                if a.end[number] < len(view.trace.events)
+                else None
+            ),
+        ),
+    }
     for name, (tip, act) in buttons.items():
         if imgui.button(name):
             act()
@@ -91,7 +125,12 @@ def _head(view: SnapshotView, details: Details) -> None:
         imgui.same_line(0, 4 * scale)
     stack, key = int(a.stack[number]), ("stack", view.device)
     if chip("Same stack", view.is_lit(key, stack)) and stack >= 0:
-        view.light(key, stack, np.flatnonzero(a.stack == stack), f"all of {place or 'this stack'}")
+        view.light(
+            key,
+            stack,
+            np.flatnonzero(a.stack == stack),
+            f"all of {place or 'this stack'}",
+        )
     imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
 
 
@@ -101,8 +140,11 @@ def _brief(line: FrameLine) -> None:
     place = f"{kinds.short_file(line.file)}:{line.line}" if python else ""
     room = imgui.get_content_region_avail().x - imgui.calc_text_size(place).x
     at = imgui.get_cursor_pos_x() + room
-    colored(fitted(kinds.short_name(line.name), room - imgui.get_style().item_spacing.x) or "??",
-            GROWN if line.kind == kinds.USER else theme.TEXT if python else theme.DIM)
+    colored(
+        fitted(kinds.short_name(line.name), room - imgui.get_style().item_spacing.x)
+        or "??",
+        GROWN if line.kind == kinds.USER else theme.TEXT if python else theme.DIM,
+    )
     hovered = imgui.is_item_hovered()
     if place:
         imgui.same_line(at)

@@ -13,6 +13,7 @@ from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Trace
 
+
 def frozen(values: Any, dtype: Any) -> np.ndarray:
     """The same numbers as a plain array that kernels may read: contiguous, not writable, copied only if it must be."""
     array = np.ascontiguousarray(values, dtype).view(np.ndarray).view()
@@ -67,14 +68,16 @@ class Axis:
         pad = max(length // 100, 1)
         begins[0] = -pad
         self._begins = begins
-        self.extent: tuple[float, float] = (-pad, length + pad) if unit == "time" else (0.0, self.last + 1.0)
+        self.extent: tuple[float, float] = (
+            (-pad, length + pad) if unit == "time" else (0.0, self.last + 1.0)
+        )
         """From where to where there is something to show."""
 
     def edges(self, x0: float, x1: float, width: int) -> np.ndarray:
         """int64 (width + 1,): column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
 
         From before the axis they are 0, from after it M + 2, so that `peaks` knows what lies outside."""
-        x = np.ceil(np.linspace(x0, x1, width + 1).clip(-2.0**62, 2.0**62))
+        x = np.ceil(np.linspace(x0, x1, width + 1).clip(-(2.0**62), 2.0**62))
         if self.unit == "events":
             return x.clip(0, self.last + 2).astype(np.int64)
         edges = np.searchsorted(self._begins, x.astype(np.int64), "left")
@@ -85,19 +88,27 @@ class Axis:
         """Return the moment at x; the first or the last moment outside of the axis."""
         if self.unit == "events":
             return int(min(max(np.floor(x), 0), self.last))
-        return int(min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last))
+        return int(
+            min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last)
+        )
 
     def x_of(self, moment: int) -> float:
         """Return the x at which a moment begins; M + 1 and more: the end of the axis."""
         if moment > self.last:
             return float(self.extent[1])
-        return float(moment) if self.unit == "events" else float(self._begins[max(moment, 0)])
+        return (
+            float(moment)
+            if self.unit == "events"
+            else float(self._begins[max(moment, 0)])
+        )
 
     def time_us(self, moment: int) -> int:
         """Microseconds since the epoch at which a moment began (moment 0: when the trace began); 0: not known."""
         if not self.timed:
             return 0
-        return self.origin_us + max(int(self._begins[min(max(moment, 0), self.last)]), 0)
+        return self.origin_us + max(
+            int(self._begins[min(max(moment, 0), self.last)]), 0
+        )
 
 
 def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -106,10 +117,16 @@ def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     A column without a place of its own: edges[x] - 1, whose value holds there; -1 beyond the values. edges: int64
     (W + 1,), ascending.
     """
-    n, first, last = len(values), np.maximum(edges[:-1], 0), np.minimum(edges[1:], len(values))
-    out = np.where((edges[:-1] >= 1) & (edges[:-1] <= n), edges[:-1] - 1, -1).astype(np.int32)
+    n, first, last = (
+        len(values),
+        np.maximum(edges[:-1], 0),
+        np.minimum(edges[1:], len(values)),
+    )
+    out = np.where((edges[:-1] >= 1) & (edges[:-1] <= n), edges[:-1] - 1, -1).astype(
+        np.int32
+    )
     for x in np.flatnonzero(first < last).tolist():
-        out[x] = first[x] + values[first[x]:last[x]].argmax()
+        out[x] = first[x] + values[first[x] : last[x]].argmax()
     return out
 
 
@@ -130,7 +147,9 @@ _DIMMING = 0.8
 Inks = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def inks_of(classes: np.ndarray, palette: np.ndarray, lit: np.ndarray | None = None) -> Inks:
+def inks_of(
+    classes: np.ndarray, palette: np.ndarray, lit: np.ndarray | None = None
+) -> Inks:
     """The colour of each allocation, for the kernel: classes, lit (uint8; none: all are), float64 (2 K, 3) colours, the
     dimmed ones last.
 
@@ -140,8 +159,11 @@ def inks_of(classes: np.ndarray, palette: np.ndarray, lit: np.ndarray | None = N
     """
     bright = palette.astype(np.float64)
     dimmed = bright + (np.array(_DIM) - bright) * _DIMMING
-    return (frozen(classes, np.uint16), frozen([] if lit is None else lit, np.uint8),
-            frozen(np.concatenate([bright, dimmed]).round().clip(0, 255), np.float64))
+    return (
+        frozen(classes, np.uint16),
+        frozen([] if lit is None else lit, np.uint8),
+        frozen(np.concatenate([bright, dimmed]).round().clip(0, 255), np.float64),
+    )
 
 
 Layer = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
@@ -160,8 +182,15 @@ class Layers:
     """int64 (M + 1,): reserved bytes at each moment, instead of `spans`."""
     grounds: tuple[Color, ...]
 
-    def paint(self, canvas: tuple[np.ndarray, np.ndarray], columns: tuple[int, int], moments: np.ndarray, low: float,
-              per_pixel: float, inks: Inks) -> None:
+    def paint(
+        self,
+        canvas: tuple[np.ndarray, np.ndarray],
+        columns: tuple[int, int],
+        moments: np.ndarray,
+        low: float,
+        per_pixel: float,
+        inks: Inks,
+    ) -> None:
         """Paint columns of a picture; without the GIL, so that threads can paint different columns at once.
 
         canvas: pixels uint32 (H, W), red, green, blue and alpha, and ids int32 (H, W), the allocation under the centre
@@ -171,8 +200,15 @@ class Layers:
         A pixel shows the mean of the colours of all that lies in it, by their bytes. What is 3 pixels high and more
         has a darker line at its lower edge.
         """
-        kernels().paint(self.blocks, self.spans, self.reserved, (*inks, frozen(self.grounds, np.float64)),
-                        (frozen(moments, np.int32), float(low), float(per_pixel)), columns, canvas)
+        kernels().paint(
+            self.blocks,
+            self.spans,
+            self.reserved,
+            (*inks, frozen(self.grounds, np.float64)),
+            (frozen(moments, np.int32), float(low), float(per_pixel)),
+            columns,
+            canvas,
+        )
 
 
 class Bands:
@@ -187,8 +223,12 @@ class Bands:
         self.height = int(max(self.live.max(), self.reserved.max()))
         """Bytes from the bottom to the top."""
         none = live_index(np.empty(0, np.int32), np.empty(0, np.int32)), _NONE, _NONE
-        self.layers = Layers((live_index(a.start, a.end), _NONE, frozen(a.size, np.int64)), none, self.reserved,
-                             (BACKGROUND, RESERVED, EDGE))
+        self.layers = Layers(
+            (live_index(a.start, a.end), _NONE, frozen(a.size, np.int64)),
+            none,
+            self.reserved,
+            (BACKGROUND, RESERVED, EDGE),
+        )
 
 
 GAPS = 0.15
@@ -206,14 +246,24 @@ class Addresses:
         a, s = trace.allocations, trace.spans
         addr, size = signed(a.addr), frozen(a.size, np.int64)
         self._ranges(signed(s.addr), signed(s.addr) + s.size)
-        lost = self._places_of(addr, size) < 0  # in no range that was reserved: the trace does not say all
+        lost = (
+            self._places_of(addr, size) < 0
+        )  # in no range that was reserved: the trace does not say all
         if lost.any():
-            self._ranges(np.concatenate([self._first, addr[lost]]),
-                         np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)]))
-        places, spans = self._places_of(addr, size), self._places_of(signed(s.addr), s.size)
-        self.layers = Layers((live_index(a.start, a.end), places, size),
-                             (live_index(s.start, s.end), spans, frozen(s.size, np.int64)), _NONE,
-                             (BACKGROUND, HELD, EDGE))
+            self._ranges(
+                np.concatenate([self._first, addr[lost]]),
+                np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)]),
+            )
+        places, spans = (
+            self._places_of(addr, size),
+            self._places_of(signed(s.addr), s.size),
+        )
+        self.layers = Layers(
+            (live_index(a.start, a.end), places, size),
+            (live_index(s.start, s.end), spans, frozen(s.size, np.int64)),
+            _NONE,
+            (BACKGROUND, HELD, EDGE),
+        )
 
     def _ranges(self, first: np.ndarray, last: np.ndarray) -> None:
         """Put ranges, which may overlap or touch, one above the other."""
@@ -224,7 +274,11 @@ class Addresses:
             first, last = first[opens], last[np.append(opens[1:], True)]
         total = int((last - first).sum())
         gap = int(total * min(GAP, GAPS / max(len(first) - 1, 1)))
-        bottom = np.concatenate([[0], np.cumsum(last - first + gap)[:-1]]) if len(first) else first
+        bottom = (
+            np.concatenate([[0], np.cumsum(last - first + gap)[:-1]])
+            if len(first)
+            else first
+        )
         self._first, self._last = first, last
         self._bottom = bottom
         self.height = int(bottom[-1] + last[-1] - first[-1]) if len(first) else 0
@@ -236,7 +290,9 @@ class Addresses:
             return frozen(np.full(len(addr), -1), np.int64)
         r = np.maximum(np.searchsorted(self._first, addr, "right") - 1, 0)
         inside = (self._first[r] <= addr) & (addr + size <= self._last[r])
-        return frozen(np.where(inside, addr - self._first[r] + self._bottom[r], -1), np.int64)
+        return frozen(
+            np.where(inside, addr - self._first[r] + self._bottom[r], -1), np.int64
+        )
 
     def address(self, y: float) -> int | None:
         """The address at y; None in a gap, below and above."""

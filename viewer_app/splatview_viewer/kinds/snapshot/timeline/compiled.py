@@ -19,7 +19,9 @@ _MOST_THREADS = 8
 def pool() -> ThreadPoolExecutor:
     """The threads that paint, for all views of the program. They import the kernel: the end of the program waits for
     them, which must not come in the middle of an import of numba's."""
-    return ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="paint")
+    return ThreadPoolExecutor(
+        min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="paint"
+    )
 
 
 def kernels() -> Any:
@@ -29,4 +31,6 @@ def kernels() -> Any:
         with needed(TIMELINE, "numba", error=ViewerError):
             return import_module("splatview_viewer.kinds.snapshot.timeline.kernels")
     except RuntimeError as e:
-        raise ViewerError(f"{e}; set NUMBA_CACHE_DIR to a folder that can be written to") from None
+        raise ViewerError(
+            f"{e}; set NUMBA_CACHE_DIR to a folder that can be written to"
+        ) from None

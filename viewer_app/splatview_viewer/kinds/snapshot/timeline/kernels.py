@@ -17,7 +17,9 @@ import numpy as np
 if TYPE_CHECKING or "numba" in sys.modules:
     import numba
 else:
-    warnings.filterwarnings("ignore", message="A Numba config file is found")  # it is, and stays unread
+    warnings.filterwarnings(
+        "ignore", message="A Numba config file is found"
+    )  # it is, and stays unread
     present = {name: module for name, module in sys.modules.items() if name == "yaml"}
     sys.modules["yaml"] = None  # an import of it fails
     try:
@@ -28,7 +30,13 @@ else:
 
 from numba import types
 
-f64, i32, i64, u32, void = types.float64, types.int32, types.int64, types.uint32, types.void
+f64, i32, i64, u32, void = (
+    types.float64,
+    types.int32,
+    types.int64,
+    types.uint32,
+    types.void,
+)
 inline = numba.njit(nogil=True, error_model="numpy")
 """Declares a part of the kernel."""
 
@@ -67,7 +75,12 @@ def before(values, limit):
 
 @inline
 def packed(red, green, blue):
-    return np.uint32(red) | np.uint32(green) << np.uint32(8) | np.uint32(blue) << np.uint32(16) | np.uint32(0xFF000000)
+    return (
+        np.uint32(red)
+        | np.uint32(green) << np.uint32(8)
+        | np.uint32(blue) << np.uint32(16)
+        | np.uint32(0xFF000000)
+    )
 
 
 @inline
@@ -94,7 +107,12 @@ def cover(layer, plain, inks, column, sums, ids):
         top += size[i]
         if b <= 0.0 or a >= height * per:
             continue
-        shade = 0 if plain else np.int64(classes[i]) + (len(shades) >> 1 if len(lit) and lit[i] == 0 else 0)
+        shade = (
+            0
+            if plain
+            else np.int64(classes[i])
+            + (len(shades) >> 1 if len(lit) and lit[i] == 0 else 0)
+        )
         lowest = min(np.int64(max(a, 0.0) / per), height - 1)
         if not plain and a >= 0.0 and size[i] >= TALL * per:
             sums[lowest, 5] = 1.0
@@ -111,7 +129,12 @@ def cover(layer, plain, inks, column, sums, ids):
                 ids[row] = i
 
 
-@numba.njit(void(LAYER, LAYER, R64, INKS, COLUMNS, PART, CANVAS), cache=True, nogil=True, error_model="numpy")
+@numba.njit(
+    void(LAYER, LAYER, R64, INKS, COLUMNS, PART, CANVAS),
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+)
 def paint(blocks, spans, reserved, inks, columns, part, canvas):
     """Paints the columns part[0] <= x < part[1]. What is reserved: `spans`, or all bytes up to reserved[moment],
     if there are any."""
@@ -123,7 +146,10 @@ def paint(blocks, spans, reserved, inks, columns, part, canvas):
         k, edge = moments[x], np.int64(-1)
         if x > part[0] and k == moments[x - 1]:
             for row in range(height):
-                pixels[row, x], numbers[row, x] = pixels[row, x - 1], numbers[row, x - 1]
+                pixels[row, x], numbers[row, x] = (
+                    pixels[row, x - 1],
+                    numbers[row, x - 1],
+                )
             continue
         sums[:], ids[:] = 0.0, -1
         if k >= 0:
@@ -133,15 +159,21 @@ def paint(blocks, spans, reserved, inks, columns, part, canvas):
                 end = reserved[k] - low
                 edge = np.int64(np.floor(end / per + 0.5)) - 1
                 for row in range(min(np.int64(max(np.ceil(end / per), 0.0)), height)):
-                    sums[row, 4] = max(min((row + 1) * per, end) - max(row * per, -low), 0.0)
+                    sums[row, 4] = max(
+                        min((row + 1) * per, end) - max(row * per, -low), 0.0
+                    )
         for row in range(height):
             here = sums[row]
             covered = here[0]
             held = max(min(here[4], per) - covered, 0.0)
             rest = max(per - covered - held, 0.0)
-            by = (1.0 / covered if covered > per else 1.0 / per) * (SHADE if here[5] > 0.5 else 1.0)
+            by = (1.0 / covered if covered > per else 1.0 / per) * (
+                SHADE if here[5] > 0.5 else 1.0
+            )
             tone = ground[2] if row == edge < height - 1 else ground[1]
-            pixels[row, x] = packed(channel(here[1] + held * tone[0], rest, ground[0, 0], by),
-                                    channel(here[2] + held * tone[1], rest, ground[0, 1], by),
-                                    channel(here[3] + held * tone[2], rest, ground[0, 2], by))
+            pixels[row, x] = packed(
+                channel(here[1] + held * tone[0], rest, ground[0, 0], by),
+                channel(here[2] + held * tone[1], rest, ground[0, 1], by),
+                channel(here[3] + held * tone[2], rest, ground[0, 2], by),
+            )
             numbers[row, x] = ids[row]
