@@ -17,8 +17,9 @@ soak:  # kills, stops, floods, load, growth, fuzzing: at most 20 minutes, by han
 	@bash .ci/setup test
 	@timeout --foreground 1200 $(PYTEST) -n $(WORKERS) --dist loadfile -m soak
 
-check:  # lint, spelling, the arrows between rooms, and the types of product, tools, examples, benchmarks and tests
+check:  # format, lint, spelling, the arrows between rooms, and the types of product, tools, examples, benchmarks and tests
 	@bash .ci/setup dev
+	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/codespell
 	@.venv/bin/python tools/words.py

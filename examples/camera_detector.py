@@ -12,10 +12,10 @@ import argparse
 
 import numpy as np
 import torch
-from torchvision.models.detection import (
+from torchvision.models.detection import (  # pyright: ignore[reportMissingImports]
     SSDLite320_MobileNet_V3_Large_Weights,
     ssdlite320_mobilenet_v3_large,
-)  # pyright: ignore[reportMissingImports]
+)
 
 import splatview
 

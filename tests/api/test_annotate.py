@@ -340,10 +340,10 @@ def test_results_belong_to_the_frames_that_they_were_computed_on(
         for n in range(4):
             camera.show(torch.full((48, 64, 3), n + 50, dtype=torch.uint8), "camera")
             frame = next(frames)
-            given = {} if n % 2 else {"version": frame}
+            given: dict[str, Any] = {} if n % 2 else {"version": frame}
             splatview.annotate(
                 "camera", boxes=[float(frame.tensor[0, 0, 0])] * 4, **given
-            )  # type: ignore[arg-type]
+            )
             _, meta, tensors = newest(subscriber, "camera overlay", n)
             assert (meta["version"], meta["time_ns"]) == (frame.version, frame.time_ns)
             assert tensors["boxes"].tolist() == [[n + 50] * 4]

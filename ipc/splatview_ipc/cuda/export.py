@@ -131,9 +131,9 @@ def tensor_refs(
         refs.append(
             TensorRef(
                 name,
-                dtype_name(t),
+                dtype_name(t),  # type: ignore[arg-type]
                 tuple(t.shape),
-                tuple(t.stride()),  # type: ignore[arg-type]
+                tuple(t.stride()),
                 memory,
                 offset,
             )

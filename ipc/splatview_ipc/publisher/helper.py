@@ -345,9 +345,8 @@ class Helper:
                 offer = streams[index].offer(transport)
                 if offer is None or offer[0] is viewer.offered.get(index):
                     continue
-                if viewer.push.send(
-                    messages.encode(messages.Offer(index, transport, *offer))
-                ):  # type: ignore[arg-type]
+                message = messages.Offer(index, transport, *offer)  # type: ignore[arg-type]
+                if viewer.push.send(messages.encode(message)):
                     viewer.offered[index] = offer[0]
                 else:
                     self._changed = True

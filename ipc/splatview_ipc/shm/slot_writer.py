@@ -127,8 +127,13 @@ class SlotWriter(SlotPlaces):
             headers, offset = [], 0
             for name, t in tensors.items():
                 headers.append(
-                    TensorHeader(name, dtype_name(t), tuple(t.shape), offset)
-                )  # type: ignore[arg-type]
+                    TensorHeader(
+                        name,
+                        dtype_name(t),  # type: ignore[arg-type]
+                        tuple(t.shape),
+                        offset,
+                    )
+                )
                 offset = round_up(offset + t.numel() * t.element_size(), ALIGN)
             self._tensor_headers = tuple(headers)
             self._slot_targets = [

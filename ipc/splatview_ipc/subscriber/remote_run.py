@@ -212,9 +212,10 @@ class RemoteRun:
         if self._attached and wanted != self._opened.get(index, ""):
             self._drop_awaited(index)
             self._opened[index] = wanted
-            self.send(
-                messages.Open(index, wanted) if wanted else messages.Release(index)
-            )  # type: ignore[arg-type]
+            if wanted:
+                self.send(messages.Open(index, wanted))  # type: ignore[arg-type]
+            else:
+                self.send(messages.Release(index))
 
     def _receive(self) -> bool:
         changed = False

@@ -38,8 +38,9 @@ class PeopleDetector:
         )
         self._detector = cv2.HOGDescriptor()
         self._detector.setSVMDetector(
-            getattr(cv2, "HOGDescriptor_getDefaultPeopleDetector")()
-        )  # noqa: B009, for stubs
+            # OpenCV's stubs do not declare this function.
+            getattr(cv2, "HOGDescriptor_getDefaultPeopleDetector")()  # noqa: B009
+        )
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
         height, width = image.shape[:2]

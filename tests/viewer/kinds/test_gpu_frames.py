@@ -80,9 +80,9 @@ class Shared:
             1,
             1,
             meta,
-            device,
+            device,  # type: ignore[arg-type]
             lambda: self.whole,
-            self._release,  # type: ignore[arg-type]
+            self._release,
             arrived=lambda: self.arrived,
             **more,
         )

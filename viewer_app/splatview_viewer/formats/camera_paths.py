@@ -173,14 +173,15 @@ def _film(d: Any) -> Film:
         if len(keys) > MOST_KEYS:
             raise CameraError(f"path: {len(keys)} keyframes; {MOST_KEYS} are the most")
         path = CameraPath(
-            [_key(k, d, between) for k in keys], loop, model=_MODELS[kind]
-        )  # type: ignore[arg-type]
+            [_key(k, d, between) for k in keys],
+            loop,
+            model=_MODELS[kind],  # type: ignore[arg-type]
+        )
         path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
         return Film(path, width, height, fps)
     made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames or ()]
-    return Film(
-        CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps
-    )  # type: ignore[arg-type]
+    path = CameraPath(made, False, False, _MODELS[kind], held=True)  # type: ignore[arg-type]
+    return Film(path, width, height, fps)
 
 
 def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") -> Key:
