@@ -33,6 +33,7 @@ NAMES = (
     "frames",
     "camera",
     "memory",
+    "memory_sample",
 )
 """Those that need a GPU or a display say so where there is none, and are passed over."""
 
