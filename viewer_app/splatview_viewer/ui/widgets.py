@@ -114,6 +114,13 @@ def lines_of(text: str, width: float, most: int) -> list[str]:
     )
 
 
+def pointer() -> ImVec2:
+    """Return where the pointer is, or was last while it is nowhere: always finite."""
+    if imgui.is_mouse_pos_valid():
+        return imgui.get_mouse_pos()
+    return imgui.get_current_context().mouse_last_valid_pos
+
+
 def gap(pixels: float) -> None:
     imgui.dummy(ImVec2(0, pixels))
 
