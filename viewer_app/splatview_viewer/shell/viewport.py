@@ -147,9 +147,7 @@ class Viewport:
                 self.captured = True
             case ev.PointerMove() if ours and not self.captured:
                 event = ev.PointerLeave()
-        if self._attempt(
-            "input", lambda _, view: view.handle(event, self.rect), False
-        ):
+        if self._attempt("input", lambda _, view: view.handle(event, self.rect), False):
             self.user.mark()
         if reason := self.faults.reason("input"):
             self._tell_input_fault(reason)

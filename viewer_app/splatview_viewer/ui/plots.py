@@ -255,9 +255,7 @@ def plot(
         boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
     implot.pop_style_color()
     if found.card:
-        hover_card(
-            imgui.get_window_draw_list(), pointer(), found.card, found.rect
-        )
+        hover_card(imgui.get_window_draw_list(), pointer(), found.card, found.rect)
     if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(
         imgui.MouseButton_.left
     ):

@@ -186,7 +186,5 @@ def _track(player: Player, width: float, scale: float) -> Rect:
         pointed = int(share * (places + 1))
         if 0 <= pointed < len(snapshots):
             snapshot = snapshots[pointed]
-            imgui.set_tooltip(
-                f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians"
-            )
+            imgui.set_tooltip(f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians")
     return Rect(round(low.x), round(low.y), round(size.x), round(size.y))

@@ -139,8 +139,7 @@ def draw_events(view: SnapshotView) -> bool:
 
     def tip(row: int) -> str:
         to_the_right = (
-            pointer().x
-            > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
+            pointer().x > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
         )
         return (
             stack_tip(view, int(trace.events.stack[int(which[row])]))
