@@ -14,8 +14,8 @@ from splatview_viewer.app.loop import App
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.view import ShownView, Wants
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.workspace.catalogue import Slot
 from splatview_viewer.web.messages import Visible
+from splatview_viewer.workspace.catalogue import Slot
 from splatview_viewer.workspace.sources import Source
 
 
