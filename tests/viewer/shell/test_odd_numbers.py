@@ -168,7 +168,8 @@ def test_pointer_that_leaves_a_page_leaves_the_history_of_a_scene(
         viewer.until(viewer.loaded)
         tape: Any = viewer.user.shown.source  # type: ignore[union-attr]
         viewer.until(lambda: len(tape.tape.recording) > version)  # noqa: B023
-    for event in (ev.PointerMove(400, 300), ev.PointerLeave(), ev.PointerMove(1, 1)):
-        viewer.do(event)
+    viewer.do(ev.PointerMove(400, 300), ev.PointerLeave())
+    viewer.user.mark()
+    viewer.do()
     assert viewer.state.shown is not None and not viewer.state.shown.fault
     assert not viewer.user.layout.active.faults.reason("overlay")
