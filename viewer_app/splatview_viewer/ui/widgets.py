@@ -209,7 +209,7 @@ def color(label: str, tip: str, value: Color) -> Color:
     imgui.set_item_tooltip(tip)
     if not edited:
         return value  # not what came back, which was rounded to 32 bits
-    r, g, b = list(new)[:3]
+    r, g, b = (min(max(part, 0.0), 1.0) for part in list(new)[:3])  # may be typed
     return r, g, b
 
 
