@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP, State
@@ -373,6 +374,7 @@ class User:
 
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""
+        text = printable_lines(text)
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
         self.mark(SETTLE)
 
