@@ -251,17 +251,13 @@ class Viewport:
             self.user.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
 
         with self.user.catalogue.guard(slot):
-            view.view.host.exact = "scene" if transparent else "picture"
-            try:
-                pixels = (
-                    transparent_picture(view, screen.ctx, screen.state.size)
-                    if transparent
-                    else None
-                )
+            pixels = None
+            with view.view.host.drawing_exactly("scene" if transparent else "picture"):
+                if transparent:
+                    size = screen.state.size
+                    pixels = transparent_picture(view, screen.ctx, size)
                 if pixels is None:
                     pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
-            finally:
-                view.view.host.exact = ""
             entry = slot.entry
             name = (
                 Path(entry.name).stem

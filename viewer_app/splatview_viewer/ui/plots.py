@@ -230,30 +230,25 @@ def plot(
         (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
     )
     implot.get_input_map().override_mod = 0  # Ctrl is for the caller
-    implot.push_style_color(implot.Col_.plot_bg.value, ground or theme.BAR)
-    if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
-        implot.pop_style_color()
-        yield None
-        return
-    found = Plot(x.span, y.span, small=small, scale=theme.scale())
-    boxes = [tuple(implot.BoxedValue(end) for end in axis.span) for axis in (x, y)]
-    for which, axis, box in ((_X, x, boxes[0]), (_Y, y, boxes[1])):
-        _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
-        implot.setup_axis_links(which, *box)
-    if above is not None and not small:
-        _setup(_X2, Axis(x.span, ticks=above), implot.AxisFlags_.no_grid_lines.value)
-        implot.setup_axis_links(_X2, *boxes[0])
-    if legend is not None:
-        row = legend == "row"
-        implot.setup_legend(
-            (implot.Location_.north_west if row else implot.Location_.north_east).value,
-            implot.LegendFlags_.horizontal.value if row else 0,
-        )
-    with _inside(found):  # sets the plot up, and draws its ground
-        found.over_y = implot.is_axis_hovered(_Y)
-        yield found
-        boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
-    implot.pop_style_color()
+    with _ground(ground or theme.BAR):
+        if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+            yield None
+            return
+        found = Plot(x.span, y.span, small=small, scale=theme.scale())
+        boxes = [tuple(implot.BoxedValue(end) for end in axis.span) for axis in (x, y)]
+        for which, axis, box in ((_X, x, boxes[0]), (_Y, y, boxes[1])):
+            _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
+            implot.setup_axis_links(which, *box)
+        if above is not None and not small:
+            marks = Axis(x.span, ticks=above)
+            _setup(_X2, marks, implot.AxisFlags_.no_grid_lines.value)
+            implot.setup_axis_links(_X2, *boxes[0])
+        if legend is not None:
+            _setup_legend(legend)
+        with _inside(found):  # sets the plot up, and draws its ground
+            found.over_y = implot.is_axis_hovered(_Y)
+            yield found
+            boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
     if found.card:
         hover_card(imgui.get_window_draw_list(), pointer(), found.card, found.rect)
     if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(
@@ -272,6 +267,24 @@ def plot(
         and _differ((low, high), y.span)
     )
     found.x, found.y = (left, right), (low, high)
+
+
+@contextmanager
+def _ground(color: ImVec4) -> Iterator[None]:
+    """Have plots drawn on a ground of this colour."""
+    implot.push_style_color(implot.Col_.plot_bg.value, color)
+    try:
+        yield
+    finally:
+        implot.pop_style_color()
+
+
+def _setup_legend(legend: Literal["list", "row"]) -> None:
+    """Put the legend of a plot on the right as a list, or on the left as a row."""
+    row = legend == "row"
+    place = implot.Location_.north_west if row else implot.Location_.north_east
+    flags = implot.LegendFlags_.horizontal.value if row else 0
+    implot.setup_legend(place.value, flags)
 
 
 @contextmanager
