@@ -24,6 +24,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
+from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.scene.turning import STAYS, Placement
 
 pytestmark = pytest.mark.usefixtures("sharp")
@@ -272,3 +273,43 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(
     h.app.until(lambda: counts(100))
     h.show("a")
     h.app.until(lambda: not stream.opened)
+
+
+def test_measurement_that_fails_leaves_the_pair_drawn_for_the_screen(
+    house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h = house("p", "q")
+    view = h.pair("p", "q")
+    before = h.picture()
+    entry = h.viewport.entry
+    faults: list[str] = []
+
+    def fail(*_: Any) -> Any:
+        if view.host.exact:  # while it is measured
+            faults.append(view.host.exact)
+            raise RuntimeError("no memory for a target")
+        return target(*_)
+
+    target = PairCompositor.target
+    monkeypatch.setattr(PairCompositor, "target", fail)
+    h.app.user.mark()
+    h.app.until(lambda: faults)
+    assert view.host.exact == "" and entry.fault == "no memory for a target"
+    entry.fault = ""
+    np.testing.assert_array_equal(h.picture(), before)
+
+
+def test_kept_picture_that_fails_leaves_the_view_drawn_for_the_screen(
+    house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h = house("a")
+    view = h.show("a").view
+
+    def fail(*_: Any) -> Any:
+        assert view.host.exact == "picture"
+        raise RuntimeError("no memory to read it")
+
+    monkeypatch.setattr("splatview_viewer.shell.viewport.settled_pixels", fail)
+    h.viewport.keep_picture()
+    assert view.host.exact == ""
+    assert h.viewport.entry.fault == "no memory to read it"

@@ -477,15 +477,16 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
         (wheel.x, wheel.dx, wheel.dy, mask(wheel)) for wheel in client.said(ev.Wheel)
     ] == [(600, 0.5, 1, 0), (600, 0, -3, 1)]
     client.wait(ev.Key, 2)
-    client.forget()
-    page.mouse.down()
-    page.keyboard.down("w")
-    client.wait(ev.Key)
-    page.evaluate("window.dispatchEvent(new Event('blur'))")
-    assert (
-        client.wait(ev.PointerRelease).button == "left"
-        and not client.wait(ev.Key, 2).pressed
-    )
+    for away in ("blur", "pagehide"):
+        client.forget()
+        page.mouse.down()
+        page.keyboard.down("w")
+        client.wait(ev.Key)
+        page.evaluate(f"window.dispatchEvent(new Event('{away}'))")
+        assert client.wait(ev.PointerRelease).button == "left"
+        assert not client.wait(ev.Key, 2).pressed
+        page.mouse.up()
+        page.keyboard.up("w")
 
 
 def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from splatview_ipc.system import entry
+from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -365,7 +366,7 @@ class Shot:
         from splatview_viewer.app.offscreen import shoot
 
         width, height = shoot(self)
-        print(f"{self.out}: {width} x {height}")
+        print(f"{printable(self.out)}: {width} x {height}")
 
 
 @dataclass(frozen=True)
@@ -415,7 +416,7 @@ class Video:
                 raise ViewerError(
                     f"video: --{name} is {value:g}, not a number over 0 up to {most}"
                 )
-        print(f"{self.out}: {film(self)} pictures")
+        print(f"{printable(self.out)}: {film(self)} pictures")
 
 
 COMMANDS = {"serve": Serve, "shot": Shot, "video": Video, "memory": Memory}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from splatview_viewer.workspace.catalogue import Catalogue
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from splatview_ipc.subscriber.subscriber import Subscriber
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.recording import RecordOptions
-    from splatview_viewer.web.browser import Browsers
+    from splatview_viewer.web.browser import Browsers, BrowserScreen
     from splatview_viewer.workspace.catalogue import Feature
     from splatview_viewer.workspace.sources import FileSource
 
@@ -200,11 +201,10 @@ class App:
 
     def _turn(self, now: float, events: Sequence[Event]) -> None:
         self.turns += 1
-        self._receive(now)
+        with self._guard("connecting browsers"):
+            self._receive(now)
         for user in self.users:
-            for event in events if user.screen is self.screen else user.screen.poll(0):
-                self._active_until = now + _ACTIVE_FOR
-                user.take(event, now)
+            self._take_events(user, events, now)
         if self.screen.state.closed:
             return
         self.work.collect()
@@ -214,42 +214,82 @@ class App:
         if self.catalogue.poll(now):
             self._active_until = self._news_until = now + _ACTIVE_FOR
         for user in self.users:
-            user.tick(now)
-        for i in range(
-            len(self.users)
-        ):  # when the GPU's time is short, each is the first in its turn
+            with self._guard("a user's turn"):
+                user.tick(now)
+        # When the GPU's time is short, each is the first in its turn.
+        for i in range(len(self.users)):
             user = self.users[(self.turns + i) % len(self.users)]
             if user.due(now):
-                self._draw(user, now)
+                with self._guard("drawing a picture"):
+                    self._draw(user, now)
         if self._out_due and now - self._out_at >= _OUT_PERIOD:
-            self.write_out(now)
+            with self._guard("drawing for --out"):
+                self.write_out(now)
         if self._asked and all(
             source.error for source in self._asked
         ):  # one among others shows its fault
             raise FileError("\n".join(source.error for source in self._asked))
+
+    def _take_events(self, user: User, events: Sequence[Event], now: float) -> None:
+        """Give a user the events of the screen; one that fails costs none of the others."""
+        with self._guard("reading a page's messages"):
+            if user.screen is not self.screen:
+                events = user.screen.poll(0)
+        for event in events:
+            self._active_until = now + _ACTIVE_FOR
+            with self._guard(f"the event {type(event).__name__}"):
+                user.take(event, now)
+
+    @contextmanager
+    def _guard(self, what: str) -> Iterator[None]:
+        """Tell a fault of one user or part once, and go on. One that ends OpenGL or CUDA is raised."""
+        try:
+            yield
+        except (moderngl.Error, GpuLostError):
+            raise
+        except Exception as e:
+            if cuda_is_lost():
+                raise
+            self.catalogue.fail(what, e)
 
     def _receive(self, now: float) -> None:
         """Connect and disconnect browsers. The views of one that leaves are kept for a while, should it come back."""
         if self._browsers is None:
             return
         for user in list(self.users):
-            if user.screen is self.screen or not user.screen.state.closed:
-                continue
-            self.users.remove(user)
-            user.rise()
-            user.screen.close()
-            if (gone := self._away.pop(user.who, None)) is not None:
-                gone.close()
-            self._away[user.who] = user
-            if len(self._away) > _MOST_AWAY:
-                self._away.pop(next(iter(self._away))).close()
+            if user.screen is not self.screen and user.screen.state.closed:
+                self._part(user)
         for arrived in self._browsers.arrivals(now, self.work):
+            self._seat(arrived)
+
+    def _part(self, user: User) -> None:
+        """Disconnect a browser."""
+        self.users.remove(user)
+        user.rise()
+        user.screen.close()
+        if (gone := self._away.pop(user.who, None)) is not None:
+            gone.close()
+        self._away[user.who] = user
+        if len(self._away) > _MOST_AWAY:
+            self._away.pop(next(iter(self._away))).close()
+
+    def _seat(self, arrived: BrowserScreen) -> None:
+        """Connect a browser. One that connects again before its old connection was missed takes over from it."""
+        for user in list(self.users):
+            if user.who == arrived.who and user.screen is not self.screen:
+                user.screen.close()
+                self._part(user)
+        try:
             if (user := self._away.pop(arrived.who, None)) is None:
                 user = self._user(arrived)
                 user.who = arrived.who
             else:
                 user.sit(arrived)
-            self.users.append(user)
+        except Exception as e:
+            arrived.close()
+            self.catalogue.fail("connecting a browser", e)
+            return
+        self.users.append(user)
 
     # -- pictures ------------------------------------------------------------------------------------------
 

@@ -223,12 +223,18 @@ class PairView(View[PairSource, PairState]):
         return len(drawn) == 2
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        again = self._use(lambda view: view.over(rect, scale), [self._leading])
+        lead = self.lead
+        try:
+            return lead is not None and lead.over(rect, scale)
+        finally:
+            self._draw_line(rect, scale)
+
+    def _draw_line(self, rect: Rect, scale: float) -> None:
+        """Draw the line between both, and what is on either side."""
         if self._state.how == "split" and len(self.views) == 2:
             slots = self.data.catalogue.slots
             first, second = told_apart([slots[key].entry for key in self.data.uses])
             self.divider.over(rect, scale, (first, second))
-        return any(again)
 
     # -- events and time ---------------------------------------------------------------------------------------------
 
@@ -256,7 +262,9 @@ class PairView(View[PairSource, PairState]):
             isinstance(event, Key) and not event.pressed
         ):  # wherever it began
             sides = [0, 1]
-        return any(self._use(lambda view: view.handle(event, rect), sides))
+        views = [self._both()[side] for side in sides]
+        # A fault is for the viewport of this user: others see both sides as before.
+        return any([view.handle(event, rect) for view in views if view is not None])
 
     def tick(self, now: float) -> bool:
         self._now = now
@@ -264,12 +272,10 @@ class PairView(View[PairSource, PairState]):
         if now < self._measure_at:
             return again
         before, self._measure_at = _words(self.psnr), math.inf
-        self.host.exact = "scene"  # without what only helps to look at them
-        with self.data.ctx.scope(
-            self.data.ctx.fbo, moderngl.NOTHING
-        ):  # which is bound again afterwards
+        # Without what only helps to look at them. The framebuffer is bound again afterwards.
+        bound = self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING)
+        with self.host.drawing_exactly("scene"), bound:
             drawn = self._draw_sides()
-        self.host.exact = ""
         if drawn:
             self._compositor.measure(self._rect)
             self.psnr = self._compositor.psnr()

@@ -68,11 +68,9 @@ def of_opengl(e: BaseException) -> bool:
 
 def words_of(e: BaseException) -> str:
     """Return an error in words, in one line where a driver's answer is a page."""
-    return (
-        f"OpenGL failed: {telling(str(e))}"
-        if of_opengl(e)
-        else str(e) or type(e).__name__
-    )
+    if of_opengl(e):
+        return f"OpenGL failed: {telling(str(e))}"
+    return printable_lines(str(e)) or type(e).__name__
 
 
 def telling(text: str) -> str:

@@ -6,11 +6,12 @@ so its centre lies at (0.5, 0.5). A page sends its events as JSON: limits hold f
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable  # noqa: TC003  (msgspec resolves annotations at run time)
 from pathlib import Path  # noqa: TC003
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -88,7 +89,7 @@ class PointerPress(_Event, frozen=True, tag="press"):
     y: _Position
     button: Button = "left"
     mods: Mods = NO_MODS
-    clicks: int = 1
+    clicks: Annotated[int, Meta(ge=1, le=2)] = 1
     """2 for the second press of a double click."""
     touch: bool = False
     """True for a finger."""
@@ -183,6 +184,41 @@ PageEvent = (
 Event = PageEvent | Expose | Close | FileDrop
 
 T = TypeVar("T")
+
+Limits = tuple[tuple[str, float, float], ...]
+"""Names of an event's numbers, each with the least and the greatest value."""
+
+
+def _limits_of(kind: type[Event]) -> Limits:
+    """Return the limits that the annotations of a kind of event give its numbers."""
+    limits = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        for meta in getattr(hint, "__metadata__", ()):
+            if isinstance(meta, Meta) and meta.ge is not None and meta.le is not None:
+                limits.append((name, meta.ge, meta.le))
+    return tuple(limits)
+
+
+_LIMITS: dict[type[Any], Limits] = {
+    kind: _limits_of(kind) for kind in (*PageEvent.__args__, Expose, Close, FileDrop)
+}
+
+
+def bounded(event: Event) -> Event | None:
+    """Return an event with each number within the limits that hold for pages.
+
+    Views calculate with these numbers, whichever screen they come from. Returns None
+    for an event with a number that is not finite: nothing is known of what was meant.
+    """
+    changes: dict[str, float] = {}
+    for name, least, most in _LIMITS[type(event)]:
+        number = getattr(event, name)
+        if least <= number <= most:
+            continue
+        if not math.isfinite(number):
+            return None
+        changes[name] = type(number)(min(max(number, least), most))
+    return msgspec.structs.replace(event, **changes) if changes else event
 
 
 class Inbox(Generic[T]):

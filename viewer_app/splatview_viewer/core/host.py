@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,7 @@ from splatview_ipc.system.files import make_private, write_output
 from splatview_viewer.core.regular import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 log = logging.getLogger("splatview")
 
@@ -119,3 +120,13 @@ class Host:
     """Send the newest value of what is shown once more."""
     name: str = ""
     """The name of what is shown: part of the names of what is remembered of it, and of files."""
+
+    @contextmanager
+    def drawing_exactly(self, what: Literal["picture", "scene"]) -> Iterator[None]:
+        """Set `exact` for what is drawn inside; afterwards it is as before, whatever happened."""
+        before = self.exact
+        self.exact = what
+        try:
+            yield
+        finally:
+            self.exact = before

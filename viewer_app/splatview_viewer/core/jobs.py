@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from splatview_ipc.control.errors import IpcError
+from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core.errors import ViewerError
 
 if TYPE_CHECKING:
@@ -43,8 +44,11 @@ class Job(Generic[T]):
     def fault(self) -> str:
         """Reason of the failure in words; "" without one."""
         e = self.error
+        if e is None:
+            return ""
         known = isinstance(e, (ViewerError, IpcError, OSError))
-        return "" if e is None else (known and str(e)) or f"{type(e).__name__}: {e}"
+        reason = str(e) if known else ""
+        return printable_lines(reason or f"{type(e).__name__}: {e}")
 
     def result(self) -> T:
         """Return what the function returned; raise what it raised. For a job that is done and not cancelled."""

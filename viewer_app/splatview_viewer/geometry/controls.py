@@ -39,6 +39,9 @@ _PINCH = 8.0
 """Largest magnification of one event of two fingers."""
 _POLE = math.radians(89)
 _NEAREST, _FARTHEST = 1e-9, 1e9
+_OUTSIDE = 1e12
+"""World units along an axis, of the place that is looked at: squares of it are finite
+in 32 bits."""
 
 Drag = Literal["orbit", "look", "pan", "roll"]
 
@@ -216,7 +219,7 @@ class Orbit:
                 self.distance * math.exp(min(max(-forward / self.distance, -5.0), 5.0))
             )
             forward = 0.0
-        self.target = self.target + self.rotation.T @ np.array([right, down, forward])
+        self._shift(np.array([right, down, forward]))
 
     def dolly(self, factor: float, x: float, y: float, rect: Rect) -> None:
         """Come nearer by `factor` (< 1) towards the point under the pixel (x, y) at the target's depth."""
@@ -230,8 +233,13 @@ class Orbit:
         )
         distance = _between(self.distance * factor)
         factor = distance / self.distance
-        self.target = self.target + self.rotation.T @ offset * (1 - factor)
+        self._shift(offset * (1 - factor))
         self.distance = distance
+
+    def _shift(self, step: np.ndarray) -> None:
+        """Move the target by `step` (3,) along the camera's axes, as far as numbers go."""
+        target = self.target + self.rotation.T @ step
+        self.target = np.clip(target, -_OUTSIDE, _OUTSIDE)
 
     def look_along(self, forward: np.ndarray) -> None:
         """Turn around the target until the camera looks in this direction (3,), upright."""

@@ -207,10 +207,21 @@ class WindowScreen:
             "framebuffer_size": resize,
             "window_refresh": lambda _: self._events.append(Expose()),
             "window_close": lambda _: self._events.append(Close()),
-            "drop": lambda _, paths: self._events.append(FileDrop(tuple(paths))),
         }
         for name, callback in on.items():
             getattr(glfw, f"set_{name}_callback")(self._window, callback)
+        self._take_drops()
+
+    def _take_drops(self) -> None:
+        """Have dropped files become events. pyGLFW's own callback ends at names that are not UTF-8."""
+
+        def drop(_: Any, count: int, paths: Any) -> None:
+            names = tuple(os.fsdecode(paths[i]) for i in range(count))
+            self._events.append(FileDrop(names))
+
+        own: Any = glfw
+        self._drop = own._GLFWdropfun(drop)  # kept alive for as long as GLFW calls it
+        own._glfw.glfwSetDropCallback(self._window, self._drop)
 
     @property
     def _size(self) -> tuple[int, int]:

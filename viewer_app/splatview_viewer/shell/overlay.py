@@ -86,7 +86,10 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
         lines = (
             [(ENDED, theme.TEXT)] if not entry.alive and not state.says_trouble else []
         )
-        for text in viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]:
+        troubles = viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]
+        if reason := viewport.faults.reason("overlay"):
+            troubles = [f"What is written over the picture failed: {reason}", *troubles]
+        for text in troubles:
             lines += [
                 (line, theme.FAULT) for line in lines_of(text, _room(picture, scale), 3)
             ]

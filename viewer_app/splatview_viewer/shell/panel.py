@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core import events as ev
@@ -26,6 +28,7 @@ from splatview_viewer.shell.overlay import (
 )
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls, strips_of
 from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui.recovery import Faults, end_frame, prepare, recovering
 from splatview_viewer.ui.widgets import board, buttons, colored, fold, gap, wrapped
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Section
     from splatview_viewer.shell.user import User
+    from splatview_viewer.shell.viewport import Viewport
 
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26
@@ -49,6 +53,8 @@ REACH = 8.0
 """Points that a finger goes until it is told what it does."""
 _NOTCH = 5.0
 """Heights of a letter by which imgui scrolls for a notch of a wheel."""
+_NOWHERE = float(np.finfo(np.float32).max)
+"""Less than it on both axes, the pointer is nowhere: imgui's FLT_MAX."""
 _BUTTONS = {"left": 0, "right": 1, "middle": 2}
 _KEY_NAMES = {
     "left": "left_arrow",
@@ -78,6 +84,7 @@ class Panel:
         io = imgui.get_io()
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
+        prepare()
         io.config_input_text_cursor_blink = (
             False  # nothing is drawn while nothing happens
         )
@@ -97,6 +104,8 @@ class Panel:
         self._copied = ""
         """The text of imgui's clipboard that the user's own has as well."""
         self.size = (1, 1)
+        self.faults = Faults("panel")
+        """Faults of its parts."""
 
     def _use(self) -> None:
         """Have imgui and ImPlot draw for this user."""
@@ -149,6 +158,20 @@ class Panel:
         ours = self._typed(event, clipboard) if keys else self._pointed(event, picture)
         return ours, ours or was
 
+    def let_go(self) -> None:
+        """Release what is held on the panel; nothing is clicked by that."""
+        if not self._ready:
+            return
+        imgui.set_current_context(self._imgui)
+        io = imgui.get_io()
+        io.clear_events_queue()
+        io.clear_input_keys()
+        io.clear_input_mouse()
+        self._held.clear()
+        self._presses.clear()
+        self._finger = Finger()
+        self._inside = False
+
     def _pointed(self, event: Event, picture: Rect) -> bool:
         """Give imgui an event of the pointer; return whether it was meant for the panel."""
         io = imgui.get_io()
@@ -159,7 +182,7 @@ class Panel:
                 self._inside = self._over(event.x, event.y, picture)
                 return bool(self._held) or (self._inside and not typing) or self._popup
             case ev.PointerLeave():
-                io.add_mouse_pos_event(-math.inf, -math.inf)
+                io.add_mouse_pos_event(-_NOWHERE, -_NOWHERE)
                 self._inside = False
             case ev.PointerPress():
                 io.add_mouse_pos_event(event.x, event.y)
@@ -236,44 +259,57 @@ class Panel:
         """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
         `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
         setting changed: the picture has to be drawn again."""
-        changed, state, layout, scale = (
-            False,
-            user.state,
-            user.layout,
-            user.screen.state.scale,
-        )
+        state, layout, scale = user.state, user.layout, user.screen.state.scale
         sections, info = layout.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
+        changed = False
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)
-            lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
             for viewport in layout.seen:
-                r = viewport.rect if len(layout.seen) > 1 else Rect(0, 0, *self.size)
-                for draw in lists:
-                    draw.push_clip_rect(
-                        ImVec2(r.x, r.y), ImVec2(r.x + r.width, r.y + r.height), True
-                    )
-                changed |= viewport.draw_over(scale)
-                for draw in lists:
-                    draw.pop_clip_rect()
-                draw_overlay(state, viewport, scale)
-            draw_heads(user, scale)
+                changed |= self._part("overlay", partial(self._over_it, user, viewport))
+            self._part("heads", partial(draw_heads, user, scale))
             if state.help:
-                view = user.view
-                draw_help(
-                    picture,
-                    scale,
-                    [*(view.view.keys if view is not None else ()), *KEYS],
-                )
-            draw_toasts(state, picture, scale)
+                self._part("keys", partial(_help, user, picture, scale))
+            self._part("messages", partial(draw_toasts, state, picture, scale))
             if state.panel_open:
-                changed |= self._left(user, sections, info, picture)
-                if picture.x > 0:
-                    draw_status(state, info, picture, self.size, scale)
+                draw_left = partial(self._left, user, sections, info, picture)
+                changed |= self._part("panel", draw_left)
+            if state.panel_open and picture.x > 0:
+                draw = partial(draw_status, state, info, picture, self.size, scale)
+                self._part("status line", draw)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
             if (text := imgui.get_clipboard_text() or "") != self._copied:
                 self._copied = text
                 user.do(user.screen.desktop.copy, text)
+        return changed
+
+    def _part(self, name: str, draw: Callable[[], object]) -> bool:
+        """Draw a part of the picture, and return its result; False where it failed."""
+        changed = False
+        with self.faults.guard(name):
+            changed = bool(draw())
+        return changed
+
+    def _row(self, name: str, draw: Callable[[], object]) -> bool:
+        """Draw a part of the panel; one that fails is followed by its reason."""
+        changed = self._part(name, draw)
+        if reason := self.faults.reason(name):
+            wrapped(f"The {name} failed: {reason}", theme.FAULT)
+        return changed
+
+    def _over_it(self, user: User, viewport: Viewport) -> bool:
+        """Draw what lies over the picture of a viewport, and nothing beside it."""
+        scale, changed = user.screen.state.scale, False
+        several = len(user.layout.seen) > 1
+        r = viewport.rect if several else Rect(0, 0, *self.size)
+        lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
+        with ExitStack() as clipped:
+            for draw in lists:
+                corner = ImVec2(r.x + r.width, r.y + r.height)
+                draw.push_clip_rect(ImVec2(r.x, r.y), corner, True)
+                clipped.callback(draw.pop_clip_rect)
+            changed = viewport.draw_over(scale)
+        draw_overlay(user.state, viewport, scale)
         return changed
 
     def draw_over(
@@ -319,9 +355,10 @@ class Panel:
                     clicks.popleft()
                 )
         try:
-            yield
+            with recovering():
+                yield
         finally:
-            imgui.render()
+            end_frame()
             drawn = imgui.get_draw_data()
             if drawn.total_vtx_count:
                 with work():
@@ -340,50 +377,44 @@ class Panel:
         )
         pad = imgui.get_style().window_padding
         changed = False
-        state, found = user.state, user.layout.active.working()
         with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
             if not opened:
                 return False
-            draw_list(user)
-            entry = state.shown
-            if found is not None and (
-                key := strips_of(user.catalogue, found[0]).draw(self._scale)
-            ):
-                user.do(user.choose, key)
-            if entry is not None and entry.paused is not None:
-                gap(self._scale * 4)
-                draw_run_controls(entry, user)
+            self._row("list", partial(draw_list, user))
+            self._row("plots of the run", partial(self._strips, user))
+            self._row("controls of the run", partial(self._run_controls, user))
             if sections:
                 gap(self._scale * 6)
             for section in sections:
                 if fold(section.title, section.opened, section.tip):
                     changed |= bool(section.draw())
-            if entry is not None and info.details and fold("Details"):
-                for line in [
-                    *status_phrases(state, info),
-                    *latency_phrases(state),
-                    *info.extras,
-                ]:
-                    wrapped(line, theme.DIM)
-            if sections and fold("Picture", tip="What is shown, without the panel"):
-                pressed = buttons(
-                    "Keep",
-                    ["As shown", "Transparent"],
-                    [
-                        "Into the current folder, or as a download (Ctrl + S)",
-                        "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)",
-                    ],
-                )
-                if pressed is not None:
-                    user.do(user.layout.active.keep_picture, pressed == 1)
-            for notice in state.notices:
+            self._row("details", partial(_details, user, info))
+            if sections:
+                self._row("buttons for pictures", partial(_keep, user))
+            for notice in user.state.notices:
                 gap(self._scale * 6)
                 wrapped(notice, theme.FAULT)
             room = imgui.get_content_region_avail().y - imgui.get_text_line_height()
             if room > 0 and picture.x > 0:  # a phone has a button for it, and no H
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + room)
-                _last_line(user)
+                self._row("last line", partial(_last_line, user))
         return changed
+
+    def _strips(self, user: User) -> None:
+        """Draw small plots of the run of what is shown; a click shows the large one."""
+        found = user.layout.active.working()
+        if found is None:
+            return
+        key = strips_of(user.catalogue, found[0]).draw(self._scale)
+        if key:
+            user.do(user.choose, key)
+
+    def _run_controls(self, user: User) -> None:
+        """Draw the buttons that pause the run of what is shown, if it can be paused."""
+        entry = user.state.shown
+        if entry is not None and entry.paused is not None:
+            gap(self._scale * 4)
+            draw_run_controls(entry, user)
 
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context must still be current."""
@@ -444,6 +475,34 @@ class Finger:
             io.add_mouse_pos_event(event.x, event.y)
             self._from = None
         return True
+
+
+def _help(user: User, picture: Rect, scale: float) -> None:
+    """Draw the list of keys, those of the view that is shown first."""
+    own = user.view.view.keys if user.view is not None else ()
+    draw_help(picture, scale, [*own, *KEYS])
+
+
+def _details(user: User, info: Info) -> None:
+    """Draw all that is known of how the picture came to the screen."""
+    state = user.state
+    if state.shown is None or not info.details or not fold("Details"):
+        return
+    for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
+        wrapped(line, theme.DIM)
+
+
+def _keep(user: User) -> None:
+    """Draw the buttons that keep a picture."""
+    if not fold("Picture", tip="What is shown, without the panel"):
+        return
+    tips = [
+        "Into the current folder, or as a download (Ctrl + S)",
+        "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)",
+    ]
+    pressed = buttons("Keep", ["As shown", "Transparent"], tips)
+    if pressed is not None:
+        user.do(user.layout.active.keep_picture, pressed == 1)
 
 
 def _last_line(user: User) -> None:

@@ -55,8 +55,9 @@ def draw_list(user: User) -> None:
                     if entry.rate_hz >= 0.05
                     else f"v{entry.version}"
                 )
+            key = printable(entry.key)
             if ui.entry(
-                entry.key,
+                key,
                 entry.name,
                 beside,
                 dot,
@@ -73,9 +74,9 @@ def draw_list(user: User) -> None:
             alive = "publishing" if entry.alive else "its run has ended"
             about = f"{entry.kind}, version {entry.version:,}, {alive}"
             if entry.is_file:
-                about = f"{entry.key}\n{entry.kind}. Right click to close it."
+                about = f"{key}\n{entry.kind}. Right click to close it."
             imgui.set_item_tooltip(fault or about)
-            if imgui.begin_popup_context_item(f"menu##{entry.key}"):
+            if imgui.begin_popup_context_item(f"menu##{key}"):
                 shown, kind, commands = (
                     state.shown,
                     kinds.about(entry.kind),

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP, State
@@ -90,6 +91,38 @@ class Pace:
         return float(sum(1 for t in self._times if t > now - 1))
 
 
+class Held:
+    """Keys and buttons that are down on a screen, and where its pointer is."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.buttons: set[ev.Button] = set()
+        self.pointer = 0.0, 0.0
+
+    def note(self, event: Event) -> None:
+        """Take in an event of the screen."""
+        match event:
+            case ev.Key():
+                (self.keys.add if event.pressed else self.keys.discard)(event.name)
+            case ev.PointerPress():
+                self.buttons.add(event.button)
+            case ev.PointerRelease():
+                self.buttons.discard(event.button)
+        if isinstance(event, (ev.PointerMove, ev.PointerPress, ev.PointerRelease)):
+            self.pointer = event.x, event.y
+
+    def clear(self) -> None:
+        self.keys.clear()
+        self.buttons.clear()
+
+    def releases(self) -> list[Event]:
+        """Return the events that end all of it; the pointer is nowhere then."""
+        x, y = self.pointer
+        buttons = [ev.PointerRelease(x, y, button) for button in sorted(self.buttons)]
+        keys = [ev.Key(name, pressed=False) for name in sorted(self.keys)]
+        return [*buttons, *keys, ev.PointerLeave()]
+
+
 class User:
     """Takes the events of one screen and draws its pictures. The views of several users share what they show.
 
@@ -135,20 +168,29 @@ class User:
         self._with_panel, self._work, self._far = panel, work, far
         self._rate_shown, self._rates_seen, self._seen = False, 0, True
         self._say_at, self._hover_at = 0.0, math.inf
+        self.held = Held()
+        """What is down on the screen."""
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
         """Continue on another screen, after a browser connected again."""
         self.screen = screen
         self.state.says_trouble = screen.desktop.shows_captions
-        for viewport in self.layout:
-            viewport.captured = False
+        self.let_go()
         self.layout.look(True)
         self.mark(SETTLE)
 
     def rise(self) -> None:
-        """Leave the screen. What was chosen, cameras included, is kept."""
+        """Leave the screen. What was chosen, cameras included, is kept; what is held down is let go."""
+        self.let_go()
         self.layout.look(False)
+
+    def let_go(self) -> None:
+        """Release all keys and buttons that are down: nobody will tell of their end."""
+        self.panel.let_go()
+        for viewport in self.layout:
+            viewport.let_go()
+        self.held.clear()
 
     def close(self) -> None:
         """Give back everything but the screen. Idempotent."""
@@ -174,9 +216,10 @@ class User:
 
     def tick(self, now: float) -> None:
         """Do what is due, once in each turn of the loop."""
-        seen, self._seen = self._seen, self.screen.state.visible
-        for viewport in self.layout if self._far and seen and not self._seen else ():
-            self.catalogue.drop_pictures(viewport)
+        was_visible = self._seen
+        self._seen = self.screen.state.visible
+        if was_visible and not self._seen:
+            self._hide()
         for viewport in self.layout.seen:
             viewport.tick(now)
         toasts = self.state.toasts
@@ -199,6 +242,13 @@ class User:
         ):
             self.mark()
 
+    def _hide(self) -> None:
+        """The screen is not seen from now on: nothing that happens there is told."""
+        self.let_go()
+        if self._far:
+            for viewport in self.layout:
+                self.catalogue.drop_pictures(viewport)
+
     def due(self, now: float) -> bool:
         """Return whether to draw now."""
         return self.waiting and now >= self.pace.next(now)
@@ -218,6 +268,12 @@ class User:
     # -- events ----------------------------------------------------------------------------------------------
 
     def take(self, event: Event, now: float) -> None:
+        """Take in what the user did on the screen; numbers that mean nothing are dropped."""
+        checked = ev.bounded(event)
+        if checked is None:
+            return
+        event = checked
+        self.held.note(event)
         match event:
             case ev.Resize() | ev.Expose() | ev.Close():
                 return self.mark(SETTLE)
@@ -318,6 +374,7 @@ class User:
 
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""
+        text = printable_lines(text)
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
         self.mark(SETTLE)
 

@@ -14,6 +14,9 @@ from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
 from splatview_viewer.kinds.gaussians.path import see_through
 from splatview_viewer.kinds.gaussians.tool import in_order
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.recovery import Faults
+from splatview_viewer.ui.widgets import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +49,10 @@ class Viewport:
         """The entry that it shows."""
         self.captured = False
         """True while a drag that began in it lasts."""
+        self.faults = Faults("viewport")
+        """Faults of what one user sees and does here: nobody else's picture suffers."""
+        self._told_fault = ""
+        """The last reason why input failed that the user was told."""
         self._latency_of = 0
 
     # -- what it shows -----------------------------------------------------------------------------------------
@@ -77,6 +84,22 @@ class Viewport:
                 return call(found[1])
         return otherwise
 
+    def _attempt(
+        self, part: str, call: Callable[[Slot, ShownView], T], otherwise: T
+    ) -> T:
+        """Return the result of a call for this user alone; `otherwise` without one.
+
+        What it raises is noted in `faults` under `part`: the picture stays, also that of others.
+        """
+        found = self.working()
+        if found is None:
+            return otherwise
+        result = otherwise
+        self.faults.owner = found[0].entry.name
+        with self.faults.guard(part):
+            result = call(*found)
+        return result
+
     def select(self, key: str | None) -> None:
         """Show this entry because the user chose it. Only what is shown costs its trainer anything."""
         self.by_itself = False
@@ -99,11 +122,17 @@ class Viewport:
 
     def boards(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
-        return self._ask(lambda view: () if view.empty else view.wants.boards, ())
+        return self._attempt(
+            "boards", lambda _, view: () if view.empty else view.wants.boards, ()
+        )
 
     def take(self, event: Event, ours: bool) -> None:
         """Take what the user did over it. `ours`: it was meant for the panel."""
+        if isinstance(event, ev.PointerRelease):
+            self.captured = False
         if self.working() is None:
+            if _is_release(event):
+                self._end(event)
             return
         match event:
             case (
@@ -114,12 +143,35 @@ class Viewport:
                 | ev.Key(pressed=True)
             ) if ours:
                 return  # a key that goes up may have gone down before a field was opened
-            case ev.PointerPress() | ev.PointerRelease():
-                self.captured = isinstance(event, ev.PointerPress)
+            case ev.PointerPress():
+                self.captured = True
             case ev.PointerMove() if ours and not self.captured:
                 event = ev.PointerLeave()
-        if self._ask(lambda view: view.handle(event, self.rect), False):
+        if self._attempt("input", lambda _, view: view.handle(event, self.rect), False):
             self.user.mark()
+        if reason := self.faults.reason("input"):
+            self._tell_input_fault(reason)
+
+    def let_go(self) -> None:
+        """End all that began with a key or button that is down: its release will not come here."""
+        for event in self.user.held.releases():
+            if not isinstance(event, ev.PointerRelease) or self.captured:
+                self._end(event)
+        self.captured = False
+
+    def _end(self, event: Event) -> None:
+        """Give a release to the view, also of an entry whose fault is shown in its place."""
+        view = self.view
+        if view is not None:
+            with self.faults.guard("input"):
+                view.handle(event, self.rect)
+
+    def _tell_input_fault(self, reason: str) -> None:
+        """End a drag whose event the view could not take, and tell the user once."""
+        self.captured = False
+        if reason != self._told_fault:
+            self._told_fault = reason
+            self.user.say(f"That did not work: {reason}")
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
         def draw(view: ShownView) -> bool:
@@ -137,50 +189,45 @@ class Viewport:
 
     def draw_over(self, scale: float) -> bool:
         """Draw what the view writes over its picture, inside an imgui frame; True to draw the picture again."""
-        return self._ask(lambda view: view.over(self.rect, scale), False)
+        return self._attempt(
+            "overlay", lambda _, view: view.over(self.rect, scale), False
+        )
 
     def describe(self) -> tuple[Sequence[Section], Info]:
         """Return the panel's parts about it, none without a picture, and texts about what is shown."""
-        if (found := self.working()) is None:
-            return (), Info()
-        slot, view = found
+        info = self._attempt("info", lambda slot, view: _info_of(slot, view), Info())
+        found = self.working()
+        if found is None or found[1].empty:
+            return (), info
+        sections = self._attempt("sections", lambda _, view: self._sections(view), [])
+        if reason := self.faults.reason("sections"):
+            sections = [Section("View", lambda: _show_fault(reason), True)]
+        return [self._guarded(section) for section in sections], info
+
+    def _sections(self, view: ShownView) -> list[Section]:
+        """Return the parts of the panel: the view's own controls as one, the others in their order."""
         own = view.sections
-        first = Section(
-            "View",
-            lambda: any([section.draw() for section in own if not section.title]),
-            True,
-        )
-        sections = (
-            []
-            if view.empty
-            else [
-                first,
-                *in_order(
-                    [
-                        *(section for section in own if section.title),
-                        *(
-                            section
-                            for feature in self.user.catalogue.features
-                            for section in feature.sections(self)
-                        ),
-                    ]
-                ),
-            ]
-        )
+        untitled = [section for section in own if not section.title]
+        titled = [section for section in own if section.title]
+        for feature in self.user.catalogue.features:
+            titled += feature.sections(self)
 
-        def guarded(section: Section) -> Section:
-            return replace(
-                section, draw=lambda: self._ask(lambda _: bool(section.draw()), False)
-            )
+        def draw_own() -> bool:
+            return any([section.draw() for section in untitled])
 
-        told = view.info
-        info = Info(
-            told.details,
-            [*told.extras, *slot.source.notes],
-            told.readout,
-            [slot.source.path, *told.path],
-        )
-        return [guarded(section) for section in sections], info
+        return [Section("View", draw_own, True), *in_order(titled)]
+
+    def _guarded(self, section: Section) -> Section:
+        """Return a section that shows its fault in its own place."""
+        part = f"section {section.title}"
+
+        def draw() -> bool:
+            changed = self._attempt(part, lambda *_: bool(section.draw()), False)
+            if reason := self.faults.reason(part):
+                _show_fault(reason)
+            return changed
+
+        return replace(section, draw=draw)
 
     def latency_ms(self, behind: float) -> float | None:
         """Return the time since what it shows was published, once for each version. `behind`: milliseconds of the GPU's
@@ -204,17 +251,13 @@ class Viewport:
             self.user.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
 
         with self.user.catalogue.guard(slot):
-            view.view.host.exact = "scene" if transparent else "picture"
-            try:
-                pixels = (
-                    transparent_picture(view, screen.ctx, screen.state.size)
-                    if transparent
-                    else None
-                )
+            pixels = None
+            with view.view.host.drawing_exactly("scene" if transparent else "picture"):
+                if transparent:
+                    size = screen.state.size
+                    pixels = transparent_picture(view, screen.ctx, size)
                 if pixels is None:
                     pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
-            finally:
-                view.view.host.exact = ""
             entry = slot.entry
             name = (
                 Path(entry.name).stem
@@ -226,6 +269,28 @@ class Viewport:
             except ViewerError as e:
                 self.user.catalogue.notice(str(e))
         self.user.mark()
+
+
+def _is_release(event: Event) -> bool:
+    """Return whether an event ends what another one began."""
+    goes_up = isinstance(event, ev.Key) and not event.pressed
+    return goes_up or isinstance(event, (ev.PointerRelease, ev.PointerLeave))
+
+
+def _info_of(slot: Slot, view: ShownView) -> Info:
+    """Return the texts about what a view shows and where it comes from."""
+    told = view.info
+    return Info(
+        told.details,
+        [*told.extras, *slot.source.notes],
+        told.readout,
+        [slot.source.path, *told.path],
+    )
+
+
+def _show_fault(reason: str) -> None:
+    """Write in the panel why a part of it is missing."""
+    wrapped(f"This part failed: {reason}", theme.FAULT)
 
 
 def transparent_picture(

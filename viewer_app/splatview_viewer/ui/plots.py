@@ -5,6 +5,7 @@ A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Data, State, View, Wants
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import board, card, faint, hover_card
+from splatview_viewer.ui.widgets import board, card, faint, hover_card, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     Range = tuple[float, float]
 
+_FAR = 1e6
+"""Pixels from the corner of the screen beyond which nothing is drawn."""
 STRIP_HEIGHT = 34.0
 """Points of a small plot in the panel."""
 _X, _X2, _Y = implot.ImAxis_.x1.value, implot.ImAxis_.x2.value, implot.ImAxis_.y1.value
@@ -68,7 +71,7 @@ class Plot:
     over_y: bool = False
     """True if the pointer is on the vertical axis."""
     pointer: Range = (0.0, 0.0)
-    """The place under the pointer, in units of the axes."""
+    """The place under the pointer while `hovered`, in units of the axes."""
     reset: bool = False
     """True if the user asked to see all, by a double click."""
     moved: bool = False
@@ -125,16 +128,18 @@ class Plot:
         )
 
     def at(self, x: float, y: float | None = None) -> tuple[float, float]:
-        """The pixel of a point; without `y` at the lower edge."""
+        """The pixel of a point, at most _FAR away; without `y` at the lower edge."""
         found = implot.plot_to_pixels(x, self.y[0] if y is None else y)
-        return found.x, found.y
+        return _near(found.x), _near(found.y)
 
     @contextmanager
     def drawing(self) -> Iterator[imgui.ImDrawList]:
         """A list of what is drawn over the curves, within the axes."""
         implot.push_plot_clip_rect()
-        yield implot.get_plot_draw_list()
-        implot.pop_plot_clip_rect()
+        try:
+            yield implot.get_plot_draw_list()
+        finally:
+            implot.pop_plot_clip_rect()
 
     def upright(self, x: float, color: ImVec4, width: float = 1.0) -> None:
         """A vertical line from edge to edge."""
@@ -225,34 +230,27 @@ def plot(
         (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
     )
     implot.get_input_map().override_mod = 0  # Ctrl is for the caller
-    implot.push_style_color(implot.Col_.plot_bg.value, ground or theme.BAR)
-    if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
-        implot.pop_style_color()
-        yield None
-        return
-    found = Plot(x.span, y.span, small=small, scale=theme.scale())
-    boxes = [tuple(implot.BoxedValue(end) for end in axis.span) for axis in (x, y)]
-    for which, axis, box in ((_X, x, boxes[0]), (_Y, y, boxes[1])):
-        _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
-        implot.setup_axis_links(which, *box)
-    if above is not None and not small:
-        _setup(_X2, Axis(x.span, ticks=above), implot.AxisFlags_.no_grid_lines.value)
-        implot.setup_axis_links(_X2, *boxes[0])
-    if legend is not None:
-        row = legend == "row"
-        implot.setup_legend(
-            (implot.Location_.north_west if row else implot.Location_.north_east).value,
-            implot.LegendFlags_.horizontal.value if row else 0,
-        )
-    with _inside(found):  # sets the plot up, and draws its ground
-        found.over_y = implot.is_axis_hovered(_Y)
-        yield found
-        boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
-    implot.pop_style_color()
+    with _ground(ground or theme.BAR):
+        if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+            yield None
+            return
+        found = Plot(x.span, y.span, small=small, scale=theme.scale())
+        boxes = [tuple(implot.BoxedValue(end) for end in axis.span) for axis in (x, y)]
+        for which, axis, box in ((_X, x, boxes[0]), (_Y, y, boxes[1])):
+            _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
+            implot.setup_axis_links(which, *box)
+        if above is not None and not small:
+            marks = Axis(x.span, ticks=above)
+            _setup(_X2, marks, implot.AxisFlags_.no_grid_lines.value)
+            implot.setup_axis_links(_X2, *boxes[0])
+        if legend is not None:
+            _setup_legend(legend)
+        with _inside(found):  # sets the plot up, and draws its ground
+            found.over_y = implot.is_axis_hovered(_Y)
+            yield found
+            boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
     if found.card:
-        hover_card(
-            imgui.get_window_draw_list(), imgui.get_mouse_pos(), found.card, found.rect
-        )
+        hover_card(imgui.get_window_draw_list(), pointer(), found.card, found.rect)
     if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(
         imgui.MouseButton_.left
     ):
@@ -269,6 +267,24 @@ def plot(
         and _differ((low, high), y.span)
     )
     found.x, found.y = (left, right), (low, high)
+
+
+@contextmanager
+def _ground(color: ImVec4) -> Iterator[None]:
+    """Have plots drawn on a ground of this colour."""
+    implot.push_style_color(implot.Col_.plot_bg.value, color)
+    try:
+        yield
+    finally:
+        implot.pop_style_color()
+
+
+def _setup_legend(legend: Literal["list", "row"]) -> None:
+    """Put the legend of a plot on the right as a list, or on the left as a row."""
+    row = legend == "row"
+    place = implot.Location_.north_west if row else implot.Location_.north_east
+    flags = implot.LegendFlags_.horizontal.value if row else 0
+    implot.setup_legend(place.value, flags)
 
 
 @contextmanager
@@ -385,8 +401,9 @@ def _inside(found: Plot) -> Iterator[None]:
     corner, size = implot.get_plot_pos(), implot.get_plot_size()
     found.rect = Rect(round(corner.x), round(corner.y), round(size.x), round(size.y))
     found.hovered = implot.is_plot_hovered()
-    at = implot.get_plot_mouse_pos()
-    found.pointer = at.x, at.y
+    if found.hovered:
+        at = implot.get_plot_mouse_pos()
+        found.pointer = at.x, at.y
     try:
         yield
     finally:
@@ -414,6 +431,11 @@ def _setup(which: int, axis: Axis, flags: int = 0) -> None:
         implot.setup_axis_ticks(
             which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False
         )
+
+
+def _near(pixel: float) -> float:
+    """Return a pixel that can be drawn at, for one that may be infinite or none."""
+    return min(max(pixel, -_FAR), _FAR) if math.isfinite(pixel) else -_FAR
 
 
 def _differ(one: Range, other: Range) -> bool:

@@ -114,6 +114,13 @@ def lines_of(text: str, width: float, most: int) -> list[str]:
     )
 
 
+def pointer() -> ImVec2:
+    """Return where the pointer is, or was last while it is nowhere: always finite."""
+    if imgui.is_mouse_pos_valid():
+        return imgui.get_mouse_pos()
+    return imgui.get_current_context().mouse_last_valid_pos
+
+
 def gap(pixels: float) -> None:
     imgui.dummy(ImVec2(0, pixels))
 
@@ -202,7 +209,7 @@ def color(label: str, tip: str, value: Color) -> Color:
     imgui.set_item_tooltip(tip)
     if not edited:
         return value  # not what came back, which was rounded to 32 bits
-    r, g, b = list(new)[:3]
+    r, g, b = (min(max(part, 0.0), 1.0) for part in list(new)[:3])  # may be typed
     return r, g, b
 
 

@@ -10,6 +10,7 @@ from unicodedata import category
 
 import msgspec
 
+from splatview_ipc.system.terminal import without_surrogates
 from splatview_viewer.core import events
 from splatview_viewer.core.screen import Caption
 
@@ -120,8 +121,21 @@ def parse(text: str | bytes) -> ClientMessage:
 
 
 def encode(message: ServerMessage | ClientMessage) -> str:
-    """The message as JSON."""
-    return _encoder.encode(message).decode()
+    """Return the message as JSON. A text with what UTF-8 cannot hold, such as a file's name, gets signs of replacement."""
+    try:
+        return _encoder.encode(message).decode()
+    except UnicodeEncodeError:
+        return _encoder.encode(_in_utf8(message)).decode()
+
+
+def _in_utf8(message: ServerMessage | ClientMessage) -> ServerMessage | ClientMessage:
+    """Return a message whose texts UTF-8 can hold."""
+    texts = {}
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if isinstance(value, str):
+            texts[name] = without_surrogates(value)
+    return msgspec.structs.replace(message, **texts)
 
 
 def event_of(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PLOT_PERIOD_S = 0.5
 """Between two values of what is seen in the panel alone."""
+_FIRST_MISS_S, _LAST_MISS_S = 0.0005, 1 / 15
+"""Between attempts to read what was announced and has not come: doubled with each, and the most."""
 _COUNT_PERIOD_S, _COUNTS = 0.25, 2048
 """Between two looks at the number of Gaussians of each scene; how many of them are kept."""
 _ON_HOST = ("ring", "host")
@@ -76,6 +78,8 @@ class _Feed:
         """The content that took its frames."""
         self.seen, self.next, self.fault = 0, 0.0, ""
         """`fault`: the reason why its newest frame cannot be shown."""
+        self._missed = 0
+        """Attempts in a row that brought nothing although something was announced."""
 
     def tend(self, now: float) -> None:
         open_linked(self.stream)
@@ -89,11 +93,13 @@ class _Feed:
         """Read the newest frame. True when there is something new for a picture."""
         stream = self.stream
         if (frame := stream.read(self.seen)) is None:
-            self.next = now + 0.001
+            self._missed += 1
+            pause = min(_FIRST_MISS_S * 2.0 ** min(self._missed, 30), _LAST_MISS_S)
+            self.next = now + pause
             if not stream.run.alive:  # what was announced last will not come any more
                 self.seen = stream.version
             return False
-        begin = time.perf_counter()
+        begin, self._missed = time.perf_counter(), 0
         with frame:
             try:
                 if not self.link.take(self.content, stream, frame):
@@ -203,8 +209,9 @@ class Links:
                         if link in linked
                         else None
                     )
-                    for view in slot.views.values():
-                        link.use(view.view, content)
+                    with catalogue.guard(slot):
+                        for view in slot.views.values():
+                            link.use(view.view, content)
         self._share()
 
     def _share(self) -> None:

@@ -296,7 +296,7 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
     imgui.set_cursor_screen_pos(end)
     if statistics is not None and hovered:
         at, half = (
-            first + (imgui.get_mouse_pos().x - corner.x) / width * (last - first),
+            first + (ui.pointer().x - corner.x) / width * (last - first),
             (last - first) / _BARS / 2,
         )
         bins = slice(max(int(at - half), 0), max(int(at + half), int(at - half) + 1))
@@ -355,7 +355,7 @@ def _brush(
     if imgui.is_item_clicked(imgui.MouseButton_.right):
         tool.reset(quantity)
         return
-    pointer = min(max(imgui.get_mouse_pos().x - x, 0.0), width)
+    pointer = min(max(ui.pointer().x - x, 0.0), width)
     at = first + pointer / width * (last - first)
     low, high = (quantity.position(v) for v in tool.limits(quantity))
     if imgui.is_item_activated():

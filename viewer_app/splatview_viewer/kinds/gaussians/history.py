@@ -181,9 +181,10 @@ def _track(player: Player, width: float, scale: float) -> Rect:
         player.playing = False
     if moved:
         player.seek(place) if place < len(snapshots) else player.live()
-    pointed = int((imgui.get_mouse_pos().x - low.x) / size.x * (places + 1))
-    if imgui.is_item_hovered() and 0 <= pointed < len(snapshots):
-        imgui.set_tooltip(
-            f"Step {snapshots[pointed].step:,}\n{snapshots[pointed].count:,} Gaussians"
-        )
+    if imgui.is_item_hovered():
+        share = (ui.pointer().x - low.x) / max(size.x, 1.0)
+        pointed = int(share * (places + 1))
+        if 0 <= pointed < len(snapshots):
+            snapshot = snapshots[pointed]
+            imgui.set_tooltip(f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians")
     return Rect(round(low.x), round(low.y), round(size.x), round(size.y))

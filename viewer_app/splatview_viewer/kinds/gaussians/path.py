@@ -380,7 +380,7 @@ class PathTool(Tool):
             return
         duration = max(path.duration, 1e-6)
         imgui.invisible_button("line", ImVec2(width, max(height, 1)))
-        mouse, held = imgui.get_mouse_pos(), imgui.is_item_active()
+        mouse, held = ui.pointer(), imgui.is_item_active()
         begin, span = left.x + 8 * scale, max(width - 16 * scale, 1.0)
 
         def at(seconds: float) -> float:

@@ -17,7 +17,7 @@ from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, peaks
 from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES
 from splatview_viewer.ui import format, plots, theme
 from splatview_viewer.ui.format import size_text
-from splatview_viewer.ui.widgets import board, card, faint, fitted
+from splatview_viewer.ui.widgets import board, card, faint, fitted, pointer
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
@@ -249,7 +249,7 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     )
     if moment is None or not plot.hovered or view.host.exact:
         return
-    draw, (x, y) = imgui.get_window_draw_list(), imgui.get_mouse_pos()
+    draw, (x, y) = imgui.get_window_draw_list(), pointer()
     for a, b in (((x, r.y), (x, r.y + r.height)), ((r.x, y), (r.x + r.width, y))):
         draw.add_line(ImVec2(*a), ImVec2(*b), theme.u32(theme.INK, 0.2), scale)
     clock = world.axis.unit == "time" and world.axis.timed
@@ -385,7 +385,7 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
                     theme.u32(theme.MARK),
                 )
         x0, x1 = seen or (low, low + (high - low) / 8)
-        at = low + (imgui.get_mouse_pos().x - rect.x) / rect.width * (high - low)
+        at = low + (pointer().x - rect.x) / rect.width * (high - low)
         if imgui.is_window_hovered() and imgui.is_mouse_clicked(
             imgui.MouseButton_.left
         ):

@@ -660,10 +660,11 @@ on(window, "wheel", onWheel, {passive: false});
 on(window, "keydown", onKeyDown);
 on(window, "keyup", onKeyUp);
 on(window, "paste", onPaste);
-on(window, "blur", letGo);
+on(window, "blur pagehide", letGo);
 on(window, "pointermove pointerdown", (e) => { if (!held.size || e.pointerType === "touch") wakeHud(); });
 on(window, "online", retryNow);
 on(document, "visibilitychange", () => {
+  if (document.hidden) letGo();
   act({t: "visible", on: !document.hidden});
   if (!document.hidden) retryNow();
 });

@@ -12,6 +12,7 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
+from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import (
@@ -59,7 +60,8 @@ def load_snapshot(
 
     path = Path(path)
     where, key = store.folder() if cache else None, store.key_of(path)
-    if where is not None and (found := store.kept(where, key, path.name)) is not None:
+    name = printable(path.name)
+    if where is not None and (found := store.kept(where, key, name)) is not None:
         return found
     with open_regular(path) as f:
         packed, size = f.read(2) == GZIP, path.stat().st_size
@@ -72,11 +74,11 @@ def load_snapshot(
         prepare=prepare,
         progress=progress,
     )
-    snapshot = store.unpacked(answer, arrays, path.name)
+    snapshot = store.unpacked(answer, arrays, name)
     if where is not None and key == store.key_of(path):
         store.keep(where, key, answer, arrays)
         return (
-            store.kept(where, key, path.name) or snapshot
+            store.kept(where, key, name) or snapshot
         )  # a file's pages can be let go, the sandbox's cannot
     return snapshot
 

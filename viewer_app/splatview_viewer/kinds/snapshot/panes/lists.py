@@ -62,7 +62,7 @@ from splatview_viewer.ui.format import (
     exact_size_text,
     size_text,
 )
-from splatview_viewer.ui.widgets import colored, wrapped
+from splatview_viewer.ui.widgets import colored, pointer, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,8 +139,7 @@ def draw_events(view: SnapshotView) -> bool:
 
     def tip(row: int) -> str:
         to_the_right = (
-            imgui.get_mouse_pos().x
-            > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
+            pointer().x > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
         )
         return (
             stack_tip(view, int(trace.events.stack[int(which[row])]))
@@ -376,7 +375,7 @@ def _bar(
     selected: int | None,
 ) -> list[int]:
     """Draw one segment, each of its pixels in the colour of the block there; the block under the pointer, if any."""
-    (x, y, width, height), mouse, over = place, imgui.get_mouse_pos(), []
+    (x, y, width, height), mouse, over = place, pointer(), []
     first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
     pixels = (np.arange(max(int(width), 1)) + 0.5) * (
         int(at.size[segment]) / max(int(width), 1)

@@ -26,7 +26,7 @@ from splatview_viewer.kinds.snapshot.panes.table import (
 )
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, exact_size_text, size_text
-from splatview_viewer.ui.widgets import fitted
+from splatview_viewer.ui.widgets import fitted, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +163,7 @@ def _draw_flame(
     )
     hovered, mouse, before = (
         imgui.is_item_hovered(),
-        imgui.get_mouse_pos(),
+        pointer(),
         (flame["zoom"], flame["top"]),
     )
     drawn = (flame["zoom"], round(width), scale, id(hit))

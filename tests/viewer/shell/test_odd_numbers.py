@@ -1,0 +1,175 @@
+"""Every number that a page may send reaches the views within bounds, and no view fails by one."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.frames import cloud
+from support.view_cases import value
+from support.viewer import Viewer
+
+import splatview
+from splatview_viewer.core import events as ev
+from splatview_viewer.core.settings import Entry
+from splatview_viewer.core.view import ShownView
+from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.web.messages import MessageError, parse
+from splatview_viewer.workspace.catalogue import Slot
+from splatview_viewer.workspace.sources import Source
+
+FAR = 65536.0
+KINDS = ("image", "gaussians", "cameras", "scalars", "memory", "snapshot")
+ODD: tuple[ev.Event, ...] = (
+    ev.PointerMove(FAR, FAR),
+    ev.PointerPress(-FAR, -FAR),
+    ev.PointerMove(FAR, -FAR),
+    ev.PointerRelease(FAR, FAR),
+    ev.PointerPress(400.0, 100.0),
+    ev.PointerMove(-FAR, FAR),
+    ev.PointerLeave(),
+    ev.PointerRelease(400.5, 100.5),
+    ev.PointerPress(400.0, 100.0, "right", frozenset({"shift", "ctrl"})),
+    ev.Pinch(400.0, 100.0, 0.1, FAR, -FAR, 7.0),
+    ev.PointerRelease(-FAR, 0.0, "right"),
+    *(ev.Wheel(400.0, 100.0, dy, dx) for dy, dx in ((20, 20), (-20, -20), (0, 20))),
+    *(ev.Pinch(400.0, 100.0, factor, 0, 0, -7.0) for factor in (10, 0.1)),
+    ev.Wheel(FAR, -FAR, 20.0, -20.0, frozenset({"shift"})),
+    ev.PointerLeave(),
+)
+
+
+class Given(Source):
+    """Brings one value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def has_news(self) -> bool:
+        return self.value is not None
+
+    def feed(self, view: ShownView) -> bool:
+        given, self.value = self.value, None
+        return view.update(given)
+
+
+def show(viewer: Viewer, kind: str) -> Entry:
+    slot = Slot(Entry(kind, "a run", kind, kind), Given(value(kind)))
+    viewer.catalogue.add(slot)
+    viewer.user.select(kind)
+    viewer.until(viewer.loaded)
+    return slot.entry
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_view_survives_the_greatest_numbers_of_a_page(
+    open_viewer: Callable[..., Viewer], kind: str
+) -> None:
+    viewer = open_viewer((460, 260))
+    entry = show(viewer, kind)
+    for event in ODD:
+        viewer.do(event)
+        viewport = viewer.user.layout.active
+        faults = [viewport.faults.reason(part) for part in ("input", "overlay")]
+        assert [*faults, entry.fault, *viewer.state.notices] == ["", "", ""], event
+    for name in ("f", "escape", "home", "end", "w", "k", "p", "r", "o", "m", "slash"):
+        viewer.do(ev.Key(name), ev.Key(name, pressed=False), ev.PointerMove(FAR, FAR))
+    assert not (entry.fault or viewer.state.notices)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale"),
+    [((16, 16), 8.0), ((1024, 16), 8.0), ((16, 1024), 0.25)],
+)
+def test_view_survives_the_odd_sizes_of_a_page(
+    open_viewer: Callable[..., Viewer], size: tuple[int, int], scale: float
+) -> None:
+    viewer = open_viewer((900, 520))
+    entries = [show(viewer, kind) for kind in KINDS]
+    viewer.do(ev.Resize(*size, scale))
+    for kind in KINDS:
+        viewer.user.select(kind)
+        for event in (ev.PointerMove(8, 8), ev.Wheel(8, 8, 3.0), ev.Key("h")):
+            viewer.do(event)
+        faults = viewer.user.layout.active.faults
+        assert not faults.reason("overlay") and not faults.reason("input")
+    assert not [entry.fault for entry in entries if entry.fault]
+    assert not viewer.state.notices
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_number_that_is_not_finite_reaches_no_view(
+    open_viewer: Callable[..., Viewer], number: float
+) -> None:
+    viewer = open_viewer((300, 200))
+    entry = show(viewer, "image")
+    before = viewer.picture()
+    for event in (
+        ev.PointerMove(number, 100.0),
+        ev.Wheel(400.0, 100.0, number),
+        ev.Wheel(400.0, number, 2.0),
+        ev.Pinch(400.0, 100.0, number),
+        ev.PointerPress(number, number),
+    ):
+        viewer.do(event)
+    assert not entry.fault and not viewer.user.held.buttons
+    np.testing.assert_array_equal(viewer.picture(), before)
+
+
+@pytest.mark.parametrize(
+    ("event", "bounded"),
+    [
+        (ev.Wheel(1.0, 2.0, 300.0, -1e30), ev.Wheel(1.0, 2.0, 20.0, -20.0)),
+        (ev.PointerMove(1e30, -1e30), ev.PointerMove(FAR, -FAR)),
+        (ev.Pinch(0.0, 0.0, 0.0, turn=100.0), ev.Pinch(0.0, 0.0, 0.1, turn=7.0)),
+        (ev.PointerPress(1.0, 1.0, clicks=99), ev.PointerPress(1.0, 1.0, clicks=2)),
+        (ev.PointerMove(math.nan, 1.0), None),
+        (ev.Key("a", at=math.inf), None),
+        (ev.Close(), ev.Close()),
+    ],
+)
+def test_events_of_any_screen_are_bounded_as_those_of_pages(
+    event: ev.Event, bounded: ev.Event | None
+) -> None:
+    assert ev.bounded(event) == bounded
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("move", "x"), ("press", "clicks"), ("wheel", "dy"), ("pinch", "turn")],
+)
+def test_page_message_with_an_unbounded_number_is_refused(kind: str, name: str) -> None:
+    fields = {"x": 1, "y": 1}
+    if kind == "wheel":
+        fields["dy"] = 1
+    if kind == "pinch":
+        fields["factor"] = 1
+    for number in ("1e400", "NaN", "-1e300", "1e99"):
+        message = json.dumps({"t": kind, **fields, name: 0})
+        with pytest.raises(MessageError):
+            parse(message.replace(f'"{name}": 0', f'"{name}": {number}'))
+
+
+def test_pointer_that_leaves_a_page_leaves_the_history_of_a_scene(
+    open_viewer: Callable[..., Viewer],
+) -> None:
+    """The bar under a scene of two snapshots has a track that looks where the pointer is."""
+    viewer = open_viewer((600, 360), record=RecordOptions(every=1))
+    for version in range(3):
+        splatview.publish(cloud(100 + version, seed=version), "splats", step=version)
+        viewer.until(lambda: any(e.name == "splats" for e in viewer.catalogue.entries))
+        viewer.user.select(
+            next(e.key for e in viewer.catalogue.entries if e.name == "splats")
+        )
+        viewer.until(viewer.loaded)
+        tape: Any = viewer.user.shown.source  # type: ignore[union-attr]
+        viewer.until(lambda: len(tape.tape.recording) > version)  # noqa: B023
+    viewer.do(ev.PointerMove(400, 300), ev.PointerLeave())
+    viewer.user.mark()
+    viewer.do()
+    assert viewer.state.shown is not None and not viewer.state.shown.fault
+    assert not viewer.user.layout.active.faults.reason("overlay")

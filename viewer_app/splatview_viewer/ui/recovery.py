@@ -1,0 +1,112 @@
+"""Faults between the begin and the end of a window, a table or a plot: imgui and ImPlot recover, and the picture goes on.
+
+Each part of a picture is drawn inside `Faults.guard`. A part that raises is shown as failed, with its reason; windows,
+groups, tables, stacks of styles and plots that it left open are closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from imgui_bundle import imgui, implot
+
+from splatview_viewer.core.errors import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+log = logging.getLogger("splatview")
+
+_MOST_LOGGED = 64
+"""Different faults that one object logs."""
+
+
+def prepare() -> None:
+    """Have the current imgui context tell mistakes by exceptions alone, not on stdout and not over the picture."""
+    imgui.get_io().config_error_recovery_enable_tooltip = False
+    imgui.get_current_context().debug_log_flags = 0
+
+
+@contextmanager
+def recovering() -> Iterator[None]:
+    """Close what is still open in imgui and ImPlot when anything raises inside; the exception goes on.
+
+    Outside a frame of imgui's there is nothing to close.
+    """
+    context = imgui.get_current_context()
+    if context is None or not context.within_frame_scope:
+        yield
+        return
+    state = imgui.internal.ErrorRecoveryState()
+    imgui.internal.error_recovery_store_state(state)
+    try:
+        yield
+    except Exception:
+        with _no_asserts():
+            if implot.internal.get_current_plot() is not None:
+                implot.end_plot()
+            imgui.internal.error_recovery_try_to_recover_state(state)
+        raise
+
+
+def end_frame() -> None:
+    """End the frame of the current context, also where something was left open."""
+    try:
+        imgui.render()
+    except RuntimeError as e:  # imgui's word for what is open
+        log.error("imgui: %s", e)
+        with _no_asserts():
+            imgui.render()
+
+
+@contextmanager
+def _no_asserts() -> Iterator[None]:
+    """Have imgui close what is open without an exception for each."""
+    io = imgui.get_io()
+    before = io.config_error_recovery_enable_assert
+    io.config_error_recovery_enable_assert = False
+    try:
+        yield
+    finally:
+        io.config_error_recovery_enable_assert = before
+
+
+class Faults:
+    """The faults of the parts of one picture, each logged once."""
+
+    def __init__(self, owner: str) -> None:
+        """`owner`: begins the lines of the log."""
+        self.owner = owner
+        self._reasons: dict[str, str] = {}
+        self._logged: set[tuple[str, str]] = set()
+
+    @contextmanager
+    def guard(self, part: str) -> Iterator[None]:
+        """Note what a part raises instead of raising it; a part that does not raise is well again."""
+        try:
+            with recovering():
+                yield
+        except Exception as e:
+            reason = words_of(e)
+            self._reasons[part] = reason
+            self._log(part, reason)
+        else:
+            self._reasons.pop(part, None)
+
+    def reason(self, part: str) -> str:
+        """Return why a part failed the last time; "" where it did not."""
+        return self._reasons.get(part, "")
+
+    def _log(self, part: str, reason: str) -> None:
+        if (part, reason) in self._logged or len(self._logged) >= _MOST_LOGGED:
+            return
+        self._logged.add((part, reason))
+        log.warning(
+            "%s: %s failed: %s",
+            self.owner,
+            part,
+            reason,
+            exc_info=log.isEnabledFor(logging.DEBUG),
+        )
