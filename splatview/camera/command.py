@@ -91,6 +91,10 @@ class Camera:
     """Where --web serves; if it is taken, at the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Let --web be reached at this address of the machine from elsewhere as well; as for splatview serve."""
+    allow_host: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")
+    ] = ()
+    """Answer --web by this name of a reverse proxy as well; may be given more than once; as for splatview serve."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PICTURE")] = None
     """Write what is shown to this .png, .jpg or .webp: once a second when it changed, and at the end."""
     window_size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
@@ -138,6 +142,7 @@ def _programs(
     ]
     more = [
         *(["--host", o.host] if o.host else []),
+        *(word for name in o.allow_host for word in ("--allow-host", name)),
         *(["--out", str(o.out)] if o.out else []),
     ]
     if len(screens) > 1:
@@ -146,8 +151,9 @@ def _programs(
         raise ValueError(
             f"--no-viewer and {[*screens, *more][0]} exclude each other; name one"
         )
-    if o.host and screens not in ([], ["--web"]):
-        raise ValueError(f"--host is for --web, and {screens[0]} was named")
+    for option, value in (("--host", o.host), ("--allow-host", o.allow_host)):
+        if value and screens not in ([], ["--web"]):
+            raise ValueError(f"{option} is for --web, and {screens[0]} was named")
     if o.out is not None:
         check_picture(o.out)
     viewer = (

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from support.programs import Output, Programs, children
 from support.wait import PATIENCE, wait_until
+from support.web_clients import address, ask
 
 import splatview
 from splatview.camera.capture import PLAYED
@@ -205,3 +206,12 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> Non
     assert not any(os.path.exists(f"/proc/{pid}") for pid in started) and not list_runs(
         runtime_folder()
     )
+
+
+def test_viewer_of_a_camera_goes_by_the_names_of_proxies(programs: Programs) -> None:
+    names = "a.example", "b.example"
+    options = [word for name in names for word in ("--allow-host", name)]
+    program = programs.splatview("camera", "test", "--port", "0", *options)
+    port, _ = address(program, [])
+    for name, status in ((names[0], 200), (names[1], 200), ("c.example", 403)):
+        assert ask(port, "/", Host=name).status == status

@@ -7,19 +7,21 @@ import re
 import resource
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.frames import scene
+from support.other_users import OTHER, needs_root
 from support.programs import ROOT
 
 from splatview.camera import command as camera
 from splatview.demo import command as demo
-from splatview_ipc.system.files import OutputError, write_output
+from splatview_ipc.system.files import OutputError, make_private, write_output
 from splatview_viewer.__main__ import main
+from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.camera_paths import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
@@ -267,3 +269,147 @@ def test_no_other_code_writes_files() -> None:
                 found[str(path.relative_to(ROOT))] = calls
     assert {name: calls for name, calls in found.items() if name not in ELSEWHERE} == {}
     assert set(ELSEWHERE) == set(found), "no exception without a need"
+
+
+# -- other users -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder in which all users can write, as /tmp."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+def taken_folder(path: Path) -> Path:
+    """Have another user make a folder before its name is used."""
+    path.mkdir()
+    path.chmod(0o777)
+    os.chown(path, OTHER, OTHER)
+    return path
+
+
+def taken_link(path: Path, target: Path) -> Path:
+    """Have another user make a link before its name is used."""
+    path.symlink_to(target)
+    os.chown(path, OTHER, OTHER, follow_symlinks=False)
+    return path
+
+
+@needs_root
+def test_recordings_stay_out_of_folders_and_links_of_others(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    folder = taken_folder(shared / "folder")
+    link = taken_link(shared / "link", own)
+    dangling = taken_link(shared / "dangling", tmp_path / "new")
+    for target, words in (
+        (folder, "belongs to another user"),
+        (link, "a link of another user"),
+        (link / "deeper", "a link of another user"),
+        (dangling, "a link of another user"),
+    ):
+        assert main(["serve", "--offscreen", "--record", str(target)]) == 2
+        assert words in capsys.readouterr().err
+        with pytest.raises(OutputError, match=words):
+            StreamFolder(target, "run", "scene")
+    assert not [*folder.iterdir(), *own.iterdir()] and not (tmp_path / "new").exists()
+
+
+@needs_root
+def test_recordings_take_no_name_that_another_user_has_taken(
+    shared: Path, tmp_path: Path
+) -> None:
+    taken_folder(shared / "run-scene")
+    taken_link(shared / "run-scene-2", taken_folder(tmp_path / "theirs"))
+    with closing(StreamFolder(shared, "run", "scene")) as folder:
+        folder.write_index(1.0, [])
+        assert folder.path == shared / "run-scene-3"
+    assert not [*(shared / "run-scene").iterdir(), *(tmp_path / "theirs").iterdir()]
+
+
+def test_recordings_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        root = tmp_path / "above" / "record"
+        with closing(StreamFolder(root, "run", "scene")) as folder:
+            folder.write_index(1.0, [])
+            write_packed(folder.path / "000000001.gaussians", pack(scene(5), None))
+    finally:
+        os.umask(before)
+    for path in (root.parent, root, folder.path, *folder.path.iterdir()):
+        mode = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == mode, path
+
+
+def test_recordings_end_where_their_folder_was_replaced(tmp_path: Path) -> None:
+    with closing(StreamFolder(tmp_path, "run", "scene")) as folder:
+        folder.path.rename(tmp_path / "away")
+        folder.path.mkdir()
+        with pytest.raises(OSError, match="was replaced"):
+            folder.write_index(1.0, [])
+        assert not [*folder.path.iterdir()]
+
+
+@needs_root
+def test_no_writer_follows_links_that_others_made_in_shared_folders(
+    shared: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").write_bytes(b"old")
+    (tmp_path / "folder").mkdir()
+    taken_link(shared / "a.png", tmp_path / "precious")
+    taken_link(shared / "way", tmp_path / "folder")
+    (shared / "mine.png").symlink_to(shared / "a.png")
+    for target in ("a.png", "way/a.png", "mine.png", "../shared/way/../a.png"):
+        with pytest.raises(OutputError, match="a link of another user"):
+            write_output(shared / target, b"new")
+    with pytest.raises(FileError, match="a link of another user"):
+        save_picture(GREY, shared / "way" / "a.png", numbered=True)
+    assert (tmp_path / "precious").read_bytes() == b"old"
+    assert not [*(tmp_path / "folder").iterdir()]
+    for folder in (taken_folder(tmp_path / "theirs"), tmp_path / "folder"):
+        taken_link(folder / "a.png", tmp_path / "precious")
+        write_output(folder / "a.png", b"new")  # of its owner, or where none can plant
+
+
+@needs_root
+def test_films_go_into_no_folder_that_anyone_could_have_made(
+    shared: Path, tmp_path: Path
+) -> None:
+    taken_folder(shared / "frames")
+    with pytest.raises(FileError, match="belongs to another user"):
+        make_writer(shared / "frames", 64, 48, 10.0, False)
+    given = taken_folder(tmp_path / "given")
+    make_writer(given, 64, 48, 10.0, False).close()
+
+
+@needs_root
+def test_modes_of_other_users_files_are_not_taken_over(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.write_bytes(b"old")
+    target.chmod(0o666)
+    os.chown(target, OTHER, OTHER)
+    before = os.umask(0o077)
+    try:
+        write_output(target, b"new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+@needs_root
+def test_caches_are_the_users_own(shared: Path) -> None:
+    """What is in them is executed, or read again."""
+    with pytest.raises(PermissionError, match="another user"):
+        make_private(taken_folder(shared / "cache"))
+    taken_link(shared / "way", shared)
+    with pytest.raises(PermissionError, match="a link of another user"):
+        make_private(shared / "way" / "cache")
+    (shared / "mine").mkdir()
+    (shared / "mine").chmod(0o777)
+    make_private(shared / "mine")
+    assert stat.S_IMODE((shared / "mine").stat().st_mode) == 0o700

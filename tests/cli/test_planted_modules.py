@@ -29,6 +29,16 @@ assert program.wait() == 2
 print(program.last_words())
 program.end()
 """
+DETECTOR = """
+import contextlib, importlib, importlib.util, sys
+from splatview.camera.detectors import InferenceSettings, open_detector
+open_detector(InferenceSettings(detect="json:loads"))
+for name in {names!r}:
+    if importlib.util.find_spec(name) is None:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+import urllib.request, torch.fx
+"""
 NAMES = {
     name
     for name in {
@@ -43,6 +53,12 @@ NAMES = {
         "benchmarks",
         "sitecustomize",
         "usercustomize",
+        # What installed modules import where it is there.
+        "nt",
+        "_winapi",
+        "org",
+        "tqdm",
+        "opt_einsum",
     }
     if name.isidentifier()
 }
@@ -146,3 +162,9 @@ def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path) -> None
     )
     program = "from splatview_viewer.kinds.snapshot.timeline.kernels import numba; print(repr(numba.config.CACHE_DIR))"
     assert folder.run(sys.executable, "-P", "-c", program).strip() == "''"
+
+
+def test_installed_detector_leaves_the_current_folder_alone(planted: Folder) -> None:
+    """At once, and for all that is imported after it."""
+    names = ["nt", "_winapi", "org", "opt_einsum", "tqdm"]
+    planted.run(sys.executable, "-P", "-c", DETECTOR.format(names=names))

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Viewer(WebServer):
     """The web server of a viewer that does nothing by itself."""
 
-    def __init__(self, port: int = 0, token: str | None = None) -> None:
-        super().__init__(port=port, token=token, wake=lambda: None)
+    def __init__(self, port: int = 0, token: str | None = None, **options: Any) -> None:
+        super().__init__(port=port, token=token, wake=lambda: None, **options)
         self.bare = f"http://127.0.0.1:{self.port}/"
         """The address without a token, as the page shows it."""
         self.url = f"{self.bare}?token={self.token}"

@@ -11,6 +11,7 @@ writing to a link replaces the file to which it leads, and the link stays.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 """Suffixes of picture files, and Pillow's names of their formats."""
+_MAX_LINKS = 40
+"""Links that the kernel follows in one path."""
 
 
 class OutputError(OSError):
@@ -76,11 +79,73 @@ def cache_folder() -> Path:
 
 
 def make_private(path: Path) -> None:
-    """Make a folder and missing ones above it, for their owner alone (0700): `Path.mkdir` opens those above as far as
-    the umask allows. Raises OSError."""
+    """Make a folder and missing ones above it, for their owner alone (0700).
+
+    `Path.mkdir` opens those above as far as the umask allows. Raises OSError, also where
+    the folder belongs to another user: in a shared folder its name can be taken before.
+    """
     if not path.parent.is_dir():
         make_private(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
+    check_own(path)
+    mode = path.stat().st_mode
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        path.chmod(0o700)
+
+
+def check_own(path: str | os.PathLike[str]) -> None:
+    """Raise PermissionError for a folder of another user, but root, or behind a link of one."""
+    check_links(path)
+    owner = os.stat(path).st_uid
+    if owner not in (os.getuid(), 0):
+        reason = f"it belongs to another user ({owner}); choose a folder of your own"
+        raise PermissionError(errno.EPERM, reason, os.fspath(path))
+
+
+def check_links(path: str | os.PathLike[str]) -> None:
+    """Raise PermissionError where a link of another user leads to `path`."""
+    link = _foreign_link(path)
+    if link is not None:
+        reason = f"{link} is a link of another user; choose another name"
+        raise PermissionError(errno.EPERM, reason, os.fspath(path))
+
+
+def _foreign_link(path: str | os.PathLike[str]) -> str | None:
+    """Return the first link on the way to `path` that a user made who owns nothing there.
+
+    It may lead anywhere, and where all can write it can be made before the name is used.
+    The kernel refuses it only with fs.protected_symlinks, and only in sticky folders.
+    """
+    pending = os.fspath(path).split("/")[::-1]
+    folder = "/" if os.path.isabs(path) else os.getcwd()
+    links = 0
+    while pending:
+        name = pending.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            folder = os.path.dirname(folder)
+            continue
+        entry = os.path.join(folder, name)
+        try:
+            status = os.lstat(entry)
+        except OSError:  # it is missing, or the kernel says what is wrong
+            return None
+        if not stat.S_ISLNK(status.st_mode):
+            folder = entry
+            continue
+        links += 1
+        around = os.stat(folder)
+        is_shared = bool(around.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+        if is_shared and status.st_uid not in (os.getuid(), 0, around.st_uid):
+            return entry
+        if links > _MAX_LINKS:  # the kernel refuses such a path
+            return None
+        target = os.readlink(entry)
+        if os.path.isabs(target):
+            folder = "/"
+        pending += target.split("/")[::-1]
+    return None
 
 
 @dataclass
@@ -104,28 +169,30 @@ def output_file(
     Args:
         path: the target. Its folder must exist.
         numbered: replace nothing and follow no link: take the next free name, such as "a-2.png", instead.
-        private: a new file is for its owner alone (0600); otherwise as the umask has it.
+        private: the file is for its owner alone (0600); otherwise a new one is as the
+            umask has it, and a replaced one keeps its mode.
     """
     before, target = None, Path(path)
     try:
+        check_links(target.parent if numbered else target)
         if not numbered:
             with contextlib.suppress(FileNotFoundError):
-                before = os.stat(
-                    path
-                ).st_mode  # the kernel refuses other users' links in shared folders
-            if before is not None and not stat.S_ISREG(before):
+                before = os.stat(path)
+            if before is not None and not stat.S_ISREG(before.st_mode):
                 raise OutputError(
                     path, "it is not a regular file; expected one, or a new name"
                 )
             target = Path(os.path.realpath(path))
         part = target.with_name(f".splatview-{os.urandom(8).hex()}.part")
-        mode = 0o600 if private or before is not None else 0o666
+        # Another user's file in a shared folder does not say who reads this one.
+        keeps_mode = not private and before is not None and before.st_uid == os.getuid()
+        mode = 0o600 if private or keeps_mode else 0o666
         file = open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode))
         try:
             with file:
                 yield (out := Output(file, Path(path)))
-                if before is not None:
-                    os.fchmod(file.fileno(), stat.S_IMODE(before) & 0o777)
+                if keeps_mode and before is not None:
+                    os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) & 0o777)
             if out.keep:
                 if numbered:
                     out.path = target = take_free_name(

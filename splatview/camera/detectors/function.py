@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import os
-import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from splatview.camera.detectors import DetectorError
+from splatview.camera.detectors.user_modules import import_user_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +21,8 @@ _LEGAL = (
 class FunctionDetector:
     """`module:function`, called with a picture; it returns one of `_LEGAL`, also as tensors.
 
-    If it is a class, one object is made, without arguments, and called. The module is searched for in the current
-    folder too, after all installed ones.
+    If it is a class, one object is made, without arguments, and called. The module is an installed one, or else in the
+    working folder, as `user_modules` finds it.
     """
 
     def __init__(self, spec: str) -> None:
@@ -36,13 +33,8 @@ class FunctionDetector:
             part.isidentifier() for part in f"{module}.{name}".split(".")
         ):
             raise DetectorError(f"detect is {spec!r}; legal is {legal}")
-        with contextlib.suppress(FileNotFoundError):  # the current folder was deleted
-            if (
-                os.getcwd() not in sys.path
-            ):  # last: a folder that others write to must not replace installed modules
-                sys.path.append(os.getcwd())
         try:
-            found: Any = importlib.import_module(module)
+            found: Any = import_user_module(module)
             for part in name.split("."):
                 found = getattr(found, part, None)
             if isinstance(found, type):

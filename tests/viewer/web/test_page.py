@@ -23,6 +23,7 @@ from support.pages import (
     state,
     until,
 )
+from support.proxy import reverse_proxy
 from support.wait import PATIENCE, wait_until
 from support.web_clients import kept
 
@@ -316,6 +317,74 @@ def test_a_page_without_the_token_says_what_to_do(
     bare = open_page(second.bare, expected="403|WebSocket connection")
     until(bare, "splatview.state().notice.startsWith('This viewer needs a token.')")
     assert not second.arrivals()
+
+
+# -- reverse proxies ---------------------------------------------------------------------------------------------------
+
+REFUSED = "403|WebSocket connection|ERR_"
+
+
+def test_page_works_under_the_path_of_a_site(
+    start: Callable[..., Viewer], open_page: Open, tmp_path: Path
+) -> None:
+    """Pictures, input and a file, whose Origin is the site's and whose Host is not."""
+    viewer = start(allow_hosts=["127.0.0.1"])
+    with reverse_proxy(viewer.port) as url:
+        page = open_page(f"{url}?token={viewer.token}")
+        client = viewer.client()
+        shows(client, drawn(800, 600))
+        np.testing.assert_array_equal(on_canvas(page), drawn(800, 600))
+        assert page.url == url
+        page.mouse.move(300, 200)
+        client.wait(ev.PointerMove)
+        (tmp_path / "scene.ply").write_bytes(b"content")
+        drag(page, tmp_path / "scene.ply")
+        assert client.files()[0].read_bytes() == b"content"
+
+
+def test_page_of_an_unnamed_proxy_names_the_option(
+    viewer: Viewer, open_page: Open
+) -> None:
+    with reverse_proxy(viewer.port) as url:
+        page = open_page(f"{url}?token={viewer.token}", expected=REFUSED)
+        until(page, "splatview.state().notice.includes('--allow-host 127.0.0.1')")
+        assert page.is_visible("#again"), "there is no use in trying by itself"
+    assert not viewer.arrivals()
+
+
+def test_page_says_that_no_websocket_comes_through(
+    start: Callable[..., Viewer], open_page: Open
+) -> None:
+    viewer = start(allow_hosts=["127.0.0.1"])
+    with reverse_proxy(viewer.port, websockets=False) as url:
+        page = open_page(f"{url}?token={viewer.token}", expected="400|WebSocket|ERR_")
+        until(page, "splatview.state().notice.includes('no WebSocket through')")
+        notice = state(page)["notice"]
+        assert "Upgrade" in notice and "ssh -L" in notice and "Trying again" in notice
+    assert not viewer.arrivals()
+
+
+def test_page_says_what_answers_in_the_viewers_place(
+    start: Callable[..., Viewer], open_page: Open
+) -> None:
+    viewer = start(token=TOKEN, allow_hosts=["127.0.0.1"])
+    with reverse_proxy(viewer.port) as url:
+        page = open_page(f"{url}?token={TOKEN}", expected="WebSocket|502|ERR_")
+        viewer.client()
+        until(page, CONNECTED)
+        viewer.close()
+        until(page, "splatview.state().notice.includes('502')")
+        start(viewer.port, TOKEN, allow_hosts=["127.0.0.1"])
+        until(page, f"{CONNECTED} && !splatview.state().notice.includes('502')")
+
+
+def test_page_without_its_script_is_not_blank(viewer: Viewer, open_page: Open) -> None:
+    page = open_page(
+        viewer.url,
+        expected="404",
+        routes={"**/session.js": lambda route: route.fulfill(status=404)},
+    )
+    page.wait_for_selector("#unloaded >> text=reverse proxy")
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

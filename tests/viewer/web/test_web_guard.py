@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from support.web_clients import asking
 
-from splatview_viewer.web.address import Guard, lines
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.web.address import Guard, allowed_host, lines
 
 HOME, OPEN = Guard("127.0.0.1", "secret"), Guard("0.0.0.0", "secret")
 
@@ -53,9 +54,8 @@ def test_other_names_and_several_hosts() -> None:
     for hosts in (*([name] for name in names), [], ["127.0.0.1", "127.0.0.1"]):
         for guard in (HOME, OPEN):
             reason = refusal(guard, *(("Host", host) for host in hosts), public=True)
-            assert "--host" in reason and len(reason) < 400 and "\x1b" not in reason, (
-                hosts
-            )
+            assert "--allow-host" in reason and len(reason) < 400, hosts
+            assert "\x1b" not in reason, hosts
 
 
 def test_foreign_pages() -> None:
@@ -68,19 +68,90 @@ def test_foreign_pages() -> None:
         ["http://127.0.0.1:7007.evil.example"],
         ["http://127.0.0.1:7007", "http://evil.example"],
     ):
-        for public in (False, True):
-            assert refusal(
-                HOME,
-                ("Host", "127.0.0.1:7007"),
-                *(("Origin", o) for o in origins),
-                public=public,
-            ), origins
+        headers = ("Host", "127.0.0.1:7007"), *(("Origin", o) for o in origins)
+        assert refusal(HOME, *headers), origins
+        assert refusal(HOME, *headers, public=True) == "", "its files are no secret"
     for host in ("127.0.0.1:7007", "localhost:8000", "[::1]:7007"):
         for scheme in ("http", "https", "HTTP"):
             assert (
                 refusal(HOME, ("Host", host), ("Origin", f"{scheme}://{host.upper()}"))
                 == ""
             )
+
+
+PROXIED = Guard("127.0.0.1", "secret", ["viewer.example", "2001:db8::1"])
+
+
+@pytest.mark.parametrize("host", ["viewer.example", "127.0.0.1", "[2001:db8::1]:7007"])
+def test_allowed_names_are_legal_in_host_and_origin(host: str) -> None:
+    """Under any port, and where a proxy puts the viewer's own name into Host."""
+    for origin in (
+        "https://viewer.example",
+        "http://Viewer.Example:8443",
+        "https://[2001:db8::1]:9",
+        f"https://{host}",
+    ):
+        headers = ("Host", host), ("Origin", origin)
+        assert refusal(PROXIED, *headers) == ""
+        assert "needs a token" in refusal(PROXIED, *headers, path="/ws")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://other.example",
+        "https://viewer.example.evil.example",
+        "https://evil.example/viewer.example",
+        "https://viewer.example@evil.example",
+        "https://sub.viewer.example",
+        "ftp://viewer.example",
+        "viewer.example",
+        "null",
+        "",
+    ],
+)
+def test_nothing_but_allowed_names_becomes_legal(origin: str) -> None:
+    for host in ("viewer.example", "127.0.0.1:7007"):
+        reason = refusal(PROXIED, ("Host", host), ("Origin", origin))
+        assert "Only the viewer's own page" in reason
+    assert refusal(PROXIED, ("Host", "sub.viewer.example"), public=True)
+    assert refusal(PROXIED, ("Host", "viewer.example"), ("Host", "127.0.0.1"))
+
+
+def test_refused_origin_names_the_option() -> None:
+    for origin, name in (
+        ("https://a.example:8443", "a.example"),
+        ("http://[::9]:1", "::9"),
+    ):
+        reason = refusal(HOME, ("Host", "127.0.0.1"), ("Origin", origin))
+        assert f"--allow-host {name}." in reason
+        allowing = Guard("127.0.0.1", "secret", [allowed_host(name)])
+        assert not refusal(allowing, ("Host", "127.0.0.1"), ("Origin", origin))
+
+
+def test_allowed_names_are_names() -> None:
+    for given, name in (
+        ("Viewer.Example.", "viewer.example"),
+        ("[2001:DB8::1]", "2001:db8::1"),
+        ("b\xfccher.example", "xn--bcher-kva.example"),
+        ("10.1.2.3", "10.1.2.3"),
+    ):
+        assert allowed_host(given) == name
+    for wrong in (
+        "",
+        "*",
+        "*.example",
+        "https://a.example",
+        "a.example:443",
+        "a.example/view",
+        "a b",
+        "a,b",
+        "x" * 300,
+        "a..b",
+        "\x1b[31m",
+    ):
+        with pytest.raises(ViewerError, match="invalid --allow-host"):
+            allowed_host(wrong)
 
 
 def test_tokens_come_in_address_header_and_subprotocol() -> None:
@@ -102,9 +173,11 @@ def test_tokens_come_in_address_header_and_subprotocol() -> None:
     assert refusal(HOME, ("Host", "localhost"), path="/viewer.js", public=True) == ""
 
 
-def server(host: str = "127.0.0.1") -> Any:
+def server(host: str = "127.0.0.1", allowed: tuple[str, ...] = ()) -> Any:
     """What a server says of itself."""
-    return SimpleNamespace(host=host, port=7007, token="a_-1", moved_from=None)
+    return SimpleNamespace(
+        host=host, port=7007, token="a_-1", moved_from=None, allowed=allowed
+    )
 
 
 def test_addresses_for_this_machine_and_for_others() -> None:
@@ -121,6 +194,8 @@ def test_addresses_for_this_machine_and_for_others() -> None:
             lines(server(host), {})[0]
             == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
         )
+    (_, proxied) = lines(server(allowed=("viewer.example",)), {})
+    assert "viewer.example" in proxied and "?token=a_-1" in proxied
     _, *others = lines(server("0.0.0.0"), {})
     urls = [
         re.fullmatch(

@@ -109,6 +109,26 @@ def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> N
             )
 
 
+def test_an_address_with_a_proxys_own_path_is_told_as_such(server: WebServer) -> None:
+    answer = ask(server.port, "/sites/view/?token=secret")
+    assert answer.status == 404 and "proxy_pass" in answer.text
+
+
+def test_a_page_can_ask_whether_its_websocket_would_be_accepted(
+    server: WebServer,
+) -> None:
+    """With the same Origin, Host and token, in words; from a viewer, not a proxy."""
+    own, token = f"http://127.0.0.1:{server.port}", {"X-Splatview-Token": "secret"}
+    for origin, headers, status in (
+        (own, token, 204),
+        (own, {}, 403),
+        ("http://a.example", token, 403),
+    ):
+        answer = ask(server.port, "/check", b"", Origin=origin, **headers)
+        assert answer.status == status, origin
+        assert answer.headers["X-Splatview"] == "viewer"
+
+
 # -- which requests it refuses ----------------------------------------------------------------------------------------
 
 

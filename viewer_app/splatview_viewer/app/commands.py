@@ -36,6 +36,11 @@ class _Viewer:
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). Default:
     this machine alone, which is enough for ssh -L. Every connection needs the token in the printed URL."""
+    allow_host: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")
+    ] = ()
+    """Answer --web by this name as well: that of a reverse proxy in front of it, such as viewer.example.org. May be
+    given more than once. The token is needed all the same."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PICTURE")] = None
     """Write what is shown, panel included, to this .png, .jpg or .webp: once a second when it changed, and at the
     end."""
@@ -85,13 +90,18 @@ class _Viewer:
                 if not self.offscreen and isinstance(screen, OffscreenScreen):
                     from splatview_viewer.web.browser import Browsers
 
-                    if not (self.web or self.host):
+                    if not self.for_browsers:
                         print(
                             "splatview: no display here: the viewer is a page for your browser",
                             file=sys.stderr,
                         )
                     browsers = Browsers(
-                        screen.ctx, screen.wake, host=self.host, port=self.port, run=run
+                        screen.ctx,
+                        screen.wake,
+                        host=self.host,
+                        port=self.port,
+                        allow_hosts=self.allow_host,
+                        run=run,
                     )
                     opened.callback(browsers.close)
                     browsers.say(dict(os.environ))
@@ -109,6 +119,11 @@ class _Viewer:
                 opened.pop_all()
             loop.run(app, asked)
 
+    @property
+    def for_browsers(self) -> bool:
+        """Whether an option asks for pages, which then take a window's place."""
+        return bool(self.web or self.host or self.allow_host)
+
     def _check(self, command: str) -> None:
         """Raises ViewerError where options do not go together, or where nothing can be shown."""
         from splatview_viewer.core.errors import ViewerError
@@ -122,10 +137,19 @@ class _Viewer:
             raise ViewerError(
                 f"{command}: {' and '.join(named)} exclude each other; name one"
             )
-        if self.host is not None and (self.window or self.offscreen):
-            raise ViewerError(
-                f"{command}: --host is for --web, and {named[0]} was named"
-            )
+        for option, is_named in (
+            ("--host", self.host is not None),
+            ("--allow-host", bool(self.allow_host)),
+        ):
+            if is_named and (self.window or self.offscreen):
+                raise ViewerError(
+                    f"{command}: {option} is for --web, and {named[0]} was named"
+                )
+        if self.allow_host:
+            from splatview_viewer.web.address import allowed_host
+
+            for name in self.allow_host:
+                allowed_host(name)
         if not 0 < self.max_fps <= 1000:
             raise ViewerError(
                 f"{command}: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000"
@@ -145,8 +169,7 @@ class _Viewer:
 def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
     display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not (
-        options.window
-        or (display and not (options.offscreen or options.web or options.host))
+        options.window or (display and not (options.offscreen or options.for_browsers))
     ):
         return None
     from splatview_viewer.core.errors import GraphicsError
@@ -289,8 +312,8 @@ class Memory(_Viewer, _Asked):
         ]
         shown = [
             f"--{name}"
-            for name in ("window", "web", "offscreen", "host", "out")
-            if getattr(self, name)
+            for name in ("window", "web", "offscreen", "host", "allow-host", "out")
+            if getattr(self, name.replace("-", "_"))
         ]
         if len(alone + shown) > 1 and alone:
             raise ViewerError(

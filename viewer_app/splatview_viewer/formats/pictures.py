@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,10 @@ import numpy as np
 from splatview_ipc.system.files import (
     PICTURES,
     OutputError,
+    check_links,
     check_output,
+    check_own,
+    make_private,
     output_error,
     output_file,
 )
@@ -196,14 +200,25 @@ def safe_name(text: str, default: str = "splatview") -> str:
     return clean.strip(" .").lstrip("-. ") or default
 
 
-def make_output_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder for output, and missing ones above it. Raises OutputError where it cannot be made or written."""
-    folder = Path(os.path.realpath(path))
+def make_output_folder(path: str | os.PathLike[str], *, private: bool = False) -> None:
+    """Make a folder for output, and missing ones above it.
+
+    `private`: new ones are for their owner alone (0700), and the folder is the user's own
+    or root's; otherwise that is needed only where any user could have made it before.
+
+    Raises OutputError where it cannot be made or written, or is another user's.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        check_links(path)
+        real = Path(os.path.realpath(path))
+        if private and not real.exists():
+            make_private(real)
+        real.mkdir(parents=True, exist_ok=True)
+        if private or real.parent.stat().st_mode & stat.S_IWOTH:
+            check_own(real)
     except OSError as e:
         raise output_error(path, e) from e
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(real, os.W_OK | os.X_OK):
         raise OutputError(
             Path(path), "permission denied; choose a folder that you can write"
         )

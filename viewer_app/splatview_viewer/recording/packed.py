@@ -132,8 +132,8 @@ def packed_bytes(
 
 
 def write_packed(path: Path, packed: Packed) -> int:
-    """Write a scene into a file; return its size in bytes. Raises OSError."""
-    write_output(path, packed.data)
+    """Write a scene into a file for its owner alone; return its size in bytes. Raises OSError."""
+    write_output(path, packed.data, private=True)
     return packed.data.nbytes
 
 

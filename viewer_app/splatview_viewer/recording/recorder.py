@@ -244,7 +244,7 @@ class Tape:
                 f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
                 f"{recording.limit / 1e6:,.0f} MB are allowed: see {option}"
             )
-        scene, cuda, file, path = None, None, recording.next_file, recording.path
+        scene, cuda, file, folder = None, None, recording.next_file, recording.folder
         if frame.on_gpu:
             scene, ready = scene_of(frame, in_place=True)
             cuda = _stream(scene.gpu)
@@ -260,8 +260,9 @@ class Tape:
                 scene_of(frame)[0] if scene is None else scene, background, cuda
             )
             if frame.intact():
-                if path is not None:
-                    write_packed(path / file, packed)
+                if folder is not None:
+                    folder.check_in_place()
+                    write_packed(folder.path / file, packed)
                 snapshot = Snapshot(
                     file,
                     step,

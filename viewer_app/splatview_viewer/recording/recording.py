@@ -16,6 +16,7 @@ import bisect
 import fcntl
 import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,20 +145,21 @@ class StreamFolder:
 
     def __init__(self, root: Path, run: str, name: str) -> None:
         """Make a folder in `root`, for its owner alone (0700); one that was recorded before by a run and stream of
-        these names is continued, unless another program writes there. Raises OSError, and FileError for a folder that
-        cannot be used."""
+        these names is continued, unless another program writes there or another user has made it. Raises OSError, and
+        FileError for a folder that cannot be used."""
         self.run, self.name = run[:200], name[:200]
         self.before = Index(_FORMAT, self.run, self.name, 1.0, [])
         """The index of what was recorded here before."""
-        make_output_folder(root)
+        self._lock = -1
+        make_output_folder(root, private=True)
         base = (
             re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100]
             or "stream"
         )
         for number in range(1, 100):
             self.path = root / (base if number == 1 else f"{base}-{number}")
-            self.path.mkdir(mode=0o700, exist_ok=True)
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if not self._open_own():
+                continue
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = (
@@ -183,13 +185,43 @@ class StreamFolder:
             f"{root / base}: it and 98 like it are being written by others; record into another folder"
         )
 
+    def _open_own(self) -> bool:
+        """Make `path` or open it; return False for a link, a file, or another user's folder.
+
+        Where others write, as in /tmp, they can take the name first.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self.path.mkdir(mode=0o700)
+        except FileExistsError:
+            if not stat.S_ISDIR(self.path.lstat().st_mode):
+                return False
+        self._lock = os.open(self.path, flags)
+        if os.fstat(self._lock).st_uid == os.getuid():
+            return True
+        self.close()
+        return False
+
+    def check_in_place(self) -> None:
+        """Raise OSError unless `path` still names the folder that was opened.
+
+        A user who can rename it could put another one there.
+        """
+        if not os.path.samestat(self.path.lstat(), os.fstat(self._lock)):
+            raise OSError(
+                f"{self.path} was replaced by another folder; nothing more is written there"
+            )
+
     def write_index(
         self, every: float, snapshots: list[Snapshot], dropped: Iterable[Snapshot] = ()
     ) -> None:
         """Write what there is, and then remove what has been dropped. Raises OSError."""
         index = Index(_FORMAT, self.run, self.name, every, snapshots)
+        self.check_in_place()
         write_output(
-            self.path / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1)
+            self.path / INDEX,
+            msgspec.json.format(msgspec.json.encode(index), indent=1),
+            private=True,
         )
         for snapshot in dropped:
             (self.path / snapshot.file).unlink(missing_ok=True)
@@ -447,7 +479,7 @@ class RecordOptions:
             )
         if self.folder is not None:
             try:
-                make_output_folder(self.folder)
+                make_output_folder(self.folder, private=True)
             except OSError as e:
                 raise ViewerError(f"{command}: --record: {e}") from e
 

@@ -18,7 +18,7 @@ from splatview_ipc.control.registry import ssh_line
 from splatview_viewer.core.errors import ViewerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from aiohttp import web
 
@@ -42,6 +42,8 @@ _TOKEN_SUBPROTOCOL = "token."
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 """Names of this machine for itself. Under any port: an SSH tunnel may begin at another."""
 _HOST = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9_.-]{1,253}))(?::[0-9]{1,5})?")
+_SITE = re.compile(r"https?://(.+)")
+"""An Origin, with its host and port."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -111,6 +113,11 @@ def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
             for name in names
             if not is_loopback(name)
         )
+    said.extend(
+        f"splatview: or, through the reverse proxy {name}, its address with "
+        f"?token={server.token} at the end"
+        for name in server.allowed
+    )
     tunnel = ssh_line(
         _bracketed(_ANY.get(server.host, server.host)), server.port, environ
     )
@@ -137,40 +144,48 @@ def _bracketed(host: str) -> str:
 class Guard:
     """The rules of one server."""
 
-    def __init__(self, host: str, token: str) -> None:
-        """`host`: what the server is bound to. Where nothing else can reach it, it answers only to this machine's own
-        names, otherwise to any IP address besides: that is no DNS name that could point here."""
+    def __init__(self, host: str, token: str, allowed: Iterable[str] = ()) -> None:
+        """Compile the rules.
+
+        Args:
+            host: what the server is bound to. Where nothing else can reach it, it
+                answers only to this machine's own names, otherwise to any IP address
+                besides: that is no DNS name that could point here.
+            token: the server's.
+            allowed: further names, as `allowed_host` returns them: those of reverse
+                proxies. Each is legal in Host, and in Origin under any port.
+        """
         self._any_address = not is_loopback(host)
         own = (
             (host, socket.gethostname(), socket.getfqdn())
             if self._any_address
             else (host,)
         )
-        self._names = _LOOPBACK | {name.lower().rstrip(".") for name in own}
+        self._names = _LOOPBACK | {name.lower().rstrip(".") for name in own if name}
+        self._allowed = frozenset(allowed)
         self._token = token.encode()
 
     def refuse(self, request: web.Request, *, public: bool) -> str:
-        """Return why a request is not answered; "" for one that is. `public`: it needs no token."""
-        hosts, origins = (
-            request.headers.getall("Host", []),
-            request.headers.getall("Origin", []),
-        )
-        host = ", ".join(hosts).lower()
-        match = _HOST.fullmatch(host)
-        name = (match[1] or match[2].rstrip(".")) if match else ""
-        if not (
-            name in self._names or (self._any_address and _address(name) is not None)
-        ):
+        """Return why a request is not answered; "" for one that is.
+
+        `public`: a file of the page. It holds nothing of the viewer, so it needs no
+        token and comes whatever the Origin: without its files a page behind a proxy
+        stays dark and cannot say what is wrong.
+        """
+        host = ", ".join(request.headers.getall("Host", [])).lower()
+        name = _host_name(host)
+        if not self._is_legal(name):
             return (
-                f"This viewer does not go by the name {_shown(host)}. Open the address that was printed where it "
-                "was started, or start it with --host and this name."
+                f"This viewer does not go by the name {_shown(host)}. Open the address "
+                "that was printed where it was started, or, if this is the name of a "
+                f"reverse proxy, start it with {_option(name)}."
             )
-        if origins and ", ".join(origins).lower() not in (
-            f"http://{host}",
-            f"https://{host}",
-        ):
-            return f"Only the viewer's own page may connect, not {_shown(', '.join(origins))}."
-        if public or self.has_token(request):
+        if public:
+            return ""
+        origin = ", ".join(request.headers.getall("Origin", [])).lower()
+        if "Origin" in request.headers and not self._is_own_page(origin, host):
+            return _refuse_origin(origin)
+        if self.has_token(request):
             return ""
         wrong = (
             "This token is not this viewer's"
@@ -178,9 +193,26 @@ class Guard:
             else "This viewer needs a token"
         )
         return (
-            f"{wrong}. Open the address that was printed where it was started, with ?token=... at its end; "
-            "splatview status prints it again."
+            f"{wrong}. Open the address that was printed where it was started, with "
+            "?token=... at its end; splatview status prints it again."
         )
+
+    def _is_legal(self, name: str) -> bool:
+        """Return whether the server goes by a name."""
+        if name in self._names or name in self._allowed:
+            return True
+        return self._any_address and _address(name) is not None
+
+    def _is_own_page(self, origin: str, host: str) -> bool:
+        """Return whether an Origin is that of the server's own page.
+
+        A proxy may put the server's own name into Host, so an allowed name does not
+        have to be there too.
+        """
+        if origin in (f"http://{host}", f"https://{host}"):
+            return True
+        site = _SITE.fullmatch(origin)
+        return site is not None and _host_name(site[1]) in self._allowed
 
     def has_token(self, request: web.Request) -> bool:
         """Return whether a request gives the viewer's token. Takes the same time for each wrong one."""
@@ -223,6 +255,52 @@ def _given(request: web.Request) -> list[str]:
         )
         if token
     ]
+
+
+def allowed_host(text: str) -> str:
+    """Return a name of `--allow-host` as it stands in Host and Origin.
+
+    Raises ViewerError for what is no name or address of a host.
+    """
+    legal = (
+        "expected the name or address of a host, without scheme, port and path, for "
+        "example viewer.example.org"
+    )
+    try:
+        name = text.strip().encode("idna").decode().lower().rstrip(".")
+    except UnicodeError:
+        raise ViewerError(f"invalid --allow-host {_shown(text)}: {legal}") from None
+    bare = name.removeprefix("[").removesuffix("]")
+    is_address = _address(bare) is not None
+    is_name = ":" not in name and bool(_host_name(name))
+    if not is_address and not is_name:
+        raise ViewerError(f"invalid --allow-host {_shown(text)}: {legal}")
+    return bare
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header in small letters, without port; "" for a malformed one."""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return ""
+    return match[1] or match[2].rstrip(".")
+
+
+def _option(name: str) -> str:
+    return f"--allow-host {name[:80] or 'NAME'}"
+
+
+def _refuse_origin(origin: str) -> str:
+    """Return the answer to a request of a foreign page."""
+    site = _SITE.fullmatch(origin)
+    name = _host_name(site[1]) if site else ""
+    reason = f"Only the viewer's own page may connect, not {_shown(origin)}."
+    if not name:
+        return reason
+    return (
+        f"{reason} If this page comes through a reverse proxy, start the viewer with "
+        f"{_option(name)}."
+    )
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

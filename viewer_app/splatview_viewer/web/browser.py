@@ -24,7 +24,7 @@ from splatview_viewer.web.sender import Sender, scaled
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import numpy as np
@@ -245,10 +245,12 @@ class Browsers:
         *,
         host: str | None = None,
         port: int = 7007,
+        allow_hosts: Iterable[str] = (),
         run: str | None = None,
     ) -> None:
         """Serves from now on, only to this machine if `host` is None. `ctx`: what the screens are drawn with; `wake`
-        ends the loop's sleep, from any thread; `run`: what other programs are told.
+        ends the loop's sleep, from any thread; `allow_hosts`: names of reverse proxies; `run`: what other programs are
+        told.
 
         Raises ViewerError when there is no such address, or no free port.
         """
@@ -258,7 +260,9 @@ class Browsers:
         self._encoder: Encoder | None = None
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
-            self.server = WebServer(host or "127.0.0.1", port, wake=wake)
+            self.server = WebServer(
+                host or "127.0.0.1", port, allow_hosts=allow_hosts, wake=wake
+            )
             opened.callback(self.server.close)
             self._entry = opened.enter_context(
                 Announcement(

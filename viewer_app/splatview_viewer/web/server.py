@@ -25,11 +25,17 @@ from splatview_ipc.control.limits import VERSION
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import FileDrop, Inbox, PointerMove, Resize
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.address import SUBPROTOCOL, Guard, listen, subprotocols
+from splatview_viewer.web.address import (
+    SUBPROTOCOL,
+    Guard,
+    allowed_host,
+    listen,
+    subprotocols,
+)
 from splatview_viewer.web.files import MAX_FILE, Files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from aiohttp.typedefs import Handler
 
@@ -68,8 +74,16 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Server": "splatview",
+    "X-Splatview": "viewer",
 }
-"""Headers of every answer."""
+"""Headers of every answer. By the last one a page tells the viewer's from a proxy's,
+which replaces Server."""
+
+_NOT_FOUND = (
+    "There is nothing at this address. A reverse proxy has to take the path under which "
+    "it shows the viewer off the addresses that it passes on (nginx: a / at the end of "
+    "proxy_pass)."
+)
 
 _OF_CLIENTS = HttpProcessingError, ConnectionError
 """Faults of clients that speak no HTTP, or leave before the answer."""
@@ -259,18 +273,24 @@ class WebServer:
         port: int = 7007,
         *,
         token: str | None = None,
+        allow_hosts: Iterable[str] = (),
         wake: Callable[[], None],
     ) -> None:
         """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
         taken: the next free one of the 20 that follow; `moved_from` then says which it was.
 
         Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits, and also where the
-        port is taken: pages send this token to the program that has it now. Raises ViewerError when it cannot listen
-        there, or for an invalid token.
+        port is taken: pages send this token to the program that has it now.
+
+        `allow_hosts`: names of reverse proxies, legal in Host and Origin as well.
+
+        Raises ViewerError when it cannot listen there, for an invalid token, and for an invalid name.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
         self.host = host
+        self.allowed = tuple(allowed_host(name) for name in allow_hosts)
+        """The names of reverse proxies."""
         self.viewer = secrets.token_hex(8)
         """Id of this viewer process for its pages."""
         self._wake = wake
@@ -289,7 +309,7 @@ class WebServer:
             if token is not None and self.moved_from is None
             else secrets.token_urlsafe(16)
         )
-        self._guard = Guard(host, self.token)
+        self._guard = Guard(host, self.token, self.allowed)
         self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
         self._thread.start()
@@ -333,6 +353,7 @@ class WebServer:
         for path in self._assets:
             app.router.add_get(path, self._asset, allow_head=False)
         app.router.add_post("/upload", self._files.receive)
+        app.router.add_post("/check", self._check)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -367,6 +388,8 @@ class WebServer:
     ) -> web.StreamResponse:
         if reason := self._guard.refuse(request, public=request.path in self._assets):
             raise web.HTTPForbidden(text=reason)
+        if isinstance(request.match_info.http_exception, web.HTTPNotFound):
+            raise web.HTTPNotFound(text=_NOT_FOUND)
         return await handler(request)
 
     async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -389,6 +412,14 @@ class WebServer:
             charset="utf-8",
             headers={"Cache-Control": "no-cache"},
         )
+
+    async def _check(self, request: web.Request) -> web.StreamResponse:
+        """Answer a page whose WebSocket failed.
+
+        Browsers send the Origin with each POST, so the guard has judged this request
+        as it judges a WebSocket's.
+        """
+        return web.Response(status=204)
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
         if (

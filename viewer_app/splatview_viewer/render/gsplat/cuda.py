@@ -22,7 +22,12 @@ import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
 
 from splatview_ipc.cuda.driver import stream_object
-from splatview_ipc.system.files import cache_folder, make_private, write_output
+from splatview_ipc.system.files import (
+    cache_folder,
+    check_own,
+    make_private,
+    write_output,
+)
 from splatview_viewer.core.errors import RendererError
 
 if TYPE_CHECKING:
@@ -68,7 +73,9 @@ class Kernels:
         self._functions: dict[str, Any] = {}
         with torch.cuda.device(device):
             torch.cuda.current_stream().query()  # makes the device's primary context current on this thread
-            with contextlib.suppress(OSError, RendererError):  # none yet, or damaged
+            # None yet, damaged, or in a folder of another user.
+            with contextlib.suppress(OSError, RendererError):
+                check_own(cached.parent)
                 self._module = _load(cached.read_bytes())
                 return
             image = nvrtc.compile(source, (f"--gpu-architecture={target}", *flags))

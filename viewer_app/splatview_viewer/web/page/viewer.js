@@ -18,8 +18,11 @@ const PROTOCOL = 4;
 const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or a wall's every pixel is too many
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
+const OPEN_WITHIN = 10000; // ms from the first try to the viewer's welcome
 const TAP_TIME = 400, TAP_REACH = 30; // ms and CSS pixels within which a second tap is the first one's
 const TWIST = 0.25; // radians that two fingers turn before they roll the scene
+const BLOCKED = "The viewer answers, but something in between lets no WebSocket through. A reverse proxy has to pass it on"
+  + " (nginx: proxy_http_version 1.1 and the headers Upgrade and Connection); around a filter, ssh -L leads to the viewer.";
 const MODS = ["shift", "ctrl", "alt", "super"]; // of a bit mask
 const MOST_NOTCHES = 20; // of one turn of the wheel
 const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
@@ -29,11 +32,12 @@ const el = Object.fromEntries([...document.querySelectorAll("[id]")].map((e) => 
 const canvas = /** @type {HTMLCanvasElement} */ (el.canvas);
 const context = canvas.getContext("2d", {alpha: false});
 const body = document.body.classList;
+el.unloaded.hidden = true;
 
 // ---- the connection: opened again and again until the viewer refuses for good
 
 const link = {
-  socket: null, open: false, since: 0, delay: RETRY_FIRST, timer: 0, tries: 0,
+  socket: null, open: false, since: 0, opening: 0, delay: RETRY_FIRST, timer: 0, tries: 0,
   refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false}, welcome: null,
 };
 
@@ -62,6 +66,7 @@ function connect() {
   if (link.socket || link.ended) return;
   const socket = link.socket = new WebSocket(address("ws", "ws"), token ? ["splatview", `token.${token}`] : []);
   socket.binaryType = "arraybuffer";
+  link.opening = setTimeout(() => socket.close(), OPEN_WITHIN); // something in between may keep it without an answer
   socket.onopen = () => {
     measure();
     link.open = true;
@@ -77,28 +82,48 @@ function connect() {
 }
 
 async function disconnected(event) {
-  const opened = link.open;
+  const {open: opened, welcome: welcomed} = link;
   letGo();
-  Object.assign(link, {socket: null, open: false, welcome: null, tries: link.tries + 1});
+  clearTimeout(link.opening);
+  Object.assign(link, {open: false, welcome: null, tries: link.tries + 1});
   if (opened && performance.now() - link.since > RETRY_LAST) link.delay = RETRY_FIRST;
   if (event.reason) console.info(`The viewer closed the connection: ${event.reason}`);
   if (event.code === 1013) Object.assign(link, {refusal: event.reason, delay: RETRY_LAST}); // try again later
-  const reason = opened || link.ended ? "" : await forbidden();
-  if (reason) end(reason);
+  else if (!link.ended) link.refusal = "";
+  if (!welcomed && !event.reason && !link.ended) {
+    const {refused, words} = await diagnose();
+    if (refused) end(words);
+    else if (link.tries > 1) link.refusal = words; // a viewer that only just began may be no more than late
+  }
+  link.socket = null;
   showState();
-  if (link.ended || link.socket) return;
+  if (link.ended) return;
   link.timer = setTimeout(connect, link.delay);
   link.delay = Math.min(link.delay * RETRY_GROWTH, RETRY_LAST);
 }
 
-/** Why the viewer does not let this page in, "" if it is not there: a WebSocket that fails does not tell a page. */
-async function forbidden() {
+/**
+ * Why no WebSocket opens, which browsers tell no page: a request with the same Origin, Host and token is answered in
+ * words. `refused`: the viewer itself does not let this page in, so there is no use in trying again. `words` are ""
+ * where nothing answers.
+ */
+async function diagnose() {
+  let answer, text;
   try {
-    const answer = await fetch(address("download", "http"), {cache: "no-store", headers: credentials});
-    return answer.status === 403 ? (await answer.text()).trim().slice(0, 400) : "";
+    answer = await fetch(address("check", "http"), {
+      method: "POST", cache: "no-store", headers: credentials, redirect: "manual", signal: AbortSignal.timeout(OPEN_WITHIN),
+    });
+    text = (await answer.text()).trim().slice(0, 600);
   } catch {
-    return "";
+    return {refused: false, words: ""};
   }
+  if (answer.type === "opaqueredirect") {
+    return {refused: false, words: "Something in front of the viewer sends this page elsewhere, to log in perhaps: reload it."};
+  }
+  if (answer.headers.get("X-Splatview") === "viewer") {
+    return answer.ok ? {refused: false, words: BLOCKED} : {refused: true, words: text};
+  }
+  return {refused: false, words: `Something in front of the viewer answers in its place: ${answer.status} ${answer.statusText}`.trim() + "."};
 }
 
 function end(reason) {
@@ -138,6 +163,7 @@ function takeAnswer(answer) {
       location.reload();
     }
   } else if (answer.t === "welcome") {
+    clearTimeout(link.opening);
     Object.assign(link, {welcome: answer, refusal: "", tries: 0});
     takeCaption({title: "", trouble: "", typing: false}); // until it says otherwise
   } else if (answer.t === "caption") {
