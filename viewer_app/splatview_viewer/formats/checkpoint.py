@@ -37,6 +37,7 @@ from splatview_viewer.formats.common import (
     fields_of,
     open_zip,
 )
+from splatview_viewer.formats.repeats import check_repeats
 from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.scene.scene import as_floats, sh0_of_rgb
 
@@ -154,7 +155,9 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
     degree = None
     for i, file in enumerate(files):
         progress("reading tensors", i / len(files))
-        tensors, degree = _find(_load(file))
+        root = _load(file)
+        check_repeats(root, file.stat().st_size)
+        tensors, degree = _find(root)
         arrays = {name: _array(tensor, name) for name, tensor in tensors.items()}
         means, opacities = arrays["means"], arrays["opacities"]
         n = len(means) if means.ndim else 0

@@ -58,7 +58,7 @@ BASE, PER_BYTE = 3 << 29, 64
 """
 FREE_SHARE = 1 / 3
 """The part of the free memory that the child may take at most."""
-CPU_BASE, CPU_PER_BYTE = 120, 1 / (1 << 20)
+CPU_BASE, CPU_PER_BYTE = 30, 1 / (1 << 20)
 """Seconds of the processor that the child may take in any case, and for each byte of the files."""
 MAX_FILES = 64
 """Descriptors that the child may have open beside those that it inherits: modules are opened one by one."""
