@@ -86,6 +86,9 @@ HARMLESS = (
 (`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
 their own.
 """
+PICKLE_NAME = b"data.pkl"
+_SCANNED = 1 << 20
+"""Bytes at both ends of a file in which the name of a checkpoint's pickle is looked for."""
 REFUSED = re.compile(
     r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL
 )
@@ -129,12 +132,14 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
 
 
 def import_torch(files: list[File]) -> None:
-    """Import torch for what may be a checkpoint."""
+    """Import torch for what may be a checkpoint: a confined process cannot, since torch starts programs for that."""
     with open(files[0].path, "rb") as f:
-        if f.read(4) == ZIP_MAGIC and not files[0].name.lower().endswith(
-            (".sog", ".zip")
-        ):
-            import torch  # noqa: F401
+        head = f.read(_SCANNED)
+        f.seek(max(0, f.seek(0, os.SEEK_END) - _SCANNED))
+        tail = f.read(_SCANNED)
+    # As `torch.save` names it; whether the zip is one is for the reader, which has limits.
+    if head[:4] == ZIP_MAGIC and (PICKLE_NAME in head or PICKLE_NAME in tail):
+        import torch  # noqa: F401
 
 
 def read_ranks(
@@ -201,9 +206,6 @@ def _load(path: Path) -> Any:
     Raises FileError for what `torch.load` would run (a TorchScript archive, before torch 2.6: CVE-2025-32434), misread
     or refuse.
     """
-    import torch
-    from torch import serialization
-
     with open(path, "rb") as f:
         if f.read(4) != ZIP_MAGIC:
             raise FileError(
@@ -221,6 +223,9 @@ def _load(path: Path) -> Any:
                     f"checkpoint: {entry.filename[:60]!r} is compressed; torch.save writes entries not "
                     "compressed, and only such are read"
                 )
+    import torch
+    from torch import serialization
+
     serialization.add_safe_globals(_STAND_INS)
     try:
         return torch.load(
