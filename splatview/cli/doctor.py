@@ -325,6 +325,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "cuda to opengl": check_cuda_to_opengl,
     "display": partial(_probe, "window", "absent"),
     "browser": partial(_probe, "web", "broken"),
+    "sandbox": partial(_probe, "sandbox", "absent"),
     "memory": check_memory,
     "video": check_video,
     "camera": check_camera,

@@ -232,6 +232,7 @@ def replay(
     m = len(events)
     bands: list[list[int]] = []
     now: dict[int, tuple[str, list[int]]] = {}
+    has_requests = any(e["action"] == "free_requested" for e in events)
 
     def begin(e: dict[str, Any], start: int) -> list[int]:
         bands.append([e["addr"], e["size"], start, m, m])
@@ -253,6 +254,9 @@ def replay(
             band[3] = k
             now[e["addr"]] = "asked", band
         elif e["action"] in ("free_completed", "free"):
+            requested_before = has_requests and e["action"] == "free_completed"
+            if state == "gone" and requested_before:
+                continue
             if state == "gone":
                 band = begin(e, -1)
             band[3] = min(band[3], k)

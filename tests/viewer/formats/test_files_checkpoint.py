@@ -137,6 +137,23 @@ def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
         open_file(tmp_path / "a.pt")
 
 
+def test_values_that_name_each_other_without_end_are_refused(tmp_path):
+    tower: list = []
+    for _ in range(60):
+        tower = [tower, tower]
+    circle: dict = {}
+    circle["state"] = [circle]
+    shared = {f"key {i}": i for i in range(1100)}
+    for value, message in (
+        (tower, "named again and again"),
+        ({str(i): shared for i in range(1100)}, "named again and again"),
+        (circle, "holds itself"),
+    ):
+        torch.save({"splats": value}, tmp_path / "a.pt")
+        with pytest.raises(FileError, match=message):
+            read(tmp_path / "a.pt")
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -135,6 +135,28 @@ def test_a_picture_needs_no_display(
     assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 50
 
 
+def test_a_picture_of_several_devices_says_which_one_it_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "several.pickle"
+    traces = [[event("alloc", 512, (i + 1) << 20)] * (2 - i) for i in range(2)]
+    host = [[event("alloc", 512, 4 << 20)] * 5]
+    path.write_bytes(pickle.dumps(snapshot([], device_traces=traces, host_traces=host)))
+    pictures: list[np.ndarray] = []
+    for name in ("", "0", "1", "host"):
+        png = tmp_path / f"a{name}.png"
+        options = ["--device", name] if name else []
+        assert main(["memory", str(path), "--png", str(png), *options]) == 0
+        told = capsys.readouterr().err
+        assert ("0 (2 events), 1 (1 events), host (5 events)" in told) == (not name)
+        assert ("choose with --device" in told) == (not name)
+        pictures.append(np.asarray(Image.open(png)).astype(int))
+    chosen, *named = pictures
+    assert np.abs(chosen - named[0]).max() < 8
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert (np.abs(named[a] - named[b]).max(axis=2) > 30).sum() > 1000
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -144,6 +166,8 @@ def test_a_picture_needs_no_display(
         (["--csv"], "--sql"),
         (["again.pickle"], "again.pickle"),
         (["--png", "x.png", "--size", "wide"], "wide"),
+        (["--png", "x.png", "--device", "3"], "it has 0"),
+        (["--device", "0"], "--png"),
         (["--window", "--web"], "--window"),
     ],
 )

@@ -156,3 +156,63 @@ def test_the_sandbox_has_a_limit_of_cpu_time(
     path.write_bytes(ENDLESS)
     with pytest.raises(FileError, match="processor's time"):
         load_snapshot(path)
+
+
+def tower(height: int) -> list[Any]:
+    """A list of lists that holds each one twice: a walk through it takes 2^height steps."""
+    value: list[Any] = []
+    for _ in range(height):
+        value = [value, value]
+    return value
+
+
+def wide(**fields: Any) -> dict[str, Any]:
+    return {**{f"key {i}": 0 for i in range(3000)}, **fields}
+
+
+SHARED: dict[str, Any] = {
+    "traces": {"device_traces": [[event("alloc", 512)] * 2000] * 2000},
+    "entries": {"device_traces": [[wide(**event("alloc", 512))] * 3000]},
+    "stacks": {
+        "device_traces": [[event("alloc", 512, frames=[{}] * 9000)] * 9000],
+    },
+    "blocks": {"segments": [segment(512, [block(512, 512)] * 1500)] * 1500},
+    "segments": {"segments": [wide(**segment(512, []))] * 3000},
+    "annotations": {"segments": [], "external_annotations": [wide()] * 3000},
+    "host": {"segments": [], "host_segments": [wide(**segment(512, []))] * 3000},
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_is_named_again_and_again_is_refused(name: str, tmp_path: Path) -> None:
+    data = pickle.dumps(SHARED[name])
+    with pytest.raises(FileError, match="named again and again"):
+        read(tmp_path, data)
+
+
+@pytest.mark.programs
+def test_towers_of_shared_lists_take_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values that nobody asked for are neither compared nor walked through."""
+    monkeypatch.setattr(sandbox, "CPU_BASE", 1)
+    common = {"filename": "a.py", "line": 1, "name": "f"}
+    stacks = [[common, {**common, "more": tower(60)}] for _ in range(2)]
+    events = [event("alloc", 512 * i, frames=stacks[i], more=tower(60)) for i in (0, 1)]
+    data = snapshot(events, allocator_settings={"a": tower(60)}, more=tower(60))
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(data))
+    loaded = load_snapshot(path, cache=False)
+    assert loaded.traces[0].events.stack.tolist() == [0, 0]
+    assert [f.name for f in loaded.stack(0)] == ["f", "f"]
+
+
+def test_stacks_that_are_shared_whole_are_read(tmp_path: Path) -> None:
+    """PyTorch shares frames among entries; a writer may share their lists as well."""
+    stack = [{"filename": "a.py", "line": i, "name": "f"} for i in range(60)]
+    events = [event("alloc", 512 * i, frames=stack) for i in range(5000)]
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(snapshot(events)))
+    with little_memory():
+        answer, _ = read_pickle([File(path, "x.pickle")], lambda what, fraction: None)
+    assert answer.devices[0].rows[0] == 5000

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.memory_data import block, check_replay, event, frame, segment, snapshot
+from support.memory_data import MB, block, check_replay, event, frame, segment, snapshot
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import Start
@@ -27,6 +27,8 @@ from splatview_viewer.kinds.snapshot.model import (
     NO_STACK,
     UNKNOWN_POOL,
     Snapshot,
+    Trace,
+    device_text,
     live_bytes,
 )
 
@@ -355,6 +357,57 @@ def test_oddities_are_noted() -> None:
             "1 allocations lack" in note
             for note in from_pickled(snapshot(events)).notes
         )
+
+
+def live_mb(trace: Trace) -> list[int]:
+    return (live_bytes(trace) // MB).tolist()
+
+
+def test_a_completion_alone_frees_only_where_no_request_is_recorded() -> None:
+    """Requested before the trace, it was not live in it; with skip_actions=["free_requested"] it was."""
+
+    def entry(action: str, addr: int, mb: int) -> dict[str, Any]:
+        return event(action, addr * MB, mb * MB)
+
+    completed_alone = [
+        entry("alloc", 8, 2),
+        entry("alloc", 12, 3),
+        entry("free_completed", 0, 5),
+    ]
+    whole_free = [entry("free_requested", 8, 2), entry("free_completed", 8, 2)]
+    (requested,) = from_pickled(snapshot(completed_alone + whole_free)).traces
+    assert live_mb(requested) == [0, 2, 5, 5, 3, 3]
+    assert requested.events.allocation.tolist() == [0, 1, -1, 0, 0]
+    (skipped,) = from_pickled(snapshot(completed_alone + whole_free[1:])).traces
+    assert live_mb(skipped) == [5, 7, 10, 5, 3]
+
+
+def host_memory() -> dict[str, Any]:
+    """Pinned memory: two traces, of which the second has a segment that was there before."""
+    traces = [
+        [event("segment_alloc", 512, 4 * MB), event("alloc", 512, 4 * MB)],
+        [event("alloc", 512, 2 * MB), event("free", 512, 2 * MB)],
+    ]
+    held = segment(512, [block(512, 4 * MB)]), segment(512, [], device=1)
+    return {"host_segments": list(held), "host_traces": traces}
+
+
+def test_pinned_host_memory_has_devices_of_its_own(tmp_path: Path) -> None:
+    empty = {"segments": [], "device_traces": [[]]}
+    alone = from_pickled(empty | host_memory())
+    assert [t.device for t in alone.traces] == [-1, -2]
+    assert [live_mb(t) for t in alone.traces] == [[0, 0, 4], [0, 2, 0]]
+    assert [len(t.segments) for t in alone.traces] == [1, 1]
+    assert [device_text(t.device) for t in alone.traces] == [
+        "pinned host memory",
+        "pinned host memory 2",
+    ]
+    both = small() | host_memory()
+    path = tmp_path / "both.pickle"
+    path.write_bytes(pickle.dumps(both))
+    assert [t.device for t in load_snapshot(path).traces][-2:] == [-1, -2]
+    with pytest.raises(FileError, match=r"host_traces\[0\]\[0\]"):
+        from_pickled({"host_traces": [[{}]]})
 
 
 def test_pools_come_from_the_segment_where_the_events_do_not_tell() -> None:

@@ -265,6 +265,8 @@ class _Asked:
     """Print the answer to --sql as CSV, all rows of it, bytes as plain numbers."""
     png: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
     """Draw the timeline into this file and end; --size says how large."""
+    device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
+    """The device that --png draws: 1 for GPU 1, host for pinned memory. Default: the GPU with most events."""
 
 
 @dataclass(frozen=True)
@@ -321,6 +323,11 @@ class Memory(_Viewer, _Asked):
             )
         if self.csv and self.sql is None:
             raise ViewerError("memory: --csv is for --sql, which was not named")
+        if self.device is not None and self.png is None:
+            raise ViewerError(
+                "memory: --device is for --png, which was not named; the viewer's panel chooses among devices, and "
+                "SQL has a column device"
+            )
         if alone and self.other is not None:
             raise ViewerError(
                 f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well"
@@ -332,7 +339,7 @@ class Memory(_Viewer, _Asked):
         if self.sql is not None:
             answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
         elif self.png is not None:
-            Shot(self.png, self.file, size=self.size).execute()
+            Shot(self.png, self.file, size=self.size, device=self.device).execute()
         else:
             self._serve("memory", files, None)
 
@@ -384,6 +391,8 @@ class Shot:
     {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov". Default: the scene seen whole."""
     background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
     """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or transparent. Default: black."""
+    device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
+    """The device of a memory snapshot: 1 for GPU 1, host for pinned memory. Default: the GPU with most events."""
 
     def execute(self) -> None:
         from splatview_viewer.app.offscreen import shoot

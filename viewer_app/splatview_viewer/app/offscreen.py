@@ -40,6 +40,7 @@ from splatview_viewer.kinds import about, kind_of, make_view, shown
 from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.kinds.snapshot.model import Snapshot, device_name
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.viewport import transparent_picture
@@ -108,6 +109,8 @@ class Look:
     """JSON or the name of a file that holds it; None: the scene seen whole."""
     background: Color | None = None
     """RGB in [0, 1]; None: what comes with the stream, else black."""
+    device: str | None = None
+    """The device of a memory snapshot: "1", "host". None: the busiest GPU."""
 
 
 # -- shot and video ---------------------------------------------------------------------------------------------------
@@ -118,7 +121,7 @@ def shoot(asked: Shot) -> tuple[int, int]:
 
     Raises ViewerError: nothing to draw, a camera or file that makes no sense, no graphics.
     """
-    look = _look(asked, asked.camera)
+    look = replace(_look(asked, asked.camera), device=asked.device)
     check_writable(asked.out, check_picture, look.background is None)
 
     def shot(
@@ -139,9 +142,24 @@ def shoot(asked: Shot) -> tuple[int, int]:
             print(f"splatview: shot: Gaussians: {still.lacks}", file=sys.stderr)
         for note in value.notes if isinstance(value, GaussianScene) else ():
             print(f"splatview: shot: {asked.file}: {note}", file=sys.stderr)
+        if isinstance(value, Snapshot) and asked.device is None:
+            _name_devices(value, asked)
         return size
 
     return _drawn("shot", "--camera", asked, shot)
+
+
+def _name_devices(snapshot: Snapshot, asked: Shot) -> None:
+    """Say on stderr which devices a snapshot has, where a picture shows one of several."""
+    if len(snapshot.traces) > 1:
+        devices = ", ".join(
+            f"{device_name(trace.device)} ({len(trace.events):,} events)"
+            for trace in snapshot.traces
+        )
+        print(
+            f"splatview: shot: {asked.file}: the picture shows one of the devices {devices}; choose with --device",
+            file=sys.stderr,
+        )
 
 
 def film(asked: Video) -> int:
@@ -439,12 +457,26 @@ class Still:
                     lambda: getattr(value, "complete", True) or None,
                     time.monotonic() + _LATER_S,
                 )
+        if look.device is not None:
+            self._choose_device(look.device)
         if look.size is None and self._image is not None:
             size = (
                 min(self._image.size[0], MAX_SIZE),
                 min(self._image.size[1], MAX_SIZE),
             )
         return size
+
+    def _choose_device(self, device: str) -> None:
+        """Have a device of a memory snapshot shown. Raises ViewerError for anything else."""
+        from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+        assert self.view is not None
+        view = self.view.view
+        if not isinstance(view, SnapshotView):
+            raise ViewerError(
+                f"{self._who}: --device chooses a device of a memory snapshot; leave it out"
+            )
+        view.choose_device(device)
 
     def draw(
         self,

@@ -1,6 +1,6 @@
 """Tries the viewer's parts on this machine: run as a program, so that a driver that crashes takes nothing along.
 
-`python -m splatview_viewer.app.probe egl|window|gsplat|interop|web` prints one JSON object:
+`python -m splatview_viewer.app.probe egl|window|gsplat|interop|web|sandbox` prints one JSON object:
 {"ok": bool, "detail": str, "mend": str}.
 """
 
@@ -128,6 +128,37 @@ def probe_web() -> str:
     return detail + (
         f"; nvJPEG is not used: {encoder.reason}" if encoder.reason else ""
     )
+
+
+def probe_sandbox() -> str:
+    """Decode a file in the sandbox, and try there what decoders must not do."""
+    import tempfile
+    from pathlib import Path
+
+    from splatview_viewer.core.errors import FileError
+    from splatview_viewer.formats import confinement
+    from splatview_viewer.formats.sandbox import limits_for, run
+
+    with tempfile.TemporaryDirectory(prefix="sv-doctor-") as folder:
+        secret, job = Path(folder, "secret"), Path(folder, "job")
+        secret.write_text("x", "utf-8")
+        job.write_text(f"{folder}\n{secret}", "utf-8")
+        try:
+            found, _ = run(
+                confinement.examine, [job], limits_for(0), confinement.Examined
+            )
+        except FileError as e:
+            raise Broken(e) from None
+    means = [f"Landlock {found.landlock}"] if found.landlock else []
+    means += ["seccomp"] if found.seccomp else []
+    if found.permitted:
+        raise Broken(
+            f"decoders of pages' files have bounds, but also {', '.join(found.permitted)}: "
+            f"{'; '.join((*means, *found.reasons))}",
+            "a kernel of 5.13 or later with landlock among its security modules (lsm=); in a container, a seccomp "
+            "profile that permits landlock_create_ruleset and seccomp",
+        )
+    return f"decoders of pages' files reach no network, program or other file: {' and '.join(means)}"
 
 
 def probe_gsplat() -> str:

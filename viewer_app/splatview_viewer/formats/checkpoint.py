@@ -37,6 +37,7 @@ from splatview_viewer.formats.common import (
     fields_of,
     open_zip,
 )
+from splatview_viewer.formats.repeats import check_repeats
 from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.scene.scene import as_floats, sh0_of_rgb
 
@@ -85,6 +86,9 @@ HARMLESS = (
 (`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
 their own.
 """
+PICKLE_NAME = b"data.pkl"
+_SCANNED = 1 << 20
+"""Bytes at both ends of a file in which the name of a checkpoint's pickle is looked for."""
 REFUSED = re.compile(
     r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL
 )
@@ -128,12 +132,14 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
 
 
 def import_torch(files: list[File]) -> None:
-    """Import torch for what may be a checkpoint."""
+    """Import torch for what may be a checkpoint: a confined process cannot, since torch starts programs for that."""
     with open(files[0].path, "rb") as f:
-        if f.read(4) == ZIP_MAGIC and not files[0].name.lower().endswith(
-            (".sog", ".zip")
-        ):
-            import torch  # noqa: F401
+        head = f.read(_SCANNED)
+        f.seek(max(0, f.seek(0, os.SEEK_END) - _SCANNED))
+        tail = f.read(_SCANNED)
+    # As `torch.save` names it; whether the zip is one is for the reader, which has limits.
+    if head[:4] == ZIP_MAGIC and (PICKLE_NAME in head or PICKLE_NAME in tail):
+        import torch  # noqa: F401
 
 
 def read_ranks(
@@ -154,7 +160,9 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
     degree = None
     for i, file in enumerate(files):
         progress("reading tensors", i / len(files))
-        tensors, degree = _find(_load(file))
+        root = _load(file)
+        check_repeats(root, file.stat().st_size)
+        tensors, degree = _find(root)
         arrays = {name: _array(tensor, name) for name, tensor in tensors.items()}
         means, opacities = arrays["means"], arrays["opacities"]
         n = len(means) if means.ndim else 0
@@ -198,9 +206,6 @@ def _load(path: Path) -> Any:
     Raises FileError for what `torch.load` would run (a TorchScript archive, before torch 2.6: CVE-2025-32434), misread
     or refuse.
     """
-    import torch
-    from torch import serialization
-
     with open(path, "rb") as f:
         if f.read(4) != ZIP_MAGIC:
             raise FileError(
@@ -218,6 +223,9 @@ def _load(path: Path) -> Any:
                     f"checkpoint: {entry.filename[:60]!r} is compressed; torch.save writes entries not "
                     "compressed, and only such are read"
                 )
+    import torch
+    from torch import serialization
+
     serialization.add_safe_globals(_STAND_INS)
     try:
         return torch.load(

@@ -1,9 +1,9 @@
-"""Run a function on untrusted files in a child process with limits on memory, descriptors and processor time.
+"""Run a function on untrusted files in a confined child process with limits on memory, descriptors and CPU time.
 
     answer, arrays = run(read_any, [path], limits_for(size), Answer)
 
-Decoders of untrusted files can take all memory, loop without end or crash. The child process inherits the open files
-and nothing else. It writes arrays to a memory file; the viewer seals that file, checks the description of the arrays
+Decoders of untrusted files can take all memory, loop without end, crash, or be taken over. The child process inherits
+the open files and nothing else, and the kernel refuses it network, programs and other files (`confinement`). It writes arrays to a memory file; the viewer seals that file, checks the description of the arrays
 against its size, and maps it.
 
 A function for the sandbox has a module of its own, gets `File`s and a progress report, and returns an answer, which is
@@ -48,6 +48,7 @@ from splatview_ipc.system import child_program
 from splatview_ipc.system.free_memory import available_bytes
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats import confinement
 from splatview_viewer.formats.common import Progress, fault_text, silent
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ BASE, PER_BYTE = 3 << 29, 64
 """
 FREE_SHARE = 1 / 3
 """The part of the free memory that the child may take at most."""
-CPU_BASE, CPU_PER_BYTE = 120, 1 / (1 << 20)
+CPU_BASE, CPU_PER_BYTE = 30, 1 / (1 << 20)
 """Seconds of the processor that the child may take in any case, and for each byte of the files."""
 MAX_FILES = 64
 """Descriptors that the child may have open beside those that it inherits: modules are opened one by one."""
@@ -336,6 +337,7 @@ def serve(argument: str) -> NoReturn:
         )
         for called in prepare:
             called(files)
+        confinement.in_force = confinement.confine(job["files"])
         # For good, once everything is imported: libraries reserve address space that costs no memory.
         with open("/proc/self/statm", encoding="ascii") as sizes:
             space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

@@ -176,6 +176,13 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
                 [(words, theme.TEXT)],
                 within=r,
             )
+        if view.device_words:
+            card(
+                draw,
+                (r.x + 6 * scale, r.y + r.height - 6 * scale),
+                [(view.device_words, theme.DIM)],
+                (0, 1),
+            )
         if view.said:
             card(
                 draw,

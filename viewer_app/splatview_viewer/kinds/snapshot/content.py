@@ -196,14 +196,13 @@ class Content:
 
     @cached_property
     def busiest(self) -> int:
-        """The device with most events."""
-        return max(
-            range(len(self.snapshot.traces)),
-            key=lambda k: (
-                len(self.snapshot.traces[k].events),
-                len(self.snapshot.traces[k].segments),
-            ),
-        )
+        """The GPU with most events; pinned host memory where there is no GPU."""
+
+        def activity(index: int) -> tuple[bool, int, int]:
+            trace = self.snapshot.traces[index]
+            return trace.device >= 0, len(trace.events), len(trace.segments)
+
+        return max(range(len(self.snapshot.traces)), key=activity)
 
     def others(self) -> list[Content]:
         """Return the other open snapshots, to compare it with this one, by name."""

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import numpy as np
 from msgspec import Meta
 
+from splatview_viewer.core.errors import ViewerError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -55,6 +57,8 @@ UNKNOWN_POOL = -1
 LIMIT = 2**62
 """Sizes and times are smaller, so that sums of two do not overflow; but what was asked for in vain may be any size."""
 MIDDLE = 1 << 63  # the first address in the upper half
+HOST = -1
+"""The device of pinned host memory. Where a file has several such traces, their devices are -1, -2 and so on."""
 
 
 def signed(addr: np.ndarray) -> np.ndarray:
@@ -241,6 +245,7 @@ class Trace:
     """Everything about one device."""
 
     device: int
+    """The GPU's index, or HOST and below for pinned host memory."""
     events: Events
     allocations: Allocations
     spans: Spans
@@ -271,7 +276,7 @@ class Snapshot:
     name: str
     """The file's name."""
     traces: tuple[Trace, ...]
-    """One for each device that has events or segments, in the order of the devices."""
+    """One for each device that has events or segments, in the order of the devices; pinned host memory is last."""
     texts: Texts
     stacks: Stacks
     streams: tuple[int, ...]
@@ -351,6 +356,30 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
 def address_text(address: int) -> str:
     """ "0x7f2c40000000"."""
     return f"{address:#x}"
+
+
+def device_text(device: int) -> str:
+    """ "GPU 0", "pinned host memory", "pinned host memory 2"."""
+    if device >= 0:
+        return f"GPU {device}"
+    return "pinned host memory" + (f" {-device}" if device < HOST else "")
+
+
+def device_name(device: int) -> str:
+    """Return the name by which a device is chosen: "0", "host", "host2"."""
+    if device >= 0:
+        return str(device)
+    return "host" + (str(-device) if device < HOST else "")
+
+
+def find_device(snapshot: Snapshot, name: str) -> int:
+    """Return the index in `Snapshot.traces` of the device of this name. Raises ViewerError where there is none."""
+    names = [device_name(trace.device) for trace in snapshot.traces]
+    if name.strip().lower() in names:
+        return names.index(name.strip().lower())
+    raise ViewerError(
+        f"device {name[:40]!r} is not in the snapshot; it has {', '.join(names)}"
+    )
 
 
 def pool_text(pool: tuple[int, int] | None) -> str:

@@ -309,9 +309,9 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
     )
     _add_stacks(con, snapshot)
     selects: dict[str, list[str]] = {}
-    for trace in snapshot.traces:
+    for number, trace in enumerate(snapshot.traces):
         for table, columns in _columns(snapshot, trace).items():
-            raw = f"{table}_{trace.device}_"
+            raw = f"{table}_{number}_"
             con.register(
                 raw,
                 {

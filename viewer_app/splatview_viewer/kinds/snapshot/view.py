@@ -15,7 +15,7 @@ from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.model import Snapshot
+from splatview_viewer.kinds.snapshot.model import Snapshot, device_text, find_device
 from splatview_viewer.kinds.snapshot.picture import Picture, Sheet
 from splatview_viewer.kinds.snapshot.state import (
     COLORS,
@@ -159,6 +159,18 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     @property
     def trace(self) -> Trace:
         return self.content.snapshot.traces[self.device]
+
+    @property
+    def device_words(self) -> str:
+        """The device in the picture and the number of all; "" where there is only one GPU."""
+        count = len(self.content.snapshot.traces)
+        if count > 1:
+            return f"{device_text(self.trace.device)}, one of {count} devices"
+        return "" if self.trace.device >= 0 else device_text(self.trace.device)
+
+    def choose_device(self, name: str) -> None:
+        """Show the device of this name: "1", "host". Raises ViewerError for one that the snapshot has not."""
+        self.state = self.state.elsewhere(find_device(self.content.snapshot, name))
 
     @property
     def tab(self) -> str:
@@ -386,15 +398,11 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     def _controls(self) -> None:
         snapshot, state = self.content.snapshot, self.state
         if len(snapshot.traces) > 1:
-            names = {
-                k: f"GPU {t.device}" if t.device >= 0 else "host"
-                for k, t in enumerate(snapshot.traces)
-            }
-            if (
-                device := ui.choice(
-                    "Device", "The GPU whose memory is shown", self.device, names
-                )
-            ) != self.device:
+            names = {k: device_text(t.device) for k, t in enumerate(snapshot.traces)}
+            device = ui.choice(
+                "Device", "The device whose memory is shown", self.device, names
+            )
+            if device != self.device:
                 self.state = state = state.elsewhere(device)
         color_by: Any = ui.choice(
             "Colour",

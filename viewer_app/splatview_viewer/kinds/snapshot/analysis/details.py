@@ -13,6 +13,7 @@ from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     NO_STACK,
     address_text,
+    device_text,
     kept,
     live_mask,
     pool_text,
@@ -121,7 +122,7 @@ def describe(
                 f"{size_text(int(a.size.sum(where=same)))} altogether",
             )
         )
-    rows.append(("Number", f"{allocation:,} on device {trace.device}"))
+    rows.append(("Number", f"{allocation:,} on {device_text(trace.device)}"))
     frames, freed = (
         [
             FrameLine(f.file, f.line, f.name, int(kinds[number]))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_viewer.formats.sandbox import File
+    from splatview_viewer.formats.sandbox import File, Limits
     from splatview_viewer.kinds.snapshot.loading.store import SnapshotAnswer
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
@@ -39,6 +39,10 @@ PLAIN_RATIO = 256
 """How much larger than the file its content may be: snapshots, which repeat themselves, shrink by 10 to 60."""
 FREE_SHARE, PER_BYTE = 0.8, 12
 """The part of the free memory that reading may take, and bytes of memory for each byte of the pickle."""
+SECONDS_BASE, SECONDS_PER_BYTE = 10, 1 / (1 << 20)
+"""Seconds of the processor that reading may take in any case, and for each byte of the pickle."""
+DEFLATE_RATIO = 1032
+"""How much larger than the file its content can be at all."""
 LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 """What the files of old `torch.save` begin with, as a pickled number."""
 
@@ -65,11 +69,10 @@ def load_snapshot(
         return found
     with open_regular(path) as f:
         packed, size = f.read(2) == GZIP, path.stat().st_size
-    most = max(BOMB_BYTES, PLAIN_RATIO * size) if packed else size
     answer, arrays = run(
         read_pickle,
         [path],
-        limits_for(most, FREE_SHARE, PER_BYTE),
+        _limits(size, packed),
         store.SnapshotAnswer,
         prepare=prepare,
         progress=progress,
@@ -81,6 +84,15 @@ def load_snapshot(
             store.kept(where, key, name) or snapshot
         )  # a file's pages can be let go, the sandbox's cannot
     return snapshot
+
+
+def _limits(size: int, packed: bool) -> Limits:
+    """Return the limits for a file of `size` bytes."""
+    pickle_bytes = max(BOMB_BYTES, PLAIN_RATIO * size) if packed else size
+    limits = limits_for(pickle_bytes, FREE_SHARE, PER_BYTE)
+    possible_bytes = min(pickle_bytes, DEFLATE_RATIO * size)
+    seconds = int(SECONDS_BASE + SECONDS_PER_BYTE * possible_bytes)
+    return limits._replace(seconds=min(limits.seconds, seconds))
 
 
 def from_pickled(data: dict[str, Any], name: str = "") -> Snapshot:

@@ -6,7 +6,8 @@ What has a wrong type is refused by name; keys that are not known are passed ove
 from __future__ import annotations
 
 from array import array
-from operator import attrgetter
+from dataclasses import dataclass, field
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -15,10 +16,12 @@ from msgspec import Meta
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import Progress, silent
+from splatview_viewer.kinds.snapshot.loading.bounds import Budget
 from splatview_viewer.kinds.snapshot.loading.pairing import fill_pools, make_spans, pair
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
+    HOST,
     LIMIT,
     NO_STACK,
     SEGMENT_TYPES,
@@ -31,10 +34,11 @@ from splatview_viewer.kinds.snapshot.model import (
     Stacks,
     Texts,
     Trace,
+    device_text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 _READING = 0.7
 """Of the time that it takes, reading the events; the rest is pairing."""
@@ -67,9 +71,10 @@ MAX_LINE = 2**31 - 1
 
 
 _Whole = Annotated[int, Meta(ge=0)]
+_PoolNumber = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Bytes = Annotated[int, Meta(ge=0, lt=LIMIT)]
 _Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-_Pool = tuple[_Whole, _Whole]
+_Pool = tuple[_PoolNumber, _PoolNumber]
 
 
 class _Frame(msgspec.Struct):
@@ -123,7 +128,7 @@ class _File(msgspec.Struct):
     external_annotations: list[Annotation] | None = None
     allocator_settings: dict[Any, Any] | None = None
     host_segments: list[Any] | None = None
-    host_traces: list[list[Any]] | None = None
+    host_traces: list[Any] | None = None
 
 
 def read(value: Any, kind: Any, where: str) -> Any:
@@ -141,7 +146,7 @@ class Tables:
     """Gives the same number to equal texts, frames, stacks, streams and pools, of all devices.
 
     PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the identities of every
-    fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is known is held,
+    fourth frame lead to few lists, which are compared by identity too. What is known is held,
     which keeps identities valid.
     """
 
@@ -172,7 +177,8 @@ class Tables:
                 frames = read(frames, list[Any], where(i))
             same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
             for known, number in same:
-                if known == frames:
+                # By identity: values that hold each other would be compared without end.
+                if len(known) == len(frames) and all(map(is_, known, frames)):
                     numbers.append(number)
                     break
             else:
@@ -267,17 +273,28 @@ def _starts(lengths: list[int]) -> np.ndarray:
 
 
 def read_events(
-    trace: list[Any], device: int, tables: Tables, told: Callable[[int], None]
+    trace: list[Any],
+    where: str,
+    tables: Tables,
+    budget: Budget,
+    on_read: Callable[[int], None],
 ) -> Events:
-    """The columns of all entries of one device's trace. `told`: called with how many are read."""
+    """Read the columns of all entries of one device's trace.
+
+    Args:
+        where: what to call the trace in an error.
+        on_read: called with how many are read.
+
+    Raises:
+        FileError: an entry is none, or the file names the same values too often.
+    """
     columns = {name: np.empty(len(trace), dtype) for name, dtype in COLUMNS.items()}
     for first in range(0, len(trace), CHUNK):
         rows = trace[first : first + CHUNK]
-        for name, values in _columns(
-            rows, f"device_traces[{device}]", first, tables
-        ).items():
+        budget.check_entries(rows, where)
+        for name, values in _columns(rows, where, first, tables).items():
             columns[name][first : first + len(rows)] = values
-        told(first + len(rows))
+        on_read(first + len(rows))
     return Events(**columns, allocation=np.full(len(trace), -1, np.int32))
 
 
@@ -338,19 +355,9 @@ def _columns(
     }
 
 
-def read_segments(
-    entries: list[_Segment], tables: Tables, devices: Iterable[int]
-) -> dict[int, tuple[Segments, Blocks]]:
-    """The segments and blocks by device, in the order of their addresses; of `devices` also where there are none."""
-    by_device: dict[int, list[_Segment]] = {device: [] for device in devices}
-    for s in sorted(entries, key=attrgetter("address")):
-        by_device.setdefault(s.device, []).append(s)
-    return {
-        device: _segments(rows, tables) for device, rows in sorted(by_device.items())
-    }
-
-
-def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
+def read_segments(entries: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
+    """Read the segments and blocks of one device, in the order of their addresses. Raises FileError."""
+    rows = sorted(entries, key=attrgetter("address"))
     blocks = [b for s in rows for b in s.blocks or ()]
     for address, size in [(s.address, s.total_size) for s in rows] + [
         (b.address, b.size) for b in blocks
@@ -409,6 +416,17 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
 # -- the whole ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class _Recording:
+    """What a file holds of one device, not yet converted."""
+
+    device: int
+    where: str
+    """The trace's name in errors."""
+    entries: list[Any] = field(default_factory=list)
+    segments: list[_Segment] = field(default_factory=list)
+
+
 def convert(
     data: Any,
     name: str,
@@ -417,93 +435,166 @@ def convert(
     consume: bool = False,
     file_bytes: int = 0,
 ) -> Snapshot:
-    """The Snapshot of what a pickle holds: the mapping that `torch.cuda.memory._snapshot` returns, or only the
-    segments (`torch.cuda.memory_snapshot`).
+    """Convert what a pickle holds: the mapping that `torch.cuda.memory._snapshot` returns, or only the segments
+    (`torch.cuda.memory_snapshot`).
 
     Args:
         consume: empty the traces meanwhile, so that their memory is free for the columns.
+        file_bytes: size of the pickle, unpacked, which bounds the work; 0: it is no file's.
 
     Raises:
         FileError: it is none; the message names the entry.
     """
-    if (
-        type(data) is list
-        and data
-        and type(data[0]) is dict
-        and "total_size" in data[0]
-    ):
-        data = {"segments": data}
-    if type(data) is not dict or not any(
-        key in data for key in ("segments", "device_traces")
-    ):
-        found = shown(data)
-        if type(data) is dict:
-            found = (
-                f"a mapping with {', '.join(map(shown, list(data)[:6])) or 'nothing'}"
-            )
-        raise FileError(
-            f"a pickle, but no memory snapshot: it holds {found}; a snapshot is a mapping with "
-            "segments and device_traces, as torch.cuda.memory._dump_snapshot writes it"
-        )
+    data = _as_mapping(data)
+    budget = Budget(file_bytes)
+    budget.check(data)
     file = read(data, _File, "the snapshot")
-    traces = [[] if t is None else t for t in file.device_traces or ()]
-    if any(type(t) is not list for t in traces):
-        raise FileError("device_traces holds something that is no list of entries")
-    counts = list(map(len, traces))
-    tables, done, total = Tables(), 0, max(sum(counts), 1)
-    events: dict[int, Events] = {}
-    for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
-        if count:
-
-            def told(read: int, done: int = done) -> None:
-                progress("reading events", _READING * (done + read) / total)
-
-            events[device] = read_events(trace, device, tables, told)
-            done += count
-            if consume:
-                trace.clear()
-    segments = read_segments(file.segments or [], tables, events)
     notes: list[str] = []
-    made: list[Trace] = []
-    for device in segments:
-        progress("pairing", _READING + (1 - _READING) * len(made) / len(segments))
-        e = (
-            events[device]
-            if device in events
-            else read_events([], device, tables, lambda read: None)
-        )
-        made.append(_trace(device, e, *segments[device], notes))
-    host, host_segments = (
-        sum(map(len, file.host_traces or ())),
-        len(file.host_segments or ()),
-    )
-    if host or host_segments:
-        notes.append(
-            f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
-            "is not shown"
-        )
-    if not any(counts):
+    recordings = _device_recordings(file)
+    recordings += _host_recordings(file, notes, needed=not recordings)
+    tables = Tables()
+    count = max(sum(len(r.entries) for r in recordings), 1)
+    done = 0
+    events: dict[int, Events] = {}
+    for recording in recordings:
+
+        def on_read(read: int, done: int = done) -> None:
+            progress("reading events", _READING * (done + read) / count)
+
+        done += len(recording.entries)
+        try:
+            events[recording.device] = read_events(
+                recording.entries, recording.where, tables, budget, on_read
+            )
+        except FileError as e:
+            if recording.device >= 0 or len(recordings) == 1:
+                raise
+            notes.append(_unreadable_host(file, e))
+        if consume:
+            recording.entries.clear()
+    traces: list[Trace] = []
+    for recording in recordings:
+        progress("pairing", _READING + (1 - _READING) * len(traces) / len(recordings))
+        if recording.device in events:
+            segments, blocks = read_segments(recording.segments, tables)
+            traces.append(
+                _trace(
+                    recording.device, events[recording.device], segments, blocks, notes
+                )
+            )
+    if not any(len(e) for e in events.values()):
         notes.append(
             "no events: recording was off; only what was live at the end is known"
         )
-    settings = {
-        key: value[:200] if type(value) is str else shown(value)
-        for key, value in list((file.allocator_settings or {}).items())[:100]
-        if type(key) is str and type(value) in (str, bool, int, float)
-    }
     texts, stacks = tables.finish()
     return Snapshot(
         name,
-        tuple(made),
+        tuple(traces),
         texts,
         stacks,
         tuple(tables.streams),
         tuple(tables.pools),
         tuple(file.external_annotations or ()),
-        settings,
+        _settings(file),
         tuple(notes),
         file_bytes,
     )
+
+
+def _as_mapping(data: Any) -> dict[str, Any]:
+    """Return the mapping of a whole snapshot. Raises FileError for what is none."""
+    only_segments = (
+        type(data) is list
+        and bool(data)
+        and type(data[0]) is dict
+        and "total_size" in data[0]
+    )
+    if only_segments:
+        return {"segments": data}
+    if type(data) is dict and any(
+        key in data for key in ("segments", "device_traces", "host_traces")
+    ):
+        return data
+    content = shown(data)
+    if type(data) is dict:
+        keys = ", ".join(map(shown, list(data)[:6]))
+        content = f"a mapping with {keys or 'nothing'}"
+    raise FileError(
+        f"a pickle, but no memory snapshot: it holds {content}; a snapshot is a mapping with "
+        "segments and device_traces, as torch.cuda.memory._dump_snapshot writes it"
+    )
+
+
+def _device_recordings(file: _File) -> list[_Recording]:
+    """Return what the file holds of each GPU that has events or segments, by its index."""
+    recordings: dict[int, _Recording] = {}
+    for device, trace in enumerate(_traces(file.device_traces, "device_traces")):
+        if trace:
+            recordings[device] = _Recording(device, f"device_traces[{device}]", trace)
+    for segment in file.segments or ():
+        device = segment.device
+        if device not in recordings:
+            recordings[device] = _Recording(device, f"device_traces[{device}]")
+        recordings[device].segments.append(segment)
+    return [recordings[device] for device in sorted(recordings)]
+
+
+def _host_recordings(
+    file: _File, notes: list[str], *, needed: bool
+) -> list[_Recording]:
+    """Return what the file holds of pinned host memory.
+
+    `needed`: there is nothing else. Otherwise what cannot be read becomes a note. Raises FileError.
+    """
+    try:
+        segments = read(file.host_segments or [], list[_Segment], "host_segments")
+        traces = _traces(file.host_traces, "host_traces")
+    except FileError as e:
+        if needed:
+            raise
+        notes.append(_unreadable_host(file, e))
+        return []
+    recordings = [
+        _Recording(HOST - i, f"host_traces[{i}]", trace)
+        for i, trace in enumerate(traces)
+        if trace
+    ]
+    if segments and not recordings:
+        recordings = [_Recording(HOST, "host_traces[0]")]
+    for segment in segments:
+        has_own_trace = segment.device < len(recordings)
+        recordings[segment.device if has_own_trace else 0].segments.append(segment)
+    return recordings
+
+
+def _unreadable_host(file: _File, error: FileError) -> str:
+    """Return the note on pinned host memory that cannot be shown."""
+    segments = len(file.host_segments or ())
+    lists = [trace for trace in file.host_traces or () if type(trace) is list]
+    return (
+        f"the file also tells of pinned host memory ({segments:,} segments, {sum(map(len, lists)):,} events), which "
+        f"is not shown: {error}"
+    )
+
+
+def _traces(lists: list[Any] | None, name: str) -> list[list[Any]]:
+    """Return the lists of entries under a key of the file. Raises FileError for other values."""
+    lists = lists or []
+    is_single = bool(lists) and all(type(entry) is dict for entry in lists)
+    traces = [lists] if is_single else [[] if t is None else t for t in lists]
+    if any(type(trace) is not list for trace in traces):
+        raise FileError(f"{name} holds something that is no list of entries")
+    return traces
+
+
+def _settings(file: _File) -> dict[str, str]:
+    """Return the allocator's settings in words."""
+    settings: dict[str, str] = {}
+    for key, value in list((file.allocator_settings or {}).items())[:100]:
+        if type(key) is not str or type(value) not in (str, bool, int, float):
+            continue
+        settings[key] = value[:200] if type(value) is str else shown(value)
+    return settings
 
 
 def _trace(
@@ -521,16 +612,16 @@ def _trace(
         float(np.sum(a.size, dtype=np.float64)) >= LIMIT
     ):  # beyond it sums would overflow
         raise FileError(
-            f"device {device}: the sizes of its allocations are together more than any machine hands out"
+            f"{device_text(device)}: the sizes of its allocations are together more than any machine hands out"
         )
     if early := int((a.start < 0).sum()):
         notes.append(
-            f"device {device}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "
+            f"{device_text(device)}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "
             "live before the trace begins"
         )
     if odd:
         notes.append(
-            f"device {device}: {odd:,} allocations lack their alloc or their free in the trace (was recording "
+            f"{device_text(device)}: {odd:,} allocations lack their alloc or their free in the trace (was recording "
             "paused?); they are shown from its beginning, or as long as their address is not used again"
         )
     return Trace(device, events, a, spans, segments, blocks)

@@ -45,7 +45,7 @@ def pair(
 
     Returns: the allocations, and the number of oddities: those that ended because their address was handed out again;
         frees and blocks of memory whose address was in use and free before; those live at the end that no block holds,
-        though there are blocks.
+        though there are blocks. A completed free whose request lies before the trace has no allocation.
     """
     m = len(events)
     which = np.flatnonzero((events.action <= COMPLETED) | (events.action == FREE))
@@ -66,6 +66,10 @@ def pair(
     unknown = (
         ~taken & (before != ALLOC) & ((action == REQUESTED) | (before != REQUESTED))
     )
+    # Where requests are recorded, the request of such a completion lies before the trace: its memory was not live.
+    has_requests = bool((action == REQUESTED).any())
+    orphaned = unknown & (action == COMPLETED) & has_requests
+    unknown &= ~orphaned
     begins = taken | unknown
     number = np.cumsum(begins) - 1  # in the order of addresses, for now
     first = np.flatnonzero(begins)
@@ -78,9 +82,9 @@ def pair(
     freed = end.copy()
     freed[by_request] = then[request]
     start = np.where(alloc, which[first], -1)
-    odd = int((alloc & (after[first] == ALLOC)).sum()) + int(
-        (unknown & (before != NOTHING)).sum()
-    )
+    reused = alloc & (after[first] == ALLOC)
+    freed_again = (unknown | orphaned) & (before != NOTHING)
+    odd = int(reused.sum()) + int(freed_again.sum())
 
     # The allocation of the trace that each block holds at its end: the last one at its address.
     held = np.full(len(blocks), -1, np.int64)
@@ -122,7 +126,7 @@ def pair(
     ids = np.empty(len(order), np.int32)
     ids[order] = np.arange(len(order), dtype=np.int32)
 
-    events.allocation[which] = ids[number]
+    events.allocation[which[~orphaned]] = ids[number[~orphaned]]
     known = np.flatnonzero(held >= 0)
     of = blocks.allocation[known] = ids[held[known]]
     dtypes = {

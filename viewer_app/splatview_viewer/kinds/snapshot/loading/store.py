@@ -45,7 +45,7 @@ from splatview_viewer.kinds.snapshot.model import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAGIC = b"splatview.mem.4\n"
+MAGIC = b"splatview.mem.5\n"
 TAIL = struct.Struct("<Q16s")
 PARTS = {
     "events": Events,
@@ -72,7 +72,7 @@ Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 class Device(msgspec.Struct, frozen=True):
     """One device of a snapshot: its number, and how many rows of each of PARTS it has."""
 
-    device: Annotated[int, Meta(ge=0, lt=2**15)]
+    device: Annotated[int, Meta(ge=-(2**15), lt=2**15)]
     rows: tuple[Count, Count, Count, Count, Count]
 
 

@@ -26,6 +26,7 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     address_text,
+    device_text,
     peak_moment,
     pool_text,
     stream_text,
@@ -471,7 +472,7 @@ def _compared(view: SnapshotView) -> Shown | None:
         of = other.snapshot
         found = next((t for t in of.traces if t.device == trace.device), None)
         if found is None:
-            wrapped(f"{of.name} has no device {trace.device}", theme.FAULT)
+            wrapped(f"{of.name} has no {device_text(trace.device)}", theme.FAULT)
             return None
         there, b, when = found, now, choose(view, "when", _WHEN)
         key, before = (

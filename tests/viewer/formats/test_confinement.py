@@ -1,0 +1,266 @@
+"""The process that decodes a file is refused everything else by the kernel, and decoders go on working in it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatview_viewer.formats import confinement, sandbox
+from splatview_viewer.formats.confinement import call_filter
+
+CONFINED = """
+import json, os, resource, socket, subprocess, sys, threading
+import numpy, torch
+from pathlib import Path
+from splatview_viewer.formats.confinement import confine
+
+folder = sys.argv[1]
+secret, made = folder + "/.ssh/id_ed25519", folder + "/made"
+source = open(folder + "/input", "rb")
+out = os.memfd_create("out")
+reading = f"/proc/self/fd/{source.fileno()}"
+state = confine([source.fileno()])
+
+
+def matrix_product():
+    torch.set_num_threads(2)
+    assert (torch.ones(300, 300) @ torch.ones(300, 300)).sum() == 300**3
+
+
+def picture():
+    from PIL import Image
+
+    assert Image.open(reading).convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+
+
+def thread():
+    started = threading.Thread(target=open, args=(secret,))
+    started.start()
+    started.join()
+
+
+attempts = {
+    "socket": lambda: socket.socket(),
+    "unix socket": lambda: socket.socket(socket.AF_UNIX),
+    "pair": lambda: socket.socketpair(),
+    "write": lambda: open(made, "w"),
+    "read and write": lambda: os.open(reading, os.O_RDWR),
+    "nameless": lambda: os.open(folder, os.O_TMPFILE | os.O_RDWR),
+    "truncate": lambda: os.truncate(folder + "/input", 0),
+    "remove": lambda: os.unlink(folder + "/input"),
+    "rename": lambda: os.rename(folder + "/input", made),
+    "mode": lambda: os.fchmod(source.fileno(), 0o777),
+    "time": lambda: os.utime(source.fileno()),
+    "attribute": lambda: os.setxattr(source.fileno(), "user.a", b"1"),
+    "folder": lambda: os.mkdir(made),
+    "link": lambda: os.symlink("/", made),
+    "key": lambda: open(secret, "rb"),
+    "list": lambda: os.listdir(folder),
+    "accounts": lambda: open("/etc/passwd"),
+    "environment": lambda: open(f"/proc/{os.getppid()}/environ"),
+    "fork": os.fork,
+    "program": lambda: subprocess.Popen(["/bin/true"]),
+    "exec": lambda: os.execv("/bin/true", ["true"]),
+    "signal": lambda: os.kill(os.getppid(), 0),
+    "limits": lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE),
+    "own file": lambda: open(reading, "rb").read(),
+    "own result": lambda: os.write(out, b"x" * 5000),
+    "own limits": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    "memory": lambda: open("/proc/meminfo").read(),
+    "library": lambda: __import__("numpy.testing"),
+    "thread": thread,
+    "matrix product": matrix_product,
+    "picture": picture,
+}
+permitted = []
+threading.excepthook = lambda what: permitted.append(f"thread {what.exc_type.__name__}")
+for name, attempt in attempts.items():
+    try:
+        attempt()
+        permitted.append(name)
+    except OSError as e:
+        pass
+print(json.dumps([state, permitted]))
+"""
+
+
+@pytest.fixture
+def permitted(tmp_path: Path) -> list[str]:
+    """What a confined process could do, beside decoding."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_ed25519").write_text("secret")
+    (tmp_path / "input").write_bytes(b"P6 1 1 255\n\xff\0\0")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CONFINED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (landlock, seccomp, reasons), names = json.loads(done.stdout)
+    if not landlock or not seccomp:
+        pytest.skip(f"this kernel confines less: {reasons}")
+    assert (tmp_path / "input").exists() and not (tmp_path / "made").exists()
+    return names
+
+
+@pytest.mark.programs
+def test_a_confined_process_reaches_its_input_and_libraries_alone(
+    permitted: list[str],
+) -> None:
+    assert permitted == [
+        "own file",
+        "own result",
+        "own limits",
+        "memory",
+        "library",
+        "thread PermissionError",
+        "thread",
+        "matrix product",
+        "picture",
+    ]
+
+
+@pytest.mark.programs
+def test_the_sandbox_is_confined_and_tells_how(tmp_path: Path) -> None:
+    """Beyond what is in force nothing is claimed, and nothing that is in force permits what was tried."""
+    secret, job = tmp_path / "secret", tmp_path / "job"
+    secret.write_text("x")
+    job.write_text(f"{tmp_path}\n{secret}")
+    found, _ = sandbox.run(
+        confinement.examine, [job], sandbox.limits_for(0), confinement.Examined
+    )
+    expected = set()
+    if not found.seccomp:
+        expected |= {"the network"}
+    if not found.landlock:
+        expected |= {"reading other files"}
+    if not found.landlock and not found.seccomp:
+        expected |= {"writing files", "other programs"}
+    assert set(found.permitted) == expected
+    assert len(found.reasons) == (not found.landlock) + (not found.seccomp)
+    assert found.thread_count == 1, "threads from before it are not held by Landlock"
+
+
+@pytest.mark.programs
+def test_what_the_kernel_lacks_is_left_out_and_told() -> None:
+    """On a machine whose calls are not known only the filter of calls is missing."""
+    code = (
+        "import json, platform\n"
+        "from splatview_viewer.formats.confinement import confine\n"
+        "platform.machine = lambda: 'riscv64'\n"
+        "print(json.dumps(confine([])))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, check=True, cwd="/"
+    )
+    _, seccomp, reasons = json.loads(done.stdout)
+    assert not seccomp
+    assert "riscv64" in reasons[-1]
+
+
+# -- the filter itself, of each machine --------------------------------------------------------------------------------
+
+PID = 4711
+ALLOWED, KILLED = 0x7FFF0000, 0x80000000
+CALLS: dict[str, dict[str, int]] = {
+    "x86_64": {
+        "machine": 0xC000003E,
+        "read": 0,
+        "mmap": 9,
+        "prlimit64": 302,
+        "clone": 56,
+        "clone3": 435,
+        "openat": 257,
+        "socket": 41,
+        "connect": 42,
+        "execve": 59,
+        "ptrace": 101,
+        "kill": 62,
+        "tgkill": 234,
+        "unlinkat": 263,
+        "ioctl": 16,
+        "memfd_create": 319,
+        "exit_group": 231,
+    },
+    "aarch64": {
+        "machine": 0xC00000B7,
+        "read": 63,
+        "mmap": 222,
+        "prlimit64": 261,
+        "clone": 220,
+        "clone3": 435,
+        "openat": 56,
+        "socket": 198,
+        "connect": 203,
+        "execve": 221,
+        "ptrace": 117,
+        "kill": 129,
+        "tgkill": 131,
+        "unlinkat": 35,
+        "ioctl": 29,
+        "memfd_create": 279,
+        "exit_group": 94,
+    },
+}
+"""Numbers of the kernel's headers: asm/unistd_64.h, and asm-generic/unistd.h, which aarch64 uses."""
+
+
+def verdict(machine: str, number: int, *arguments: int, audit: int = 0) -> Any:
+    """Return what the filter of a machine answers to a call: an error's name, "allowed" or "killed"."""
+    data = {0: number, 4: audit or CALLS[machine]["machine"]}
+    data |= {16 + 8 * i: argument for i, argument in enumerate(arguments)}
+    steps, at, loaded = call_filter(machine, PID), 0, 0
+    while True:
+        code, if_true, if_false, operand = steps[at]
+        at += 1
+        if code == 0x20:
+            loaded = data.get(operand, 0)
+        elif code == 0x06:
+            names = {ALLOWED: "allowed", KILLED: "killed"}
+            return names.get(operand) or errno.errorcode[operand & 0xFFFF]
+        else:
+            holds = {
+                0x15: loaded == operand,
+                0x25: loaded > operand,
+                0x45: bool(loaded & operand),
+            }[code]
+            at += if_true if holds else if_false
+
+
+@pytest.mark.parametrize("machine", CALLS)
+def test_the_filter_answers_as_it_should(machine: str) -> None:
+    of = CALLS[machine]
+    for name in ("read", "mmap", "memfd_create", "exit_group"):
+        assert verdict(machine, of[name]) == "allowed"
+    for name in ("socket", "connect", "execve", "ptrace", "unlinkat"):
+        assert verdict(machine, of[name]) == "EPERM"
+    for flags, answer in (
+        (0, "allowed"),
+        (0o2000000, "allowed"),
+        (1, "EACCES"),
+        (2, "EACCES"),
+        (0o102, "EACCES"),
+        (0o1000, "EACCES"),
+    ):
+        assert verdict(machine, of["openat"], 0, 0, flags) == answer
+    assert verdict(machine, of["clone"], 0x3D0F00) == "allowed"
+    assert verdict(machine, of["clone"], 17) == "EPERM"
+    assert verdict(machine, of["clone3"]) == "ENOSYS"
+    for name in ("kill", "tgkill"):
+        assert verdict(machine, of[name], PID) == "allowed"
+        assert verdict(machine, of[name], 1) == "EPERM"
+    for pid, answer in ((0, "allowed"), (PID, "allowed"), (1, "EPERM")):
+        assert verdict(machine, of["prlimit64"], pid) == answer
+    for request, answer in ((0x5401, "allowed"), (0x5412, "EPERM"), (0x541C, "EPERM")):
+        assert verdict(machine, of["ioctl"], 0, request) == answer
+    for number in (463, 9999, 0x40000000 + of["socket"]):
+        assert verdict(machine, number) == "ENOSYS"
+    assert verdict(machine, of["read"], audit=0x40000003) == "killed"

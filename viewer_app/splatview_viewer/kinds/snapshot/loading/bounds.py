@@ -1,0 +1,66 @@
+"""Bounds on the work that a snapshot's file may cause.
+
+A pickle can name one object many times: ten lists that each hold the one before ten times are a file of 200 bytes and
+ten thousand million values. What is converted is therefore counted as often as it is met, and compared with the file's
+size: each value that PyTorch writes takes at least one byte of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats.repeats import LEAST_VALUES
+
+SHARED_FRAMES = 64
+"""Frames of stacks for each other value: PyTorch shares frames, and may share whole stacks, among entries."""
+
+
+class Budget:
+    """Counts the values that are converted, as often as each is met."""
+
+    def __init__(self, file_bytes: int) -> None:
+        """`file_bytes`: of the pickle, unpacked; 0: it is no file's, and nothing is refused."""
+        self._file_bytes = file_bytes
+        self._left = LEAST_VALUES + file_bytes
+
+    def spend(self, count: int, name: str) -> None:
+        """Count values of `name`. Raises FileError for more than a file of this size holds."""
+        self._left -= count
+        if self._file_bytes and self._left < 0:
+            raise FileError(
+                f"made to exhaust time or memory: the same values are named again and again in {name}, more than "
+                f"{LEAST_VALUES + self._file_bytes:,} in all; PyTorch writes none twice into a file of "
+                f"{self._file_bytes:,} bytes"
+            )
+
+    def check(self, data: dict[str, Any]) -> None:
+        """Count all of a snapshot but the entries of its traces. Raises FileError as `spend` does."""
+        self.spend(len(data), "the snapshot")
+        for key in ("segments", "host_segments"):
+            for segment in _list(data.get(key)):
+                self.spend(1 + _length(segment), key)
+                for block in _list(
+                    segment.get("blocks") if type(segment) is dict else None
+                ):
+                    self.spend(1 + _length(block), f"blocks of {key}")
+        for annotation in _list(data.get("external_annotations")):
+            self.spend(1 + _length(annotation), "external_annotations")
+        for key in ("device_traces", "host_traces"):
+            for trace in _list(data.get(key)):
+                self.spend(1 + _length(trace), key)
+
+    def check_entries(self, entries: list[Any], where: str) -> None:
+        """Count entries of a trace with what they hold. Raises FileError as `spend` does."""
+        mappings = [entry for entry in entries if type(entry) is dict]
+        frames = (entry.get("frames") for entry in mappings)
+        frame_count = sum(len(stack) for stack in frames if type(stack) is list)
+        self.spend(sum(map(len, mappings)) + frame_count // SHARED_FRAMES, where)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if type(value) is list else []
+
+
+def _length(value: Any) -> int:
+    return len(value) if type(value) in (dict, list, tuple) else 0
