@@ -57,6 +57,13 @@ _FUNCTIONS = (
 _MISSING = object()
 
 
+@dataclass(frozen=True)
+class _OfType:
+    """Watched in the place of a value that may change in itself: its type."""
+
+    type: type
+
+
 class _OpaqueError(Exception):
     """A getter uses what a trial cannot stand for."""
 
@@ -68,7 +75,7 @@ class Getters:
     parts: Mapping[str, Callable[[Any], torch.Tensor]]
     """From the model to a part as it is drawn, by field: for parts that are not what the raw tensors stand for."""
     watched: tuple[tuple[str, Any], ...] = ()
-    """Attributes that the getters of the other parts read, and their values."""
+    """Attributes that the getters read, and their values."""
     usual: frozenset[str] = frozenset()
     """Fields whose getters give what raw tensors stand for."""
     filters: bool = False
@@ -80,7 +87,10 @@ class Getters:
             current = getattr(model, name, _MISSING)
             if current is value:
                 continue
-            if not isinstance(current, _CONSTANTS) or current != value:
+            if isinstance(value, _OfType):
+                if type(current) is not value.type:
+                    return True
+            elif not isinstance(current, _CONSTANTS) or current != value:
                 return True
         return False
 
@@ -123,12 +133,19 @@ def getters_of(
         probe = _Probe(model, named, container)
         if _is_usual(read, probe, field, samples):
             usual.append(field)
-            watched.update(probe.splatview_reads)
         else:
             parts[field] = read
-        has_filter = any(name in probe.splatview_reads for name in FILTER_NAMES)
+        for name, value in probe.splatview_reads.items():
+            watched[name] = value if _is_simple(value) else _OfType(type(value))
+        names = probe.splatview_reads.keys() | probe.splatview_others
+        has_filter = not names.isdisjoint(FILTER_NAMES)
         filters = filters or (has_filter and field in ("scales", "opacities"))
     return Getters(parts, tuple(watched.items()), frozenset(usual), filters)
+
+
+def _is_simple(value: Any) -> bool:
+    """Return whether a value stays what it is as long as it is the same object."""
+    return isinstance(value, (*_CONSTANTS, *_FUNCTIONS))
 
 
 def _reader(
@@ -207,14 +224,12 @@ def _is_usual(
 class _Samples(dict[str, torch.Tensor]):
     """Samples in the place of a model's mapping; notes the keys that are asked for and have none."""
 
-    def __init__(
-        self, samples: Mapping[str, torch.Tensor], reads: dict[str, Any]
-    ) -> None:
+    def __init__(self, samples: Mapping[str, torch.Tensor], others: set[str]) -> None:
         super().__init__(samples)
-        self._reads = reads
+        self._others = others
 
     def __missing__(self, key: str) -> torch.Tensor:
-        self._reads[key] = None
+        self._others.add(key)
         raise _OpaqueError(key)
 
 
@@ -225,16 +240,20 @@ class _Probe:
     splatview_stored: Mapping[str, Any]
     splatview_reads: dict[str, Any]
     """Attributes of the model that were read, and their values."""
+    splatview_others: set[str]
+    """Keys of its mapping that were asked for and are no part."""
 
     def __init__(
         self, model: Any, named: Mapping[str, torch.Tensor], container: str | None
     ) -> None:
         reads: dict[str, Any] = {}
-        stored = named if container is None else {container: _Samples(named, reads)}
+        others: set[str] = set()
+        stored = named if container is None else {container: _Samples(named, others)}
         set_own = functools.partial(object.__setattr__, self)
         set_own("splatview_model", model)
         set_own("splatview_stored", stored)
         set_own("splatview_reads", reads)
+        set_own("splatview_others", others)
 
     def __getattr__(self, name: str) -> Any:
         model = self.splatview_model
@@ -250,7 +269,7 @@ class _Probe:
         if isinstance(static, (classmethod, staticmethod)):
             return value
         self.splatview_reads[name] = value
-        if not isinstance(value, (*_CONSTANTS, *_FUNCTIONS)):
+        if not _is_simple(value):
             raise _OpaqueError(name)
         return value
 

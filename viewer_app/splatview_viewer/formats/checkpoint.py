@@ -229,7 +229,8 @@ def _load(path: Path) -> Any:
                     "compressed, and only such are read"
                 )
     serialization.add_safe_globals(_STAND_INS)
-    for _ in range(MOST_FOREIGN + 1):
+    error: Exception | None = None
+    for _ in range(MOST_FOREIGN):
         try:
             return torch.load(
                 os.fspath(path), map_location="cpu", weights_only=True, mmap=True
@@ -238,32 +239,36 @@ def _load(path: Path) -> Any:
             raise
         except Exception as e:  # a damaged file makes torch's reader raise anything
             error = e
-        text = str(error)[:4000]
-        if "allocate memory" in text:
-            raise MemoryError from None
-        refused = REFUSED.search(text)
-        if refused is None:
+        name = _refused_name(error)
+        if name is None or not _is_foreign(name):
             break
-        if not _is_foreign(refused[1]):
-            raise FileError(_refusal(refused[1])) from None
-        serialization.add_safe_globals([_stand_in(refused[1])])
-    else:
-        raise FileError(_refusal(refused[1])) from None
-    text = (
-        (text.partition("WeightsUnpickler error:")[2] or text)
-        .strip()
-        .partition("\n")[0][:200]
-    )
-    raise FileError(
+        serialization.add_safe_globals([_stand_in(name)])
+    assert error is not None
+    raise _load_error(error)
+
+
+def _refused_name(error: Exception) -> str | None:
+    """Return the name of the object that torch did not import; None: the error is another one."""
+    refused = REFUSED.search(str(error)[:4000])
+    return None if refused is None else refused[1]
+
+
+def _load_error(error: Exception) -> Exception:
+    """Return what to raise for an error of torch's reader."""
+    text = str(error)[:4000]
+    if "allocate memory" in text:
+        return MemoryError()
+    name = _refused_name(error)
+    if name is not None:
+        return FileError(
+            f"checkpoint: torch.load(weights_only=True) refuses the Python object {name[:120]!r} "
+            f"in it: only unpickling, which runs code from the file, could bring it back. {NEXT_STEP}"
+        )
+    text = text.partition("WeightsUnpickler error:")[2] or text
+    text = text.strip().partition("\n")[0][:200]
+    return FileError(
         "checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only tensors "
         f"({type(error).__name__}: {text}). {NEXT_STEP}"
-    ) from None
-
-
-def _refusal(name: str) -> str:
-    return (
-        f"checkpoint: torch.load(weights_only=True) refuses the Python object {name[:120]!r} "
-        f"in it: only unpickling, which runs code from the file, could bring it back. {NEXT_STEP}"
     )
 
 

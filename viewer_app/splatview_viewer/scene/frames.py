@@ -120,7 +120,7 @@ def scene_of(
         steps.append(lambda: _to_harmonics(tensors["sh0"], given["rgb"], color))
     if "quats" in choices:
         tensors["quats"] = torch.empty_like(given["quats"])
-        steps.append(lambda: tensors["quats"].copy_(given["quats"].roll(1, 1)))
+        steps.append(lambda: _roll(tensors["quats"], given["quats"]))
     if color != "sh" or "shN" not in given:
         tensors["shN"] = _no_sh(len(given["means"]), given["means"].device)
     if "filter_3D" in given:
@@ -151,7 +151,7 @@ def scene_of(
         *(tensors[name] for name in FIELDS),
         activated=activated.scales
         if activated.scales == activated.opacities
-        else tuple(activated),
+        else activated,
         sh_degree=int(meta.get("sh_degree", 0)) if color == "sh" else 0,
         antialiased=bool(meta.get("antialiased")),
         version=frame.version,
@@ -172,6 +172,11 @@ def _to_harmonics(sh0: torch.Tensor, rgb: torch.Tensor, color: str) -> None:
     if color == "rgb_logit":
         sh0.sigmoid_()
     sh0.sub_(0.5).div_(SH_C0)
+
+
+def _roll(quats: torch.Tensor, xyzw: torch.Tensor) -> None:
+    """Fill `quats` with quaternions whose last component is w."""
+    quats.copy_(xyzw.roll(1, 1))
 
 
 def _flat(
