@@ -6,7 +6,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.limits import MAX_META_TEXT, MAX_NAME
-from splatview_ipc.kinds.gaussians import SH_DEGREE
+from splatview_ipc.kinds.gaussians import SH_DEGREE, activated_of
 from splatview_ipc.kinds.rules import check_meta
 
 if TYPE_CHECKING:
@@ -87,7 +87,10 @@ def metadata(meta: dict[str, Any]) -> dict[str, Any]:
                 f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
                 "'_', the first no digit"
             )
-        if type(value) not in (bool, int, float, str):
+        if key == "activated" and isinstance(value, (tuple, list)):
+            value = _activated_pair(value)
+            meta = {**meta, key: value}
+        elif type(value) not in (bool, int, float, str):
             if (
                 isinstance(value, (tuple, list))
                 and len(value) <= 16
@@ -122,6 +125,15 @@ def metadata(meta: dict[str, Any]) -> dict[str, Any]:
             f"metadata {', '.join(meta)}: at most 24 entries, none named color"
         )
     return meta
+
+
+def _activated_pair(value: Any) -> tuple[float, float]:
+    """Return what `activated` says of scales and of opacities as it travels."""
+    try:
+        scales, opacities = activated_of(value)
+    except ValueError as e:
+        raise TypeError(str(e)) from None
+    return float(scales), float(opacities)
 
 
 def check_tensor(value: Any, what: str) -> None:

@@ -9,66 +9,77 @@
 | inria `GaussianModel`, or its parameters by name | _xyz, _rotation, _scaling, _opacity, _features_dc, ... | raw |
 | the arguments of inria's rasteriser | means3D, rotations, scales, opacities, shs | activated |
 | SplaTAM's `params` | means3D, unnorm_rotations, log_scales (also (N, 1)), logit_opacities, rgb_colors | raw |
+| gaussian-splatting-lightning's models | means, rotations, scales, opacities, shs_dc, shs_rest | raw |
+| 3DGRUT's `MixtureOfGaussians` | positions, rotation, scale, density, features_albedo, features_specular | raw |
+| fVDB's `GaussianSplat3d` | means, quats, log_scales, logit_opacities, sh0, shN | raw |
 | async_torchwindow's tuple | background, means3d, shs, opacity, scales, rotations | activated |
 
 Raw: scales are logarithms, opacities logits, as optimisers hold them. Activated: scales are world units, opacities
-lie in [0, 1]. Quaternions are w, x, y, z and need not be normalised. Axes are OpenCV's.
+lie in [0, 1]. Quaternions are w, x, y, z and need not be normalised. Axes are OpenCV's. Scales (N, 2) are those of flat
+Gaussians. `filter_3D` beside the parts is mip-splatting's. Where a model has getters (`get_scaling`) that give anything
+else than its raw tensors stand for, what they give is published (`gaussian_getters`). Names may have a common prefix, and
+models may be wrapped (`gaussian_holders`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from operator import attrgetter, is_, itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from splatview.adapters import gaussian_getters
+from splatview.adapters.gaussian_holders import (
+    COLORS,
+    TUPLE,
+    Color,
+    Place,
+    attribute,
+    find,
+)
 from splatview.adapters.tensors import as_tensor, holds_values
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import (
+    FILTER_NAMES,
+    NAMES,
+    SH_REST,
+    Activated,
+    activated_of,
+)
 from splatview_ipc.kinds.rules import FLOAT_DTYPES
 from splatview_ipc.shm.slot_layout import dtype_name
 
-_NAMES = {
-    "means": ("means", "means3d", "means3D", "xyz", "_xyz"),
-    "quats": ("quats", "rotations", "rotation", "_rotation", "unnorm_rotations"),
-    "scales": ("scales", "scaling", "_scaling", "log_scales"),
-    "opacities": ("opacities", "opacity", "_opacity", "logit_opacities"),
-}
-_TUPLE = ("background", "means3d", "shs", "opacity", "scales", "rotations")
+if TYPE_CHECKING:
+    from splatview.adapters.gaussian_getters import Getters
 
+log = logging.getLogger("splatview")
 
-class _Color(NamedTuple):
-    """Names of one way to hold colours, and what follows for the other parts."""
-
-    first: str
-    rest: str | None
-    space: str
-    activated: bool
-
-
-_COLORS = (
-    _Color("sh0", "shN", "sh", False),
-    _Color("features_dc", "features_rest", "sh", False),
-    _Color("_features_dc", "_features_rest", "sh", False),
-    _Color("f_dc", "f_rest", "sh", False),
-    _Color("shs", None, "sh", True),
-    _Color("colors", None, "rgb", True),  # beside "features" they are logits
-    _Color("rgb", None, "rgb", True),
-    _Color("colors_precomp", None, "rgb", True),
-    _Color("rgb_colors", None, "rgb", False),
-)
+_REST = "|".join(map(str, SH_REST))
+_FLAT_REST = "|".join(str(3 * rest) for rest in SH_REST)
 _LEGAL = {
     "means": "(N, 3)",
-    "scales": "(N, 3|1)",
+    "scales": "(N, 3|2|1)",
     "quats": "(N, 4)",
     "opacities": "(N,) or (N, 1)",
     "background": "(3,)",
     "color": "(N, 3) or (N, 1, 3)",
-    "color_rest": f"(N, {'|'.join(map(str, SH_REST))}, 3)",
+    "color_rest": f"(N, {_REST}, 3) or (N, {_FLAT_REST})",
+    "filter_3D": "(N,) or (N, 1)",
     "sh": f"(N, 3) or (N, {'|'.join(str(rest + 1) for rest in SH_REST)}, 3)",
 }
 """Shapes of the parts; "sh": of colours that hold all coefficients."""
-_RAW_NAMES = {"scaling", "_scaling", "log_scales", "_opacity", "logit_opacities"}
+_RAW_NAMES = {
+    "scaling",
+    "_scaling",
+    "log_scales",
+    "_opacity",
+    "logit_opacities",
+    "density",
+}
+_MOST_FAILED = 100
+_failed: set[tuple[type, str]] = set()
+"""Types of models, and faults of their getters that were logged."""
 
 
 class GaussianLayout:
@@ -79,61 +90,77 @@ class GaussianLayout:
     def __init__(
         self,
         value: Any,
-        holder: Callable[[Any], Any],
+        place: Place,
         keys: dict[str, str],
-        color: _Color,
-        activated: bool,
+        color: Color,
+        activated: Activated,
+        getters: Getters,
     ):
-        """`holder`: from a value to what holds the parts; `keys`: their names there. Raises TypeError, ValueError."""
-        held = holder(value)
-        self._type, self._holder, self._fields = type(value), holder, tuple(keys)
-        self._by_attribute = not isinstance(
-            held, (Mapping, torch.nn.ParameterDict, tuple, list)
-        )
-        places = (
-            [_TUPLE.index(key) for key in keys.values()]
-            if isinstance(held, (tuple, list))
-            else keys.values()
-        )
-        getter: Any = attrgetter if self._by_attribute else itemgetter
-        self._look_up: Callable[[Any], tuple[Any, ...]] = getter(*places)
-        found = self._look_up(held)
-        self._convert = not all(isinstance(part, torch.Tensor) for part in found)
+        """`keys`: the names of the parts in the holder. Raises TypeError, ValueError."""
+        held = place.holder(value)
+        self._type = type(value)
+        self._holder = place.holder
+        self._owner = place.owner
+        self._getters = getters
+        self._look_up = _part_getter(held, keys)
+        self._raw_fields = tuple(keys)
+        raw = self._look_up(held)
+        self._convert = not all(isinstance(part, torch.Tensor) for part in raw)
         """True for arrays of other libraries."""
         tensors = {
             field: as_tensor(part, f"gaussians: {key}")
-            for (field, key), part in zip(keys.items(), found, strict=True)
+            for (field, key), part in zip(keys.items(), raw, strict=True)
         }
-        first, more = tensors["color"], tensors.get("color_rest")
-        self._color = "sh" if color.space == "rgb" and first.ndim == 3 else color.space
-        self._activated = activated
-        _check(keys, tensors, self._color)
-        self.shape, self.device = (
-            tuple(tensors["means"].shape),
-            str(tensors["means"].device),
+        space = color.space
+        if space == "rgb" and tensors["color"].ndim == 3:
+            space = "sh"
+        if getters.parts:
+            model = place.owner(value) if place.owner is not None else None
+            tensors, self._getters = _read_getters(getters, model, keys, tensors, space)
+        activated = Activated(
+            _is_activated("scales", activated.scales, self._getters),
+            _is_activated("opacities", activated.opacities, self._getters),
         )
-        self.dtype = dtype_name(tensors["means"])
+        _check(keys, tensors, space)
+        self._fields = tuple(tensors)
+        self._color = _logits_or(space, keys, tensors)
+        """What the colours are: "sh", "rgb" or "rgb_logit"."""
+        self._activated: bool | tuple[float, float] = activated.scales
+        if activated.scales != activated.opacities:
+            self._activated = (float(activated.scales), float(activated.opacities))
+        means = tensors["means"]
+        self.shape = tuple(means.shape)
+        self.device = str(means.device)
+        self.dtype = dtype_name(means)
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
         self._last: tuple[Any, ...] = (None,) * len(tensors)
-        rest = (
-            more.shape[1]
-            if more is not None
-            else first.shape[1] - 1
-            if first.ndim == 3
-            else 0
-        )
-        self._degree = SH_REST.index(rest) if self._color == "sh" else 0
+        self._degree = _stored_degree(tensors) if self._color == "sh" else 0
         """The SH degree for which there are coefficients."""
+        owner = None if place.owner is None else place.owner(value)
+        self._facts = _facts_reader(owner)
+        self._lacks = ()
+        """Names of the filter, if the model has none yet and may get one."""
+        if owner is not None and place.container is None and "filter_3D" not in keys:
+            self._lacks = tuple(n for n in FILTER_NAMES if not self._getters.filters)
 
     def match(
         self, value: Any, meta: dict[str, Any]
     ) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
         if type(value) is not self._type:
             return None
+        facts: dict[str, Any] = {}
         try:
             tensors = self._look_up(self._holder(value))
             if self._convert:
-                tensors = tuple(map(as_tensor, tensors, self._fields))
+                tensors = tuple(map(as_tensor, tensors, self._raw_fields))
+            if self._owner is not None:
+                model = self._owner(value)
+                if self._getters.changed(model) or self._has_new_filter(model):
+                    return None
+                if self._getters.parts:
+                    tensors = self._replaced(tensors, model)
+                if self._facts is not None:
+                    facts = self._facts(model)
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
             if not (
                 all(map(is_, tensors, self._last))
@@ -152,13 +179,9 @@ class GaussianLayout:
                 self._last = tensors
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
-        degree = meta.get("sh_degree")
-        if (
-            degree is None and self._by_attribute
-        ):  # an inria model knows how far it has come
-            degree = getattr(value, "active_sh_degree", None)
+        degree = meta.get("sh_degree", facts.get("sh_degree"))
         return self._last, {
-            "antialiased": False,
+            "antialiased": facts.get("antialiased", False),
             **meta,
             "color": self._color,
             "activated": self._activated,
@@ -167,6 +190,23 @@ class GaussianLayout:
             else min(int(degree), self._degree),
         }
 
+    def _replaced(
+        self, raw: tuple[torch.Tensor, ...], model: Any
+    ) -> tuple[torch.Tensor, ...]:
+        """Return the parts with those that the model's own getters give. Raises LookupError where one fails."""
+        tensors = dict(zip(self._raw_fields, raw, strict=True))
+        try:
+            tensors.update(self._getters.read(model))
+        except Exception as e:
+            # Recognised anew, which says what is wrong.
+            raise LookupError(str(e)) from e
+        return tuple(tensors[field] for field in self._fields)
+
+    def _has_new_filter(self, model: Any) -> bool:
+        return any(
+            _is_filter(attribute(model, name), self.shape[0]) for name in self._lacks
+        )
+
     def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         fields = {
             field: as_tensor(t, field).detach()
@@ -174,101 +214,223 @@ class GaussianLayout:
         }
         n = len(fields["means"])
         fields["opacities"] = fields["opacities"].reshape(n)
-        fields["scales"] = fields["scales"].expand(
-            n, 3
-        )  # also (N, 1): as large along every axis
-        first, more = fields.pop("color"), fields.pop("color_rest", None)
+        if fields["scales"].shape[1] == 1:
+            # As large along every axis.
+            fields["scales"] = fields["scales"].expand(n, 3)
+        if "filter_3D" in fields:
+            fields["filter_3D"] = fields["filter_3D"].reshape(n)
+        first = fields.pop("color")
+        more = fields.pop("color_rest", None)
         if self._color != "sh":
             fields["rgb"] = first
             return fields
         if first.ndim == 3 and more is None:
-            first, more = first[:, 0], first[:, 1:]
+            more = first[:, 1:]
+            first = first[:, 0]
         fields["sh0"] = first.reshape(n, 3)
         if more is not None and more.shape[1]:
-            fields["shN"] = more
+            fields["shN"] = more.unflatten(1, (-1, 3)) if more.ndim == 2 else more
         return fields
 
 
 def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianLayout:
-    """Return the layout of a Gaussian scene. `options["activated"]` True or False overrules what the names tell.
+    """Return the layout of a Gaussian scene. `options["activated"]` overrules what the names tell: True or False, or a
+    pair of them for scales and opacities.
 
     Raises TypeError when it is none of the forms above, ValueError when shapes, dtypes or devices do not fit.
     """
-    holder, have = _holder(value)
-    some = (
-        ", ".join([*sorted(have)[:12], *(["..."] if len(have) > 12 else [])])
-        or "nothing"
-    )
+    place = find(value)
+    names = place.names
+    some = ", ".join([*sorted(names)[:12], *(["..."] if len(names) > 12 else [])])
+    some = some or "nothing"
     keys: dict[str, str] = {}
-    for field, names in _NAMES.items():
-        name = next((n for n in names if n in have), None)
+    for field, aliases in NAMES.items():
+        name = next((n for n in aliases if n in names), None)
         if name is None:
             raise TypeError(
-                f"gaussians: no {field} (looked for {', '.join(names)}) among {some}"
+                f"gaussians: no {field} (looked for {', '.join(aliases)}) among {some}"
             )
         keys[field] = name
-    color = next((c for c in _COLORS if c.first in have), None)
+    color = next((c for c in COLORS if c.first in names), None)
     if color is None:
         raise TypeError(
-            f"gaussians: no colours (looked for {', '.join(c.first for c in _COLORS)}) among {some}"
+            f"gaussians: no colours (looked for {', '.join(c.first for c in COLORS)}) among {some}"
         )
-    if color.first == "colors" and "features" in have:
+    if color.first == "colors" and "features" in names:
         color = color._replace(space="rgb_logit", activated=False)
-    activated = options.get("activated")
-    if activated is None:
-        activated = color.activated and not _RAW_NAMES.intersection(keys.values())
-    if not isinstance(activated, bool):
-        raise TypeError(f"activated is {activated!r}, not True or False")
+    option = options.get("activated")
+    if option is None:
+        is_activated = color.activated and not _RAW_NAMES.intersection(keys.values())
+        activated = Activated(is_activated, is_activated)
+    else:
+        activated = _activated_option(option)
     keys["color"] = color.first
-    if color.rest in have:
+    if color.rest in names:
         keys["color_rest"] = str(color.rest)
-    if "background" in have:
+    if "background" in names:
         keys["background"] = "background"
-    return GaussianLayout(value, holder, keys, color, activated)
+    _add_filter(keys, place, value)
+    keys = {field: names[name] for field, name in keys.items()}
+    getters = gaussian_getters.NONE
+    if place.owner is not None:
+        skipped = set() if option is None else {"scales", "opacities"}
+        getters = gaussian_getters.getters_of(
+            place.owner(value), keys, place.container, skipped
+        )
+        if getters.filters:
+            keys.pop("filter_3D", None)
+    return GaussianLayout(value, place, keys, color, activated, getters)
 
 
-def _holder(value: Any) -> tuple[Callable[[Any], Any], set[str]]:
-    """Return how to get from a value to the mapping, tuple or object that holds the parts, and their names there."""
-    if isinstance(value, (tuple, list)):
-        if len(value) != len(_TUPLE):
-            raise TypeError(
-                f"gaussians: a tuple of {len(value)}; legal is ({', '.join(_TUPLE)})"
-            )
-        return _itself, set(_TUPLE)
-    mapping = (
-        value
-        if isinstance(value, (Mapping, torch.nn.ParameterDict))
-        else getattr(value, "gauss_params", None)
+def _activated_option(option: Any) -> Activated:
+    try:
+        return activated_of(option)
+    except ValueError as e:
+        raise TypeError(str(e)) from None
+
+
+def _add_filter(keys: dict[str, str], place: Place, value: Any) -> None:
+    """Add the 3D filter of mip-splatting. A model's own counts once it has been computed for all of its Gaussians."""
+    name = next((n for n in FILTER_NAMES if n in place.names), None)
+    if name is None:
+        return
+    if place.owner is not None:
+        held = place.holder(value)
+        lookup = _part_getter(
+            held, {f: place.names[n] for f, n in (("m", keys["means"]), ("f", name))}
+        )
+        means, sizes = lookup(held)
+        if not _is_filter(sizes, len(means)):
+            return
+    keys["filter_3D"] = name
+
+
+def _is_filter(value: Any, count: int) -> bool:
+    """Return whether a value is a filter for so many Gaussians."""
+    return isinstance(value, torch.Tensor) and tuple(value.shape) in (
+        (count,),
+        (count, 1),
     )
-    if mapping is not None:
-        if mapping is not value:
-            holder: Callable[[Any], Any] = attrgetter("gauss_params")
-        elif isinstance(mapping, torch.nn.ParameterDict) and all(
-            key in mapping._parameters for key in mapping.keys()
-        ):
-            # Its own __getitem__ goes through Module.__getattr__, at ten times the cost of the dict below it.
-            holder = attrgetter("_parameters")
-        else:
-            holder = _itself
-        return holder, {key for key in mapping.keys() if isinstance(key, str)}
-    if hasattr(value, "_xyz"):
-        every = [
-            *(name for names in _NAMES.values() for name in names),
-            *(c.first for c in _COLORS),
-            "_features_rest",
-        ]
-        return _itself, {
-            name for name in every if name.startswith("_") and hasattr(value, name)
-        }
-    raise TypeError(
-        f"cannot publish a {type(value).__name__}: legal are an image tensor, and Gaussians as a mapping "
-        "(means, quats, scales, opacities, sh0, shN), an inria GaussianModel, a nerfstudio model or "
-        f"a tuple ({', '.join(_TUPLE)})"
+
+
+def _part_getter(held: Any, keys: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Return what takes at least two parts out of what holds them."""
+    if isinstance(held, (tuple, list)):
+        return itemgetter(*(TUPLE.index(key) for key in keys.values()))
+    if isinstance(held, (Mapping, torch.nn.ParameterDict)):
+        return itemgetter(*keys.values())
+    return attrgetter(*keys.values())
+
+
+def _read_getters(
+    getters: Getters,
+    model: Any,
+    keys: dict[str, str],
+    tensors: dict[str, torch.Tensor],
+    space: str,
+) -> tuple[dict[str, torch.Tensor], Getters]:
+    """Return the parts as the model's getters give them, and the getters; the raw parts where those do not work."""
+    for dropped in (set(), {"color"}, set(getters.parts)):
+        working = getters.without(dropped)
+        try:
+            parts = working.read(model)
+            replaced = {**tensors, **parts}
+            if "color" in parts:
+                replaced.pop("color_rest", None)
+            _check(keys, replaced, "sh" if "color" in parts else space)
+        except Exception as e:
+            _tell_once(model, str(e))
+            continue
+        return replaced, working
+    return tensors, getters.without(set(getters.parts))
+
+
+def _tell_once(model: Any, reason: str) -> None:
+    """Log that a model's getters do not work."""
+    fault = (type(model), reason[:200])
+    if fault in _failed or len(_failed) >= _MOST_FAILED:
+        return
+    _failed.add(fault)
+    log.warning(
+        "splatview: a getter of %s cannot be used, so that its raw tensor is shown: %s",
+        type(model).__name__,
+        fault[1],
     )
 
 
-def _itself(value: Any) -> Any:
-    return value
+def _is_activated(field: str, named: bool, getters: Getters) -> bool:
+    """Return whether a field is activated: the model's getters say so, else its names."""
+    if field in getters.parts:
+        return True
+    return named and field not in getters.usual
+
+
+def _logits_or(
+    space: str, keys: Mapping[str, str], tensors: Mapping[str, torch.Tensor]
+) -> str:
+    """Return the space of the colours. splatfacto without harmonics holds logits, under the names of harmonics."""
+    rest = tensors.get("color_rest")
+    is_splatfacto = (
+        keys["color"].rpartition(".")[2] == "features_dc"
+        and tensors["color"].ndim == 2
+        and rest is not None
+        and rest.ndim == 3
+        and rest.shape[1] == 0
+    )
+    return "rgb_logit" if is_splatfacto else space
+
+
+def _stored_degree(tensors: Mapping[str, torch.Tensor]) -> int:
+    """Return the SH degree for which there are coefficients."""
+    rest = tensors.get("color_rest")
+    if rest is not None:
+        return SH_REST.index(rest.shape[1] if rest.ndim == 3 else rest.shape[1] // 3)
+    color = tensors["color"]
+    return SH_REST.index(color.shape[1] - 1) if color.ndim == 3 else 0
+
+
+# -- what a model says beside its tensors -----------------------------------------------------------------------------
+
+
+def _facts_reader(model: Any) -> Callable[[Any], dict[str, Any]] | None:
+    """Return what reads the degree in use and the mode off a model at each publish, without waiting for a GPU."""
+    config = attribute(model, "config")
+    if attribute(config, "rasterize_mode") is not None:
+        return _splatfacto_facts
+    buffer = attribute(model, "_active_sh_degree")
+    if isinstance(buffer, torch.Tensor):
+        # Its property asks the GPU. Coefficients that are not in use yet are zeros.
+        return _buffer_facts if buffer.device.type == "cpu" else None
+    for name in ("active_sh_degree", "n_active_features"):
+        degree = attribute(model, name)
+        is_on_gpu = isinstance(degree, torch.Tensor) and degree.device.type != "cpu"
+        if hasattr(degree, "__index__") and not is_on_gpu:
+            return _DegreeReader(name)
+    return None
+
+
+class _DegreeReader:
+    """Reads the degree in use of inria's models, and of 3DGRUT's."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, model: Any) -> dict[str, Any]:
+        return {"sh_degree": getattr(model, self._name, None)}
+
+
+def _buffer_facts(model: Any) -> dict[str, Any]:
+    return {"sh_degree": int(model._active_sh_degree)}
+
+
+def _splatfacto_facts(model: Any) -> dict[str, Any]:
+    config = model.config
+    facts: dict[str, Any] = {"antialiased": config.rasterize_mode == "antialiased"}
+    step = attribute(model, "step")
+    interval = attribute(config, "sh_degree_interval")
+    if isinstance(step, int) and isinstance(interval, int) and interval > 0:
+        facts["sh_degree"] = step // interval
+    return facts
 
 
 def _check(keys: dict[str, str], parts: dict[str, torch.Tensor], space: str) -> None:

@@ -1,12 +1,16 @@
 """Rules of Gaussian scenes.
 
-"means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3), "opacities" (N,), and a colour: "sh0" (N, 3) with "shN"
-(N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,).
-meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are logarithms, opacities logits);
-"sh_degree": 0 to 4, the degree in use; "antialiased": bool; optional "step".
+"means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3) or (N, 2), "opacities" (N,), and a colour: "sh0" (N, 3) with
+"shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,) and "filter_3D" (N,).
+Two scales: flat Gaussians, whose third scale is 0, along the third axis of their rotation.
+"filter_3D" f, of mip-splatting: scales are sqrt(scales^2 + f^2), opacities fall by the quotient of the volumes.
+meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are logarithms, opacities logits), or two
+numbers, 0 or 1, for scales and opacities; "sh_degree": 0 to 4, the degree in use; "antialiased": bool; optional "step".
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 from splatview_ipc.kinds.rules import (
     FLOAT_DTYPES,
@@ -20,20 +24,70 @@ from splatview_ipc.kinds.rules import (
 SH_REST = (0, 3, 8, 15, 24)
 """Coefficients beyond degree 0, for degrees 0, 1, 2, 3, 4."""
 SH_DEGREE = {"sh_degree": (int, len(SH_REST) - 1)}
+SCALE_COUNTS = (2, 3)
+"""Legal numbers of scales of one Gaussian."""
+NAMES = {
+    "means": ("means", "means3d", "means3D", "xyz", "_xyz", "positions"),
+    "quats": ("quats", "rotations", "rotation", "_rotation", "unnorm_rotations"),
+    # Where a model has logarithms beside what they stand for, the logarithms are stored.
+    "scales": ("log_scales", "scales", "scaling", "_scaling", "scale"),
+    "opacities": (
+        "logit_opacities",
+        "opacities",
+        "opacity",
+        "_opacity",
+        "density",
+    ),
+}
+"""What trainers call the fields; the first one that is there counts."""
+COLOR_NAMES = (
+    ("sh0", "shN"),
+    ("features_dc", "features_rest"),
+    ("_features_dc", "_features_rest"),
+    ("f_dc", "f_rest"),
+    ("shs_dc", "shs_rest"),
+    ("features_albedo", "features_specular"),
+)
+"""What trainers call the harmonics: of degree 0, and of the others."""
+FILTER_NAMES = ("filter_3D", "filter_3d")
+"""What mip-splatting and those after it call the smallest size that the photographs resolve."""
 
 _TENSORS: Rules = {
     name: (FLOAT_DTYPES, shape)
     for name, shape in {
         "means": ("N", 3),
         "quats": ("N", 4),
-        "scales": ("N", 3),
+        "scales": ("N", "S"),
         "opacities": ("N",),
         "sh0": ("N", 3),
         "shN": ("N", "K", 3),
         "rgb": ("N", 3),
         "background": (3,),
+        "filter_3D": ("N",),
     }.items()
 }
+
+
+class Activated(NamedTuple):
+    """Whether scales are world units, and whether opacities lie in [0, 1]."""
+
+    scales: bool
+    opacities: bool
+
+
+def activated_of(value: Any) -> Activated:
+    """Return both meanings of `activated`: one bool for both, or a pair. Raises ValueError for anything else."""
+    if isinstance(value, bool):
+        return Activated(value, value)
+    is_pair = isinstance(value, (tuple, list)) and len(value) == 2
+    if not is_pair or not all(
+        isinstance(each, (bool, int, float)) and each in (0, 1) for each in value
+    ):
+        raise ValueError(
+            f"activated is {str(value)[:60]!r}, not True, False or a pair of them: "
+            "(scales, opacities)"
+        )
+    return Activated(bool(value[0]), bool(value[1]))
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
@@ -48,8 +102,14 @@ def check(tensors: Tensors, meta: Meta) -> None:
         "sh0" if color == "sh" else "rgb",
     )
     extents = check_tensors("a Gaussian scene", tensors, _TENSORS, needed)
+    if extents["S"] not in SCALE_COUNTS:
+        raise ValueError(
+            f"scales has {extents['S']} columns; legal are "
+            f"{' and '.join(map(str, SCALE_COUNTS))}"
+        )
     if extents.get("K", 0) not in SH_REST:
         raise ValueError(
             f"shN has {extents['K']} coefficients; legal are {', '.join(map(str, SH_REST))}"
         )
-    check_meta(meta, {"activated": (bool, 1), **SH_DEGREE}, needed=("activated",))
+    activated_of(meta.get("activated"))
+    check_meta(meta, SH_DEGREE)

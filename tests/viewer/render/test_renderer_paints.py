@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import moderngl
 import numpy as np
 import pytest
+import torch
 from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CENTER,
@@ -112,3 +114,34 @@ def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
     assert p.color[CENTER].tolist() == [40.0] * 3 and p.alpha[CENTER] == 1
     assert p.depth is not None and p.depth[CENTER] == pytest.approx(2.0, abs=0.02)
     assert p.color[0, 0].tolist() == [0.0] * 3 and p.alpha[0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    ("paint", "model", "mode"),
+    [
+        ("color", "pinhole", "classic"),
+        ("color", "fisheye", "antialiased"),
+        ("color", "ortho", "antialiased"),
+        ("ellipsoids", "pinhole", "classic"),
+        ("rings", "ortho", "classic"),
+        ("normals", "pinhole", "classic"),
+    ],
+)
+def test_flat_gaussians_are_drawn_as_the_reference_s(
+    other: Renderer, paint: Any, model: Any, mode: Any
+) -> None:
+    gaussians, view = random_scene(27, MIXED), looking_at_origin(model=model)
+    gaussians.scales[:, 2] = -np.inf  # as a logarithm
+    # Seen exactly from the side, and of no size at all.
+    gaussians.quats[:5] = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    gaussians.scales[5:10] = -np.inf
+    options = RenderOptions(mode, paint=paint)
+    expected = draw(ReferenceRenderer(), gaussians, view, options)
+    got = draw(other, gaussians, view, options)
+    assert other.left_out.total == 0
+    assert np.isfinite(got.color).all()
+    close(got, expected, 45)
+    thin = replace(gaussians, scales=gaussians.scales.clamp(min=-16.0))
+    close(draw(other, thin, view, options), expected, 45)
+    flat = replace(gaussians, scales=gaussians.scales.exp(), activated=(True, False))
+    close(draw(other, flat, view, options), expected, 45)

@@ -1,9 +1,10 @@
 """Gaussians in PyTorch checkpoints: which tensors of which trainer mean what.
 
 gsplat (simple_trainer.py): {"step", "splats": {...}}, one file per rank, with spherical harmonics or, under
-appearance optimisation, with features and logit colours. inria: (capture_tuple, iteration). nerfstudio: "pipeline"
-with ...gauss_params.*. SplaTAM: means3D, rgb_colors, log_scales (N, 1) or (N, 3), and so on. Besides these any mapping
-that holds means, scales, quats, opacities and colours.
+appearance optimisation, with features and logit colours. inria: (capture_tuple, iteration), also as hustvl/4DGaussians
+has it. nerfstudio: "pipeline" with ...gauss_params.*. gaussian-splatting-lightning: "state_dict" with
+gaussian_model.gaussians.*. 3DGRUT, fVDB, SplaTAM: `trainer_names` lists the names. Besides these any mapping that holds
+means, scales, quats, opacities and colours, under any common prefix.
 
 `torch.load(weights_only=True)` reads them, in a sandbox: a pickle of a few hundred bytes can take all memory, or never
 end. Objects that trainers save beside the tensors (inria's `capture` has a NumPy number) become stand-ins, because
@@ -15,15 +16,15 @@ with a current torch.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import (
     SHARE,
     ZIP_MAGIC,
@@ -33,33 +34,22 @@ from splatview_viewer.formats.common import (
     SceneFacts,
     Start,
     check_memory,
-    clipped,
     fields_of,
     open_zip,
 )
 from splatview_viewer.formats.repeats import check_repeats
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.scene.scene import as_floats, sh0_of_rgb
+from splatview_viewer.formats.trainer_names import fields_from, find_parts, joined
+from splatview_viewer.scene.scene import as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import numpy as np
+
     from splatview_viewer.formats.sandbox import File
 
-NAMES = {
-    "means": ("means", "xyz", "_xyz", "means3D"),
-    "scales": ("scales", "scaling", "_scaling", "log_scales"),
-    "quats": ("quats", "rotation", "rotations", "_rotation", "unnorm_rotations"),
-    "opacities": ("opacities", "opacity", "_opacity", "logit_opacities"),
-    "sh0": ("sh0", "features_dc", "_features_dc", "f_dc"),
-    "shN": ("shN", "features_rest", "_features_rest", "f_rest"),
-    "colors": ("colors",),
-    "rgb": ("rgb_colors",),
-}
-"""What trainers call the fields; the first is gsplat's."""
-INRIA = ("means", "sh0", "shN", "scales", "quats", "opacities")
-"""The order of the tensors in what inria's `GaussianModel.capture` returns, after the active degree."""
 RANK = re.compile(
     r"(?P<stem>.*?(?P<step>[0-9]{0,18}))_rank(?P<rank>[0-9]{1,6})(?P<suffix>\.\w+)"
 )
@@ -81,6 +71,7 @@ HARMLESS = (
     ),
     "_codecs.encode",
     "collections.defaultdict",
+    "typing.Any",
 )
 """Names that checkpoints mention and whose values are not needed. torch 2.4 takes protocol 2's names as they stand
 (`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
@@ -89,10 +80,32 @@ their own.
 PICKLE_NAME = b"data.pkl"
 _SCANNED = 1 << 20
 """Bytes at both ends of a file in which the name of a checkpoint's pickle is looked for."""
+CONFIGS = ("config.yml", "cfg.yml")
+"""Names of nerfstudio's and gsplat's settings."""
+MOST_CONFIG = 1 << 20
+"""Bytes that are read of them."""
+ANTIALIASED = re.compile(
+    rb"^[ \t]*(rasterize_mode:[ \t]*['\"]?antialiased|antialiased:[ \t]*true)\b",
+    re.MULTILINE,
+)
 REFUSED = re.compile(
     r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL
 )
 """How torch names an object that it does not import."""
+MOST_FOREIGN = 64
+"""Names of trainers' own objects that a checkpoint may mention."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
+_OWN_PACKAGES = {
+    *sys.stdlib_module_names,
+    "__builtin__",
+    "copy_reg",
+    "torch",
+    "functorch",
+    "numpy",
+    "splatview",
+    "splatview_ipc",
+    "splatview_viewer",
+}
 NEXT_STEP = "Save a state dict, torch.save({'splats': module.state_dict()}, path), or export a .ply."
 
 
@@ -110,11 +123,16 @@ class _Ignored:
         pass
 
 
-# torch knows what it may build by `__module__` and `__qualname__` (2.4: `__name__`).
-_STAND_INS: list[Any] = [
-    type(name, (_Ignored,), {"__module__": module, "__qualname__": name})
-    for module, _, name in (full.rpartition(".") for full in HARMLESS)
-]
+def _stand_in(full_name: str) -> Any:
+    """Return a class of this name that keeps nothing.
+
+    torch knows what it may build by `__module__` and `__qualname__` (2.4: `__name__`).
+    """
+    module, _, name = full_name.rpartition(".")
+    return type(name, (_Ignored,), {"__module__": module, "__qualname__": name})
+
+
+_STAND_INS: list[Any] = [_stand_in(full_name) for full_name in HARMLESS]
 
 
 def read_checkpoint(path: Path, progress: Progress) -> Fields:
@@ -128,7 +146,26 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
     facts, arrays = run(
         read_ranks, files, limits, SceneFacts, prepare=import_torch, progress=progress
     )
-    return fields_of(msgspec.structs.replace(facts, notes=notes + facts.notes), arrays)
+    facts = msgspec.structs.replace(
+        facts,
+        notes=notes + facts.notes,
+        antialiased=facts.antialiased or _was_antialiased(files[0]),
+    )
+    return fields_of(facts, arrays)
+
+
+def _was_antialiased(checkpoint: Path) -> bool:
+    """Return whether the settings beside a checkpoint, or above its folder, say that the scene was trained so."""
+    folder = checkpoint.parent
+    for path in (place / name for place in (folder, folder.parent) for name in CONFIGS):
+        try:
+            with open_regular(path) as f:
+                text = f.read(MOST_CONFIG)
+        except (OSError, ValueError, FileError):
+            continue
+        if ANTIALIASED.search(text) is not None:
+            return True
+    return False
 
 
 def import_torch(files: list[File]) -> None:
@@ -162,42 +199,15 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
         progress("reading tensors", i / len(files))
         root = _load(file)
         check_repeats(root, file.stat().st_size)
-        tensors, degree = _find(root)
-        arrays = {name: _array(tensor, name) for name, tensor in tensors.items()}
-        means, opacities = arrays["means"], arrays["opacities"]
-        n = len(means) if means.ndim else 0
-        if (
-            "colors" in arrays
-        ):  # gsplat's appearance optimisation: logits of the colour before the network's share
-            arrays.setdefault("rgb", 1 / (1 + np.exp(-arrays["colors"])))
-        sh0 = arrays["sh0"] if "sh0" in arrays else sh0_of_rgb(arrays["rgb"])
-        parts.append(
-            Fields(
-                means=means,
-                quats=arrays["quats"],
-                scales=arrays["scales"],
-                opacities=opacities[:, 0] if opacities.shape == (n, 1) else opacities,
-                sh0=sh0[:, 0] if sh0.shape == (n, 1, 3) else sh0,
-                shN=arrays.get("shN", np.zeros((n, 0, 3), np.float32)),
-            )
-        )
+        found = find_parts(root, _is_tensor)
+        degree = found.degree
+        arrays = {name: _array(t, name) for name, t in found.tensors.items()}
+        parts.append(fields_from(arrays, found.has_logit_colors))
     progress("reading tensors", 1.0)
     check_memory(
         2 * sum(a.nbytes for part in parts for a in part.arrays), "the tensors"
     )
-    if len({p.shN.shape[1:] for p in parts}) > 1:
-        raise FileError("the ranks hold spherical harmonics of different degrees")
-    whole = (
-        parts[0]
-        if len(parts) == 1
-        else Fields(
-            *(
-                np.concatenate(columns)
-                for columns in zip(*(p.arrays for p in parts), strict=True)
-            )
-        )
-    )
-    return whole.checked(sh_degree=degree)
+    return joined(parts).checked(sh_degree=degree)
 
 
 def _load(path: Path) -> Any:
@@ -227,30 +237,65 @@ def _load(path: Path) -> Any:
     from torch import serialization
 
     serialization.add_safe_globals(_STAND_INS)
-    try:
-        return torch.load(
-            os.fspath(path), map_location="cpu", weights_only=True, mmap=True
+    error: Exception | None = None
+    for _ in range(MOST_FOREIGN):
+        try:
+            return torch.load(
+                os.fspath(path), map_location="cpu", weights_only=True, mmap=True
+            )
+        except (OSError, MemoryError):
+            raise
+        except Exception as e:  # a damaged file makes torch's reader raise anything
+            error = e
+        name = _refused_name(error)
+        if name is None or not _is_foreign(name):
+            break
+        serialization.add_safe_globals([_stand_in(name)])
+    assert error is not None
+    raise _load_error(error)
+
+
+def _refused_name(error: Exception) -> str | None:
+    """Return the name of the object that torch did not import; None: the error is another one."""
+    refused = REFUSED.search(str(error)[:4000])
+    return None if refused is None else refused[1]
+
+
+def _load_error(error: Exception) -> Exception:
+    """Return what to raise for an error of torch's reader."""
+    text = str(error)[:4000]
+    if "allocate memory" in text:
+        return MemoryError()
+    name = _refused_name(error)
+    if name is not None:
+        return FileError(
+            f"checkpoint: torch.load(weights_only=True) refuses the Python object {name[:120]!r} "
+            f"in it: only unpickling, which runs code from the file, could bring it back. {NEXT_STEP}"
         )
-    except (OSError, MemoryError):
-        raise
-    except Exception as e:  # a damaged file makes torch's reader raise nearly anything
-        text = str(e)[:4000]
-        if "allocate memory" in text:
-            raise MemoryError from None
-        if refused := REFUSED.search(text):
-            raise FileError(
-                f"checkpoint: torch.load(weights_only=True) refuses the Python object {refused[1][:120]!r} "
-                f"in it: only unpickling, which runs code from the file, could bring it back. {NEXT_STEP}"
-            ) from None
-        text = (
-            (text.partition("WeightsUnpickler error:")[2] or text)
-            .strip()
-            .partition("\n")[0][:200]
-        )
-        raise FileError(
-            "checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only tensors "
-            f"({type(e).__name__}: {text}). {NEXT_STEP}"
-        ) from None
+    text = text.partition("WeightsUnpickler error:")[2] or text
+    text = text.strip().partition("\n")[0][:200]
+    return FileError(
+        "checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only tensors "
+        f"({type(error).__name__}: {text}). {NEXT_STEP}"
+    )
+
+
+def _is_foreign(name: str) -> bool:
+    """Return whether an object's name is of a trainer's own packages, such as that of its settings.
+
+    What stands in for it runs nothing. Names of Python, torch and NumPy are refused all the same: no trainer saves them
+    but with bad intent.
+    """
+    package, dot, _ = name.partition(".")
+    return (
+        bool(dot) and _NAME.fullmatch(name) is not None and package not in _OWN_PACKAGES
+    )
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
 
 
 def _array(tensor: Any, name: str) -> np.ndarray:
@@ -319,65 +364,6 @@ def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
             f"rank {', '.join(absent[:8])} of {match['stem']} is missing: the scene has holes",
         )
     return [ranks[r] for r in sorted(ranks)], notes
-
-
-def _find(root: Any) -> tuple[dict[str, Any], int | None]:
-    """Return the tensors of the Gaussians by field in whatever the checkpoint holds, and the degree in use."""
-    from torch import Tensor
-
-    if (
-        isinstance(root, tuple)
-        and len(root) == 2
-        and isinstance(root[0], tuple)
-        and len(root[0]) >= 7
-    ):
-        # inria: capture() = active_sh_degree, xyz, features_dc, features_rest, scaling, rotation, opacity, ...
-        active, *rest = root[0]
-        tensors: dict[str, Any] = dict(zip(INRIA, rest, strict=False))
-        if isinstance(active, int) and all(
-            isinstance(t, Tensor) for t in tensors.values()
-        ):
-            return tensors, active
-    if not isinstance(root, dict):
-        raise FileError(
-            f"checkpoint: it holds a {'tensor' if isinstance(root, Tensor) else type(root).__name__}, not "
-            "a mapping of tensors nor inria's (capture, iteration)"
-        )
-    for mapping in (
-        root,
-        *(value for value in root.values() if isinstance(value, dict)),
-    ):
-        groups: dict[
-            str, dict[str, Any]
-        ] = {}  # by prefix (`model.gauss_params.`), found in one pass
-        for key, value in mapping.items():
-            if isinstance(key, str):
-                prefix, _, last = key.rpartition(".")
-                groups.setdefault(prefix, {})[last] = value
-        for inside in groups.values():
-            tensors = {
-                field: inside[alias]
-                for field, aliases in NAMES.items()
-                for alias in aliases
-                if isinstance(inside.get(alias), Tensor)
-            }
-            found = tensors.keys()
-            if found >= {"means", "scales", "quats", "opacities"} and found & {
-                "sh0",
-                "colors",
-                "rgb",
-            }:
-                return tensors, None
-    keys = [
-        key
-        for value in (root, *root.values())
-        if isinstance(value, dict)
-        for key in itertools.islice(value, 8)
-    ]
-    raise FileError(
-        "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors); it has "
-        f"{', '.join(clipped(key) for key in keys[:16] if isinstance(key, str)) or 'no names'}"
-    )
 
 
 def _is_checkpoint(start: Start) -> bool:

@@ -4,8 +4,8 @@ One record per Gaussian: x y z [nx ny nz] f_dc_0..2 f_rest_* opacity scale_0..2 
 logarithms and opacities as logits. f_rest is channel-major (all of R, then G, then B). Properties may
 come in any order and type; what is not needed is skipped. The layout is that of `GaussianModel.save_ply`
 in graphdeco-inria/gaussian-splatting. Besides it: a colour as red green blue (nerfstudio) or r g b, integers or
-0 to 1, one scale for all axes, and names that begin with scalar_ (CloudCompare). Files are written in inria's order
-of properties, so that other programs read them as well.
+0 to 1, one scale for all axes, two scales (2D Gaussian splatting), mip-splatting's filter_3D, and names that begin with
+scalar_ (CloudCompare). Files are written in inria's order of properties, so that other programs read them as well.
 
 SuperSplat's compressed .ply: chunks of 256 Gaussians, each quantised within the bounds of its chunk.
 Layout as in playcanvas/splat-transform, `decompress-ply.ts`: positions and log scales 11+10+11 bits
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from splatview_ipc.kinds.gaussians import FILTER_NAMES
 from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import (
@@ -38,6 +39,7 @@ from splatview_viewer.formats.common import (
     remaining,
     silent,
 )
+from splatview_viewer.formats.mip_filter import apply_filter
 from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
@@ -198,7 +200,8 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
     names = [*vertex.types]
     colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
     scales = [p for p in names if p.startswith("scale_")]
-    scales = scales if scales == ["scale_0"] else ["scale_0", "scale_1", "scale_2"]
+    if sorted(scales) not in (["scale_0"], ["scale_0", "scale_1"]):  # 2DGS has two
+        scales = ["scale_0", "scale_1", "scale_2"]
     if missing := [
         p
         for p in (*"xyz", *colors, "opacity", *scales, *ROTATION)
@@ -240,6 +243,9 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
         (colors, fields.sh0),
     ):
         columns |= {name: to[:, i] for i, name in enumerate(these)}
+    sizes = np.empty(n, np.float32)
+    filters = [name for name in FILTER_NAMES if name in vertex.types]
+    columns |= dict.fromkeys(filters[:1], sizes)
     # Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
     most = max(1, BLOCK_BYTES // record.itemsize)
     buffer = bytearray(min(most, n) * record.itemsize)
@@ -252,6 +258,10 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
         for name, column in columns.items():
             column[start:end] = block[name]
         progress("reading Gaussians", end / max(n, 1))
+    if filters:
+        fields.scales, fields.opacities = apply_filter(
+            fields.scales, fields.opacities, sizes
+        )
     if colors is not COLORS[0]:
         white = [
             1

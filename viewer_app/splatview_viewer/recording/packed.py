@@ -5,9 +5,9 @@ then the arrays of `layout` one after the other, little-endian:
 
 means       float32, or float64, as they are
 quats       unit quaternions times 32767, int16: off by at most 2e-5
-scales      logarithms as float16: sizes off by at most 0.4 % (of Gaussians smaller than e**-16: 0.8 %); those of scenes
-            that come activated as float32, as they are
-opacities   logits as float16: opacities off by at most 2e-4; those of activated scenes as float16: 3e-4
+scales      logarithms as float16: sizes off by at most 0.4 % (of Gaussians smaller than e**-16: 0.8 %); those that
+            come activated as float32, as they are
+opacities   logits as float16: opacities off by at most 2e-4; those that come activated as float16: 3e-4
 sh0         float16: colours off by at most 1.4e-4 of full scale, up to four times the brightness of white
 shN         int8, each Gaussian's as parts of its own largest one: off by at most 1/254 of that
 
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from splatview_ipc.kinds.gaussians import activated_of
 from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
@@ -59,7 +60,8 @@ class Header(msgspec.Struct, frozen=True):
     coefficients: Literal[0, 3, 8, 15, 24]
     """Of spherical harmonics beyond degree 0, for each Gaussian."""
     sh_degree: Annotated[int, msgspec.Meta(ge=0, le=4)]
-    activated: bool
+    activated: bool | tuple[bool, bool]
+    """As `GaussianScene.activated`."""
     antialiased: bool
     background: tuple[_Share, _Share, _Share] | None = None
     """The scene's own, RGB in [0, 1]."""
@@ -99,11 +101,14 @@ class Packed:
 
 
 def layout(
-    count: int, coefficients: int, activated: bool, wide: bool = False
+    count: int,
+    coefficients: int,
+    activated: bool | tuple[bool, bool],
+    wide: bool = False,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Return shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their
     order. `wide`: with `means` of float64."""
-    scale = "<f4" if activated else "<f2"
+    scale = "<f4" if activated_of(activated).scales else "<f2"
     return {
         name: (shape, np.dtype(dtype))
         for name, shape, dtype in (
@@ -123,7 +128,10 @@ def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 
 def packed_bytes(
-    count: int, coefficients: int, activated: bool, wide: bool = False
+    count: int,
+    coefficients: int,
+    activated: bool | tuple[bool, bool],
+    wide: bool = False,
 ) -> int:
     """Return the size of the arrays of such a scene."""
     return sum(
@@ -294,8 +302,8 @@ def pack_rows(scene: GaussianScene) -> list[torch.Tensor]:
     made = [
         means,
         unit.to(torch.int16),
-        scales if scene.activated else half(scales, defined=True),
-        half(opacities, defined=not scene.activated),
+        scales if scene.activation.scales else half(scales, defined=True),
+        half(opacities, defined=not scene.activation.opacities),
         half(sh0),
     ]
     if not higher.shape[1]:

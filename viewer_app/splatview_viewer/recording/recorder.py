@@ -20,7 +20,7 @@ from splatview_viewer.recording.recording import (
     Snapshot,
     StreamFolder,
 )
-from splatview_viewer.scene.frames import background_of, scene_of
+from splatview_viewer.scene.frames import activated_in, background_of, scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,7 +232,7 @@ class Tape:
         needed = packed_bytes(
             means.shape[0],
             higher.shape[1] if higher is not None else 0,
-            bool(frame.meta.get("activated")),
+            activated_in(frame),
             means.dtype == "float64",
         )
         recording = self.recording

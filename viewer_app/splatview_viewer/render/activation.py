@@ -29,11 +29,12 @@ def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
         getattr(scene, name) for name in FIELDS
     )
     logarithms = scales
-    if not scene.activated:
-        scales, opacities = scales.exp(), opacities.sigmoid()
-        logarithms = logarithms.clamp(
-            min=0
-        )  # what exp does not make finite, and no more
+    if not scene.activation.scales:
+        scales = scales.exp()
+        # What exp does not make finite, and no more: a flat Gaussian's logarithm is minus infinity.
+        logarithms = logarithms.clamp(min=0)
+    if not scene.activation.opacities:
+        opacities = opacities.sigmoid()
     finite = torch.ones(len(scene), dtype=torch.bool)
     for values in (means, quats, logarithms, opacities, sh0, rest):
         if not values.sum().isfinite():  # which is quicker to find than each

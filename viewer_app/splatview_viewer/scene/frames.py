@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.control.frame import Frame
+from splatview_ipc.kinds.gaussians import Activated, activated_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import meta_phrases
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
@@ -109,25 +111,31 @@ def scene_of(
         if not in_place and name != "means"
     )
     tensors = dict(given)
+    activated = activated_of(frame.meta.get("activated", False))
+    if "activated" in choices:
+        activated = Activated(not activated.scales, not activated.scales)
+    steps: list[Callable[[], None]] = []
     if color != "sh":
         tensors["sh0"] = torch.empty(given["rgb"].shape, device=given["rgb"].device)
+        steps.append(lambda: _to_harmonics(tensors["sh0"], given["rgb"], color))
     if "quats" in choices:
         tensors["quats"] = torch.empty_like(given["quats"])
+        steps.append(lambda: _roll(tensors["quats"], given["quats"]))
     if color != "sh" or "shN" not in given:
         tensors["shN"] = _no_sh(len(given["means"]), given["means"].device)
+    if "filter_3D" in given:
+        steps.append(_filtered(given, tensors, activated))
+        activated = Activated(True, True)
+    elif given["scales"].shape[1] == 2:
+        steps.append(_flat(given, tensors, activated))
 
     def convert() -> None:
-        if "quats" in choices:
-            tensors["quats"].copy_(given["quats"].roll(1, 1))
-        if color != "sh":
-            sh0 = tensors["sh0"].copy_(given["rgb"])
-            if color == "rgb_logit":
-                sh0.sigmoid_()
-            sh0.sub_(0.5).div_(SH_C0)
+        for step in steps:
+            step()
 
     def ready(stream: int) -> None:
         frame.wait(stream)
-        if color != "sh" or "quats" in choices:
+        if steps:
             with (
                 torch.no_grad(),
                 torch.cuda.stream(
@@ -141,12 +149,75 @@ def scene_of(
     meta = frame.meta
     return GaussianScene(
         *(tensors[name] for name in FIELDS),
-        activated=bool(meta.get("activated")) != ("activated" in choices),
+        activated=activated.scales
+        if activated.scales == activated.opacities
+        else activated,
         sh_degree=int(meta.get("sh_degree", 0)) if color == "sh" else 0,
         antialiased=bool(meta.get("antialiased")),
         version=frame.version,
         notes=tuple(meta_phrases(meta, _MEANT)),
     ), ready if in_place else None
+
+
+def activated_in(frame: Frame) -> Activated:
+    """Return whether the scales and the opacities of a frame's scene are activated."""
+    if "filter_3D" in frame.tensors:
+        return Activated(True, True)
+    return activated_of(frame.meta.get("activated", False))
+
+
+def _to_harmonics(sh0: torch.Tensor, rgb: torch.Tensor, color: str) -> None:
+    """Fill `sh0` with the coefficients of degree 0 of colours, or of their logits."""
+    sh0.copy_(rgb)
+    if color == "rgb_logit":
+        sh0.sigmoid_()
+    sh0.sub_(0.5).div_(SH_C0)
+
+
+def _roll(quats: torch.Tensor, xyzw: torch.Tensor) -> None:
+    """Fill `quats` with quaternions whose last component is w."""
+    quats.copy_(xyzw.roll(1, 1))
+
+
+def _flat(
+    given: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], act: Activated
+) -> Callable[[], None]:
+    """Make room for three scales of flat Gaussians; return what fills it from the two that are given."""
+    pair = given["scales"]
+    scales = tensors["scales"] = pair.new_empty(len(pair), 3)
+
+    def fill() -> None:
+        scales[:, :2].copy_(pair)
+        scales[:, 2] = 0.0 if act.scales else -math.inf
+
+    return fill
+
+
+def _filtered(
+    given: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], act: Activated
+) -> Callable[[], None]:
+    """Make room for scales and opacities behind mip-splatting's 3D filter; return what fills it.
+
+    Two scales are filtered as two: the Gaussian stays flat.
+    """
+    import torch
+
+    stored = given["scales"]
+    options = {"dtype": torch.float32, "device": stored.device}
+    scales = tensors["scales"] = torch.empty(len(stored), 3, **options)
+    opacities = tensors["opacities"] = torch.empty(len(stored), **options)
+
+    def fill() -> None:
+        before = stored.float() if act.scales else stored.float().exp()
+        after = before.hypot(given["filter_3D"].float()[:, None])
+        shrinking = torch.where(after > 0, before / after, 1.0).prod(1)
+        values = given["opacities"].float()
+        scales.zero_()
+        scales[:, : after.shape[1]] = after
+        opacities.copy_(values if act.opacities else values.sigmoid())
+        opacities.mul_(shrinking)
+
+    return fill
 
 
 def _joined(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST, Activated, activated_of
 from splatview_viewer.core.selection import Box
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class GaussianScene:
     quats: torch.Tensor
     """(N, 4) rotations as quaternions w, x, y, z; not normalised."""
     scales: torch.Tensor
-    """(N, 3) standard deviations along the rotated axes: natural logarithms, or world units if `activated`."""
+    """(N, 3) standard deviations along the rotated axes: natural logarithms, or world units if `activated`. Of flat
+    Gaussians the third one is 0, as a logarithm minus infinity."""
     opacities: torch.Tensor
     """(N,) logits, or values in [0, 1] if `activated`."""
     sh0: torch.Tensor
@@ -58,8 +59,8 @@ class GaussianScene:
     shN: torch.Tensor  # noqa: N815  (gsplat's own name for the field)
     """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST`), RGB."""
     _: KW_ONLY
-    activated: bool = False
-    """True if `scales` and `opacities` already went through exp and sigmoid."""
+    activated: bool | tuple[bool, bool] = False
+    """True if `scales` and `opacities` already went through exp and sigmoid; a pair where one of them alone did."""
     sh_degree: int = 3
     """The degree in use, which a trainer raises as it goes; at most what `shN` holds."""
     antialiased: bool = False
@@ -105,6 +106,11 @@ class GaussianScene:
             yield start, self[start : start + size]
 
     @property
+    def activation(self) -> Activated:
+        """What `activated` says of scales and of opacities."""
+        return activated_of(self.activated)
+
+    @property
     def stored_sh_degree(self) -> int:
         """The highest degree for which `shN` holds coefficients."""
         return SH_REST.index(self.shN.shape[1])
@@ -133,11 +139,11 @@ class GaussianScene:
         """Return centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the scene, on
         its device: enough to frame it."""
         step = max(-(-len(self) // max(limit, 1)), 1)
-        means, opacities = (
-            as_floats(self.means[::step]),
-            as_floats(self.opacities[::step]),
-        )
-        return [means, opacities if self.activated else opacities.sigmoid()]
+        means = as_floats(self.means[::step])
+        opacities = as_floats(self.opacities[::step])
+        if not self.activation.opacities:
+            opacities = opacities.sigmoid()
+        return [means, opacities]
 
     def wait(self, ready: Callable[[int], None] | None) -> None:
         """Have torch's current stream wait for the data, as `to_host`."""
@@ -226,8 +232,10 @@ def merged(
             means, quats, scales, opacities, sh0, rest = (
                 as_floats(getattr(scene, name)) for name in FIELDS
             )
-            if not scene.activated:
-                scales, opacities = scales.exp(), opacities.sigmoid()
+            if not scene.activation.scales:
+                scales = scales.exp()
+            if not scene.activation.opacities:
+                opacities = opacities.sigmoid()
             used, wanted = (
                 (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1,
                 (degree + 1) ** 2 - 1,

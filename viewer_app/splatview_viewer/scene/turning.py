@@ -61,7 +61,7 @@ def placed(
     if placement.scale != 1:
         scales = (
             scales * placement.scale
-            if scene.activated
+            if scene.activation.scales
             else scales + math.log(placement.scale)
         )
     quats, rest = scene.quats, scene.shN

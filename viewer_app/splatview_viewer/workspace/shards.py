@@ -404,6 +404,10 @@ def join(
             "shards: some ranks publish spherical harmonics beyond degree 0 and some do not: they cannot "
             "be shown as one scene"
         )
+    if len({"filter_3D" in frame.tensors for frame in frames}) > 1:
+        raise ViewerError(
+            "shards: some ranks publish a filter_3D and some do not: they cannot be shown as one scene"
+        )
     tensors: dict[str, Any] = {
         name: tensor
         if name == "background"

@@ -74,10 +74,12 @@ def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint |
     )
     if len(some) < 10:
         return None
-    if some.activated and (scales < 0).mean() > 0.1:
+    if some.activation.scales and (scales < 0).mean() > 0.1:
         return Hint("activated", "scales look like logarithms", "Show as logarithms")
-    shares = (scales > 0).mean(), ((opacities >= 0) & (opacities <= 1)).mean()
-    if not some.activated and min(shares) > 0.99 and (opacities > 0.02).any():
+    sizes = scales[~np.isneginf(scales)]  # without the third ones of flat Gaussians
+    shares = (sizes > 0).mean(), ((opacities >= 0) & (opacities <= 1)).mean()
+    is_raw = not any(some.activation)
+    if is_raw and min(shares) > 0.99 and (opacities > 0.02).any():
         return Hint(
             "activated", "scales and opacities look activated", "Show as activated"
         )

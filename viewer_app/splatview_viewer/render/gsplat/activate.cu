@@ -14,7 +14,7 @@ struct Array {
 struct Source {
     Array means, quats, scales, opacities, sh0, shN;
     float origin[3];                 // what is subtracted from means
-    int activated;                   // whether scales and opacities already are
+    int scales_activated, opacities_activated;
 };
 
 struct Half { u16 bits; };
@@ -112,14 +112,14 @@ extern "C" __global__ void __launch_bounds__(128) activate(
             }
             for (int k = 0; k < 3; ++k) {
                 const float v = load(source.scales, i * source.scales.strides[0] + k * source.scales.strides[1]);
-                const float scale = source.activated ? v : expf(v);
+                const float scale = source.scales_activated ? v : expf(v);
                 good = good && (finite(v) || (number(v) && finite(scale)));  // exp is defined at -infinity
                 fits = fits && fabsf(scale) <= SCALE_MAX;
                 scales[3 * (i64)i + k] = scale;
             }
             const float v = load(source.opacities, i * source.opacities.strides[0]);
-            good = good && (source.activated ? finite(v) : number(v));
-            const float opacity = source.activated ? fminf(fmaxf(v, 0.0f), 1.0f) : 1.0f / (1.0f + expf(-v));
+            good = good && (source.opacities_activated ? finite(v) : number(v));
+            const float opacity = source.opacities_activated ? fminf(fmaxf(v, 0.0f), 1.0f) : 1.0f / (1.0f + expf(-v));
             opacities[i] = good && fits && turned ? opacity : 0.0f;
         }
         totals[0] += __popc(__ballot_sync(ALL, !good));

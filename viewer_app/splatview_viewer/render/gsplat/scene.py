@@ -349,7 +349,8 @@ class _Source(ctypes.Structure):
     _fields_ = (
         *((name, _Array) for name in FIELDS),
         ("origin", ctypes.c_float * 3),
-        ("activated", ctypes.c_int),
+        ("scales_activated", ctypes.c_int),
+        ("opacities_activated", ctypes.c_int),
     )
 
 
@@ -385,7 +386,7 @@ def activate(
     source = _Source(
         *(_Array.of(t) for t in fields),
         (ctypes.c_float * 3)(*origin.tolist()),
-        raw.activated,
+        *raw.activation,
     )
     n, terms = out.colors.shape[:2]
     own.launch(

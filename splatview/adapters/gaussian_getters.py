@@ -1,0 +1,277 @@
+"""What a model says of its own Gaussians: getters and activations that differ from the usual ones.
+
+A `GaussianModel` says what is drawn by its getters: `get_scaling` is usually exp of `_scaling`, and then the viewer's
+work on the raw tensors. Some models have another activation (Taming 3DGS: abs for opacities), also from the middle of a
+training on, or move their Gaussians with a mesh (GaussianAvatars). Each getter is tried on a few numbers on the CPU, in
+place of the model's tensors, so that nothing waits for a GPU. One that gives what the raw numbers stand for is not called
+again until something that it read has changed. Any other one is called at each publish.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import logging
+import types
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from splatview.adapters.gaussian_holders import attribute
+from splatview_ipc.kinds.gaussians import FILTER_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+log = logging.getLogger("splatview")
+
+GETTERS = {
+    "means": ("get_xyz", "get_means", "get_positions"),
+    "quats": ("get_rotation", "get_rotations"),
+    "scales": ("get_scaling", "get_scales", "get_scale"),
+    "opacities": ("get_opacity", "get_opacities", "get_density"),
+    "color": ("get_features", "get_shs"),
+}
+"""Properties or methods by which models give each part as it is drawn."""
+ACTIVATIONS = {
+    "quats": ("rotation_activation",),
+    "scales": ("scaling_activation", "scale_activation"),
+    "opacities": ("opacity_activation", "density_activation"),
+}
+"""Functions of models without such a getter, which make the drawn part of the stored one."""
+_ROWS = 9
+"""Gaussians on which getters are tried."""
+_RANGES = {"means": 3.0, "quats": 2.0, "scales": 7.0, "opacities": 9.0, "color": 1.0}
+"""The largest of the numbers on which they are tried, and minus the smallest."""
+_CONSTANTS = (bool, int, float, str, type(None), enum.Enum)
+_FUNCTIONS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    type,
+    torch.jit.ScriptFunction,
+    functools.partial,
+)
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class _OfType:
+    """Watched in the place of a value that may change in itself: its type."""
+
+    type: type
+
+
+class _OpaqueError(Exception):
+    """A getter uses what a trial cannot stand for."""
+
+
+@dataclass(frozen=True)
+class Getters:
+    """What of a model is read by its own getters, and on what that depends."""
+
+    parts: Mapping[str, Callable[[Any], torch.Tensor]]
+    """From the model to a part as it is drawn, by field: for parts that are not what the raw tensors stand for."""
+    watched: tuple[tuple[str, Any], ...] = ()
+    """Attributes that the getters read, and their values."""
+    usual: frozenset[str] = frozenset()
+    """Fields whose getters give what raw tensors stand for."""
+    filters: bool = False
+    """True if a getter of scales or opacities applies the 3D filter itself."""
+
+    def changed(self, model: Any) -> bool:
+        """Return whether the getters may mean something else by now."""
+        for name, value in self.watched:
+            current = getattr(model, name, _MISSING)
+            if current is value:
+                continue
+            if isinstance(value, _OfType):
+                if type(current) is not value.type:
+                    return True
+            elif not isinstance(current, _CONSTANTS) or current != value:
+                return True
+        return False
+
+    def read(self, model: Any) -> dict[str, torch.Tensor]:
+        """Return the parts that the model's own getters give, queued on torch's current stream."""
+        with torch.no_grad():
+            return {field: read(model) for field, read in self.parts.items()}
+
+    def without(self, fields: set[str]) -> Getters:
+        """Return the getters of all parts but these."""
+        parts = {f: read for f, read in self.parts.items() if f not in fields}
+        return replace(self, parts=parts)
+
+
+NONE = Getters({})
+
+
+def getters_of(
+    model: Any, keys: Mapping[str, str], container: str | None, skipped: set[str]
+) -> Getters:
+    """Try a model's getters; return those that give something else than the raw tensors stand for.
+
+    Args:
+        model: the object.
+        keys: the names of its raw parts by field, "color_rest" included.
+        container: its attribute that holds them; None: they are attributes of its own.
+        skipped: fields whose getters do not count.
+    """
+    parts: dict[str, Callable[[Any], torch.Tensor]] = {}
+    usual: list[str] = []
+    watched: dict[str, Any] = {}
+    filters = False
+    tried = [field for field in keys if field in (*GETTERS, "color_rest")]
+    samples = {field: _sample(field, keys) for field in tried}
+    named = {keys[field]: sample for field, sample in samples.items()}
+    for field in GETTERS.keys() & keys.keys() - skipped:
+        read = _reader(model, field, keys, container)
+        if read is None:
+            continue
+        probe = _Probe(model, named, container)
+        if _is_usual(read, probe, field, samples):
+            usual.append(field)
+        else:
+            parts[field] = read
+        for name, value in probe.splatview_reads.items():
+            watched[name] = value if _is_simple(value) else _OfType(type(value))
+        names = probe.splatview_reads.keys() | probe.splatview_others
+        has_filter = not names.isdisjoint(FILTER_NAMES)
+        filters = filters or (has_filter and field in ("scales", "opacities"))
+    return Getters(parts, tuple(watched.items()), frozenset(usual), filters)
+
+
+def _is_simple(value: Any) -> bool:
+    """Return whether a value stays what it is as long as it is the same object."""
+    return isinstance(value, (*_CONSTANTS, *_FUNCTIONS))
+
+
+def _reader(
+    model: Any, field: str, keys: Mapping[str, str], container: str | None
+) -> Callable[[Any], torch.Tensor] | None:
+    """Return what gives a part of the model as it is drawn; None where the model does not say."""
+    for name in GETTERS[field]:
+        if inspect.getattr_static(model, name, None) is not None:
+            return functools.partial(_call_getter, name)
+    for name in ACTIVATIONS.get(field, ()):
+        if callable(attribute(model, name)):
+            return functools.partial(_activate, name, container, keys[field])
+    return None
+
+
+def _call_getter(name: str, model: Any) -> torch.Tensor:
+    value = getattr(model, name)
+    return value if isinstance(value, torch.Tensor) else value()
+
+
+def _activate(name: str, container: str | None, key: str, model: Any) -> torch.Tensor:
+    activation = getattr(model, name)
+    if container is None:
+        return activation(getattr(model, key))
+    return activation(getattr(model, container)[key])
+
+
+def _sample(field: str, keys: Mapping[str, str]) -> torch.Tensor:
+    """Return numbers like those of a part, on the CPU."""
+    shapes = {
+        "means": (3,),
+        "quats": (4,),
+        "scales": (3,),
+        "opacities": (1,),
+        "color": (1, 3) if "color_rest" in keys else (4, 3),
+        "color_rest": (3, 3),
+    }
+    shape = (_ROWS, *shapes.get(field, (1,)))
+    most = _RANGES.get(field, 1.0)
+    count = int(torch.Size(shape).numel())
+    numbers = torch.linspace(-most, most, count, device="cpu", dtype=torch.float32)
+    # In an order that no sum or sorting leaves as it is, and without a draw from the trainer's generator.
+    order = torch.arange(count, device="cpu") * 7919 % count
+    return numbers[order].reshape(shape)
+
+
+def _is_usual(
+    read: Callable[[Any], torch.Tensor],
+    probe: _Probe,
+    field: str,
+    samples: Mapping[str, torch.Tensor],
+) -> bool:
+    """Return whether a getter gives what the raw numbers stand for."""
+    raw = samples[field]
+    try:
+        with torch.no_grad():
+            value = read(probe).squeeze(-1) if field == "opacities" else read(probe)
+            if field == "scales":
+                expected = raw.exp()
+            elif field == "opacities":
+                expected = raw.sigmoid().squeeze(-1)
+            elif field == "quats":
+                expected = torch.nn.functional.normalize(raw)
+                value = torch.nn.functional.normalize(value)
+            elif field == "color" and "color_rest" in samples:
+                expected = torch.cat((raw, samples["color_rest"]), 1)
+            else:
+                expected = raw
+            has_shape = value.shape == expected.shape
+            return has_shape and torch.allclose(value, expected, rtol=1e-4, atol=1e-6)
+    except Exception:
+        # The model's own code may raise anything for a model that is none.
+        return False
+
+
+class _Samples(dict[str, torch.Tensor]):
+    """Samples in the place of a model's mapping; notes the keys that are asked for and have none."""
+
+    def __init__(self, samples: Mapping[str, torch.Tensor], others: set[str]) -> None:
+        super().__init__(samples)
+        self._others = others
+
+    def __missing__(self, key: str) -> torch.Tensor:
+        self._others.add(key)
+        raise _OpaqueError(key)
+
+
+class _Probe:
+    """Stands in for a model while one of its getters is tried: has samples in the place of its tensors."""
+
+    splatview_model: Any
+    splatview_stored: Mapping[str, Any]
+    splatview_reads: dict[str, Any]
+    """Attributes of the model that were read, and their values."""
+    splatview_others: set[str]
+    """Keys of its mapping that were asked for and are no part."""
+
+    def __init__(
+        self, model: Any, named: Mapping[str, torch.Tensor], container: str | None
+    ) -> None:
+        reads: dict[str, Any] = {}
+        others: set[str] = set()
+        stored = named if container is None else {container: _Samples(named, others)}
+        set_own = functools.partial(object.__setattr__, self)
+        set_own("splatview_model", model)
+        set_own("splatview_stored", stored)
+        set_own("splatview_reads", reads)
+        set_own("splatview_others", others)
+
+    def __getattr__(self, name: str) -> Any:
+        model = self.splatview_model
+        if name in self.splatview_stored:
+            return self.splatview_stored[name]
+        static = inspect.getattr_static(model, name)
+        if isinstance(static, property) and static.fget is not None:
+            return static.fget(self)
+        own = getattr(model, "__dict__", {})
+        if isinstance(static, types.FunctionType) and name not in own:
+            return types.MethodType(static, self)
+        value = getattr(model, name)
+        if isinstance(static, (classmethod, staticmethod)):
+            return value
+        self.splatview_reads[name] = value
+        if not _is_simple(value):
+            raise _OpaqueError(name)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise _OpaqueError(name)

@@ -1,0 +1,435 @@
+"""Models that say themselves how their Gaussians are drawn, and that wrap or name them in ways of their own."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from splatview.adapters import recognise
+from splatview.adapters.checks import metadata
+from splatview_ipc.kinds import check_frame
+
+N = 6
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+def rand(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def layout_of(value: Any, **meta: Any) -> Any:
+    return recognise(value, None, meta)
+
+
+def published(
+    value: Any, known: Any = None, **meta: Any
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """What a viewer would get, by the steps of `publish`; a layout that does not fit any more is made anew."""
+    meta = metadata(meta)
+    layout: Any = known
+    match = None if known is None else known.match(value, meta)
+    if match is None:
+        layout = layout_of(value, **meta)
+        match = layout.match(value, meta)
+    tensors, full = match
+    fields = layout.frame(tensors)
+    described = {name: (str(t.dtype)[6:], tuple(t.shape)) for name, t in fields.items()}
+    check_frame(layout.kind, described, full)
+    return fields, full
+
+
+class Model:
+    """As inria's `GaussianModel`."""
+
+    def __init__(self, scales: int = 3, device: str = "cpu") -> None:
+        self.active_sh_degree = 1
+        self._xyz = rand(N, 3).to(device)
+        self._features_dc = rand(N, 1, 3).to(device)
+        self._features_rest = rand(N, 15, 3).to(device)
+        self._scaling = rand(N, scales).to(device)
+        self._rotation = rand(N, 4).to(device)
+        self._opacity = rand(N, 1).to(device)
+        self.scaling_activation: Any = torch.exp
+        self.opacity_activation: Any = torch.sigmoid
+        self.rotation_activation: Any = torch.nn.functional.normalize
+
+    @property
+    def get_xyz(self) -> torch.Tensor:
+        return self._xyz
+
+    @property
+    def get_scaling(self) -> torch.Tensor:
+        return self.scaling_activation(self._scaling)
+
+    @property
+    def get_rotation(self) -> torch.Tensor:
+        return self.rotation_activation(self._rotation)
+
+    @property
+    def get_opacity(self) -> torch.Tensor:
+        return self.opacity_activation(self._opacity)
+
+    @property
+    def get_features(self) -> torch.Tensor:
+        return torch.cat((self._features_dc, self._features_rest), dim=1)
+
+
+class Bound(Model):
+    """As GaussianAvatars' model: moves with the faces of a mesh, once it is bound to them."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device=device)
+        self.binding: torch.Tensor | None = None
+        self.face_center = torch.tensor([[1.0, 2.0, 3.0]], device=device)
+        self.face_scaling = torch.tensor([[2.0]], device=device)
+
+    @property
+    def get_xyz(self) -> torch.Tensor:
+        if self.binding is None:
+            return self._xyz
+        scaled = self._xyz * self.face_scaling[self.binding]
+        return scaled + self.face_center[self.binding]
+
+    @property
+    def get_scaling(self) -> torch.Tensor:
+        if self.binding is None:
+            return self.scaling_activation(self._scaling)
+        return self.scaling_activation(self._scaling) * self.face_scaling[self.binding]
+
+
+# -- getters ------------------------------------------------------------------------------------------------------
+
+
+def test_raw_tensors_are_shared_where_the_getters_are_usual() -> None:
+    model, bound = Model(), Bound()
+    model.scaling_activation = lambda scales: torch.exp(scales)
+    for each in (model, bound):
+        layout = layout_of(each)
+        fields, meta = published(each, layout)
+        assert layout.match(each, {}) is not None, "not recognised anew"
+        assert meta["activated"] is False
+        for field, source in (
+            ("means", each._xyz),
+            ("scales", each._scaling),
+            ("quats", each._rotation),
+            ("opacities", each._opacity),
+            ("sh0", each._features_dc),
+            ("shN", each._features_rest),
+        ):
+            assert fields[field].data_ptr() == source.data_ptr(), field
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_activation_that_changes_in_the_middle_of_a_training_counts(
+    device: str,
+) -> None:
+    model = Model(device=device)
+    layout = layout_of(model)
+    assert published(model, layout)[1]["activated"] is False
+    model.opacity_activation = torch.abs
+    fields, meta = published(model, layout)
+    assert meta["activated"] == (0.0, 1.0)
+    assert torch.equal(fields["opacities"], model._opacity[:, 0].abs())
+    assert fields["scales"].data_ptr() == model._scaling.data_ptr()
+    layout = layout_of(model)
+    model._opacity += 1
+    assert torch.equal(
+        published(model, layout)[0]["opacities"], model._opacity[:, 0].abs()
+    )
+    assert layout.match(model, {}) is not None, "not recognised anew"
+    model.opacity_activation = torch.sigmoid
+    assert published(model, layout)[1]["activated"] is False
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_model_that_moves_its_gaussians_is_shown_where_they_are(device: str) -> None:
+    model = Bound(device)
+    layout = layout_of(model)
+    model.binding = torch.zeros(N, dtype=torch.int64, device=device)
+    fields, meta = published(model, layout)
+    assert torch.equal(fields["means"], model.get_xyz)
+    assert torch.equal(fields["scales"], model.get_scaling)
+    assert meta["activated"] == (1.0, 0.0), "opacities are as they were"
+    assert fields["opacities"].data_ptr() == model._opacity.data_ptr()
+    assert not fields["means"].requires_grad
+    layout = layout_of(model)
+    model.face_center = model.face_center + 1
+    assert torch.equal(published(model, layout)[0]["means"], model.get_xyz)
+    assert layout.match(model, {}) is not None, "not recognised anew"
+    model.binding = None
+    assert published(model, layout)[1]["activated"] is False
+
+
+def test_rotations_and_colours_of_getters_are_shown() -> None:
+    class Turned(Model):
+        @property
+        def get_rotation(self) -> torch.Tensor:
+            return self._rotation.roll(1, 1)
+
+        @property
+        def get_features(self) -> torch.Tensor:
+            return 2 * super().get_features
+
+    model = Turned()
+    fields, _ = published(model)
+    assert torch.equal(fields["quats"], model._rotation.roll(1, 1))
+    assert torch.equal(fields["sh0"], 2 * model._features_dc[:, 0])
+    assert torch.equal(fields["shN"], 2 * model._features_rest)
+
+
+def test_an_activation_without_a_getter_counts() -> None:
+    parts = {name: value for name, value in vars(Model()).items() if name[0] == "_"}
+    model = SimpleNamespace(**parts, opacity_activation=torch.abs)
+    fields, meta = published(model)
+    assert meta["activated"] == (0.0, 1.0)
+    assert torch.equal(fields["opacities"], model._opacity[:, 0].abs())
+
+
+def test_a_getter_that_fails_is_told_once_and_stops_no_training(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(Model):
+        @property
+        def get_scaling(self) -> torch.Tensor:
+            raise RuntimeError("no mesh yet")
+
+    model = Failing()
+    with caplog.at_level(logging.WARNING, "splatview"):
+        for _ in range(2):
+            published(model)
+        fields, meta = published(model)
+    assert fields["scales"].data_ptr() == model._scaling.data_ptr()
+    assert meta["activated"] is False
+    assert [r.message.partition(": ")[2] for r in caplog.records] == [
+        "a getter of Failing cannot be used, so that its raw tensor is shown: no mesh yet"
+    ]
+
+
+def test_what_the_caller_says_of_raw_numbers_comes_before_getters() -> None:
+    model = Model()
+    model.opacity_activation = torch.abs
+    fields, meta = published(model, activated=(False, True))
+    assert meta["activated"] == (0.0, 1.0)
+    assert fields["opacities"].data_ptr() == model._opacity.data_ptr()
+
+
+@pytest.mark.cuda
+def test_models_with_getters_of_their_own_are_published_without_waiting() -> None:
+    model = Bound("cuda")
+    model.binding = torch.zeros(N, dtype=torch.int64, device="cuda")
+    model.opacity_activation = torch.abs
+    published(model)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(2):
+            published(model)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+# -- activated ----------------------------------------------------------------------------------------------------
+
+
+def test_activated_is_told_for_scales_and_opacities_apart() -> None:
+    scene = {
+        "means": rand(N, 3),
+        "quats": rand(N, 4),
+        "scales": rand(N, 3),
+        "opacities": rand(N),
+        "colors": rand(N, 3),
+    }
+    for option, expected in (
+        ((True, False), (1.0, 0.0)),
+        ([False, True], (0.0, 1.0)),
+        ((True, True), True),
+        (False, False),
+    ):
+        assert published(scene, activated=option)[1]["activated"] == expected
+    for bad in ((True,), (True, False, True), (2, 0), ("yes", True), "yes"):
+        with pytest.raises(TypeError, match=r"True, False or a pair of them"):
+            published(scene, activated=bad)
+
+
+# -- flat Gaussians and the 3D filter -----------------------------------------------------------------------------
+
+
+def test_two_scales_travel_as_two_without_a_copy() -> None:
+    model = Model(scales=2)
+    fields, _ = published(model)
+    assert fields["scales"].shape == (N, 2)
+    assert fields["scales"].data_ptr() == model._scaling.data_ptr()
+
+
+def test_the_filter_of_a_model_counts_once_it_fits() -> None:
+    model: Any = Model()
+    layout = layout_of(model)
+    assert "filter_3D" not in published(model, layout)[0]
+    for stale in (None, rand(N + 1, 1)):
+        model.filter_3D = stale
+        assert "filter_3D" not in published(model, layout)[0]
+    model.filter_3D = rand(N, 1).abs()
+    fields, meta = published(model, layout)
+    assert torch.equal(fields["filter_3D"], model.filter_3D[:, 0])
+    assert meta["activated"] is False
+    mapping = {"xyz": model._xyz, "rotation": model._rotation, "f_dc": rand(N, 3)}
+    mapping |= {"scaling": model._scaling, "opacity": model._opacity}
+    fields, _ = published({**mapping, "filter_3D": rand(N)})
+    assert torch.equal(fields["filter_3D"], rand(N))
+    with pytest.raises(ValueError, match=r"filter_3D has shape \(7,\)"):
+        published({**mapping, "filter_3D": rand(N + 1)})
+
+
+def test_a_getter_that_filters_is_not_filtered_again() -> None:
+    class Filtered(Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.filter_3D = torch.full((N, 1), 0.3)
+
+        @property
+        def get_scaling(self) -> torch.Tensor:
+            return (self._scaling.exp().square() + self.filter_3D.square()).sqrt()
+
+    model = Filtered()
+    fields, meta = published(model)
+    assert "filter_3D" not in fields
+    assert meta["activated"] == (1.0, 0.0)
+    assert torch.equal(fields["scales"], model.get_scaling)
+
+
+# -- names and wrappers -------------------------------------------------------------------------------------------
+
+
+def parameters(**more: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {
+        "means": rand(N, 3),
+        "quats": rand(N, 4),
+        "scales": rand(N, 3),
+        "opacities": rand(N),
+        "sh0": rand(N, 1, 3),
+        **more,
+    }
+
+
+class Lightning(torch.nn.Module):
+    """As the models of gaussian-splatting-lightning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gaussians = torch.nn.ParameterDict(
+            {
+                "means": rand(N, 3),
+                "shs_dc": rand(N, 1, 3),
+                "shs_rest": rand(N, 15, 3),
+                "opacities": rand(N, 1),
+                "scales": rand(N, 3),
+                "rotations": rand(N, 4),
+            }
+        )
+        self.register_buffer("_active_sh_degree", torch.tensor(2, dtype=torch.uint8))
+
+    def scale_activation(self, scales: torch.Tensor) -> torch.Tensor:
+        return torch.exp(scales)
+
+    def get_scales(self) -> torch.Tensor:
+        return self.scale_activation(self.gaussians["scales"])
+
+
+def test_names_with_a_common_prefix_are_those_without() -> None:
+    plain = parameters()
+    for prefix in ("module.splats.", "_model.gauss_params."):
+        named = {f"{prefix}{name}": value for name, value in plain.items()}
+        fields, meta = published({**named, "module.mlp.weight": rand(3, 3)})
+        assert meta["activated"] is False
+        assert torch.equal(fields["means"], plain["means"])
+    fields, _ = published({"step": 3, "splats": plain})
+    assert torch.equal(fields["scales"], plain["scales"])
+
+
+def test_wrapped_models_are_looked_into() -> None:
+    model = Lightning()
+    holder = torch.nn.Module()
+    holder.inner = torch.nn.ParameterDict(parameters())
+    for value, means in (
+        (model, model.gaussians["means"]),
+        (torch.nn.DataParallel(model), model.gaussians["means"]),
+        (SimpleNamespace(module=SimpleNamespace(model=model)), None),
+        (torch.nn.DataParallel(holder), holder.inner["means"]),
+        (SimpleNamespace(splats=parameters()), parameters()["means"]),
+        (SimpleNamespace(gaussians=Model()), Model()._xyz),
+    ):
+        fields, meta = published(value)
+        expected = model.gaussians["means"] if means is None else means
+        assert torch.equal(fields["means"], expected)
+        assert meta["activated"] is False
+    assert published(model)[1]["sh_degree"] == 2
+
+
+def test_models_of_3dgrut_and_fvdb_are_known_by_their_attributes() -> None:
+    grut = SimpleNamespace(
+        positions=rand(N, 3),
+        rotation=rand(N, 4),
+        scale=rand(N, 3),
+        density=rand(N, 1),
+        features_albedo=rand(N, 3),
+        features_specular=rand(N, 24),
+        n_active_features=1,
+    )
+    fields, meta = published(grut)
+    assert (meta["activated"], meta["sh_degree"]) == (False, 1)
+    assert torch.equal(fields["shN"], grut.features_specular.reshape(N, 8, 3))
+    raw = parameters()
+    fvdb = SimpleNamespace(
+        means=raw["means"],
+        quats=raw["quats"],
+        log_scales=raw["scales"],
+        scales=raw["scales"].exp(),
+        logit_opacities=raw["opacities"],
+        opacities=raw["opacities"].sigmoid(),
+        sh0=raw["sh0"],
+        shN=rand(N, 3, 3),
+    )
+    fields, meta = published(fvdb)
+    assert meta["activated"] is False
+    assert fields["scales"].data_ptr() == raw["scales"].data_ptr()
+    assert fields["opacities"].data_ptr() == raw["opacities"].data_ptr()
+
+
+# -- splatfacto ---------------------------------------------------------------------------------------------------
+
+
+def splatfacto(rest: int, **config: Any) -> Any:
+    parts = parameters(features_dc=rand(N, 3), features_rest=rand(N, rest, 3))
+    del parts["sh0"]
+    return SimpleNamespace(
+        gauss_params=torch.nn.ParameterDict(parts),
+        config=SimpleNamespace(
+            sh_degree_interval=1000, **{"rasterize_mode": "classic", **config}
+        ),
+        step=2500,
+    )
+
+
+def test_splatfacto_without_harmonics_holds_logits() -> None:
+    model = splatfacto(0)
+    for value in (model, model.gauss_params):
+        fields, meta = published(value)
+        assert meta["color"] == "rgb_logit"
+        assert torch.equal(fields["rgb"], model.gauss_params["features_dc"])
+        assert "shN" not in fields
+    assert published(splatfacto(15))[1]["color"] == "sh"
+
+
+def test_splatfacto_says_its_mode_and_the_degree_in_use() -> None:
+    model = splatfacto(15, rasterize_mode="antialiased")
+    layout = layout_of(model)
+    _, meta = published(model, layout)
+    assert (meta["antialiased"], meta["sh_degree"]) == (True, 2)
+    model.step = 90_000
+    assert published(model, layout)[1]["sh_degree"] == 3
+    assert published(model, layout, antialiased=False)[1]["antialiased"] is False
+    assert published(splatfacto(15))[1]["antialiased"] is False
