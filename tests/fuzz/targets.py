@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gzip
 import json
 import os
 import pickle
@@ -283,6 +284,16 @@ TARGETS: dict[str, Target] = {
         lambda p: w.write_ply(p, w.ply_columns(T)),
         lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
         lambda p: w.write_compressed_ply(p, T),
+        lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
+        lambda p: w.write_ply(
+            p, w.ply_columns(T), header=w.FACES, before=w.faces(), order="<"
+        ),
+        lambda p: w.write_ply(
+            p, w.ply_columns(T), header=w.FACES, before=w.faces("a"), order="a"
+        ),
+        lambda p: p.write_bytes(
+            gzip.compress(w.write_ply(p, w.ply_columns(T)).read_bytes(), mtime=0)
+        ),
     ),
     "splat": of_format("splat", "s.splat", lambda p: w.write_splat(p, T)),
     "spz": of_format(

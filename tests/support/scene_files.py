@@ -110,22 +110,42 @@ def write_ply(
     order: str = "<",
     types: dict[str, str] | None = None,
     before: bytes = b"",
+    after: bytes = b"",
     header: str = "",
+    footer: str = "",
 ) -> Path:
-    """A PLY of one vertex element; `header` goes before it, `before` before its data."""
+    """A PLY with a vertex element. `order`: "a" for a text. `header` and `footer` stand around it in the header,
+    `before` and `after` around its data."""
     names = {"f4": "float", "f8": "double", "u1": "uchar", "i2": "short", "u4": "uint"}
     kinds = {name: (types or {}).get(name, "f4") for name in columns}
     n = len(next(iter(columns.values())))
-    form = {"<": "binary_little_endian", ">": "binary_big_endian"}[order]
-    text = f"ply\nformat {form} 1.0\n{header}element vertex {n}\n"
-    text += (
-        "".join(f"property {names[kinds[c]]} {c}\n" for c in columns) + "end_header\n"
-    )
-    records = np.empty(n, [(c, order + kinds[c]) for c in columns])
-    for c, values in columns.items():
-        records[c] = values
-    path.write_bytes(text.encode() + before + records.tobytes())
+    forms = {"<": "binary_little_endian", ">": "binary_big_endian", "a": "ascii"}
+    text = f"ply\nformat {forms[order]} 1.0\n{header}element vertex {n}\n"
+    text += "".join(f"property {names[kinds[c]]} {c}\n" for c in columns)
+    text += footer + "end_header\n"
+    if order == "a":
+        rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+        data = "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
+    else:
+        records = np.empty(n, [(c, order + kinds[c]) for c in columns])
+        for c, values in columns.items():
+            records[c] = values
+        data = records.tobytes()
+    path.write_bytes(text.encode() + before + data + after)
     return path
+
+
+FACES = "element face 3\nproperty list uchar int vertex_indices\nproperty uchar flags\n"
+"""Of a mesh: two triangles around a polygon of four corners, as `faces` writes them."""
+
+
+def faces(order: str = "<") -> bytes:
+    """The records of `FACES`."""
+    rows = [3, 0, 1, 2, 7], [4, 0, 1, 2, 3, 7], [3, 2, 3, 0, 7]
+    if order == "a":
+        return "\n".join(" ".join(map(str, row)) for row in rows).encode() + b"\n"
+    packed = (struct.pack(f"{order}B{len(r) - 2}iB", *r) for r in rows)
+    return b"".join(packed)
 
 
 def write_compressed_ply(path: Path, t: Truth, colored: bool = True) -> Path:

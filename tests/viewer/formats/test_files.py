@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 from dataclasses import replace
@@ -49,6 +50,62 @@ def _shuffled(t):
     }
 
 
+def _with_lists(path, t, order="<"):
+    """Lists before and behind the vertices."""
+    return w.write_ply(
+        path,
+        w.ply_columns(t),
+        order=order,
+        header=w.FACES,
+        before=w.faces(order),
+        footer=w.FACES.replace("face", "hole"),
+        after=w.faces(order),
+    )
+
+
+def _with_lists_inside(path, t):
+    """A list in each vertex, whose length changes now and then, and a property behind it."""
+    columns = w.ply_columns(t)
+    path = w.write_ply(path, columns)
+    head, _, _ = path.read_bytes().partition(b"end_header\n")
+    head = head.replace(
+        b"property float opacity\n",
+        b"property list uchar short seen_by\nproperty float opacity\n",
+    )
+    rows = np.stack(list(columns.values()), axis=1).astype("<f4")
+    at = list(columns).index("opacity")
+    body = b"".join(
+        row[:at].tobytes()
+        + bytes([i // 70])
+        + bytes(2 * (i // 70))
+        + row[at:].tobytes()
+        for i, row in enumerate(rows)
+    )
+    path.write_bytes(head + b"end_header\n" + body)
+    return path
+
+
+def _gzipped(path):
+    path.write_bytes(gzip.compress(path.read_bytes(), 1))
+    return path.rename(f"{path}.gz")
+
+
+def _as_text(path):
+    """A compressed PLY, written as a text."""
+    head, _, body = path.read_bytes().partition(b"end_header\n")
+    kinds = {"float": "<f4", "uint": "<u4", "uchar": "u1"}
+    lines, offset = [], 0
+    for part in head.decode().split("element ")[1:]:
+        title, *properties = part.split("\nproperty ")
+        record = [(f"{i}", kinds[p.split()[0]]) for i, p in enumerate(properties)]
+        rows = np.frombuffer(body, record, int(title.split()[1]), offset)
+        offset += rows.nbytes
+        lines += [" ".join(map(repr, row)) for row in rows.tolist()]
+    text = head.replace(b"binary_little_endian", b"ascii") + b"end_header\r\n"
+    path.write_bytes(text + "\r\n".join(lines).encode())
+    return path
+
+
 def _folder(path, files):
     path.mkdir()
     for name, data in files.items():
@@ -62,6 +119,32 @@ CASES = {
         lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"),
         w.EXACT,
         4,
+    ),
+    "ply as a text": (
+        lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"),
+        w.EXACT,
+        4,
+    ),
+    "ply with lists": (lambda p, t: _with_lists(p / "a.ply", t), w.EXACT, 2),
+    "ply with lists, big endian": (
+        lambda p, t: _with_lists(p / "a.ply", t, ">"),
+        w.EXACT,
+        1,
+    ),
+    "ply with lists, as a text": (
+        lambda p, t: _with_lists(p / "a.ply", t, "a"),
+        w.EXACT,
+        1,
+    ),
+    "ply with lists in it": (
+        lambda p, t: _with_lists_inside(p / "a.ply", t),
+        w.EXACT,
+        1,
+    ),
+    "ply in gzip": (
+        lambda p, t: _gzipped(w.write_ply(p / "a.ply", w.ply_columns(t))),
+        w.EXACT,
+        1,
     ),
     "ply doubles": (
         lambda p, t: w.write_ply(
@@ -101,6 +184,11 @@ CASES = {
         lambda p, t: w.write_compressed_ply(p / "a.ply", t, False),
         COMPRESSED,
         0,
+    ),
+    "compressed ply as a text": (
+        lambda p, t: _as_text(w.write_compressed_ply(p / "a.ply", t)),
+        COMPRESSED,
+        2,
     ),
     "splat": (lambda p, t: w.write_splat(p / "a.splat", t), SPLAT, 0),
     "spz 1": (
@@ -205,6 +293,8 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
     for path in (
         w.write_ply(tmp_path / "a.ply", w.ply_columns(t)),
         w.write_compressed_ply(tmp_path / "b.ply", t),
+        w.write_ply(tmp_path / "c.ply", w.ply_columns(t), order="a"),
+        _with_lists(tmp_path / "d.ply", t),
         w.write_spz(tmp_path / "a.spz", t),
         w.write_zip(tmp_path / "a.sog", w.sog_files(t)),
         w.write_checkpoint(tmp_path / "a.pt", t),
@@ -225,6 +315,10 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
         ("antialiased 1\ncomment splatrendermode: DEFAULT", False, None, ""),
         ("Vertical axis: -y", False, (0, -1, 0), ""),
         ("Nerfstudio\ncomment Vertical Axis: z", False, (0, 0, 1), ""),
+        ("x\nobj_info vertical axis = Y-up (metres)", False, (0, 1, 0), ""),
+        ("Exported from Brush\ncomment Vertical axis: y", False, (0, -1, 0), ""),
+        ("Vertical axis: [0, 3 -4]", False, (0, 0.6, -0.8), ""),
+        ("Vertical axis: 0 0 0", False, None, "vertical axis '0 0 0' is unknown"),
         (
             "Vertical axis: w",
             False,
@@ -382,7 +476,7 @@ def test_npy_pictures(shape, dtype, out, tmp_path):
     )
 
 
-@pytest.mark.parametrize("form", ["ply", "checkpoint", "uploaded"])
+@pytest.mark.parametrize("form", ["ply", "text", "checkpoint", "uploaded"])
 def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None:
     t = w.truth(30, degree=0)
     t.means = t.means / 1000 + np.array([4_210_000.0, -170_000, 4_780_000])  # 4 mm wide
@@ -390,7 +484,10 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
         path = w.write_checkpoint(tmp_path / "a.pt", t)
     else:
         path = w.write_ply(
-            tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8")
+            tmp_path / "a.ply",
+            w.ply_columns(t),
+            types=dict.fromkeys("xyz", "f8"),
+            order="a" if form == "text" else "<",
         )
     given = (
         read_untrusted(path)
