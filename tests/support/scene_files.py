@@ -69,18 +69,20 @@ def colors(s, directions: np.ndarray) -> np.ndarray:
     return SH_C0 * s.sh0[:, None] + np.einsum("dk,nkc->ndc", along, s.shN)
 
 
-def to_rub(t: Truth) -> Truth:
-    """The same object described in right-up-back axes. The harmonics are fitted, not taken from a table of signs."""
+def to_rub(t: Truth, axes: np.ndarray = FLIP) -> Truth:
+    """The same object in right-up-back axes, or in those which `axes` (3, 3) makes RDF again. The harmonics are fitted,
+    not taken from a table of signs."""
     k = t.shN.shape[1]
     d = np.random.default_rng(5).normal(size=(64, 3))
     d /= np.linalg.norm(d, axis=1, keepdims=True)
     turn = np.linalg.lstsq(
-        harmonics(d, 4)[:, :k], harmonics(d @ FLIP, 4)[:, :k], rcond=None
+        harmonics(d, 4)[:, :k], harmonics(d @ axes.T, 4)[:, :k], rcond=None
     )[0]
-    quats = [quaternion(FLIP @ r @ FLIP) for r in matrix(t.quats)]
+    own = axes if axes[1, 1] else np.eye(3) * np.linalg.det(axes)
+    quats = [quaternion(axes.T @ r @ own) for r in matrix(t.quats)]
     return replace(
         t,
-        means=(t.means @ FLIP).astype(np.float32),
+        means=(t.means @ axes).astype(np.float32),
         quats=np.array(quats, np.float32).reshape(-1, 4),
         shN=np.einsum("jk,nkc->njc", turn, t.shN).astype(np.float32),
     )
@@ -268,18 +270,29 @@ def spz_sections(t: Truth, version: int = 3) -> list[bytes]:
 
 
 def write_spz(
-    path: Path, t: Truth, version: int = 3, flags: int = 0, extensions: bytes = b""
+    path: Path,
+    t: Truth,
+    version: int = 3,
+    flags: int = 0,
+    extensions: bytes = b"",
+    axes: np.ndarray = FLIP,
 ) -> Path:
     head = struct.pack(
         "<4sIIBBBB", b"NGSP", version, len(t.means), degree_of(t), 12, flags, 0
     )
-    data = head + b"".join(spz_sections(to_rub(t), version)) + extensions
+    data = head + b"".join(spz_sections(to_rub(t, axes), version)) + extensions
     path.write_bytes(gzip.compress(data, 6, mtime=0))
     return path
 
 
-def write_spz_4(path: Path, t: Truth, compress, extensions: bytes = b"") -> Path:
-    sections = [s for s in spz_sections(to_rub(t)) if s]
+def write_spz_4(
+    path: Path,
+    t: Truth,
+    compress,
+    extensions: bytes = b"",
+    axes: np.ndarray = FLIP,
+) -> Path:
+    sections = [s for s in spz_sections(to_rub(t, axes)) if s]
     packed = [compress(s) for s in sections]
     head = struct.pack(
         "<4sIIBBBBI12x",

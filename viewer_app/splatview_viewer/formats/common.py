@@ -181,7 +181,12 @@ class Fields:
         )
 
     def checked(
-        self, *, mode: object = "", up: str = "", sh_degree: int | None = None
+        self,
+        *,
+        mode: object = "",
+        up: str = "",
+        sh_degree: int | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Fields:
         """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
 
@@ -189,6 +194,7 @@ class Fields:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
             up: what it calls vertical, for `direction_of`; "" where it names nothing.
             sh_degree: the degree in use; None for that of `shN`.
+            notes: what the reader has to say of the file.
 
         Raises:
             FileError: the fields do not fit together.
@@ -213,7 +219,7 @@ class Fields:
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             wide = name == "means" and a.dtype == np.float64
             arrays.append(np.require(a, np.float64 if wide else np.float32, ["C", "W"]))
-        word, notes = str(mode).lower(), ()
+        word = str(mode).lower()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
             notes += (
