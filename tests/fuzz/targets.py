@@ -123,6 +123,7 @@ def refused() -> Iterator[None]:
 # -- scenes, pictures, snapshots ---------------------------------------------------------------------------------------
 
 T = w.truth(6, degree=1)
+SQUARE = w.truth(4, degree=1)
 
 
 def of_format(
@@ -176,11 +177,11 @@ def _tensors(path: Path) -> object:
         return None
 
 
-def _sog_meta(data: bytes) -> None:
-    for name, content in {**w.sog_files(T), "meta.json": data}.items():
-        put(f"sog/{name}", content)
+def _planes_meta(name: str, files: dict[str, bytes], data: bytes) -> None:
+    for file, content in {**files, "meta.json": data}.items():
+        put(f"{name}/{file}", content)
     with refused():
-        open_file(folder() / "sog")
+        open_file(folder() / name)
 
 
 def _memory() -> dict[str, Any]:
@@ -302,8 +303,27 @@ TARGETS: dict[str, Target] = {
         lambda p: w.write_spz(p, T),
         lambda p: w.write_spz_4(p, T, lambda data: data),
     ),
-    "sog": of_format("sog", "s.sog", lambda p: w.write_zip(p, w.sog_files(T))),
-    "sog_meta": of_json(_sog_meta, [json.loads(w.sog_files(T)["meta.json"])]),
+    "sog": of_format(
+        "sog",
+        "s.sog",
+        lambda p: w.write_zip(p, w.sog_files(T)),
+        lambda p: w.write_zip(p, w.sog_files(T, 1)),
+    ),
+    "sog_meta": of_json(
+        partial(_planes_meta, "sog", w.sog_files(T)),
+        [json.loads(w.sog_files(T)["meta.json"])],
+    ),
+    "sog_1_meta": of_json(
+        partial(_planes_meta, "sog_1", w.sog_files(T, 1)),
+        [json.loads(w.sog_files(T, 1)["meta.json"])],
+    ),
+    "gsplat_png": of_format(
+        "sog", "s.zip", lambda p: w.write_zip(p, w.gsplat_png_files(SQUARE))
+    ),
+    "gsplat_png_meta": of_json(
+        partial(_planes_meta, "gsplat_png", w.gsplat_png_files(SQUARE)),
+        [json.loads(w.gsplat_png_files(SQUARE)["meta.json"])],
+    ),
     "checkpoint": of_format(
         "checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import resource
 import struct
@@ -313,8 +314,9 @@ def write_spz_4(
     return path
 
 
-def sog_files(t: Truth) -> dict[str, bytes]:
-    """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics."""
+def sog_files(t: Truth, version: int = 2) -> dict[str, bytes]:
+    """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics. Version 1 has bounds in
+    place of codebooks, and the logit of the opacity among the colours."""
     n, k = len(t.means), t.shN.shape[1]
     width = -(-int(n**0.5 + 1) // 4) * 4
     height = -(-n // width) or 1
@@ -335,10 +337,11 @@ def sog_files(t: Truth) -> dict[str, bytes]:
         [np.round((rest / 2**0.5 + 0.5) * 255), largest + 252]
     ).astype(np.uint8)
     alpha = 1 / (1 + np.exp(-t.opacities))
-    meta: dict = {
-        "version": 2,
-        "count": n,
-        "means": {
+    head: dict = {"version": 2, "count": n} if version == 2 else {}
+    shape = {} if version == 2 else {"shape": [n, 3]}
+    meta: dict = head | {
+        "means": shape
+        | {
             "mins": low.tolist(),
             "maxs": high.tolist(),
             "files": ["means_l.webp", "means_u.webp"],
@@ -358,33 +361,90 @@ def sog_files(t: Truth) -> dict[str, bytes]:
     def quantised(name: str, values: np.ndarray) -> np.ndarray:
         lo, hi = (float(f(values)) if values.size else 0.0 for f in (np.min, np.max))
         steps = np.round((values - lo) / max(hi - lo, 1e-9) * 255).astype(np.uint8)
-        meta[name] = {
-            "files": [f"{name}.webp"],
-            "codebook": np.linspace(lo, hi, 256).tolist(),
-        }
+        channels = values.shape[1]
+        bounds: dict = {"mins": [lo] * channels, "maxs": [hi] * channels}
+        if name == "shN":
+            bounds = {"mins": lo, "maxs": hi}
+        if version == 2:
+            bounds = {"codebook": np.linspace(lo, hi, 256).tolist()}
+        meta[name] = {"files": [f"{name}.webp"]} | bounds
         return steps
 
     files["scales.webp"] = plane(
         np.concatenate([quantised("scales", t.scales), full], axis=1)
     )
-    files["sh0.webp"] = plane(
-        np.column_stack([quantised("sh0", t.sh0), np.round(alpha * 255)])
-    )
+    if version == 2:
+        rgba = np.column_stack([quantised("sh0", t.sh0), np.round(alpha * 255)])
+    else:
+        rgba = quantised("sh0", np.column_stack([t.sh0, t.opacities]))
+    files["sh0.webp"] = plane(rgba)
     if k:
         rows = max(-(-n // SIDE), 1)
         palette = np.zeros((rows * SIDE, k, 4), np.uint8)
         palette[:n, :, :3] = quantised("shN", t.shN)
         palette[..., 3] = 255
-        meta["shN"] |= {
-            "files": ["shN_centroids.webp", "shN_labels.webp"],
-            "count": n,
-            "bands": degree_of(t),
-        }
+        meta["shN"]["files"] = ["shN_centroids.webp", "shN_labels.webp"]
+        if version == 2:
+            meta["shN"] |= {"count": n, "bands": degree_of(t)}
         files["shN_centroids.webp"] = webp(palette.reshape(rows, SIDE * k, 4))
         label = np.arange(n)
         files["shN_labels.webp"] = plane(
             np.column_stack([label & 255, label >> 8, 0 * label, full])
         )
+    return {"meta.json": json.dumps(meta).encode(), **files}
+
+
+def gsplat_png_files(t: Truth) -> dict[str, bytes]:
+    """The files of gsplat's PNG compression by name, of a square number of Gaussians; each is its own centroid."""
+    side = math.isqrt(len(t.means))
+    assert side * side == len(t.means)
+    unit = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
+    fields = {
+        "means": np.sign(t.means) * np.log1p(np.abs(t.means)),
+        "scales": t.scales,
+        "quats": unit,
+        "opacities": t.opacities[:, None],
+        "sh0": t.sh0,
+    }
+    shapes = {"opacities": [len(t.means)], "sh0": [len(t.means), 1, 3]}
+    meta: dict = {}
+    files: dict[str, bytes] = {}
+
+    def png(name: str, values: np.ndarray) -> None:
+        grid = values.astype(np.uint8).reshape(side, side, -1).squeeze()
+        Image.fromarray(grid).save(out := io.BytesIO(), "PNG")
+        files[f"{name}.png"] = out.getvalue()
+
+    for name, values in fields.items():
+        low, high = values.min(0), values.max(0)
+        top = 65535 if name == "means" else 255
+        steps = np.round((values - low) / (high - low) * top).astype(int)
+        if name == "means":
+            png("means_l", steps & 255)
+            png("means_u", steps >> 8)
+        else:
+            png(name, steps)
+        meta[name] = {
+            "shape": shapes.get(name, list(values.shape)),
+            "dtype": "float32",
+            "mins": low.tolist(),
+            "maxs": high.tolist(),
+        }
+    low, high = float(t.shN.min()), float(t.shN.max())
+    centroids = np.round((t.shN.reshape(len(t.means), -1) - low) / (high - low) * 63)
+    np.savez_compressed(
+        out := io.BytesIO(),
+        centroids=centroids.astype(np.uint8)[::-1],
+        labels=np.arange(len(t.means), dtype=np.uint16)[::-1],
+    )
+    files["shN.npz"] = out.getvalue()
+    meta["shN"] = {
+        "shape": list(t.shN.shape),
+        "dtype": "float32",
+        "mins": low,
+        "maxs": high,
+        "quantization": 6,
+    }
     return {"meta.json": json.dumps(meta).encode(), **files}
 
 
