@@ -184,6 +184,18 @@ def _planes_meta(name: str, files: dict[str, bytes], data: bytes) -> None:
         open_file(folder() / name)
 
 
+TRAINING = [{"id": 0, "rotation": np.eye(3).tolist(), "position": [0, 0, 0], "fx": 9.0}]
+
+
+def _training_cameras(data: bytes) -> None:
+    for name in ("cameras.json", "cfg_args"):
+        put(f"training/{name}", data)
+    scene = put("training/point_cloud/iteration_7/point_cloud.ply", b"")
+    w.write_ply(scene, w.ply_columns(T))
+    with refused():
+        assert len(open_file(folder() / "training")) == len(T.means)
+
+
 def _memory() -> dict[str, Any]:
     events = [event("alloc", 512 * i, 100 + i, time_us=i) for i in range(1, 6)]
     return snapshot(
@@ -323,6 +335,12 @@ TARGETS: dict[str, Target] = {
     "gsplat_png_meta": of_json(
         partial(_planes_meta, "gsplat_png", w.gsplat_png_files(SQUARE)),
         [json.loads(w.gsplat_png_files(SQUARE)["meta.json"])],
+    ),
+    "inria": Target(
+        _training_cameras,
+        lambda: [json.dumps(TRAINING).encode()],
+        documents=[TRAINING],
+        format="inria",
     ),
     "checkpoint": of_format(
         "checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors

@@ -375,6 +375,51 @@ def test_comments_of_a_ply_name_its_mode_and_what_is_up(
     ) and note in "".join(s.notes)
 
 
+def _training(path: Path, *iterations: int, **files: str) -> Path:
+    """A folder as inria's train.py writes it, with a scene of one more Gaussian for each iteration."""
+    for i, iteration in enumerate(iterations):
+        folder = path / "point_cloud" / f"iteration_{iteration}"
+        folder.mkdir(parents=True)
+        w.write_ply(folder / "point_cloud.ply", w.ply_columns(w.truth(5 + i)))
+    for name, text in files.items():
+        (path / name.replace("_json", ".json")).write_text(text)
+    return path
+
+
+def test_folder_of_a_training_opens_as_its_last_iteration(tmp_path: Path) -> None:
+    # Two cameras that look along -z and -x, both upright: y of a picture, the second column, is down.
+    rotations = (
+        [[-1, 0, 0], [0, -1, 0], [0, 0, 1]],
+        [[0, 0, 1], [0, -1, 0], [1, 0, 0]],
+    )
+    cameras = [{"id": i, "rotation": r, "fx": 9} for i, r in enumerate(rotations)]
+    folder = _training(
+        tmp_path / "run",
+        7000,
+        30000,
+        900,
+        cfg_args="Namespace(sh_degree=3, white_background=True)",
+        cameras_json=json.dumps(cameras),
+    )
+    (folder / "point_cloud" / "iteration_99999").mkdir()  # its scene is not there yet
+    for path in (folder, folder / "point_cloud"):
+        scene = open_file(path)
+        assert len(scene) == 6 and scene.background == (1, 1, 1)
+        assert scene.up == (0, 1, 0)
+        assert scene.notes == ("iteration 30000, the last of 3",)
+    assert len(open_file(folder / "point_cloud" / "iteration_900")) == 7
+
+
+def test_folder_of_a_training_opens_without_what_is_beside_its_scenes(
+    tmp_path: Path,
+) -> None:
+    scene = open_file(_training(tmp_path / "a", 7))
+    assert (scene.background, scene.up, scene.notes) == (None, None, ())
+    for i, text in enumerate(("[{}]", "{", '[{"rotation": [[1, 2]]}]')):
+        scene = open_file(_training(tmp_path / f"b{i}", 7, cameras_json=text))
+        assert len(scene) == 5 and "cameras.json beside it" in scene.notes[0]
+
+
 def test_flags_and_meta_json_name_the_mode(tmp_path: Path) -> None:
     files = w.sog_files(T)
     assert open_file(w.write_spz(tmp_path / "a.spz", T, flags=1)).antialiased

@@ -154,6 +154,7 @@ class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
         tuple[Annotated[str, Meta(max_length=2000)], ...], Meta(max_length=64)
     ] = ()
     up: tuple[float, float, float] | None = None
+    background: tuple[float, float, float] | None = None
 
 
 @dataclass
@@ -244,6 +245,7 @@ def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
         or not arrays[0].ndim
         or any(a.dtype.kind != "f" for a in arrays)
         or not (facts.up is None or _is_direction(facts.up))
+        or not all(0 <= v <= 1 for v in facts.background or ())
     ):
         raise FileError("the program that read it described something that is no scene")
     fields = Fields(*arrays).checked(sh_degree=facts.sh_degree)
