@@ -163,7 +163,8 @@ def of_format(
 def _picture(path: Path, form: str) -> None:
     from PIL import Image
 
-    Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(path, form)
+    pixels = np.arange(300, dtype=np.uint8).reshape(10, 10, 3)
+    Image.fromarray(pixels).save(path, form)
 
 
 def _tensors(path: Path) -> object:
@@ -348,7 +349,10 @@ TARGETS: dict[str, Target] = {
     "picture": of_format(
         "picture",
         "s.png",
-        *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP")),
+        *(
+            partial(_picture, form=form)
+            for form in ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
+        ),
     ),
     "npy": of_format(
         "npy", "s.npy", lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))

@@ -22,6 +22,7 @@ from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
+from splatview_viewer.render.cameras.content import read_photo
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 # What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
@@ -535,6 +536,14 @@ def test_pictures(tmp_path: Path) -> None:
         ("jpg", "L", 1),
         ("jpg", "CMYK", 3),
         ("webp", "RGBA", 4),
+        ("bmp", "RGB", 3),
+        ("bmp", "L", 1),
+        ("bmp", "P", 3),
+        ("bmp", "1", 1),
+        ("tiff", "RGB", 3),
+        ("tiff", "RGBA", 4),
+        ("tif", "LA", 2),
+        ("tif", "CMYK", 3),
     ):
         image = Image.fromarray(smooth[..., :3] if mode == "P" else smooth).convert(
             mode
@@ -552,8 +561,21 @@ def test_pictures(tmp_path: Path) -> None:
             6 if form == "jpg" else 0
         ), (form, mode)
     sixteen = np.arange(600, dtype=np.uint16).reshape(30, 20) * 100
-    Image.fromarray(sixteen).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(open_file(tmp_path / "a.png"), sixteen[..., None])
+    for form in ("png", "tif"):
+        Image.fromarray(sixteen).save(tmp_path / f"a.{form}")
+        got = open_file(tmp_path / f"a.{form}")
+        np.testing.assert_array_equal(got, sixteen[..., None])
+    Image.fromarray(sixteen / np.float32(6e4)).save(tmp_path / "b.tif")
+    got = open_file(tmp_path / "b.tif")
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(got, sixteen[..., None] / np.float32(6e4))
+
+
+@pytest.mark.parametrize("form", ["bmp", "tif"])
+def test_pictures_are_photographs_of_cameras(form: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / f"a.{form}")
+    np.testing.assert_array_equal(read_photo(tmp_path / f"a.{form}", (9, 6)), pixels)
 
 
 @pytest.mark.parametrize(
