@@ -540,6 +540,8 @@ def test_pictures(tmp_path: Path) -> None:
         ("bmp", "L", 1),
         ("bmp", "P", 3),
         ("bmp", "1", 1),
+        ("ppm", "RGB", 3),
+        ("pgm", "L", 1),
         ("tiff", "RGB", 3),
         ("tiff", "RGBA", 4),
         ("tif", "LA", 2),
@@ -571,7 +573,7 @@ def test_pictures(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, sixteen[..., None] / np.float32(6e4))
 
 
-@pytest.mark.parametrize("form", ["bmp", "tif"])
+@pytest.mark.parametrize("form", ["bmp", "tif", "ppm"])
 def test_pictures_are_photographs_of_cameras(form: str, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / f"a.{form}")

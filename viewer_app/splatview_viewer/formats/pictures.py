@@ -1,4 +1,4 @@
-"""Pictures: PNG, JPEG, WebP, TIFF and BMP through Pillow, .npy arrays of an image's shape; writing; output folders."""
+"""Pictures: PNG, JPEG, WebP, TIFF, BMP and PPM through Pillow, .npy arrays of an image's shape; writing; output folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PIXEL_LIMIT = 1 << 27
 PIXEL_GROWTH = 3
 """Copies of the decoded pixels: Pillow's, another mode's or another orientation's, and the array."""
 CHANNELS = (1, 2, 3, 4)
-FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
 """What Pillow may open here, by its names; also as the photograph of a camera."""
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
@@ -130,12 +130,14 @@ def _is_picture(start: Start) -> bool:
         return True
     if head[:2] == b"BM":
         return int.from_bytes(head[14:18], "little") in BMP_HEADERS
+    if head[:1] == b"P" and head[1:2] in b"123456":
+        return head[2:3].isspace()
     return (head[:4], head[8:12]) == (b"RIFF", b"WEBP")
 
 
 PICTURE = Format(
     "picture",
-    (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"),
+    (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"),
     "pictures",
     _is_picture,
     read_picture,
