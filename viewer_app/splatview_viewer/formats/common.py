@@ -118,6 +118,8 @@ class Format:
     """Return the fields of a scene, a picture or a snapshot in a file or folder. Any exception is the file's fault."""
     by_suffix: bool = False
     """True if files with one of the suffixes are of this format where their content is of no other."""
+    parts: Callable[[Path], list[Path]] = lambda path: [path]
+    """Return the files that make the value of a file or folder; each that changes makes it another value."""
 
 
 def silent(what: str, fraction: float) -> None:

@@ -79,6 +79,14 @@ def read(path: Path, progress: Progress) -> Fields:
     return Fields(*fields.arrays, facts=facts)
 
 
+def find_parts(path: Path) -> list[Path]:
+    """Return the scene of the last iteration in a folder, and what is beside it."""
+    scene = find_scenes(path)[-1]
+    root = _root_of(scene)
+    beside = (root / "cfg_args", root / "cameras.json")
+    return [scene, *(p for p in beside if p.is_file())]
+
+
 def _root_of(scene: Path) -> Path:
     """Return the folder of the training that a scene is of."""
     folder = scene.parent.parent
@@ -132,4 +140,5 @@ INRIA = Format(
     "the folder that inria's train.py writes: its last iteration",
     _is_output,
     read,
+    parts=find_parts,
 )

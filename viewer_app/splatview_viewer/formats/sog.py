@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 """The fields of meta.json that name files, and how many."""
+PLANE_SUFFIXES, MOST_PLANES = (".webp", ".png", ".npz"), 64
+"""Files beside a meta.json whose change is noticed."""
 VERSIONS = (None, 1, 2)
 """What meta.json may name; the forerunner of version 2 names none."""
 
@@ -145,10 +147,20 @@ def _is_sog(start: Start) -> bool:
     )
 
 
+def find_parts(path: Path) -> list[Path]:
+    """Return the zip, or meta.json and the planes beside it."""
+    if not path.is_dir() and path.name != META:
+        return [path]
+    folder = path if path.is_dir() else path.parent
+    beside = [p for p in folder.iterdir() if p.suffix in PLANE_SUFFIXES]
+    return [folder / META, *sorted(beside)[:MOST_PLANES]]
+
+
 SOG = Format(
     "sog",
     (".sog", ".zip", META),
     "PlayCanvas SOG, gsplat's PNG compression: a zip, or a folder with meta.json",
     _is_sog,
     read_sog,
+    parts=find_parts,
 )
