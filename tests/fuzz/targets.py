@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gzip
 import json
 import os
 import pickle
@@ -122,6 +123,7 @@ def refused() -> Iterator[None]:
 # -- scenes, pictures, snapshots ---------------------------------------------------------------------------------------
 
 T = w.truth(6, degree=1)
+SQUARE = w.truth(4, degree=1)
 
 
 def of_format(
@@ -161,7 +163,8 @@ def of_format(
 def _picture(path: Path, form: str) -> None:
     from PIL import Image
 
-    Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(path, form)
+    pixels = np.arange(300, dtype=np.uint8).reshape(10, 10, 3)
+    Image.fromarray(pixels).save(path, form)
 
 
 def _tensors(path: Path) -> object:
@@ -175,11 +178,23 @@ def _tensors(path: Path) -> object:
         return None
 
 
-def _sog_meta(data: bytes) -> None:
-    for name, content in {**w.sog_files(T), "meta.json": data}.items():
-        put(f"sog/{name}", content)
+def _planes_meta(name: str, files: dict[str, bytes], data: bytes) -> None:
+    for file, content in {**files, "meta.json": data}.items():
+        put(f"{name}/{file}", content)
     with refused():
-        open_file(folder() / "sog")
+        open_file(folder() / name)
+
+
+TRAINING = [{"id": 0, "rotation": np.eye(3).tolist(), "position": [0, 0, 0], "fx": 9.0}]
+
+
+def _training_cameras(data: bytes) -> None:
+    for name in ("cameras.json", "cfg_args"):
+        put(f"training/{name}", data)
+    scene = put("training/point_cloud/iteration_7/point_cloud.ply", b"")
+    w.write_ply(scene, w.ply_columns(T))
+    with refused():
+        assert len(open_file(folder() / "training")) == len(T.means)
 
 
 def _memory() -> dict[str, Any]:
@@ -283,6 +298,16 @@ TARGETS: dict[str, Target] = {
         lambda p: w.write_ply(p, w.ply_columns(T)),
         lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
         lambda p: w.write_compressed_ply(p, T),
+        lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
+        lambda p: w.write_ply(
+            p, w.ply_columns(T), header=w.FACES, before=w.faces(), order="<"
+        ),
+        lambda p: w.write_ply(
+            p, w.ply_columns(T), header=w.FACES, before=w.faces("a"), order="a"
+        ),
+        lambda p: p.write_bytes(
+            gzip.compress(w.write_ply(p, w.ply_columns(T)).read_bytes(), mtime=0)
+        ),
     ),
     "splat": of_format("splat", "s.splat", lambda p: w.write_splat(p, T)),
     "spz": of_format(
@@ -291,15 +316,43 @@ TARGETS: dict[str, Target] = {
         lambda p: w.write_spz(p, T),
         lambda p: w.write_spz_4(p, T, lambda data: data),
     ),
-    "sog": of_format("sog", "s.sog", lambda p: w.write_zip(p, w.sog_files(T))),
-    "sog_meta": of_json(_sog_meta, [json.loads(w.sog_files(T)["meta.json"])]),
+    "sog": of_format(
+        "sog",
+        "s.sog",
+        lambda p: w.write_zip(p, w.sog_files(T)),
+        lambda p: w.write_zip(p, w.sog_files(T, 1)),
+    ),
+    "sog_meta": of_json(
+        partial(_planes_meta, "sog", w.sog_files(T)),
+        [json.loads(w.sog_files(T)["meta.json"])],
+    ),
+    "sog_1_meta": of_json(
+        partial(_planes_meta, "sog_1", w.sog_files(T, 1)),
+        [json.loads(w.sog_files(T, 1)["meta.json"])],
+    ),
+    "gsplat_png": of_format(
+        "sog", "s.zip", lambda p: w.write_zip(p, w.gsplat_png_files(SQUARE))
+    ),
+    "gsplat_png_meta": of_json(
+        partial(_planes_meta, "gsplat_png", w.gsplat_png_files(SQUARE)),
+        [json.loads(w.gsplat_png_files(SQUARE)["meta.json"])],
+    ),
+    "inria": Target(
+        _training_cameras,
+        lambda: [json.dumps(TRAINING).encode()],
+        documents=[TRAINING],
+        format="inria",
+    ),
     "checkpoint": of_format(
         "checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors
     ),
     "picture": of_format(
         "picture",
         "s.png",
-        *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP")),
+        *(
+            partial(_picture, form=form)
+            for form in ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
+        ),
     ),
     "npy": of_format(
         "npy", "s.npy", lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))

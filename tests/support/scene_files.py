@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import resource
 import struct
@@ -69,18 +70,20 @@ def colors(s, directions: np.ndarray) -> np.ndarray:
     return SH_C0 * s.sh0[:, None] + np.einsum("dk,nkc->ndc", along, s.shN)
 
 
-def to_rub(t: Truth) -> Truth:
-    """The same object described in right-up-back axes. The harmonics are fitted, not taken from a table of signs."""
+def to_rub(t: Truth, axes: np.ndarray = FLIP) -> Truth:
+    """The same object in right-up-back axes, or in those which `axes` (3, 3) makes RDF again. The harmonics are fitted,
+    not taken from a table of signs."""
     k = t.shN.shape[1]
     d = np.random.default_rng(5).normal(size=(64, 3))
     d /= np.linalg.norm(d, axis=1, keepdims=True)
     turn = np.linalg.lstsq(
-        harmonics(d, 4)[:, :k], harmonics(d @ FLIP, 4)[:, :k], rcond=None
+        harmonics(d, 4)[:, :k], harmonics(d @ axes.T, 4)[:, :k], rcond=None
     )[0]
-    quats = [quaternion(FLIP @ r @ FLIP) for r in matrix(t.quats)]
+    own = axes if axes[1, 1] else np.eye(3) * np.linalg.det(axes)
+    quats = [quaternion(axes.T @ r @ own) for r in matrix(t.quats)]
     return replace(
         t,
-        means=(t.means @ FLIP).astype(np.float32),
+        means=(t.means @ axes).astype(np.float32),
         quats=np.array(quats, np.float32).reshape(-1, 4),
         shN=np.einsum("jk,nkc->njc", turn, t.shN).astype(np.float32),
     )
@@ -110,22 +113,42 @@ def write_ply(
     order: str = "<",
     types: dict[str, str] | None = None,
     before: bytes = b"",
+    after: bytes = b"",
     header: str = "",
+    footer: str = "",
 ) -> Path:
-    """A PLY of one vertex element; `header` goes before it, `before` before its data."""
+    """A PLY with a vertex element. `order`: "a" for a text. `header` and `footer` stand around it in the header,
+    `before` and `after` around its data."""
     names = {"f4": "float", "f8": "double", "u1": "uchar", "i2": "short", "u4": "uint"}
     kinds = {name: (types or {}).get(name, "f4") for name in columns}
     n = len(next(iter(columns.values())))
-    form = {"<": "binary_little_endian", ">": "binary_big_endian"}[order]
-    text = f"ply\nformat {form} 1.0\n{header}element vertex {n}\n"
-    text += (
-        "".join(f"property {names[kinds[c]]} {c}\n" for c in columns) + "end_header\n"
-    )
-    records = np.empty(n, [(c, order + kinds[c]) for c in columns])
-    for c, values in columns.items():
-        records[c] = values
-    path.write_bytes(text.encode() + before + records.tobytes())
+    forms = {"<": "binary_little_endian", ">": "binary_big_endian", "a": "ascii"}
+    text = f"ply\nformat {forms[order]} 1.0\n{header}element vertex {n}\n"
+    text += "".join(f"property {names[kinds[c]]} {c}\n" for c in columns)
+    text += footer + "end_header\n"
+    if order == "a":
+        rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+        data = "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
+    else:
+        records = np.empty(n, [(c, order + kinds[c]) for c in columns])
+        for c, values in columns.items():
+            records[c] = values
+        data = records.tobytes()
+    path.write_bytes(text.encode() + before + data + after)
     return path
+
+
+FACES = "element face 3\nproperty list uchar int vertex_indices\nproperty uchar flags\n"
+"""Of a mesh: two triangles around a polygon of four corners, as `faces` writes them."""
+
+
+def faces(order: str = "<") -> bytes:
+    """The records of `FACES`."""
+    rows = [3, 0, 1, 2, 7], [4, 0, 1, 2, 3, 7], [3, 2, 3, 0, 7]
+    if order == "a":
+        return "\n".join(" ".join(map(str, row)) for row in rows).encode() + b"\n"
+    packed = (struct.pack(f"{order}B{len(r) - 2}iB", *r) for r in rows)
+    return b"".join(packed)
 
 
 def write_compressed_ply(path: Path, t: Truth, colored: bool = True) -> Path:
@@ -248,18 +271,29 @@ def spz_sections(t: Truth, version: int = 3) -> list[bytes]:
 
 
 def write_spz(
-    path: Path, t: Truth, version: int = 3, flags: int = 0, extensions: bytes = b""
+    path: Path,
+    t: Truth,
+    version: int = 3,
+    flags: int = 0,
+    extensions: bytes = b"",
+    axes: np.ndarray = FLIP,
 ) -> Path:
     head = struct.pack(
         "<4sIIBBBB", b"NGSP", version, len(t.means), degree_of(t), 12, flags, 0
     )
-    data = head + b"".join(spz_sections(to_rub(t), version)) + extensions
+    data = head + b"".join(spz_sections(to_rub(t, axes), version)) + extensions
     path.write_bytes(gzip.compress(data, 6, mtime=0))
     return path
 
 
-def write_spz_4(path: Path, t: Truth, compress, extensions: bytes = b"") -> Path:
-    sections = [s for s in spz_sections(to_rub(t)) if s]
+def write_spz_4(
+    path: Path,
+    t: Truth,
+    compress,
+    extensions: bytes = b"",
+    axes: np.ndarray = FLIP,
+) -> Path:
+    sections = [s for s in spz_sections(to_rub(t, axes)) if s]
     packed = [compress(s) for s in sections]
     head = struct.pack(
         "<4sIIBBBBI12x",
@@ -280,8 +314,9 @@ def write_spz_4(path: Path, t: Truth, compress, extensions: bytes = b"") -> Path
     return path
 
 
-def sog_files(t: Truth) -> dict[str, bytes]:
-    """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics."""
+def sog_files(t: Truth, version: int = 2) -> dict[str, bytes]:
+    """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics. Version 1 has bounds in
+    place of codebooks, and the logit of the opacity among the colours."""
     n, k = len(t.means), t.shN.shape[1]
     width = -(-int(n**0.5 + 1) // 4) * 4
     height = -(-n // width) or 1
@@ -302,10 +337,11 @@ def sog_files(t: Truth) -> dict[str, bytes]:
         [np.round((rest / 2**0.5 + 0.5) * 255), largest + 252]
     ).astype(np.uint8)
     alpha = 1 / (1 + np.exp(-t.opacities))
-    meta: dict = {
-        "version": 2,
-        "count": n,
-        "means": {
+    head: dict = {"version": 2, "count": n} if version == 2 else {}
+    shape = {} if version == 2 else {"shape": [n, 3]}
+    meta: dict = head | {
+        "means": shape
+        | {
             "mins": low.tolist(),
             "maxs": high.tolist(),
             "files": ["means_l.webp", "means_u.webp"],
@@ -325,33 +361,90 @@ def sog_files(t: Truth) -> dict[str, bytes]:
     def quantised(name: str, values: np.ndarray) -> np.ndarray:
         lo, hi = (float(f(values)) if values.size else 0.0 for f in (np.min, np.max))
         steps = np.round((values - lo) / max(hi - lo, 1e-9) * 255).astype(np.uint8)
-        meta[name] = {
-            "files": [f"{name}.webp"],
-            "codebook": np.linspace(lo, hi, 256).tolist(),
-        }
+        channels = values.shape[1]
+        bounds: dict = {"mins": [lo] * channels, "maxs": [hi] * channels}
+        if name == "shN":
+            bounds = {"mins": lo, "maxs": hi}
+        if version == 2:
+            bounds = {"codebook": np.linspace(lo, hi, 256).tolist()}
+        meta[name] = {"files": [f"{name}.webp"]} | bounds
         return steps
 
     files["scales.webp"] = plane(
         np.concatenate([quantised("scales", t.scales), full], axis=1)
     )
-    files["sh0.webp"] = plane(
-        np.column_stack([quantised("sh0", t.sh0), np.round(alpha * 255)])
-    )
+    if version == 2:
+        rgba = np.column_stack([quantised("sh0", t.sh0), np.round(alpha * 255)])
+    else:
+        rgba = quantised("sh0", np.column_stack([t.sh0, t.opacities]))
+    files["sh0.webp"] = plane(rgba)
     if k:
         rows = max(-(-n // SIDE), 1)
         palette = np.zeros((rows * SIDE, k, 4), np.uint8)
         palette[:n, :, :3] = quantised("shN", t.shN)
         palette[..., 3] = 255
-        meta["shN"] |= {
-            "files": ["shN_centroids.webp", "shN_labels.webp"],
-            "count": n,
-            "bands": degree_of(t),
-        }
+        meta["shN"]["files"] = ["shN_centroids.webp", "shN_labels.webp"]
+        if version == 2:
+            meta["shN"] |= {"count": n, "bands": degree_of(t)}
         files["shN_centroids.webp"] = webp(palette.reshape(rows, SIDE * k, 4))
         label = np.arange(n)
         files["shN_labels.webp"] = plane(
             np.column_stack([label & 255, label >> 8, 0 * label, full])
         )
+    return {"meta.json": json.dumps(meta).encode(), **files}
+
+
+def gsplat_png_files(t: Truth) -> dict[str, bytes]:
+    """The files of gsplat's PNG compression by name, of a square number of Gaussians; each is its own centroid."""
+    side = math.isqrt(len(t.means))
+    assert side * side == len(t.means)
+    unit = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
+    fields = {
+        "means": np.sign(t.means) * np.log1p(np.abs(t.means)),
+        "scales": t.scales,
+        "quats": unit,
+        "opacities": t.opacities[:, None],
+        "sh0": t.sh0,
+    }
+    shapes = {"opacities": [len(t.means)], "sh0": [len(t.means), 1, 3]}
+    meta: dict = {}
+    files: dict[str, bytes] = {}
+
+    def png(name: str, values: np.ndarray) -> None:
+        grid = values.astype(np.uint8).reshape(side, side, -1).squeeze()
+        Image.fromarray(grid).save(out := io.BytesIO(), "PNG")
+        files[f"{name}.png"] = out.getvalue()
+
+    for name, values in fields.items():
+        low, high = values.min(0), values.max(0)
+        top = 65535 if name == "means" else 255
+        steps = np.round((values - low) / (high - low) * top).astype(int)
+        if name == "means":
+            png("means_l", steps & 255)
+            png("means_u", steps >> 8)
+        else:
+            png(name, steps)
+        meta[name] = {
+            "shape": shapes.get(name, list(values.shape)),
+            "dtype": "float32",
+            "mins": low.tolist(),
+            "maxs": high.tolist(),
+        }
+    low, high = float(t.shN.min()), float(t.shN.max())
+    centroids = np.round((t.shN.reshape(len(t.means), -1) - low) / (high - low) * 63)
+    np.savez_compressed(
+        out := io.BytesIO(),
+        centroids=centroids.astype(np.uint8)[::-1],
+        labels=np.arange(len(t.means), dtype=np.uint16)[::-1],
+    )
+    files["shN.npz"] = out.getvalue()
+    meta["shN"] = {
+        "shape": list(t.shN.shape),
+        "dtype": "float32",
+        "mins": low,
+        "maxs": high,
+        "quantization": 6,
+    }
     return {"meta.json": json.dumps(meta).encode(), **files}
 
 

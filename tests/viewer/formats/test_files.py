@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 from dataclasses import replace
@@ -21,6 +22,7 @@ from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
+from splatview_viewer.render.cameras.content import read_photo
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 # What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
@@ -35,7 +37,13 @@ COMPRESSED = {
 SPLAT = {"means": 1e-6, "degrees": 1.3, "scales": 1e-6, "alpha": 2e-3, "color": 2e-3}
 SPZ = {"means": 1.3e-4, "degrees": 0.25, "scales": 0.032, "alpha": 2e-3, "color": 0.02}
 SOG = {"means": 1e-4, "degrees": 0.9, "scales": 0.01, "alpha": 2e-3, "color": 0.02}
+PNG = {"means": 1e-4, "degrees": 0.9, "scales": 0.01, "alpha": 6e-3, "color": 0.06}
 T = w.truth(5)
+
+
+def _square(t):
+    """The first of the Gaussians: 289 are as many in width as in height."""
+    return w.Truth(*(getattr(t, name)[:289] for name in FIELDS))
 
 
 def _shuffled(t):
@@ -47,6 +55,62 @@ def _shuffled(t):
         **extra,
         **{n: columns[n] for n in names[20:]},
     }
+
+
+def _with_lists(path, t, order="<"):
+    """Lists before and behind the vertices."""
+    return w.write_ply(
+        path,
+        w.ply_columns(t),
+        order=order,
+        header=w.FACES,
+        before=w.faces(order),
+        footer=w.FACES.replace("face", "hole"),
+        after=w.faces(order),
+    )
+
+
+def _with_lists_inside(path, t):
+    """A list in each vertex, whose length changes now and then, and a property behind it."""
+    columns = w.ply_columns(t)
+    path = w.write_ply(path, columns)
+    head, _, _ = path.read_bytes().partition(b"end_header\n")
+    head = head.replace(
+        b"property float opacity\n",
+        b"property list uchar short seen_by\nproperty float opacity\n",
+    )
+    rows = np.stack(list(columns.values()), axis=1).astype("<f4")
+    at = list(columns).index("opacity")
+    body = b"".join(
+        row[:at].tobytes()
+        + bytes([i // 70])
+        + bytes(2 * (i // 70))
+        + row[at:].tobytes()
+        for i, row in enumerate(rows)
+    )
+    path.write_bytes(head + b"end_header\n" + body)
+    return path
+
+
+def _gzipped(path):
+    path.write_bytes(gzip.compress(path.read_bytes(), 1))
+    return path.rename(f"{path}.gz")
+
+
+def _as_text(path):
+    """A compressed PLY, written as a text."""
+    head, _, body = path.read_bytes().partition(b"end_header\n")
+    kinds = {"float": "<f4", "uint": "<u4", "uchar": "u1"}
+    lines, offset = [], 0
+    for part in head.decode().split("element ")[1:]:
+        title, *properties = part.split("\nproperty ")
+        record = [(f"{i}", kinds[p.split()[0]]) for i, p in enumerate(properties)]
+        rows = np.frombuffer(body, record, int(title.split()[1]), offset)
+        offset += rows.nbytes
+        lines += [" ".join(map(repr, row)) for row in rows.tolist()]
+    text = head.replace(b"binary_little_endian", b"ascii") + b"end_header\r\n"
+    path.write_bytes(text + "\r\n".join(lines).encode())
+    return path
 
 
 def _folder(path, files):
@@ -62,6 +126,32 @@ CASES = {
         lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"),
         w.EXACT,
         4,
+    ),
+    "ply as a text": (
+        lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"),
+        w.EXACT,
+        4,
+    ),
+    "ply with lists": (lambda p, t: _with_lists(p / "a.ply", t), w.EXACT, 2),
+    "ply with lists, big endian": (
+        lambda p, t: _with_lists(p / "a.ply", t, ">"),
+        w.EXACT,
+        1,
+    ),
+    "ply with lists, as a text": (
+        lambda p, t: _with_lists(p / "a.ply", t, "a"),
+        w.EXACT,
+        1,
+    ),
+    "ply with lists in it": (
+        lambda p, t: _with_lists_inside(p / "a.ply", t),
+        w.EXACT,
+        1,
+    ),
+    "ply in gzip": (
+        lambda p, t: _gzipped(w.write_ply(p / "a.ply", w.ply_columns(t))),
+        w.EXACT,
+        1,
     ),
     "ply doubles": (
         lambda p, t: w.write_ply(
@@ -102,7 +192,17 @@ CASES = {
         COMPRESSED,
         0,
     ),
+    "compressed ply as a text": (
+        lambda p, t: _as_text(w.write_compressed_ply(p / "a.ply", t)),
+        COMPRESSED,
+        2,
+    ),
     "splat": (lambda p, t: w.write_splat(p / "a.splat", t), SPLAT, 0),
+    "splat in gzip": (
+        lambda p, t: _gzipped(w.write_splat(p / "a.splat", t)),
+        SPLAT,
+        0,
+    ),
     "spz 1": (
         lambda p, t: w.write_spz(p / "a.spz", t, 1),
         SPZ | {"means": 1e-3, "degrees": 9},
@@ -129,6 +229,26 @@ CASES = {
         SOG,
         0,
     ),
+    "sog of version 1": (
+        lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t, 1)),
+        SOG | {"alpha": 0.02, "color": 0.025},
+        3,
+    ),
+    "sog folder of version 1": (
+        lambda p, t: _folder(p / "scene", w.sog_files(t, 1)),
+        SOG | {"alpha": 0.02, "color": 0.025},
+        0,
+    ),
+    "png folder": (
+        lambda p, t: _folder(p / "compression", w.gsplat_png_files(_square(t))),
+        PNG,
+        3,
+    ),
+    "png zip": (
+        lambda p, t: w.write_zip(p / "a.zip", w.gsplat_png_files(_square(t))),
+        PNG,
+        1,
+    ),
     **{
         f"{kind} checkpoint": (
             lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind),
@@ -141,7 +261,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "family", ["ply", "compressed ply", "splat", "spz", "sog", "checkpoint"]
+    "family", ["ply", "compressed ply", "splat", "spz", "sog", "png", "checkpoint"]
 )
 def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
     for case, (write, tolerance, degree) in CASES.items():
@@ -158,6 +278,7 @@ def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
             else open_file
         )
         s = read(write(folder, t), lambda what, fraction: told.append(fraction))  # noqa: B023
+        t = _square(t) if family == "png" else t
         assert told and told == sorted(told) and 0 <= told[0] and told[-1] == 1, told
         w.assert_same(s, t, tolerance)
         assert s.sh_degree == s.stored_sh_degree == degree
@@ -205,6 +326,8 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
     for path in (
         w.write_ply(tmp_path / "a.ply", w.ply_columns(t)),
         w.write_compressed_ply(tmp_path / "b.ply", t),
+        w.write_ply(tmp_path / "c.ply", w.ply_columns(t), order="a"),
+        _with_lists(tmp_path / "d.ply", t),
         w.write_spz(tmp_path / "a.spz", t),
         w.write_zip(tmp_path / "a.sog", w.sog_files(t)),
         w.write_checkpoint(tmp_path / "a.pt", t),
@@ -225,6 +348,10 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
         ("antialiased 1\ncomment splatrendermode: DEFAULT", False, None, ""),
         ("Vertical axis: -y", False, (0, -1, 0), ""),
         ("Nerfstudio\ncomment Vertical Axis: z", False, (0, 0, 1), ""),
+        ("x\nobj_info vertical axis = Y-up (metres)", False, (0, 1, 0), ""),
+        ("Exported from Brush\ncomment Vertical axis: y", False, (0, -1, 0), ""),
+        ("Vertical axis: [0, 3 -4]", False, (0, 0.6, -0.8), ""),
+        ("Vertical axis: 0 0 0", False, None, "vertical axis '0 0 0' is unknown"),
         (
             "Vertical axis: w",
             False,
@@ -249,9 +376,52 @@ def test_comments_of_a_ply_name_its_mode_and_what_is_up(
     ) and note in "".join(s.notes)
 
 
-def test_flags_extensions_and_meta_json_name_the_mode_and_the_axes(
+def _training(path: Path, *iterations: int, **files: str) -> Path:
+    """A folder as inria's train.py writes it, with a scene of one more Gaussian for each iteration."""
+    for i, iteration in enumerate(iterations):
+        folder = path / "point_cloud" / f"iteration_{iteration}"
+        folder.mkdir(parents=True)
+        w.write_ply(folder / "point_cloud.ply", w.ply_columns(w.truth(5 + i)))
+    for name, text in files.items():
+        (path / name.replace("_json", ".json")).write_text(text)
+    return path
+
+
+def test_folder_of_a_training_opens_as_its_last_iteration(tmp_path: Path) -> None:
+    # Two cameras that look along -z and -x, both upright: y of a picture, the second column, is down.
+    rotations = (
+        [[-1, 0, 0], [0, -1, 0], [0, 0, 1]],
+        [[0, 0, 1], [0, -1, 0], [1, 0, 0]],
+    )
+    cameras = [{"id": i, "rotation": r, "fx": 9} for i, r in enumerate(rotations)]
+    folder = _training(
+        tmp_path / "run",
+        7000,
+        30000,
+        900,
+        cfg_args="Namespace(sh_degree=3, white_background=True)",
+        cameras_json=json.dumps(cameras),
+    )
+    (folder / "point_cloud" / "iteration_99999").mkdir()  # its scene is not there yet
+    for path in (folder, folder / "point_cloud"):
+        scene = open_file(path)
+        assert len(scene) == 6 and scene.background == (1, 1, 1)
+        assert scene.up == (0, 1, 0)
+        assert scene.notes == ("iteration 30000, the last of 3",)
+    assert len(open_file(folder / "point_cloud" / "iteration_900")) == 7
+
+
+def test_folder_of_a_training_opens_without_what_is_beside_its_scenes(
     tmp_path: Path,
 ) -> None:
+    scene = open_file(_training(tmp_path / "a", 7))
+    assert (scene.background, scene.up, scene.notes) == (None, None, ())
+    for i, text in enumerate(("[{}]", "{", '[{"rotation": [[1, 2]]}]')):
+        scene = open_file(_training(tmp_path / f"b{i}", 7, cameras_json=text))
+        assert len(scene) == 5 and "cameras.json beside it" in scene.notes[0]
+
+
+def test_flags_and_meta_json_name_the_mode(tmp_path: Path) -> None:
     files = w.sog_files(T)
     assert open_file(w.write_spz(tmp_path / "a.spz", T, flags=1)).antialiased
     for said, mip in (
@@ -265,21 +435,49 @@ def test_flags_extensions_and_meta_json_name_the_mode_and_the_axes(
         }
         scene = open_file(w.write_zip(tmp_path / "a.sog", changed))
         assert (scene.antialiased, scene.notes) == (mip, ()), said
-    for system, legal in ((0, True), (5, True), (3, False)):
-        extensions = struct.pack("<II4xIII", 7, 4, 0xADBE0003, 4, system)
-        for path in (
-            w.write_spz(tmp_path / "a.spz", T, flags=2, extensions=extensions),
-            w.write_spz_4(
-                tmp_path / "b.spz", T, zstandard.ZstdCompressor().compress, extensions
-            ),
-        ):
-            if legal:
-                assert len(open_file(path)) == len(T.means)
-                continue
-            with pytest.raises(
-                FileError, match="coordinate system 3; only right-up-back"
-            ):
-                open_file(path)
+
+
+SPZ_SYSTEMS = "LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
+TOWARDS = dict(zip("LRUDBF", np.kron(np.eye(3), [[-1.0], [1.0]]), strict=True))
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_spz_is_turned_from_the_axes_that_it_names(
+    version: int, tmp_path: Path
+) -> None:
+    """The numbers of `splat-types.h`; a scene of every system is the same scene."""
+    t = w.truth(40, degree=4)
+    compress = zstandard.ZstdCompressor().compress
+    for number, name in [*enumerate(SPZ_SYSTEMS, 1)][:: 1 if version == 3 else 3]:
+        axes = np.stack([TOWARDS[letter] for letter in name], 1)
+        # The first that names axes counts; another vendor's before it is passed over.
+        extensions = struct.pack(
+            "<II4xIIIIII", 7, 4, 0xADBE0003, 4, number, 0xADBE0003, 4, 1
+        )
+        if version == 4:
+            path = w.write_spz_4(tmp_path / "a.spz", t, compress, extensions, axes)
+        else:
+            path = w.write_spz(tmp_path / "a.spz", t, version, 2, extensions, axes)
+        scene = open_file(path)
+        w.assert_same(scene, t, SPZ | {"degrees": 9 if version < 3 else 0.25})
+        assert scene.notes == (
+            "SPZ extensions in this file are ignored: 0x00000007",
+        ), name
+
+
+def test_spz_axes_that_are_unspecified_unknown_or_cut_off_are_right_up_back(
+    tmp_path: Path,
+) -> None:
+    for extensions, note in (
+        (struct.pack("<III", 0xADBE0003, 4, 0), ""),
+        (struct.pack("<III", 0xADBE0003, 4, 17), "coordinate system 17 is unknown"),
+        (struct.pack("<IIH", 0xADBE0003, 4, 5), ""),
+        (struct.pack("<II4x", 0xADBE0002, 4), ""),
+        (struct.pack("<III", 7, 2**32 - 1, 5), ""),
+    ):
+        scene = open_file(w.write_spz(tmp_path / "a.spz", T, 3, 2, extensions))
+        w.assert_same(scene, T, SPZ)
+        assert len(scene.notes) == bool(note) and note in "".join(scene.notes)
 
 
 @pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles
@@ -338,6 +536,16 @@ def test_pictures(tmp_path: Path) -> None:
         ("jpg", "L", 1),
         ("jpg", "CMYK", 3),
         ("webp", "RGBA", 4),
+        ("bmp", "RGB", 3),
+        ("bmp", "L", 1),
+        ("bmp", "P", 3),
+        ("bmp", "1", 1),
+        ("ppm", "RGB", 3),
+        ("pgm", "L", 1),
+        ("tiff", "RGB", 3),
+        ("tiff", "RGBA", 4),
+        ("tif", "LA", 2),
+        ("tif", "CMYK", 3),
     ):
         image = Image.fromarray(smooth[..., :3] if mode == "P" else smooth).convert(
             mode
@@ -355,8 +563,21 @@ def test_pictures(tmp_path: Path) -> None:
             6 if form == "jpg" else 0
         ), (form, mode)
     sixteen = np.arange(600, dtype=np.uint16).reshape(30, 20) * 100
-    Image.fromarray(sixteen).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(open_file(tmp_path / "a.png"), sixteen[..., None])
+    for form in ("png", "tif"):
+        Image.fromarray(sixteen).save(tmp_path / f"a.{form}")
+        got = open_file(tmp_path / f"a.{form}")
+        np.testing.assert_array_equal(got, sixteen[..., None])
+    Image.fromarray(sixteen / np.float32(6e4)).save(tmp_path / "b.tif")
+    got = open_file(tmp_path / "b.tif")
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(got, sixteen[..., None] / np.float32(6e4))
+
+
+@pytest.mark.parametrize("form", ["bmp", "tif", "ppm"])
+def test_pictures_are_photographs_of_cameras(form: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / f"a.{form}")
+    np.testing.assert_array_equal(read_photo(tmp_path / f"a.{form}", (9, 6)), pixels)
 
 
 @pytest.mark.parametrize(
@@ -382,7 +603,7 @@ def test_npy_pictures(shape, dtype, out, tmp_path):
     )
 
 
-@pytest.mark.parametrize("form", ["ply", "checkpoint", "uploaded"])
+@pytest.mark.parametrize("form", ["ply", "text", "checkpoint", "uploaded"])
 def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None:
     t = w.truth(30, degree=0)
     t.means = t.means / 1000 + np.array([4_210_000.0, -170_000, 4_780_000])  # 4 mm wide
@@ -390,7 +611,10 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
         path = w.write_checkpoint(tmp_path / "a.pt", t)
     else:
         path = w.write_ply(
-            tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8")
+            tmp_path / "a.ply",
+            w.ply_columns(t),
+            types=dict.fromkeys("xyz", "f8"),
+            order="a" if form == "text" else "<",
         )
     given = (
         read_untrusted(path)

@@ -133,8 +133,26 @@ BAD = [
     ),
     (
         "a.ply",
-        _ply("property list uchar int vertex_indices"),
-        "element 'vertex' .* has lists in it",
+        _ply("property list uchar int vertex_indices", body=b"\xff" * 400),
+        "truncated: of element 'vertex' a list is not whole",
+    ),
+    (
+        "a.ply",
+        _ply("property list char int vertex_indices", body=b"\xff" * 400),
+        "a list of element 'vertex' has a length of -1",
+    ),
+    (
+        "a.ply",
+        _header(
+            "element x 9", "property list uint double y", "element vertex 1", *FLOATS
+        )
+        + b"\xff\xff\xff\x7f" * 200,
+        "truncated: of element 'x' a list is not whole",
+    ),
+    (
+        "a.ply",
+        _header("element x 9", *(f"property list uint uint y{i}" for i in range(65))),
+        "element 'x' has 65 lists; at most 64",
     ),
     *(
         ("a.ply", _ply(line), f"header line '{line}' is not understood")
@@ -152,15 +170,38 @@ BAD = [
     ),
     (
         "a.ply",
-        _ply().replace(b"binary_little_endian", b"ascii"),
-        "save the Gaussians alone, as binary",
+        _ply(body=b"1 2 x " * 80).replace(b"binary_little_endian", b"ascii"),
+        "text holds something that is not a number",
+    ),
+    (
+        "a.ply",
+        _ply(body=b"1" * 400).replace(b"binary_little_endian", b"ascii"),
+        "truncated: of element 'vertex' 1 records are missing",
+    ),
+    (
+        "a.ply",
+        _ply(count="99999", body=b"1 " * 400).replace(
+            b"binary_little_endian", b"ascii"
+        ),
+        "truncated: 99,999 records of element 'vertex' take",
+    ),
+    ("a.ply.gz", gzip.compress(_ply())[:-9], "gzip: damaged or truncated"),
+    (
+        "a.ply.gz",
+        gzip.compress(bytes(1 << 27)),
+        "gzip: it holds neither an SPZ, a .splat nor a PLY",
+    ),
+    (
+        "a.ply.gz",
+        gzip.compress(_ply(count="9", body=bytes(1 << 27)), 1),
+        "gzip: made to exhaust memory: .* unpack to more than 67,108,864",
     ),
     ("a.ply", _compressed("1", "300"), "1 chunks of 256 cannot hold 300 Gaussians"),
     ("a.splat", bytes(33), "33 bytes are not a multiple of 32"),
     (
         "a.spz",
         gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
-        "version 9; this container is read in versions 1, 2, 3",
+        "version 9; this container is read in versions 1, 2, 3, 4",
     ),
     (
         "a.spz",

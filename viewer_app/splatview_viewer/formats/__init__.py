@@ -30,6 +30,7 @@ from splatview_viewer.formats.common import (
     scene_bytes,
     silent,
 )
+from splatview_viewer.formats.inria_output import INRIA
 from splatview_viewer.formats.pictures import NPY, PICTURE
 from splatview_viewer.formats.ply import PLY
 from splatview_viewer.formats.sog import SOG
@@ -53,7 +54,7 @@ __all__ = [
     "value_of",
 ]
 
-FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
+FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, INRIA, CHECKPOINT, PICTURE, NPY)
 """Formats of scenes and pictures, in the order in which a file's content is tried; `kinds.files` has all formats."""
 
 
@@ -63,7 +64,7 @@ def open_file(
     """Return what a file or folder holds: a scene, a picture (H, W, C), or a value of another of the formats.
 
     Args:
-        path: a file, or a folder (SOG, or the ranks of a gsplat checkpoint).
+        path: a file, or a folder (planes of SOG or gsplat, what inria's trainer writes, the ranks of a checkpoint).
         progress: called with what is going on and how far it is (0 to 1); Cancelled ends the reading.
         formats: those that can be opened.
 
@@ -114,7 +115,8 @@ def find_format(
         return found
     if path.is_dir():
         raise FileError(
-            "a folder without meta.json (SOG) and without checkpoints named *_rank*.pt"
+            "a folder without meta.json (SOG), without point_cloud/iteration_N/point_cloud.ply (inria), and "
+            "without checkpoints named *_rank*.pt"
         )
     if head[:4] == ZIP_MAGIC:
         raise FileError(

@@ -384,4 +384,5 @@ CHECKPOINT = Format(
     _is_checkpoint,
     read_checkpoint,
     by_suffix=True,
+    parts=lambda path: _ranks(path)[0],
 )

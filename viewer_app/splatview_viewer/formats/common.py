@@ -7,9 +7,14 @@ file of a few hundred bytes is not one of millions of Gaussians. And all has to 
 
 from __future__ import annotations
 
+import io
 import logging
+import math
 import os
-from collections.abc import Callable
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -33,10 +38,13 @@ Progress = Callable[[str, float], None]
 """Called with what is going on and how far it is, 0 to 1."""
 
 ZIP_MAGIC = b"PK\x03\x04"
+GZIP_MAGIC = b"\x1f\x8b"
 BOMB_BYTES, BOMB_RATIO = 64 << 20, 64
 """Decoded bytes that any scene may have, and decoded bytes per byte of a larger file. Measured, with float32 fields:
 .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in positions does not compress, and each
 Gaussian has 3 to 12 bytes of it in every format, for at most 236 decoded bytes."""
+UNPACKED_BYTES = 8 << 20
+"""Bytes that are unpacked at a time."""
 SHARE = 0.8
 """The part of the free memory that one file may take; the rest is for drawing it."""
 JSON_GROWTH = 40
@@ -79,6 +87,16 @@ class Start:
         return os.path.splitext(self.name)[1].lower()
 
     @cached_property
+    def plain_head(self) -> bytes:
+        """The first bytes of the file, or of what is in it where it is one of gzip."""
+        if self.head[:2] != GZIP_MAGIC:
+            return self.head
+        try:
+            return zlib.decompressobj(31).decompress(self.head, 4096)
+        except zlib.error:
+            return b""
+
+    @cached_property
     def zip_names(self) -> set[str]:
         """Names in a zip, without their folders; empty for other files."""
         if self.head[:4] != ZIP_MAGIC:
@@ -100,6 +118,8 @@ class Format:
     """Return the fields of a scene, a picture or a snapshot in a file or folder. Any exception is the file's fault."""
     by_suffix: bool = False
     """True if files with one of the suffixes are of this format where their content is of no other."""
+    parts: Callable[[Path], list[Path]] = lambda path: [path]
+    """Return the files that make the value of a file or folder; each that changes makes it another value."""
 
 
 def silent(what: str, fraction: float) -> None:
@@ -136,6 +156,7 @@ class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
         tuple[Annotated[str, Meta(max_length=2000)], ...], Meta(max_length=64)
     ] = ()
     up: tuple[float, float, float] | None = None
+    background: tuple[float, float, float] | None = None
 
 
 @dataclass
@@ -163,14 +184,20 @@ class Fields:
         )
 
     def checked(
-        self, *, mode: object = "", up: str = "", sh_degree: int | None = None
+        self,
+        *,
+        mode: object = "",
+        up: str = "",
+        sh_degree: int | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Fields:
         """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
-            up: the axis that it calls vertical, as "y", "+y" or "-y"; "" where it names none.
+            up: what it calls vertical, for `direction_of`; "" where it names nothing.
             sh_degree: the degree in use; None for that of `shN`.
+            notes: what the reader has to say of the file.
 
         Raises:
             FileError: the fields do not fit together.
@@ -198,13 +225,13 @@ class Fields:
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             wide = name == "means" and a.dtype == np.float64
             arrays.append(np.require(a, np.float64 if wide else np.float32, ["C", "W"]))
-        word, notes = str(mode).lower(), ()
+        word = str(mode).lower()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
             notes += (
                 f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",
             )
-        upward = UPS.get(up if up[:1] in ("+", "-") else f"+{up}")
+        upward = direction_of(up)
         if up and upward is None:
             notes += (
                 f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",
@@ -222,7 +249,8 @@ def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
         len(arrays) != len(FIELDS)
         or not arrays[0].ndim
         or any(a.dtype.kind != "f" for a in arrays)
-        or (facts.up not in (None, *UPS.values()))
+        or not (facts.up is None or _is_direction(facts.up))
+        or not all(0 <= v <= 1 for v in facts.background or ())
     ):
         raise FileError("the program that read it described something that is no scene")
     fields = Fields(*arrays).checked(sh_degree=facts.sh_degree)
@@ -230,6 +258,26 @@ def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
         *fields.arrays,
         facts=msgspec.structs.replace(facts, sh_degree=fields.facts.sh_degree),
     )
+
+
+def direction_of(text: str) -> tuple[float, float, float] | None:
+    """Return the direction that a text names: an axis, as "z", "+y" or "-y up", or three numbers. None for others."""
+    axis = re.match(r"([+-]?) ?([xyz])\b", text)
+    if axis is not None:
+        return UPS[f"{axis[1] or '+'}{axis[2]}"]
+    numbers = re.findall(r"[-+.\w]+", text[:200])
+    try:
+        x, y, z = map(float, numbers)
+    except ValueError:
+        return None
+    length = math.hypot(x, y, z)
+    if not 1e-6 < length < math.inf:
+        return None
+    return x / length, y / length, z / length
+
+
+def _is_direction(vector: tuple[float, float, float]) -> bool:
+    return abs(math.hypot(*vector) - 1) < 1e-6
 
 
 def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -327,6 +375,42 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
         )
     check_memory(size, f"{size:,} bytes of {what}")
     return f.read(size)
+
+
+@contextmanager
+def open_plain(path: Path, progress: Progress) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file that may be in gzip; yield its content, seekable, and the bytes of the file itself.
+
+    Raises:
+        FileError: a damaged gzip file, or one that unpacks to more than any scene of its size.
+    """
+    with open(path, "rb") as f:
+        packed = remaining(f)
+        is_gzip = f.read(2) == GZIP_MAGIC
+        f.seek(0)
+        yield (_unpack(f, packed, progress) if is_gzip else f), packed
+
+
+def _unpack(f: BinaryIO, packed: int, progress: Progress) -> BinaryIO:
+    import gzip
+
+    most = max(BOMB_BYTES, BOMB_RATIO * packed)
+    content = io.BytesIO()
+    try:
+        with gzip.GzipFile(fileobj=f) as unpacker:
+            while piece := unpacker.read(UNPACKED_BYTES):
+                size = content.tell() + len(piece)
+                if size > most:
+                    raise FileError(
+                        f"gzip: made to exhaust memory: {packed:,} bytes unpack to more than {most:,}"
+                    )
+                check_memory(len(piece), f"{size:,} unpacked bytes")
+                content.write(piece)
+                progress("unpacking", 0.0)
+    except (OSError, EOFError, zlib.error) as e:
+        raise FileError(f"gzip: damaged or truncated: {e}") from None
+    content.seek(0)
+    return content
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:

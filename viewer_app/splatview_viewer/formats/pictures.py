@@ -1,4 +1,4 @@
-"""Pictures, read and written: PNG, JPEG and WebP through Pillow, .npy arrays of an image's shape; output folders."""
+"""Pictures: PNG, JPEG, WebP, TIFF, BMP and PPM through Pillow, .npy arrays of an image's shape; writing; output folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from splatview_ipc.system.files import (
 )
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.common import Format, Progress, check_memory
+from splatview_viewer.formats.common import Format, Progress, Start, check_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,16 +35,24 @@ PIXEL_LIMIT = 1 << 27
 PIXEL_GROWTH = 3
 """Copies of the decoded pixels: Pillow's, another mode's or another orientation's, and the array."""
 CHANNELS = (1, 2, 3, 4)
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
+"""What Pillow may open here, by its names; also as the photograph of a camera."""
+TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
+"""Sizes that the second header of a BMP may have: "BM" alone begins many texts."""
 
 
 def read_picture(path: Path, progress: Progress) -> np.ndarray:
-    """Return (H, W, C) uint8, or uint16 from a 16-bit grey PNG, C from 1 to 4. EXIF orientation is applied."""
+    """Return (H, W, C) uint8, C from 1 to 4; (H, W, 1) uint16 of 16-bit grey, float32 of a TIFF of floating point. EXIF
+    orientation is applied."""
     from PIL import ImageOps
 
     with open_regular(path) as file, open_picture(file) as opened:
         image = ImageOps.exif_transpose(opened)
         if image.mode.startswith("I"):
             return np.clip(np.asarray(image), 0, 65535).astype(np.uint16)[:, :, None]
+        if image.mode == "F":
+            return np.array(image, np.float32)[:, :, None]
         if image.mode not in ("L", "LA", "RGB", "RGBA"):
             image = image.convert(
                 "RGBA"
@@ -61,7 +69,7 @@ def read_picture(path: Path, progress: Progress) -> np.ndarray:
 def open_picture(
     file: BinaryIO, what: str = "the picture", most: int = PIXEL_LIMIT
 ) -> Iterator[Image.Image]:
-    """Open a PNG, JPEG or WebP whose pixels fit the free memory; nothing is decoded yet.
+    """Open a picture whose pixels fit the free memory; nothing is decoded yet.
 
     Args:
         file: open and seekable.
@@ -78,7 +86,7 @@ def open_picture(
             warnings.simplefilter(
                 "ignore"
             )  # Pillow warns of large pictures; see the limit below
-            with Image.open(file, formats=("PNG", "JPEG", "WEBP")) as image:
+            with Image.open(file, formats=FORMATS) as image:
                 width, height = image.size
                 if width * height > most:
                     raise FileError(
@@ -120,14 +128,22 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     )
 
 
+def _is_picture(start: Start) -> bool:
+    head = start.head
+    if head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", *TIFF_MAGIC)):
+        return True
+    if head[:2] == b"BM":
+        return int.from_bytes(head[14:18], "little") in BMP_HEADERS
+    if head[:1] == b"P" and head[1:2] in b"123456":
+        return head[2:3].isspace()
+    return (head[:4], head[8:12]) == (b"RIFF", b"WEBP")
+
+
 PICTURE = Format(
     "picture",
-    (".png", ".jpg", ".jpeg", ".webp"),
+    (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"),
     "pictures",
-    lambda start: (
-        start.head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"))
-        or (start.head[:4], start.head[8:12]) == (b"RIFF", b"WEBP")
-    ),
+    _is_picture,
     read_picture,
 )
 NPY = Format(

@@ -16,10 +16,8 @@ bits, colour and alpha 8 bits each, and an optional element `sh` with one byte p
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -32,14 +30,20 @@ from splatview_viewer.formats.common import (
     Fields,
     Format,
     Progress,
+    Start,
     check_scene,
     clipped,
+    open_plain,
     quats_from_smallest_three,
-    read_exact,
-    remaining,
     silent,
 )
 from splatview_viewer.formats.mip_filter import apply_filter
+from splatview_viewer.formats.ply_elements import (
+    Header,
+    read_blocks,
+    read_header,
+    read_records,
+)
 from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
@@ -49,29 +53,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.scene.scene import GaussianScene
 
-HEADER_LIMIT = 1 << 20
-"""No real header comes near a mebibyte."""
-BLOCK_BYTES = 4 << 20
-"""Records are taken apart in blocks that stay in the processor's cache."""
-
-TYPES = {
-    "char": "i1",
-    "uchar": "u1",
-    "short": "i2",
-    "ushort": "u2",
-    "int": "i4",
-    "uint": "u4",
-    "float": "f4",
-    "double": "f8",
-    "int8": "i1",
-    "uint8": "u1",
-    "int16": "i2",
-    "uint16": "u2",
-    "int32": "i4",
-    "uint32": "u4",
-    "float32": "f4",
-    "float64": "f8",
-}
 COLORS = ("f_dc_0", "f_dc_1", "f_dc_2"), ("red", "green", "blue"), ("r", "g", "b")
 """The names of the colour, in the order in which they are looked for."""
 ROTATION = ("rot_0", "rot_1", "rot_2", "rot_3")
@@ -93,110 +74,11 @@ _SH_OF_BYTE = (
 ).astype(np.float32)
 
 
-@dataclass
-class Element:
-    """One element of a PLY header: so many records of these properties."""
-
-    name: str
-    count: int
-    types: dict[str, str] = field(default_factory=dict)
-    """The numpy type of each property of a fixed size, byte order included, in their order."""
-    lists: bool = False
-    """True if there are properties of variable length as well."""
-    at: int | None = None
-    """The byte of the file at which its records begin; None behind lists, and in a text."""
-
-    @property
-    def record(self) -> np.dtype[Any]:
-        return np.dtype([*self.types.items()])
-
-    def need(self, names: tuple[str, ...], kind: str) -> None:
-        """Raise FileError unless these properties of a compressed PLY are there, of this type."""
-        for name in names:
-            if self.types.get(name, "")[1:] != kind:
-                raise FileError(
-                    f"compressed PLY: element {self.name!r} has no property {name!r} of type {kind}; it "
-                    f"has {', '.join(map(clipped, [*self.types][:20])) or 'none'}"
-                )
-
-    def seek(self, f: BinaryIO) -> None:
-        """Go to its records, of a fixed size. Raises FileError where there are not so many."""
-        if self.at is None or self.lists:
-            raise FileError(
-                f"PLY: element {self.name!r} is text, or has lists in it or before it, which cannot be "
-                "read: save the Gaussians alone, as binary"
-            )
-        f.seek(self.at)
-        size, left = self.count * self.record.itemsize, max(remaining(f), 0)
-        if size > left:
-            raise FileError(
-                f"PLY: truncated: {self.count:,} records of element {self.name!r} take {size:,} bytes, the "
-                f"file has {left:,} left"
-            )
-
-    def records(self, f: BinaryIO) -> np.ndarray:
-        """Return all of them."""
-        self.seek(f)
-        return np.frombuffer(
-            read_exact(f, self.count * self.record.itemsize, f"element {self.name!r}"),
-            self.record,
-        )
-
-
-def read_header(f: BinaryIO) -> tuple[dict[str, Element], list[str]]:
-    """Return the elements by name, and the comments. Nothing is allocated on the strength of what they claim."""
-    text = f.read(HEADER_LIMIT)
-    end = text.find(b"\nend_header")
-    stop = text.find(b"\n", end + 1)
-    if end < 0 or stop < 0:
-        raise FileError(
-            "PLY: no line 'end_header'"
-            + (
-                f" within {HEADER_LIMIT:,} bytes"
-                if len(text) == HEADER_LIMIT
-                else "; the file is truncated"
-            )
-        )
-    elements: dict[str, Element] = {}
-    comments, form, order, last = [], "", "", Element("", 0)
-    for line in text[:end].decode("ascii", errors="replace").splitlines()[1:]:
-        match line.split():
-            case [] | ["obj_info", *_]:
-                pass
-            case ["comment", *words]:
-                comments.append(" ".join(words))
-            case [
-                "format",
-                ("ascii" | "binary_little_endian" | "binary_big_endian") as form,
-                *_,
-            ]:
-                order = ">" if form == "binary_big_endian" else "<"
-            case ["element", name, count] if name not in elements and count.isdigit():
-                last = elements[name] = Element(name, int(count))
-            case ["property", "list", _, _, _] if elements:
-                last.lists = True
-            case ["property", kind, name] if (
-                elements and order and kind in TYPES and name not in last.types
-            ):
-                plain = name.removeprefix("scalar_")
-                last.types[name if plain in last.types else plain] = order + TYPES[kind]
-            case _:
-                raise FileError(f"PLY: header line {line[:60]!r} is not understood")
-    at = None if form == "ascii" else stop + 1
-    for element in elements.values():
-        element.at = at
-        at = (
-            None
-            if at is None or element.lists
-            else at + element.count * element.record.itemsize
-        )
-    return elements, comments
-
-
 # -- one number for each property --------------------------------------------------------------------------------------
 
 
-def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
+def _read_plain(f: BinaryIO, header: Header, packed: int, progress: Progress) -> Fields:
+    vertex = header.elements["vertex"]
     names = [*vertex.types]
     colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
     scales = [p for p in names if p.startswith("scale_")]
@@ -220,9 +102,8 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
             "numbered from 0"
         )
     n, k = vertex.count, len(rest) // 3
-    vertex.seek(f)
-    record = vertex.record
-    check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
+    blocks = read_blocks(f, header, "vertex", progress)
+    check_scene(n, k, packed, growth=1.5)
     fields = Fields(
         *(
             np.empty((n, *s), np.float32)
@@ -243,24 +124,20 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
         (colors, fields.sh0),
     ):
         columns |= {name: to[:, i] for i, name in enumerate(these)}
-    sizes = np.empty(n, np.float32)
+    filter_sizes = np.empty(n, np.float32)
     filters = [name for name in FILTER_NAMES if name in vertex.types]
-    columns |= dict.fromkeys(filters[:1], sizes)
-    # Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
-    most = max(1, BLOCK_BYTES // record.itemsize)
-    buffer = bytearray(min(most, n) * record.itemsize)
-    for start in range(0, max(n, 1), most):
-        end = min(start + most, n)
-        view = memoryview(buffer)[: (end - start) * record.itemsize]
-        if f.readinto(view) != len(view):  # type: ignore[attr-defined]
-            raise FileError("PLY: the file became shorter while it was read")
-        block = np.frombuffer(view, record)
+    columns |= dict.fromkeys(filters[:1], filter_sizes)
+    start = 0
+    for block in blocks:
+        end = start + len(block)
         for name, column in columns.items():
             column[start:end] = block[name]
-        progress("reading Gaussians", end / max(n, 1))
+        progress("reading Gaussians", end / n)
+        start = end
+    progress("reading Gaussians", 1.0)
     if filters:
         fields.scales, fields.opacities = apply_filter(
-            fields.scales, fields.opacities, sizes
+            fields.scales, fields.opacities, filter_sizes
         )
     if colors is not COLORS[0]:
         white = [
@@ -279,10 +156,11 @@ def _read_plain(f: BinaryIO, vertex: Element, progress: Progress) -> Fields:
 
 
 def _read_compressed(
-    f: BinaryIO, elements: dict[str, Element], progress: Progress
+    f: BinaryIO, header: Header, packed: int, progress: Progress
 ) -> Fields:
-    vertex, chunk, sh = (elements.get(name) for name in ("vertex", "chunk", "sh"))
-    assert vertex is not None
+    vertex = header.elements["vertex"]
+    chunk = header.elements.get("chunk")
+    sh = header.elements.get("sh")
     n = vertex.count
     if chunk is None or chunk.count * CHUNK < n:
         raise FileError(
@@ -302,8 +180,9 @@ def _read_compressed(
                 f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed"
             )
         sh.need(tuple(f"f_rest_{i}" for i in range(coefficients)), "u1")
-    check_scene(n, coefficients // 3, os.fstat(f.fileno()).st_size)
-    chunks, records = chunk.records(f), vertex.records(f)
+    check_scene(n, coefficients // 3, packed)
+    chunks = read_records(f, header, "chunk")
+    records = read_records(f, header, "vertex")
     progress("unpacking Gaussians", 0.3)
     of = np.arange(n) // CHUNK
     position, rotation, scale, color = (
@@ -325,7 +204,8 @@ def _read_compressed(
     progress("unpacking Gaussians", 0.7)
     if sh is not None and coefficients:
         order = [[*sh.types].index(f"f_rest_{i}") for i in range(coefficients)]
-        rest = sh.records(f).view(np.uint8).reshape(n, coefficients)[:, order]
+        rest = read_records(f, header, "sh").view(np.uint8)
+        rest = rest.reshape(n, coefficients)[:, order]
         fields.shN = _SH_OF_BYTE[
             rest.reshape(n, 3, coefficients // 3).transpose(0, 2, 1)
         ]
@@ -359,38 +239,49 @@ def _between(
         return np.where(t < 1, low * (1 - t), 0) + np.where(t > 0, high * t, 0)
 
 
+# -- reading a file ----------------------------------------------------------------------------------------------------
+
+
 def read(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a PLY, compressed or not."""
-    with open(path, "rb") as f:
-        elements, comments = read_header(f)
-        if "vertex" not in elements:
+    """Return the Gaussians of a PLY, compressed or not, in gzip or not."""
+    with open_plain(path, progress) as (f, packed):
+        header = read_header(f)
+        vertex = header.elements.get("vertex")
+        if vertex is None:
             raise FileError(
                 "PLY: no element 'vertex'; the file has "
-                f"{', '.join(map(clipped, [*elements][:20])) or 'no elements'}"
+                f"{', '.join(map(clipped, [*header.elements][:20])) or 'no elements'}"
             )
-        packed = PACKED[0] in elements["vertex"].types
-        fields = (
-            _read_compressed(f, elements, progress)
-            if packed
-            else _read_plain(f, elements["vertex"], progress)
-        )
-    said = [re.sub(r"[\s:]", "", comment).lower() for comment in reversed(comments)]
-
-    def last(*keys: str) -> str:
-        return next(
-            (
-                line.removeprefix(key)
-                for line in said
-                for key in keys
-                if line.startswith(key)
-            ),
-            "",
-        )
-
+        is_compressed = PACKED[0] in vertex.types
+        read_vertices = _read_compressed if is_compressed else _read_plain
+        fields = read_vertices(f, header, packed, progress)
     # Brush writes `SplatRenderMode: mip`, Postshot `antialiased 1`.
-    return fields.checked(
-        mode=last("splatrendermode", "antialiased"), up=last("verticalaxis")
-    )
+    mode = _last_comment(header.comments, "splatrendermode", "antialiased")
+    mode = re.sub(r"\s", "", mode)
+    return fields.checked(mode=mode, up=_vertical_axis(header.comments))
+
+
+def _last_comment(comments: list[str], *keys: str) -> str:
+    """Return what the last comment with one of these words at its beginning says behind it, or an empty text."""
+    for comment in reversed(comments):
+        text = " ".join(comment.lower().split())
+        for key in keys:
+            if text.startswith(key):
+                return text.removeprefix(key).lstrip(" :=")
+    return ""
+
+
+def _vertical_axis(comments: list[str]) -> str:
+    """Return the direction upward as comments name it.
+
+    nerfstudio writes an axis ("z"), and means the positive one. Brush writes a direction ("0 -1 0"), or always "y"
+    where it knows none, and reads "y" and "z" as the negative ones: up in a world of COLMAP.
+    """
+    axis = _last_comment(comments, "vertical axis", "verticalaxis")
+    is_of_brush = any("brush" in comment.lower() for comment in comments)
+    if is_of_brush and axis in ("y", "z"):
+        return f"-{axis}"
+    return axis
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -487,10 +378,15 @@ def write_ply(
     return out.path, len(index)
 
 
+def _is_ply(start: Start) -> bool:
+    head = start.plain_head
+    return head[:3] == b"ply" and head[3:4] in (b"\n", b"\r", b" ")
+
+
 PLY = Format(
     "ply",
-    (".ply",),
+    (".ply", ".ply.gz"),
     "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",
-    lambda start: start.head[:3] == b"ply" and start.head[3:4] in (b"\n", b"\r", b" "),
+    _is_ply,
     read,
 )

@@ -1,6 +1,7 @@
 """Niantic's .spz: planes of quantised attributes, gzipped (versions 1 to 3) or in zstd streams (version 4).
 
-Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes are right-up-back.
+Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes are right-up-back, unless an
+extension names others.
 
 And antimatter15's .splat: 32 bytes per Gaussian and no header. Position 3 float32, linear scale 3 float32, RGBA 4
 bytes, quaternion w x y z 4 bytes as q*128+128; colour and alpha are final (no spherical harmonics). Layout of
@@ -18,11 +19,13 @@ import numpy as np
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import (
+    GZIP_MAGIC,
     LOGIT_OF_BYTE,
     Fields,
     Format,
     Progress,
     check_scene,
+    open_plain,
     quats_from_smallest_three,
     read_exact,
     remaining,
@@ -37,12 +40,21 @@ MAGIC = b"NGSP"
 ANTIALIASED, EXTENSIONS = 1, 2
 """Bits of the header's flags."""
 
-COORDINATE_SYSTEM, RUB = 0xADBE0003, (0, 5)
-"""The extension that names the axes, `CoordinateSystem` in `splat-types.h`, and its numbers of right-up-back."""
+COORDINATE_SYSTEM, ORBIT_CAMERA = 0xADBE0003, 0xADBE0002
+"""Adobe's extensions: the axes in which the scene is stored, and limits for the camera of a viewer."""
 EXTENSIONS_LIMIT = 1 << 20
 """Bytes of extensions that are read behind the attributes."""
-FLIP = np.diag([1.0, -1.0, -1.0])
-"""From right-up-back to right-down-forward."""
+SYSTEMS = "RUB LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
+"""Where x, y and z point, by the numbers of `CoordinateSystem` in `splat-types.h`; 0, unspecified, is right-up-back."""
+DIRECTIONS = {
+    "L": (-1, 0, 0),
+    "R": (1, 0, 0),
+    "U": (0, -1, 0),
+    "D": (0, 1, 0),
+    "B": (0, 0, -1),
+    "F": (0, 0, 1),
+}
+"""Left or right, up or down, back or front, in axes that point right, down and forward."""
 
 SCALE_OF_BYTE = (np.arange(256) / 16 - 10).astype(np.float32)
 SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
@@ -93,7 +105,7 @@ def read(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of an SPZ file."""
     with open(path, "rb") as f:
         raw = read_exact(f, remaining(f), "the file")
-    head, parts, extensions = (_gzip if raw[:2] == b"\x1f\x8b" else _zstd)(raw)
+    head, parts, extensions = (_gzip if raw[:2] == GZIP_MAGIC else _zstd)(raw)
     progress("unpacking", 0.8)
     n, k = head.n, SH_REST[head.degree]
     planes = {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
@@ -123,35 +135,60 @@ def read(path: Path, progress: Progress) -> Fields:
             1,
             axis=1,
         )
-    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(FLIP, head.degree))
+    system, notes = _read_extensions(extensions if head.flags & EXTENSIONS else b"")
+    axes = np.array([DIRECTIONS[letter] for letter in SYSTEMS[system]], np.float64).T
+    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(axes, head.degree))
     fields = Fields(
-        means=means @ FLIP.astype(np.float32),
+        means=means @ axes.T.astype(np.float32),
         quats=quats @ turn,
         scales=SCALE_OF_BYTE[planes["scales"]].reshape(n, 3),
         opacities=LOGIT_OF_BYTE[planes["alphas"]],
         sh0=SH0_OF_BYTE[planes["colors"]].reshape(n, 3),
         shN=(SH_OF_BYTE[planes["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3),
     )
-    at = 0
-    while head.flags & EXTENSIONS and at + 8 <= len(extensions):
-        kind, size = struct.unpack_from("<II", extensions, at)
-        system = int.from_bytes(extensions[at + 8 : at + 8 + min(size, 4)], "little")
-        if kind == COORDINATE_SYSTEM and system not in RUB:
-            raise FileError(
-                f"SPZ: coordinate system {system}; only right-up-back, 0 or 5, is read: save it so"
-            )
-        at += 8 + size
     progress("unpacking", 1.0)
-    return fields.checked(mode=bool(head.flags & ANTIALIASED))
+    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=notes)
+
+
+def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the number of the axes that extensions name, into `SYSTEMS`, and notes on what is passed over.
+
+    As in the reference, the first extension that names axes counts, and what is cut off does not.
+    """
+    system: int | None = None
+    notes: tuple[str, ...] = ()
+    unknown: set[str] = set()
+    offset = 0
+    while offset + 8 <= len(data):
+        kind, size = struct.unpack_from("<II", data, offset)
+        content = data[offset + 8 : offset + 8 + size]
+        if len(content) < size:
+            break
+        offset += 8 + size
+        if kind == COORDINATE_SYSTEM and size >= 4:
+            number = int.from_bytes(content[:4], "little")
+            if number >= len(SYSTEMS):
+                notes += (
+                    f"SPZ: coordinate system {number} is unknown; known are 1 to {len(SYSTEMS) - 1}: read as "
+                    "right-up-back",
+                )
+            elif system is None:
+                system = number
+        elif kind not in (COORDINATE_SYSTEM, ORBIT_CAMERA):
+            unknown.add(f"{kind:#010x}")
+    if unknown:
+        names = ", ".join(sorted(unknown)[:8])
+        notes += (f"SPZ extensions in this file are ignored: {names}",)
+    return system or 0, notes
 
 
 def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
     unpacker = zlib.decompressobj(31)
     start = unpacker.decompress(raw, 16)
     if len(start) < 16 or start[:4] != MAGIC:
-        raise FileError("SPZ: no SPZ in this gzip file: it does not start with 'NGSP'")
+        raise FileError("gzip: it holds neither an SPZ, a .splat nor a PLY")
     head = _Head._make(struct.unpack_from("<IIBBB", start, 4))
-    head.check((1, 2, 3), len(raw))
+    head.check((1, 2, 3, 4), len(raw))
     total = sum(head.sizes.values())
     data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     if len(data) < total:
@@ -210,7 +247,7 @@ SPZ = Format(
     "spz",
     (".spz",),
     "Niantic SPZ",
-    lambda start: start.head.startswith((MAGIC, b"\x1f\x8b")),
+    lambda start: start.head.startswith((MAGIC, GZIP_MAGIC)),
     read,
 )
 
@@ -229,13 +266,13 @@ RECORD = np.dtype(
 
 def read_splat(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of a .splat file."""
-    with open(path, "rb") as f:
+    with open_plain(path, progress) as (f, packed):
         size = remaining(f)
         if size == 0 or size % RECORD.itemsize:
             raise FileError(
                 f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, which a Gaussian takes"
             )
-        check_scene(size // RECORD.itemsize, 0, size)
+        check_scene(size // RECORD.itemsize, 0, packed)
         records = np.frombuffer(read_exact(f, size, "the Gaussians"), RECORD)
     progress("unpacking Gaussians", 0.5)
     # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its logarithm finite.
@@ -255,9 +292,9 @@ def read_splat(path: Path, progress: Progress) -> Fields:
 
 SPLAT = Format(
     "splat",
-    (".splat",),
+    (".splat", ".splat.gz"),
     "antimatter15's 32-byte records",
-    lambda start: False,
+    lambda start: start.name.lower().endswith(".splat.gz"),
     read_splat,
     by_suffix=True,
 )

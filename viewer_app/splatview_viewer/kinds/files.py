@@ -43,6 +43,23 @@ def open_file(
     return formats.open_file(path, progress, FORMATS)
 
 
+Signature = tuple[tuple[str, int, int, int, int], ...]
+"""Of each file that makes a value: path, device, inode, size, and the time of its last change in ns."""
+
+
+def signature_of(path: Path) -> Signature | None:
+    """Return what tells a file, or the files of a folder, from those that replace them; None while some are missing."""
+    try:
+        parts = formats.find_format(path, formats=FORMATS).parts(path)
+        stats = [part.stat() for part in parts]
+    except (FileError, OSError):
+        return None
+    return tuple(
+        (str(part), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        for part, stat in zip(parts, stats, strict=True)
+    )
+
+
 def recognise(path: Path) -> str:
     """Return the name of the format of a file or folder. Raises FileError."""
     return formats.find_format(path, formats=FORMATS).name

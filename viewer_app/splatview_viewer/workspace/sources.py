@@ -20,6 +20,7 @@ from splatview_viewer.recording.recording import (
     is_recording,
     streams_in,
 )
+from splatview_viewer.workspace.file_watch import FileWatch
 from splatview_viewer.workspace.shards import runs_of, streams_of
 
 if TYPE_CHECKING:
@@ -272,7 +273,8 @@ class StreamSource(Source):
 
 
 class FileSource(Source):
-    """A file, or a folder with a recorded stream: read once by a job so that the picture never stands still."""
+    """A file, or a folder with a recorded stream: read by a job so that the picture never stands still, and read again
+    when it is another file while it is shown."""
 
     path = "file"
     done: Callable[[Path], None] | None = None
@@ -294,40 +296,72 @@ class FileSource(Source):
         self.error = ""
         """The reason why it could not be read, for people."""
         self._kind = ""
+        self._fault = ""
+        """The reason why the file in its place cannot be read."""
+        self._is_seen = False
+        # A file that is lent is a copy, which nobody writes.
+        self._watch = None if apart else FileWatch(path)
+        self._jobs = Jobs(f"read {path.name}", lambda: self.wake())
 
         def read(job: Job[Value]) -> Value:
-            from splatview_viewer.kinds.files import open_file, read_untrusted
+            from splatview_viewer.kinds.files import read_untrusted
 
-            if not apart and is_recording(path):
+            if apart:
+                return read_untrusted(path, job.report)
+            if is_recording(path):
                 return Recording.opened(path)
-            return (read_untrusted if apart else open_file)(path, job.report)
+            return self._read_noted(job)
 
-        self._job: Job[Value] | None = Jobs(
-            f"read {path.name}", lambda: self.wake()
-        ).submit(read)
+        self._job: Job[Value] | None = self._jobs.submit(read)
+
+    def _read_noted(self, job: Job[Value]) -> Value:
+        """Read the file, and remember which it is."""
+        from splatview_viewer.kinds.files import open_file
+
+        assert self._watch is not None
+        self._watch.note()
+        return open_file(self.file, job.report)
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job
         if job is not None and job.done:
-            self._job, self.error = None, job.fault
-            self.value = None if self.error else job.result()
-            if isinstance(self.value, Recording):
-                self.player, self.value, self._kind = (
-                    Player(self.value, self.wake, live=False),
-                    None,
-                    "gaussians",
-                )
-            elif not self.error:
-                self._kind = kind_of(self.value)
+            self._job = None
+            self._take(job)
         if self.player is not None:
             self.player.tick(now)
-        entry.kind, entry.fault_of_source = self._kind, self.error
-        # Each new value is drawn, and drawing may take what reading needs.
-        entry.progress = (
-            None
-            if self._job is None
-            else int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
-        )
+        elif self._is_seen and self._job is None and self._watch is not None:
+            if self._watch.turn(now):
+                self._job = self._jobs.submit(self._read_noted)
+        entry.kind, entry.fault_of_source = self._kind, self.error or self._fault
+        # Each new value is drawn, and drawing may take what reading needs. While a file is read again, what was in its
+        # place stays in the picture.
+        is_first = self._job is not None and not self._kind
+        entry.progress = None
+        if self._job is not None and is_first:
+            entry.progress = int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
+
+    def _take(self, job: Job[Value]) -> None:
+        """Take the outcome of reading."""
+        if job.fault:
+            if self._kind:
+                self._fault = job.fault
+            else:
+                self.error = job.fault
+            return
+        self.error = self._fault = ""
+        value = job.result()
+        if isinstance(value, Recording):
+            self.player = Player(value, self.wake, live=False)
+            self._kind = "gaussians"
+        else:
+            self.value = value
+            self._kind = kind_of(value)
+
+    def open(self) -> None:
+        self._is_seen = True
+
+    def release(self) -> None:
+        self._is_seen = False
 
     def has_news(self) -> bool:
         return self.value is not None if self.player is None else self.player.has_news()
@@ -346,6 +380,8 @@ class FileSource(Source):
     def close(self) -> None:
         if self._job is not None:
             self._job.cancel()
+        if self._watch is not None:
+            self._watch.close()
         if self.player is not None:
             self.player.close()
         self.value = self._job = None

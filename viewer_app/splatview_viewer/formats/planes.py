@@ -1,0 +1,178 @@
+"""Scenes as pictures: planes of attributes beside a meta.json, in a folder or a zip. What their formats share.
+
+Pixel i of every plane, counted row by row, belongs to Gaussian i.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats.common import (
+    Progress,
+    check_json,
+    clipped,
+    open_zip,
+    read_exact,
+    remaining,
+)
+from splatview_viewer.formats.pictures import open_picture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Load = Callable[[str, int], bytes]
+    """Returns the content of a file by name, of at most so many bytes. Raises FileError."""
+
+META = "meta.json"
+META_LIMIT = 4 << 20
+PLANE_LIMIT = 1 << 30
+UNPACK_SPARE, UNPACK_RATIO = 1 << 16, 4
+"""Bytes that a file in a zip may unpack to: so many, or this multiple of the zip. Pictures are packed already."""
+PIXELS_BESIDES = 1 << 22
+"""Pixels that a plane may have whatever the count: more than four times the largest palette."""
+
+
+@contextmanager
+def open_files(path: Path) -> Iterator[Load]:
+    """Open a zip, a folder with meta.json, or the path of that meta.json; yield what loads the files in it."""
+    meta = path / META if path.is_dir() else path
+    with open(meta, "rb") as f:
+        is_zip = f.read(2) == b"PK"
+    if not is_zip:
+        yield partial(_load_beside, meta)
+        return
+    with open_zip(path) as archive:
+        names = [
+            i.filename
+            for i in archive.infolist()
+            if i.filename.rpartition("/")[2] == META
+        ]
+        root = names[0][: -len(META)] if names else ""
+        most = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
+
+        def load(name: str, limit: int) -> bytes:
+            limit = min(limit, most)
+            try:
+                with archive.open(root + name) as member:
+                    data = member.read(limit + 1)
+            except KeyError:
+                raise FileError(f"{clipped(name)!r} is missing in the zip") from None
+            if len(data) > limit:
+                raise FileError(
+                    f"{clipped(name)!r} unpacks to more than {limit:,} bytes"
+                )
+            return data
+
+        yield load
+
+
+def _load_beside(meta: Path, name: str, limit: int) -> bytes:
+    path = meta if name == META else meta.parent / name
+    if name != Path(name).name or name in ("", ".", ".."):
+        raise FileError(
+            f"{clipped(name)!r} is not the plain name of a file beside meta.json"
+        )
+    try:
+        with open_regular(path) as f:
+            size = remaining(f)
+            if size > limit:
+                raise FileError(f"{name!r} is larger than {limit:,} bytes")
+            return read_exact(f, size, repr(name))
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or e
+        raise FileError(f"{name!r} cannot be read: {reason}") from None
+
+
+def load_meta(load: Load) -> dict[str, Any]:
+    """Return what a meta.json says. Raises FileError where it is not that of planes."""
+    text = load(META, META_LIMIT)
+    check_json(len(text), "the values of meta.json")
+    meta = json.loads(text)
+    if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
+        raise FileError(
+            "meta.json has no 'means'; it is neither that of a SOG nor of gsplat's PNG compression"
+        )
+    return meta
+
+
+def check_count(count: Any) -> int:
+    """Return a count of Gaussians of a meta.json. Raises FileError for what is none."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise FileError(f"a count of {count!r:.40}; expected a whole number from 0 on")
+    return count
+
+
+@dataclass
+class Planes:
+    """The pictures beside a meta.json, decoded when asked for."""
+
+    meta: dict[str, Any]
+    count: int
+    files: dict[tuple[str, int], tuple[str, bytes]]
+    """Name and content of the files of each field."""
+    progress: Progress
+    done: int = 0
+
+    @property
+    def packed(self) -> int:
+        """Bytes of all files."""
+        return sum(len(data) for _, data in self.files.values())
+
+    def pixels(self, field: str, index: int = 0) -> np.ndarray:
+        """Return (count, 4) uint8: RGBA of each Gaussian."""
+        flat = self.picture(field, index).reshape(-1, 4)
+        if len(flat) < self.count:
+            raise FileError(
+                f"the plane of {field!r} has {len(flat):,} pixels for {self.count:,} Gaussians"
+            )
+        return flat[: self.count]
+
+    def picture(self, field: str, index: int, *, is_palette: bool = False) -> Any:
+        """Return (H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
+        name, data = self.files[field, index]
+        most = PIXELS_BESIDES
+        if not is_palette:
+            most = max(4 * self.count, PIXELS_BESIDES)
+        what = f"{name!r}, for {self.count:,} Gaussians,"
+        with open_picture(io.BytesIO(data), what, most) as image:
+            pixels = np.array(image.convert("RGBA"))
+        self.count_decoded()
+        return pixels
+
+    def count_decoded(self) -> None:
+        """Report that one more file is decoded."""
+        self.done += 1
+        self.progress("decoding planes", self.done / len(self.files))
+
+    def numbers(self, field: str, key: str, length: int | None) -> np.ndarray:
+        """Return a list of numbers of meta.json; a single number for a length of None."""
+        numbers = np.array(self.meta[field][key], np.float32)
+        if numbers.shape != (() if length is None else (length,)):
+            raise FileError(
+                f"{field}.{key} has shape {numbers.shape}; {length or 1} numbers are needed"
+            )
+        return numbers
+
+    def between(self, field: str, pixels: np.ndarray, top: int) -> np.ndarray:
+        """Return (N, C) float32: pixels (N, C) of 0 to `top` between the bounds of a field, one for each channel."""
+        channels = pixels.shape[1]
+        low = self.numbers(field, "mins", channels)
+        high = self.numbers(field, "maxs", channels)
+        return low + pixels / np.float32(top) * (high - low)
+
+    def means(self) -> np.ndarray:
+        """Return (count, 3): two planes hold low and high bytes of 16 bits between the bounds of sign(x) ln(|x| + 1)."""
+        low_bytes = self.pixels("means", 0)[:, :3]
+        high_bytes = self.pixels("means", 1)[:, :3].astype(np.uint16)
+        logs = self.between("means", low_bytes | (high_bytes << 8), 65535)
+        return np.sign(logs) * np.expm1(np.abs(logs))

@@ -1,0 +1,422 @@
+"""The elements of a PLY: its header, and their records in binary or as text, with or without lists.
+
+A record without lists has a size, so that an element behind it is where it must be. Records with lists, and texts, are
+read one behind the other from the beginning: as runs of records whose lists have the same lengths, each run one
+structured array. Numbers of a text become float64, which holds every number that a PLY can name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats.common import (
+    Progress,
+    check_memory,
+    clipped,
+    remaining,
+    silent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEADER_LIMIT = 1 << 20
+"""No real header comes near a mebibyte."""
+BLOCK_BYTES = 4 << 20
+"""Records are taken apart in blocks that stay in the processor's cache."""
+TEXT_BYTES = 1 << 20
+"""Text that is taken apart at a time."""
+FIRST_RECORDS = 64
+"""Records with lists whose lengths are compared at a time, at first; more while they are equal."""
+MOST_RUNS = 1 << 20
+"""Runs of lists of equal lengths in one element. Each takes some 20 us."""
+MOST_LISTS = 64
+"""Properties of one element that are lists."""
+MOST_RECORD_BYTES = 1 << 30
+LONGEST_NUMBER = 400
+"""Characters of a number in a text: the longest float64 has some 330 when it is written without an exponent."""
+
+TYPES = {
+    "char": "i1",
+    "uchar": "u1",
+    "short": "i2",
+    "ushort": "u2",
+    "int": "i4",
+    "uint": "u4",
+    "float": "f4",
+    "double": "f8",
+    "int8": "i1",
+    "uint8": "u1",
+    "int16": "i2",
+    "uint16": "u2",
+    "int32": "i4",
+    "uint32": "u4",
+    "float32": "f4",
+    "float64": "f8",
+}
+
+
+class Property(NamedTuple):
+    """One property of an element, as its header names it."""
+
+    name: str
+    kind: str
+    """The numpy type of the value, or of a list's items, byte order included."""
+    length_kind: str = ""
+    """The numpy type of a list's length; "" for a single value."""
+
+
+@dataclass
+class Element:
+    """One element of a PLY header: so many records of these properties."""
+
+    name: str
+    count: int
+    properties: list[Property] = field(default_factory=list)
+    """All properties, in their order."""
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The numpy type of each property of a fixed size, byte order included, in their order."""
+        return {p.name: p.kind for p in self.properties if not p.length_kind}
+
+    @property
+    def lists(self) -> list[Property]:
+        """The properties of variable length."""
+        return [p for p in self.properties if p.length_kind]
+
+    def record(
+        self, lengths: tuple[int, ...] = (), *, is_text: bool = False
+    ) -> np.dtype[Any]:
+        """Return the type of a record whose lists are so long; the numbers of a text are all float64."""
+        fields: list[tuple[Any, ...]] = []
+        lists = 0
+        for p in self.properties:
+            kind = "<f8" if is_text else p.kind
+            if not p.length_kind:
+                fields.append((p.name, kind))
+                continue
+            length_kind = "<f8" if is_text else p.length_kind
+            # Names of the header hold no spaces.
+            fields.append((f"length {lists}", length_kind))
+            fields.append((f"items {lists}", kind, (lengths[lists],)))
+            lists += 1
+        return np.dtype(fields)
+
+    def least_bytes(self, *, is_text: bool) -> int:
+        """Return the bytes that all its records take at least: every list may be empty."""
+        if is_text:
+            return 2 * len(self.properties) * self.count
+        sizes = [int((p.length_kind or p.kind)[2:]) for p in self.properties]
+        return sum(sizes) * self.count
+
+    def need(self, names: tuple[str, ...], kind: str) -> None:
+        """Raise FileError unless these properties of a compressed PLY are there, of this type."""
+        types = self.types
+        for name in names:
+            if types.get(name, "")[1:] != kind:
+                raise FileError(
+                    f"compressed PLY: element {self.name!r} has no property {name!r} of type {kind}; it "
+                    f"has {', '.join(map(clipped, [*types][:20])) or 'none'}"
+                )
+
+
+@dataclass
+class Header:
+    """What stands before the records of a PLY."""
+
+    elements: dict[str, Element]
+    """By name, in their order."""
+    comments: list[str]
+    """Comments and lines of `obj_info`, in their order."""
+    is_text: bool
+    size: int
+    """Bytes of the header: the first record begins behind them."""
+
+    def before(self, name: str) -> list[Element]:
+        """Return the elements before one."""
+        return [*takewhile(lambda e: e.name != name, self.elements.values())]
+
+    def check(self, f: BinaryIO, name: str) -> None:
+        """Raise FileError where a file is too short for the records of an element and of those before it."""
+        f.seek(self.size)
+        left = max(remaining(f), 0)
+        for element in (*self.before(name), self.elements[name]):
+            # The last number of a text needs no space behind it.
+            needed = element.least_bytes(is_text=self.is_text) - self.is_text
+            if needed > left:
+                raise FileError(
+                    f"PLY: truncated: {element.count:,} records of element {element.name!r} take "
+                    f"{needed:,} bytes, the file has {left:,} left"
+                )
+            left -= needed
+
+
+def read_header(f: BinaryIO) -> Header:
+    """Read the header of a PLY. Nothing is allocated on the strength of what it claims. Raises FileError."""
+    text = f.read(HEADER_LIMIT)
+    end = text.find(b"\nend_header")
+    stop = text.find(b"\n", end + 1)
+    if end < 0 or stop < 0:
+        is_long = len(text) == HEADER_LIMIT
+        where = f" within {HEADER_LIMIT:,} bytes" if is_long else "; it is truncated"
+        raise FileError(f"PLY: no line 'end_header'{where}")
+    header = Header({}, [], is_text=False, size=stop + 1)
+    order, last = "", Element("", 0)
+    for line in text[:end].decode("utf-8", errors="replace").splitlines()[1:]:
+        match line.split():
+            case []:
+                pass
+            case ["comment" | "obj_info", *words]:
+                header.comments.append(" ".join(words))
+            case [
+                "format",
+                ("ascii" | "binary_little_endian" | "binary_big_endian") as form,
+                *_,
+            ]:
+                header.is_text = form == "ascii"
+                order = ">" if form == "binary_big_endian" else "<"
+            case ["element", name, count] if (
+                name not in header.elements and count.isdigit()
+            ):
+                last = header.elements[name] = Element(name, int(count))
+            case ["property", "list", length, kind, name] if (
+                order and last.name and length in TYPES and kind in TYPES
+            ):
+                last.properties.append(
+                    Property(name, order + TYPES[kind], order + TYPES[length])
+                )
+            case ["property", kind, name] if (
+                order and last.name and kind in TYPES and name not in last.types
+            ):
+                plain = name.removeprefix("scalar_")
+                own = name if plain in last.types else plain
+                last.properties.append(Property(own, order + TYPES[kind]))
+            case _:
+                raise FileError(f"PLY: header line {line[:60]!r} is not understood")
+    for element in header.elements.values():
+        if len(element.lists) > MOST_LISTS:
+            raise FileError(
+                f"PLY: element {clipped(element.name)!r} has {len(element.lists)} lists; at most "
+                f"{MOST_LISTS} are read"
+            )
+    return header
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def read_blocks(
+    f: BinaryIO, header: Header, name: str, progress: Progress = silent
+) -> Iterator[np.ndarray]:
+    """Check that an element can be there; return its records, block by block, each valid until the next is asked for.
+
+    Args:
+        f: the file, seekable.
+        header: its header.
+        name: the element's.
+        progress: called while elements before it are passed over.
+
+    Raises:
+        FileError: the file is too short, or damaged; the latter also from the iterator.
+    """
+    header.check(f, name)
+    element = header.elements[name]
+    offset = header.size
+    passed: list[Element] = []
+    for earlier in header.before(name):
+        if header.is_text or passed or earlier.lists:
+            passed.append(earlier)
+        else:
+            offset += earlier.count * earlier.record().itemsize
+    if not (header.is_text or passed or element.lists):
+        return _read_fixed(f, offset, element)
+    f.seek(offset)
+    records = _Text(f) if header.is_text else _Bytes(f)
+    return _read_behind(records, passed, element, progress)
+
+
+def read_records(f: BinaryIO, header: Header, name: str) -> np.ndarray:
+    """Read all records of an element, without its lists, as one structured array. Raises FileError."""
+    element = header.elements[name]
+    blocks = read_blocks(f, header, name)
+    types = element.types
+    record = np.dtype([*types.items()])
+    check_memory(element.count * record.itemsize, f"element {clipped(name)!r}")
+    records = np.empty(element.count, record)
+    start = 0
+    for block in blocks:
+        end = start + len(block)
+        for column in types:
+            records[column][start:end] = block[column]
+        start = end
+    return records
+
+
+def _read_fixed(f: BinaryIO, offset: int, element: Element) -> Iterator[np.ndarray]:
+    """Yield records of one size, in one buffer.
+
+    They are read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
+    """
+    record = element.record()
+    if not record.itemsize:
+        return
+    f.seek(offset)
+    block_size = max(1, BLOCK_BYTES // record.itemsize)
+    buffer = bytearray(min(block_size, element.count) * record.itemsize)
+    for start in range(0, element.count, block_size):
+        count = min(block_size, element.count - start)
+        view = memoryview(buffer)[: count * record.itemsize]
+        if f.readinto(view) != len(view):  # type: ignore[attr-defined]
+            raise FileError("PLY: the file became shorter while it was read")
+        yield np.frombuffer(view, record)
+
+
+class _Bytes:
+    """The records of a binary file, one behind the other, read ahead in blocks."""
+
+    is_text = False
+
+    def __init__(self, f: BinaryIO) -> None:
+        self.left = remaining(f)
+        """Bytes of records that can come yet, at most."""
+        self._file = f
+        self._buffer = b""
+        self._position = 0
+
+    def peek(self, size: int) -> memoryview:
+        """Return what comes next: at least so many bytes, unless the file ends before."""
+        missing = size - (len(self._buffer) - self._position)
+        if missing > 0:
+            pieces = [self._buffer[self._position :]]
+            while missing > 0 and (piece := self._read(missing)):
+                pieces.append(piece)
+                missing -= len(piece)
+            self._buffer = b"".join(pieces)
+            self._position = 0
+        return memoryview(self._buffer)[self._position :]
+
+    def skip(self, size: int) -> None:
+        """Go on behind the next `size` bytes, which were peeked at."""
+        self._position += size
+        self.left -= size
+
+    def _read(self, size: int) -> bytes:
+        return self._file.read(max(size, BLOCK_BYTES))
+
+
+class _Text(_Bytes):
+    """The same of a text: its numbers as float64."""
+
+    is_text = True
+
+    def __init__(self, f: BinaryIO) -> None:
+        super().__init__(f)
+        self.left = 8 * ((self.left + 1) // 2)
+        self._tail = b""
+
+    def _read(self, size: int) -> bytes:
+        while True:
+            text = self._file.read(TEXT_BYTES)
+            is_last = len(text) < TEXT_BYTES
+            text = self._tail + text
+            self._tail = b""
+            words = text.split()
+            # The last word of a block may go on in the next one.
+            if words and not is_last and not text[-1:].isspace():
+                self._tail = words.pop()
+            longest = max(map(len, words), default=0)
+            if max(longest, len(self._tail)) > LONGEST_NUMBER:
+                raise FileError("PLY: the text holds something that is not a number")
+            if words or is_last:
+                break
+        try:
+            return np.fromiter(map(float, words), "<f8", len(words)).tobytes()
+        except ValueError as e:
+            raise FileError(
+                f"PLY: the text holds something that is not a number ({e!s:.80})"
+            ) from None
+
+
+def _read_behind(
+    records: _Bytes, passed: list[Element], element: Element, progress: Progress
+) -> Iterator[np.ndarray]:
+    for earlier in passed:
+        for _ in _read_runs(records, earlier):
+            progress(f"passing over {clipped(earlier.name)}", 0.0)
+    yield from _read_runs(records, element)
+
+
+def _read_runs(records: _Bytes, element: Element) -> Iterator[np.ndarray]:
+    """Yield the records of an element as arrays, each of records whose lists have the same lengths."""
+    lists = range(len(element.lists))
+    left = element.count if element.properties else 0
+    most, runs = FIRST_RECORDS, 0
+    while left:
+        lengths = _peek_lengths(records, element)
+        record = element.record(lengths, is_text=records.is_text)
+        if not lists:
+            most = max(1, BLOCK_BYTES // record.itemsize)
+        count = min(left, most)
+        data = records.peek(count * record.itemsize)
+        count = min(count, len(data) // record.itemsize)
+        if not count:
+            raise _truncated(element, left)
+        block = np.frombuffer(data, record, count)
+        for i in lists:
+            differ = block[f"length {i}"] != lengths[i]
+            if differ.any():
+                block = block[: int(differ.argmax())]
+        is_whole = len(block) == count
+        most = FIRST_RECORDS
+        if is_whole:
+            most = max(1, min(4 * count, BLOCK_BYTES // record.itemsize))
+        else:
+            runs += 1
+        if runs > MOST_RUNS:
+            raise FileError(
+                f"PLY: the lists of element {clipped(element.name)!r} change their length more than "
+                f"{MOST_RUNS:,} times: save the Gaussians alone"
+            )
+        yield block
+        records.skip(len(block) * record.itemsize)
+        left -= len(block)
+
+
+def _peek_lengths(records: _Bytes, element: Element) -> tuple[int, ...]:
+    """Return the lengths of the lists of the next record. Raises FileError where the file cannot hold them."""
+    if not element.lists:
+        return ()
+    lengths: list[int] = []
+    size = 0
+    for p in element.properties:
+        kind = np.dtype("<f8" if records.is_text else p.kind)
+        if not p.length_kind:
+            size += kind.itemsize
+            continue
+        length_kind = np.dtype("<f8" if records.is_text else p.length_kind)
+        data = records.peek(size + length_kind.itemsize)
+        if len(data) < size + length_kind.itemsize:
+            raise _truncated(element)
+        length = float(np.frombuffer(data, length_kind, 1, size)[0])
+        if not (length >= 0 and length.is_integer()):
+            raise FileError(
+                f"PLY: a list of element {clipped(element.name)!r} has a length of {length:g}"
+            )
+        size += length_kind.itemsize + int(length) * kind.itemsize
+        if size > records.left or size > MOST_RECORD_BYTES:
+            raise _truncated(element)
+        lengths.append(int(length))
+    if size > BLOCK_BYTES:
+        check_memory(2 * size, f"a record of element {clipped(element.name)!r}")
+    return tuple(lengths)
+
+
+def _truncated(element: Element, left: int = 0) -> FileError:
+    missing = f"{left:,} records are missing" if left else "a list is not whole"
+    return FileError(f"PLY: truncated: of element {clipped(element.name)!r} {missing}")
