@@ -47,7 +47,7 @@ class PyAVSource:
     def open(self) -> None:
         source = self._settings.source
         self.close()
-        av.logging.set_level(None)  # errors here are CameraErrors
+        _silence()
         try:
             container = self._container = av.open(source.removeprefix("file://"))
         except (FFmpegError, OSError, ValueError) as e:
@@ -117,6 +117,14 @@ class PyAVSource:
             self._container.close()
 
 
+def _silence() -> None:
+    """Keep FFmpeg from printing: its errors become CameraErrors."""
+    try:
+        av.logging.set_level(None)
+    except TypeError:  # PyAV before 14
+        av.logging.set_level(av.logging.PANIC)
+
+
 def _pictures_of(packet: Any) -> list[VideoFrame]:
     """Return the pictures in a packet; none if it is damaged."""
     try:
@@ -127,7 +135,8 @@ def _pictures_of(packet: Any) -> list[VideoFrame]:
 
 def _orientation_of(frame: VideoFrame) -> Orientation:
     """Return how a frame is displayed, by the matrix that comes with it."""
-    for entry in frame.side_data:
+    entries: Any = frame.side_data  # PyAV's stubs take it for a mapping
+    for entry in entries:
         if entry.type.name == "DISPLAYMATRIX":
             return orientation_of(bytes(entry))
     return UPRIGHT

@@ -83,7 +83,7 @@ def served_folder(folder: Path) -> Iterator[str]:
     """Serve the files of a folder by HTTP; yields the address of the folder."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:
             pass
 
     handler = functools.partial(Handler, directory=str(folder))
