@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from splatview.adapters import checks
+from splatview.adapters.detections import with_result
 from splatview.adapters.masks import extents, masks
 from splatview.adapters.values import array, floats, numbers, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
@@ -43,7 +44,8 @@ COCO_SKELETON = (
     (4, 6),
 )
 """Which of COCO's 17 points of a person are joined."""
-_FORMATS = ("xyxy", "xywh", "cxcywh")
+_FORMATS = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "xyxyxyxy": 8}
+"""Legal forms of boxes, with the numbers of each box."""
 _ORDERED = ("boxes", "labels", "scores", "classes", "points", "masks")
 """Legal names within `order`."""
 _MAX_TEXT = {"by": 100, "trouble": 400}
@@ -58,10 +60,11 @@ _remembered: dict[str, int] = {}
 def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
     """Return the tensors of an overlay frame, on the CPU and on GPUs, and its metadata but for what it was computed on.
 
-    `given`: what `annotate` was called with, by name. Raises TypeError, ValueError.
+    `given`: the arguments of `annotate`, by name. Raises TypeError, ValueError.
     """
     if given.get("order") is not None:
         given = _in_order(given)
+    given = with_result(given)
     get = given.get
     tensors: Tensors = {}
     meta: Meta = {"width": 0, "height": 0}
@@ -78,16 +81,11 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
         )
         meta["width"], meta["height"] = size
     if get("boxes") is not None:
-        found = tensors["boxes"] = _boxes(get("boxes"), get("format"))
-        # Boxes on a GPU are not looked at. The sum is not finite if one of them is not.
-        if (
-            found.device.type == "cpu"
-            and not isfinite(found.sum(dtype=torch.float64))
-            and (lost := int((~found.isfinite()).any(1).sum()))
-        ):
-            meta["trouble"] = (
-                f"{lost} of {len(found)} boxes are not finite, and not drawn"
-            )
+        boxes, corners = _boxes(get("boxes"), get("format"))
+        tensors["boxes"] = boxes
+        if corners is not None:
+            tensors["corners"] = corners
+        _tell_not_finite(boxes, meta)
     if get("masks") is not None:
         found, picture = masks(get("masks"), size)
         if "boxes" not in tensors:
@@ -139,28 +137,90 @@ def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
 # ---- boxes
 
 
-def _boxes(value: Any, form: str | None) -> torch.Tensor:
-    """Return (N, 4) x0 y0 x1 y1."""
+def _boxes(value: Any, form: str | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return (N, 4) x0 y0 x1 y1 and, of boxes that may be turned, (N, 4, 2) their corners."""
     if form is not None and (not isinstance(form, str) or form not in _FORMATS):
         raise ValueError(
             f"format is {shown(form)}, not one of {', '.join(map(repr, _FORMATS))}"
         )
-    found = floats(value, "boxes", empty=(0, 4))
+    found = floats(value, "boxes", empty=(0, _FORMATS[form or "xyxy"]))
+    corners = _corners(found, form)
+    if corners is not None:
+        if not len(corners):
+            return torch.empty(0, 4), None
+        return torch.cat((corners.amin(1), corners.amax(1)), 1), corners
     if found.shape == (4,):
         found = found[None]
     if found.ndim != 2 or found.shape[1] != 4:
-        mend = (
-            ": the first four columns are boxes[:, :4]"
-            if found.ndim == 2 and found.shape[1] > 4
-            else ""
+        advice = ""
+        if found.ndim == 2 and found.shape[1] > 4:
+            advice = ": the first four columns are boxes[:, :4]"
+        if found.ndim == 2 and found.shape[1] == 5:
+            advice += (
+                ', and five are a middle, extents and an angle with format="xywhr"'
+            )
+        raise ValueError(
+            f"boxes have shape {tuple(found.shape)}, not (N, 4), or (N, 4, 2) for corners"
+            f"{advice}"
         )
-        raise ValueError(f"boxes have shape {tuple(found.shape)}, not (N, 4){mend}")
     if form in (None, "xyxy"):
-        return found
+        return found, None
     first, extent = found[:, :2], found[:, 2:]
     if form == "cxcywh":
         first = first - extent / 2
-    return torch.cat((first, first + extent), 1)
+    return torch.cat((first, first + extent), 1), None
+
+
+def _corners(boxes: torch.Tensor, form: str | None) -> torch.Tensor | None:
+    """Return the corners (N, 4, 2) of boxes that may be turned, in their order around it; None for others.
+
+    Such boxes are "xywhr", (N, 5), or their corners themselves, (N, 4, 2), or "xyxyxyxy", (N, 8).
+    """
+    if form == "xywhr":
+        if boxes.shape == (5,):
+            boxes = boxes[None]
+        if boxes.ndim != 2 or boxes.shape[1] != 5:
+            raise ValueError(
+                f'boxes have shape {tuple(boxes.shape)}, not (N, 5), as format="xywhr" says'
+            )
+        middle, extent, angle = boxes.split((2, 2, 1), 1)
+        cos, sin = angle.cos(), angle.sin()
+        across = torch.cat((cos, sin), 1) * extent[:, :1] / 2
+        down = torch.cat((-sin, cos), 1) * extent[:, 1:] / 2
+        turned = (-across - down, across - down, across + down, down - across)
+        return torch.stack([middle + corner for corner in turned], 1)
+    if form == "xyxyxyxy" and boxes.shape[-1:] == (8,):
+        boxes = boxes.reshape(-1, 4, 2)
+    if form in (None, "xyxyxyxy") and boxes.shape[-2:] == (4, 2) and boxes.ndim < 4:
+        return boxes.reshape(-1, 4, 2)
+    if form == "xyxyxyxy":
+        raise ValueError(
+            f'boxes have shape {tuple(boxes.shape)}, not (N, 8) or (N, 4, 2), as format="xyxyxyxy" says'
+        )
+    return None
+
+
+def _tell_not_finite(boxes: torch.Tensor, meta: Meta) -> None:
+    """Note how many boxes are not drawn. Those on a GPU are not looked at."""
+    # The sum is not finite if one of them is not.
+    if boxes.device.type != "cpu" or isfinite(boxes.sum(dtype=torch.float64)):
+        return
+    lost = int((~boxes.isfinite()).any(1).sum())
+    if lost:
+        meta["trouble"] = f"{lost} of {len(boxes)} boxes are not finite, and not drawn"
+
+
+def are_fractions(tensors: Tensors, meta: Meta) -> bool:
+    """Return whether all boxes, of a picture of pixels, lie within its first pixel: then they are fractions.
+
+    Boxes on a GPU are not looked at.
+    """
+    boxes = tensors["boxes"]
+    if boxes.device.type != "cpu" or not len(boxes) or float(boxes.max()) > 1:
+        return False
+    is_of_pixels = meta["width"] != 1 and meta["height"] != 1
+    is_within = float(boxes.min()) >= 0 and bool((boxes % 1 != 0).any())
+    return is_of_pixels and is_within
 
 
 def _describe_boxes(tensors: Tensors, get: Callable[[str], Any]) -> None:

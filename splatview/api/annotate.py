@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 import sys
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
+
+
+_log = logging.getLogger("splatview")
+_MAX_HINTED = 256
+_hinted: set[str] = set()
+"""Streams of which the log has that their boxes look like fractions."""
 
 
 class More(TypedDict, total=False):
@@ -62,7 +69,9 @@ def annotate(
     name: the stream's, as `publish` was given it ("image" by default there).
     boxes: (N, 4), N at most 10,000, as `format` says: "xyxy" (x0, y0, x1, y1, the default), "xywh" (upper left corner,
         width, height, as COCO writes them), "cxcywh" (middle, width, height, as YOLO does). What is not finite is not
-        drawn.
+        drawn. Turned boxes are (N, 4, 2), their corners in order (as "xyxyxyxy" also (N, 8)), or "xywhr", (N, 5): middle,
+        width, height, and an angle in radians, from x to y. Or a whole result of Ultralytics (`model(picture)[0]`) or
+        of supervision (`sv.Detections`, `sv.KeyPoints`): its boxes, scores, classes, names, masks, points.
     order: what a detector returns can be given whole as `boxes`, with the names of its parts in their order:
         `annotate("camera", boxes=detect(picture), order="boxes,scores,classes")`.
     labels: of each box, a text of at most 1024 characters, or an integer, its class; one text for all.
@@ -96,7 +105,7 @@ def annotate(
     checks.stream_name(name)
     if disabled():
         return
-    from splatview.adapters.overlay import adapted, on_one_device
+    from splatview.adapters.overlay import adapted, are_fractions, on_one_device
     from splatview_ipc.kinds import check_frame
     from splatview_ipc.shm.slot_layout import dtype_name
 
@@ -124,6 +133,8 @@ def annotate(
         **more,
     }
     tensors, meta = adapted(given)
+    if name not in _hinted and are_fractions(tensors, meta):
+        _hint_fractions(name)
     drawn = version is not None or any(
         value is not None for key, value in given.items() if key != "run"
     )
@@ -158,6 +169,18 @@ def annotate(
                 NamedTensors("overlay", tuple(placed), device=device), copy=True
             )
             stream.publish((tuple(placed.values()), meta))
+
+
+def _hint_fractions(name: str) -> None:
+    """Log, once for a stream, that its boxes lie within one pixel."""
+    if len(_hinted) >= _MAX_HINTED:
+        return
+    _hinted.add(name)
+    _log.warning(
+        "splatview: annotate(%r): all boxes lie within 0 to 1, which is one pixel; if they are "
+        "fractions of the picture, give size=(1, 1)",
+        name,
+    )
 
 
 def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, str]:

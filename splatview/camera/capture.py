@@ -16,7 +16,13 @@ import msgspec
 import numpy as np
 
 import splatview
-from splatview.camera.sources import CameraError, CaptureSettings, kind_of, source_for
+from splatview.camera.sources import (
+    CameraError,
+    CaptureSettings,
+    NoPictureError,
+    kind_of,
+    source_for,
+)
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry
 
@@ -34,6 +40,10 @@ PARTING_S = 1.0
 _LOOK_S = 0.05
 _MOST_DAMAGED = 30
 """Maximum number of pictures in a row that cannot be decoded; a webcam has one now and then."""
+_MAX_TRIES = 300
+"""Grabs in a row without a picture after which a source has ended. At the end each returns at once."""
+_MAX_PIXELS = 1 << 28
+"""Pixels of the largest picture that OpenCV decodes from a JPEG: as many as can be published."""
 _STILL_S = 1.0
 """Period in which a file with one picture is read again."""
 _LONGEST_S = 60.0
@@ -46,6 +56,7 @@ _LONGEST_TEXT = 400
 def main(settings_json: str) -> int:
     """Capture until a signal. Return the exit status: 2 for a source that cannot be read, with the cause on stderr."""
     settings = msgspec.json.decode(settings_json, type=CaptureSettings)
+    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(_MAX_PIXELS))
     try:
         source = source_for(settings)
     except CameraError as e:
@@ -198,11 +209,15 @@ class Reading:
 
     def _play(self) -> None:
         """Publish pictures until `stop`, or until a fault."""
-        source, output, pace, came, damaged = self._source, self._output, Pace(), 0, 0
+        source = self._source
+        output = self._output
+        pace = Pace()
+        grabbed = 0
+        damaged = 0
         while not self._stop.is_set():
-            at = source.grab()
-            if at is None:
-                if not came:
+            captured_at = self._grab()
+            if captured_at is None:
+                if not grabbed:
                     raise CameraError(f"{source.words}: there is no picture in it")
                 if not self._settings.loop:
                     output.show_trouble(f"{source.words}: the end", self._dropped)
@@ -210,32 +225,62 @@ class Reading:
                     self._stop.wait()
                     return
                 source.open()
-                pace.again(came, source.rate)
-                came = 0
+                pace.again(grabbed, source.rate)
+                grabbed = 0
                 continue
-            came += 1
-            if pace.exceeds(
-                self._settings.fps, at if source.recorded else self._now(), source.rate
-            ):
-                continue
-            if source.recorded:
-                while output.held() and not self._stop.wait(_LOOK_S):
-                    pass
-                delay = pace.delay(at, source.rate, self._now())
-                if delay is None:
-                    self._dropped += 1
-                    continue
-                self._stop.wait(delay)
-            elif output.held():
+            grabbed += 1
+            if not self._is_due(pace, captured_at):
                 continue
             image = source.retrieve()
-            damaged = damaged + 1 if image is None else 0
+            if image is not None:
+                damaged = 0
+                output.show(image, self._dropped, self._now())
+                continue
+            damaged += 1
+            self._dropped += 1
             if damaged > _MOST_DAMAGED:
                 raise CameraError(f"{source.words}: its pictures cannot be decoded")
-            if image is None:
-                self._dropped += 1
-            else:
-                output.show(image, self._dropped, self._now())
+
+    def _grab(self) -> float | None:
+        """Grab the next picture, past those that are damaged. Return its time; None at the end.
+
+        A damaged picture, the end of a recording and a lost connection look the same until the next
+        grab. Raises CameraError for a live source that gives no more pictures.
+        """
+        source = self._source
+        waited = 0.0
+        for damaged in range(_MAX_TRIES):
+            started_at = self._now()
+            try:
+                captured_at = source.grab()
+            except NoPictureError as error:
+                waited += self._now() - started_at
+                is_lost = waited >= self._settings.patience or self._stop.is_set()
+                if damaged < _MAX_TRIES - 1 and not is_lost:
+                    continue
+                if source.recorded:
+                    return None
+                raise CameraError(str(error)) from None
+            self._dropped += damaged
+            return captured_at
+        return None
+
+    def _is_due(self, pace: Pace, captured_at: float) -> bool:
+        """Wait until the grabbed picture is to be shown. Return False if it is to be left out."""
+        source = self._source
+        time_s = captured_at if source.recorded else self._now()
+        if pace.exceeds(self._settings.fps, time_s, source.rate):
+            return False
+        if not source.recorded:
+            return not self._output.held()
+        while self._output.held() and not self._stop.wait(_LOOK_S):
+            pass
+        delay = pace.delay(captured_at, source.rate, self._now())
+        if delay is None:
+            self._dropped += 1
+            return False
+        self._stop.wait(delay)
+        return True
 
 
 if __name__ == "__main__":

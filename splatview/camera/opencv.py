@@ -9,7 +9,14 @@ from urllib.parse import urlsplit
 
 import cv2
 
-from splatview.camera.sources import CameraError, check_device, fitted, kind_of, shown
+from splatview.camera.orientation import Orientation, stored_size
+from splatview.camera.sources import (
+    CameraError,
+    NoPictureError,
+    check_device,
+    kind_of,
+    shown,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +44,10 @@ class OpenCVSource:
         self._capture = cv2.VideoCapture()
         self._compressed = False
         """Pictures come as JPEG."""
+        self._pixel_aspect = 0.0
+        """Width of a pixel over its height; 0 for unknown."""
+        self._turned = Orientation()
+        """Whether OpenCV exchanges width and height of what is stored."""
         self.recorded = False
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"
@@ -78,12 +89,32 @@ class OpenCVSource:
             f"{f' at {self.rate:.4g}/s' if self.rate else ''}{f' {codec}' if codec.isprintable() else ''}, "
             f"by OpenCV ({capture.getBackendName()})"
         )
-        # OpenCV makes a black picture of a damaged JPEG, so it is decoded here.
+        self._note_geometry(capture)
+        # OpenCV makes a black picture of a damaged JPEG of a device. Of a network it keeps the first
+        # picture's size for all. So they are decoded here.
+        raw_mode = {
+            "device": (cv2.CAP_PROP_CONVERT_RGB, 0),
+            "network": (cv2.CAP_PROP_FORMAT, -1),
+        }
         self._compressed = (
-            self._kind == "device"
-            and code == _MJPEG
-            and capture.set(cv2.CAP_PROP_CONVERT_RGB, 0)
+            code == _MJPEG
+            and self._kind in raw_mode
+            and capture.set(*raw_mode[self._kind])
         )
+
+    def _note_geometry(self, capture: cv2.VideoCapture) -> None:
+        """Read how the pictures of a network are displayed."""
+        self._pixel_aspect = 0.0
+        self._turned = Orientation()
+        if self._kind != "network":
+            return
+        across = capture.get(cv2.CAP_PROP_SAR_NUM)
+        down = capture.get(cv2.CAP_PROP_SAR_DEN)
+        if across > 0 and down > 0:
+            self._pixel_aspect = across / down
+        is_turned = capture.get(cv2.CAP_PROP_ORIENTATION_META) % 180 == 90
+        if is_turned and capture.get(cv2.CAP_PROP_ORIENTATION_AUTO):
+            self._turned = Orientation(transposed=True)
 
     def _opened(self) -> tuple[cv2.VideoCapture, str]:
         """Return the capture, which may not be open, and a camera's name."""
@@ -129,18 +160,21 @@ class OpenCVSource:
                 if self.recorded
                 else 0.0
             )
-        if self.recorded:
-            return None
-        raise CameraError(f"{self.words}: no picture comes any more")
+        error = f"{self.words}: no picture comes any more"
+        if self._kind == "network":
+            raise NoPictureError(error)
+        raise CameraError(error)
 
     def retrieve(self) -> np.ndarray | None:
-        there, image = self._capture.retrieve()
-        if there and self._compressed:
-            image = cv2.imdecode(image, cv2.IMREAD_COLOR)
-        if not there or image is None or image.ndim < 2 or not image.size:
+        has_picture, image = self._capture.retrieve()
+        if not has_picture or image is None or not image.size:
             return None
-        own = image.shape[1], image.shape[0]
-        if self._kind != "device" and (size := fitted(*own, self._settings)) != own:
+        if self._compressed:
+            image = _decoded(image)
+        if image is None or image.ndim < 2:
+            return None
+        size = self._display_size(image.shape[1], image.shape[0])
+        if size != (image.shape[1], image.shape[0]):
             image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
         channels = 1 if image.ndim == 2 else image.shape[2]
         return cv2.cvtColor(
@@ -150,5 +184,24 @@ class OpenCVSource:
             ),
         )
 
+    def _display_size(self, width: int, height: int) -> tuple[int, int]:
+        """Return the size to show a picture of this size in, which OpenCV has turned already."""
+        if self._kind == "device":
+            return width, height
+        if self._turned.transposed:
+            width, height = height, width
+        width, height = stored_size(
+            width, height, self._pixel_aspect, self._turned, self._settings
+        )
+        return (height, width) if self._turned.transposed else (width, height)
+
     def close(self) -> None:
         self._capture.release()
+
+
+def _decoded(jpeg: np.ndarray) -> np.ndarray | None:
+    """Return the picture in a JPEG, (H, W, 3) BGR; None if it is damaged."""
+    try:
+        return cv2.imdecode(jpeg, cv2.IMREAD_COLOR)
+    except cv2.error:
+        return None

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import av
 import av.logging
-import numpy as np
-from av.error import FFmpegError, InvalidDataError
+from av.error import EOFError as EndOfFile
+from av.error import FFmpegError
 
-from splatview.camera.sources import CameraError, fitted
+from splatview.camera.orientation import UPRIGHT, orientation_of, stored_size
+from splatview.camera.sources import CameraError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from fractions import Fraction
 
+    import numpy as np
     from av.container import InputContainer
     from av.video.frame import VideoFrame
 
+    from splatview.camera.orientation import Orientation
     from splatview.camera.sources import CaptureSettings
+
+_MAX_READ_ERRORS = 300
+"""Errors in a row, while packets are read, after which the rest of a file is given up."""
 
 
 class PyAVSource:
@@ -31,6 +37,8 @@ class PyAVSource:
         self._container: InputContainer | None = None
         self._frames: Iterator[VideoFrame] = iter(())
         self._frame: VideoFrame | None = None
+        self._pixel_aspect: Fraction | None = None
+        """Width of a pixel over its height, where the file has it."""
         self._time = 0.0
         """Time of the last picture in the recording, seconds."""
         self.rate = 0.0
@@ -39,7 +47,7 @@ class PyAVSource:
     def open(self) -> None:
         source = self._settings.source
         self.close()
-        av.logging.set_level(None)  # errors here are CameraErrors
+        _silence()
         try:
             container = self._container = av.open(source.removeprefix("file://"))
         except (FFmpegError, OSError, ValueError) as e:
@@ -55,15 +63,28 @@ class PyAVSource:
         self._frames = self._decoded(container, stream)
         self._time = 0.0
         context = stream.codec_context
+        self._pixel_aspect = stream.sample_aspect_ratio or context.sample_aspect_ratio
         size = f", {context.width} x {context.height}" if context.width else ""
         self.words = f"{source}{size}{f' at {self.rate:.4g}/s' if self.rate else ''} {context.name}, by PyAV"
 
     @staticmethod
     def _decoded(container: InputContainer, stream: Any) -> Iterator[VideoFrame]:
         """Yield all pictures of a stream; leave out packets that are damaged or lack their beginning."""
-        for packet in container.demux(stream):
-            with contextlib.suppress(InvalidDataError):
-                yield from packet.decode()
+        errors = 0
+        while errors <= _MAX_READ_ERRORS:
+            try:
+                for packet in container.demux(stream):
+                    errors = 0
+                    yield from _pictures_of(packet)
+            except EndOfFile:
+                return
+            except FFmpegError:
+                # The packets behind it may be sound.
+                errors += 1
+                if errors > _MAX_READ_ERRORS:
+                    raise
+            else:
+                return
 
     def grab(self) -> float | None:
         try:
@@ -80,11 +101,42 @@ class PyAVSource:
     def retrieve(self) -> np.ndarray:
         frame = self._frame
         assert frame is not None
-        width, height = fitted(frame.width, frame.height, self._settings)
+        orientation = _orientation_of(frame)
+        width, height = stored_size(
+            frame.width,
+            frame.height,
+            self._pixel_aspect,
+            orientation,
+            self._settings,
+        )
         image = frame.to_ndarray(format="rgb24", width=width, height=height)
-        turns = round(getattr(frame, "rotation", 0) / 90) % 4
-        return np.ascontiguousarray(np.rot90(image, turns)) if turns else image
+        return orientation.applied(image)
 
     def close(self) -> None:
         if self._container is not None:
             self._container.close()
+
+
+def _silence() -> None:
+    """Keep FFmpeg from printing: its errors become CameraErrors."""
+    try:
+        av.logging.set_level(None)
+    except TypeError:  # PyAV before 14
+        av.logging.set_level(av.logging.PANIC)
+
+
+def _pictures_of(packet: Any) -> list[VideoFrame]:
+    """Return the pictures in a packet; none if it is damaged."""
+    try:
+        return packet.decode()
+    except FFmpegError:
+        return []
+
+
+def _orientation_of(frame: VideoFrame) -> Orientation:
+    """Return how a frame is displayed, by the matrix that comes with it."""
+    entries: Any = frame.side_data  # PyAV's stubs take it for a mapping
+    for entry in entries:
+        if entry.type.name == "DISPLAYMATRIX":
+            return orientation_of(bytes(entry))
+    return UPRIGHT

@@ -37,6 +37,10 @@ class CameraError(Exception):
     """A source cannot be read. The message is for users."""
 
 
+class NoPictureError(CameraError):
+    """A grab gave no picture: a damaged one, the end, or a lost source. The next grab tells which."""
+
+
 class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A source, and what to make of it. Settings of `python -m splatview.camera.capture`."""
 
@@ -69,7 +73,10 @@ class Source(Protocol):
         ...
 
     def grab(self) -> float | None:
-        """Wait for the next picture. Return its time in a recording, in seconds, or 0; None at the end."""
+        """Wait for the next picture. Return its time in a recording, in seconds, or 0; None at the end.
+
+        Raises NoPictureError where the next grab may give one, CameraError where none will.
+        """
         ...
 
     def retrieve(self) -> np.ndarray | None:
@@ -190,10 +197,8 @@ def source_for(settings: CaptureSettings) -> Source:
 
 def fitted(width: int, height: int, settings: CaptureSettings) -> tuple[int, int]:
     """Return the size to show a picture of this size in: its own, or smaller to fit into that of the settings."""
-    most = [
-        most / own
-        for most, own in ((settings.width, width), (settings.height, height))
-        if most
-    ]
-    scale = min([1.0, *most])
+    scale = 1.0
+    for most, side in ((settings.width, width), (settings.height, height)):
+        if most:
+            scale = min(scale, most / side)
     return max(1, round(width * scale)), max(1, round(height * scale))

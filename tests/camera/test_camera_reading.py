@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from splatview.camera.capture import PLAYED, Reading
-from splatview.camera.sources import CameraError, CaptureSettings
+from splatview.camera.sources import CameraError, CaptureSettings, NoPictureError
 
 DAMAGED = -1.0
 """The time of a picture that cannot be decoded."""
@@ -199,3 +199,31 @@ def test_damaged_pictures_are_left_out_until_there_are_too_many() -> None:
         "cannot be decoded"
         in Watched(2).run(Script([0.001, *[DAMAGED] * 31, 0.002])).troubles[0]
     )
+
+
+def test_grabs_without_a_picture_are_passed_over() -> None:
+    """A live source is lost when none comes for long; a recording then has ended."""
+    missing = NoPictureError("none comes")
+    watched = Watched(2).run(Script([0.001, *[missing] * 40, 0.002]))
+    assert [value for _, value in watched.shown] == [1, 2]
+    assert (watched.dropped, watched.troubles) == (40, [])
+    lost = Watched(2).run(Script([0.001, *[missing] * 300], [0.002]))
+    assert lost.troubles == ["none comes; trying again"]
+    recorded = Script([0.0, missing, 0.1, *[missing] * 300], recorded=True, rate=10)
+    assert [value for _, value in Watched(4).run(recorded).shown] == [0, 100, 0, 100]
+
+
+def test_a_silent_source_is_lost_after_its_patience() -> None:
+    watched = Watched(2)
+
+    class Silent(Script):
+        def grab(self) -> float | None:
+            try:
+                return super().grab()
+            except NoPictureError:
+                watched.time += 5
+                raise
+
+    source = Silent([0.001, *[NoPictureError("none comes")] * 2], [0.002])
+    watched.run(source, patience=5)
+    assert watched.troubles == ["none comes; trying again"] and source.opened == 2

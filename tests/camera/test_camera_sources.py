@@ -8,18 +8,37 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
+from support.stream_servers import (
+    H,
+    StreamServer,
+    W,
+    damage,
+    jpeg,
+    mjpeg,
+    pattern,
+    served_folder,
+    video,
+)
 from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.api.frames import Frame
 from splatview.camera.capture import main
 from splatview.camera.pattern import number_of
-from splatview.camera.sources import CameraError, CaptureSettings, check, source_for
+from splatview.camera.sources import (
+    CameraError,
+    CaptureSettings,
+    NoPictureError,
+    Source,
+    check,
+    source_for,
+)
 from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras
 
@@ -90,6 +109,131 @@ def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     assert read == [(at, i) for i, at in enumerate(times)]
     assert source.grab() is None
     source.close()
+
+
+def read_all(source: Source, tries: int) -> list[np.ndarray]:
+    """The pictures of a source in so many grabs, whatever is damaged among them."""
+    pictures = []
+    source.open()
+    for _ in range(tries):
+        try:
+            if source.grab() is None:
+                break
+        except NoPictureError:
+            continue
+        picture = source.retrieve()
+        if picture is not None:
+            pictures.append(picture)
+    source.close()
+    return pictures
+
+
+def damaged_jpeg(number: int) -> bytes:
+    """The test picture as a JPEG; of twelve, some without tables, empty, or no JPEG at all."""
+    data = jpeg(number)
+    return {
+        3: data[:2] + b"\x55" * 300 + data[302:],
+        5: data[:2],
+        7: b"",
+        8: b"\x55" * 300,
+    }.get(number % 12, data)
+
+
+def test_damaged_pictures_of_a_stream_cost_only_themselves() -> None:
+    connections = []
+
+    def serve(connection: Any) -> None:
+        connections.append(connection)
+        mjpeg(100, 30, damaged_jpeg)(connection)
+
+    with StreamServer(serve) as server:
+        address = f"http://127.0.0.1:{server.port}/a"
+        pictures = read_all(
+            source_for(CaptureSettings(source=address, patience=PATIENCE)), 29
+        )
+    numbers = [number_of(picture) for picture in pictures]
+    whole = [n for n in range(30) if n % 12 not in (3, 5, 7, 8)]
+    assert len(connections) == 1
+    assert len(numbers) >= 18 and set(numbers) <= set(whole)
+    assert numbers == whole[whole.index(numbers[0]) :][: len(numbers)]
+
+
+def test_a_video_goes_on_behind_damaged_pictures(tmp_path: Path) -> None:
+    """Read as a file and by HTTP."""
+    damage(video(tmp_path / "a.mp4", [i / 30 for i in range(24)]), 5, 6, 13)
+    whole = [i for i in range(24) if i not in (5, 6, 13)]
+    with served_folder(tmp_path) as site:
+        for source in (str(tmp_path / "a.mp4"), f"{site}/a.mp4"):
+            pictures = read_all(
+                source_for(CaptureSettings(source=source, patience=PATIENCE)), 40
+            )
+            assert [number_of(picture) for picture in pictures] == whole, source
+
+
+def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
+    """The size changes within a file, and within a stream of JPEGs."""
+    first = video(tmp_path / "first.ts", size=(W, H))
+    second = video(tmp_path / "second.ts", size=(160, 200), first=12)
+    path = tmp_path / "a.ts"
+    path.write_bytes(first.read_bytes() + second.read_bytes())
+
+    def changing(number: int) -> bytes:
+        return jpeg(number, W, H) if number < 12 else jpeg(number, 160, 200)
+
+    with StreamServer(mjpeg(100, 24, changing)) as server:
+        for source in (str(path), f"http://127.0.0.1:{server.port}/a"):
+            pictures = read_all(
+                source_for(CaptureSettings(source=source, patience=PATIENCE)), 24
+            )
+            shapes = {number_of(p): p.shape for p in pictures}
+            assert shapes[11] == (H, W, 3) and shapes[23] == (200, 160, 3)
+            for picture in pictures:
+                height, width, _ = picture.shape
+                sent = pattern(number_of(picture), width, height)
+                assert np.abs(picture.astype(int) - sent).mean() < CLOSE_TO
+
+
+MATRICES = {
+    (1, 0, 0, 1): lambda p: p,
+    (-1, 0, 0, 1): lambda p: p[:, ::-1],
+    (1, 0, 0, -1): lambda p: p[::-1],
+    (-1, 0, 0, -1): lambda p: p[::-1, ::-1],
+    (0, 1, -1, 0): lambda p: np.rot90(p, -1),
+    (0, -1, 1, 0): lambda p: np.rot90(p, 1),
+    (0, 1, 1, 0): lambda p: p.transpose(1, 0, 2),
+    (0, -1, -1, 0): lambda p: p.transpose(1, 0, 2)[::-1, ::-1],
+}
+"""a b c d of a display matrix, and what it makes of a picture."""
+
+
+def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> None:
+    for number, (matrix, seen) in enumerate(MATRICES.items()):
+        a, b, c, d = (round(value * 65536) for value in matrix)
+        whole = (a, b, 0, c, d, 0, 0, 0, 1 << 30)
+        path = video(tmp_path / f"{number}.mp4", [0.0, 0.1], matrix=whole)
+        source = source_for(CaptureSettings(source=str(path)))
+        picture = read_all(source, 1)[0]
+        expected = seen(pattern(0))
+        assert picture.shape == expected.shape and picture.flags.c_contiguous
+        assert np.abs(picture.astype(int) - expected).mean() < CLOSE_TO, matrix
+        # Width and height of the displayed picture are those that have to fit.
+        small = read_all(
+            source_for(CaptureSettings(source=str(path), width=400, height=60)), 1
+        )[0]
+        wide = expected.shape[1] > expected.shape[0]
+        assert small.shape == ((60, 80, 3) if wide else (60, 45, 3)), matrix
+
+
+def test_pixels_that_are_not_square_are_shown_in_their_proportions(
+    tmp_path: Path,
+) -> None:
+    path = video(tmp_path / "a.mp4", [0.0, 0.1], pixel_aspect=Fraction(3, 2))
+    with served_folder(tmp_path) as site:
+        for source in (str(path), f"{site}/a.mp4"):
+            picture = read_all(source_for(CaptureSettings(source=source)), 1)[0]
+            assert picture.shape == (H, W * 3 // 2, 3), source
+            small = read_all(source_for(CaptureSettings(source=source, width=160)), 1)
+            assert small[0].shape == (round(H / 3), 160, 3), source
 
 
 def test_what_can_never_be_read_is_found_at_once(

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from support.annotate_cases import made
 from support.detect_models import bright, fixed, yolo
 
 import splatview
@@ -102,6 +103,72 @@ def test_labels(tmp_path: Path) -> None:
         assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"], text[
             :20
         ]
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "labels"),
+    [
+        ("{0: 'cat', 1: 'dog', 2: 'bird', 3: 'cow'}", 4, ["dog", "cat"]),
+        ("{0: 'cat'}", 1, ["class 1", "cat"]),
+        ("['cat', 'dog', 'bird']", 3, ["dog", "cat"]),
+        ('["cat", "dog", null]', 2, ["dog", "cat"]),
+        ('{"0": "cat", "1": "dog", "2": null}', 2, ["dog", "cat"]),
+        ("{'cat': 0, 'dog': 1, 'bird': 2}", 3, ["dog", "cat"]),
+    ],
+)
+def test_the_networks_own_shape_counts_whatever_its_names_are(
+    tmp_path: Path,
+    names: str,
+    count: int,
+    labels: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = fixed(tmp_path / "pets.onnx", {"output0": table()}, {"names": names})
+    found = opened(path).detect(PICTURE)
+    assert (found["labels"], found["classes"].tolist()) == (labels, [1, 0])
+    (tmp_path / "mine.txt").write_text("Katze\nHund\nVogel\n")
+    named = opened(path, labels=str(tmp_path / "mine.txt"))
+    assert named.detect(PICTURE)["labels"] == ["Hund", "Katze"]
+    told = f"the network has 3 classes, and its metadata names {count}"
+    assert (told in capsys.readouterr().err) == (count != 3)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '["Katze", "Hund", "Vogel"]',
+        '{"0": "Katze", "1": "Hund"}',
+        "train: images\nnames:\n  0: Katze\n  1: 'Hund'  # one more\n\n  2: Vogel\nnc: 3\n",
+        "names:\n- Katze\n- Hund\n",
+        "names: [Katze, 'Hund', Vogel]\n",
+    ],
+)
+def test_labels_come_in_the_forms_that_others_write(
+    tmp_path: Path, content: str
+) -> None:
+    path = fixed(tmp_path / "pets.onnx", {"output0": table()})
+    (tmp_path / "names").write_text(content)
+    found = opened(path, labels=str(tmp_path / "names")).detect(PICTURE)
+    assert found["labels"] == ["Hund", "Katze"]
+
+
+def test_oriented_boxes(tmp_path: Path) -> None:
+    """Their corners lie in the picture; of two that overlap when turned, the better one is kept."""
+    quarter = np.pi / 2
+    boxes = np.array([[48, 32, 16, 8], [48, 32, 8, 16], [48, 32, 16, 8]], np.float32)
+    scores = np.array([[0, 0.75], [0, 0.5], [0.625, 0]], np.float32)
+    angles = np.array([[0], [quarter], [quarter]], np.float32)
+    metadata = {"task": "obb", "names": "['ship', 'plane']"}
+    raw = yolo(boxes, scores, COUNT, rest=angles)
+    rows = np.zeros((1, 300, 7), np.float32)
+    rows[0, :2] = [[*boxes[0], 0.75, 1, 0], [*boxes[2], 0.625, 0, quarter]]
+    for output in (raw, rows):
+        path = fixed(tmp_path / "obb.onnx", {"output0": output}, metadata)
+        found = opened(path).detect(PICTURE)
+        assert found["labels"] == ["plane", "ship"]
+        lying = np.array([[40, 28], [56, 28], [56, 36], [40, 36]]) * 7.5
+        upright = np.array([[52, 24], [52, 40], [44, 40], [44, 24]]) * 7.5
+        np.testing.assert_allclose(found["boxes"], [lying, upright], atol=0.01)
 
 
 def test_points_and_masks(tmp_path: Path) -> None:
@@ -260,6 +327,10 @@ def test_layouts_are_told_apart() -> None:
         (((1, 84, BOXES),), 0, {}, False, 0),
         (((1, 300, 6),), 80, {}, True, 0),
         (((1, 6, 6),), 2, {}, False, 0),
+        (((1, 85, BOXES),), 80, {}, False, 0),
+        (((1, 84, BOXES),), 1, {}, False, 0),
+        (((1, 20, BOXES),), 15, {"task": "obb"}, False, 1),
+        (((1, 300, 7),), 15, {"task": "obb"}, True, 1),
         (((1, 6, 6),), 2, {"args": "{'nms': True}"}, True, 0),
         (((1, 6, 6),), 2, {"end2end": "True"}, True, 0),
         (((1, 56, BOXES),), 1, {"kpt_shape": "[17, 3]"}, False, 51),
@@ -282,7 +353,6 @@ def test_other_networks_are_named() -> None:
         (np.zeros((2, 84, 8400), np.float32),),
         (np.zeros((1, 84, 8400), np.int64),),
         (np.zeros((1, 25200, 85), np.float32),),
-        (np.zeros((1, 85, 8400), np.float32),),
     ):
         with pytest.raises(
             DetectorError, match=r"Ultralytics.*module:function"
@@ -436,6 +506,21 @@ def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
                 None if value is None else np.asarray(value).tolist()
             ), expression
         splatview.annotate("picture", **found)
+
+
+def test_functions_return_results_of_libraries(
+    returning: Callable[[str], Detector],
+) -> None:
+    splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
+    parts = (
+        "xyxy=np.array([[1, 2, 3, 4.0]]), confidence=np.array([0.5]), "
+        "class_id=np.array([7]), data={'class_name': np.array(['cat'])}"
+    )
+    result = f"__import__('types').SimpleNamespace({parts})"
+    for expression in (result, f"[{result}]"):
+        found = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
+        splatview.annotate("picture", **found)
+        assert made(**found)[0]["boxes"].tolist() == [[1, 2, 3, 4]]
 
 
 def test_what_functions_may_not_be_or_return(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.server
 import io
 import itertools
 import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -32,20 +34,67 @@ def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
     return image
 
 
-def video(path: Path, times: list[float] | None = None) -> Path:
-    """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly."""
-    with av.open(str(path), "w") as container:
+def video(
+    path: Path,
+    times: list[float] | None = None,
+    size: tuple[int, int] = (W, H),
+    first: int = 0,
+    **options: Any,
+) -> Path:
+    """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly.
+
+    first: number of the first picture. options: `pixel_aspect`, a Fraction; `matrix`, of the display.
+    """
+    # A server of whole files alone gives the index first.
+    muxing = {"movflags": "faststart"} if path.suffix == ".mp4" else {}
+    with av.open(str(path), "w", options=muxing) as container:
         stream = container.add_stream(
-            "libx264", rate=30, options={"crf": "8", "preset": "ultrafast"}
+            "libx264", rate=30, options={"crf": "8", "preset": "ultrafast", "g": "1"}
         )
-        stream.width, stream.height, stream.pix_fmt = W, H, "yuv420p"
+        stream.width, stream.height = size
+        stream.pix_fmt = "yuv420p"
+        if "pixel_aspect" in options:
+            stream.codec_context.sample_aspect_ratio = options["pixel_aspect"]
+        if "matrix" in options:
+            stream.set_display_matrix(options["matrix"])
         for i in range(12 if times is None else len(times)):
-            frame = av.VideoFrame.from_ndarray(pattern(i), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(pattern(first + i, *size), "rgb24")
             if times is not None:
                 frame.pts, frame.time_base = round(times[i] * 90000), Fraction(1, 90000)
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
+
+
+def damage(path: Path, *numbers: int) -> Path:
+    """Overwrite the packets of these numbers in a video file with zeros."""
+    with av.open(str(path)) as container:
+        packets = [p for p in container.demux(video=0) if p.size]
+    raw = bytearray(path.read_bytes())
+    for number in numbers:
+        packet = packets[number]
+        raw[packet.pos : packet.pos + packet.size] = bytes(packet.size)
+    path.write_bytes(raw)
+    return path
+
+
+@contextlib.contextmanager
+def served_folder(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder by HTTP; yields the address of the folder."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    handler = functools.partial(Handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class StreamServer(socketserver.ThreadingTCPServer):
@@ -78,8 +127,12 @@ class StreamServer(socketserver.ThreadingTCPServer):
         super().server_close()
 
 
-def mjpeg(rate: float, pictures: int | None = None) -> Callable[[socket.socket], None]:
-    """Serve numbered pictures as JPEG; after so many, say nothing any more."""
+def mjpeg(
+    rate: float,
+    pictures: int | None = None,
+    encoded: Callable[[int], bytes] | None = None,
+) -> Callable[[socket.socket], None]:
+    """Serve numbered pictures as JPEG; after so many, say nothing any more. `encoded`: other bytes than `jpeg`."""
 
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
@@ -89,9 +142,7 @@ def mjpeg(rate: float, pictures: int | None = None) -> Callable[[socket.socket],
             b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=picture\r\n\r\n"
         )
         for number in itertools.count() if pictures is None else range(pictures):
-            file = io.BytesIO()
-            Image.fromarray(pattern(number)).save(file, "JPEG", quality=95)
-            data = file.getvalue()
+            data = (encoded or jpeg)(number)
             connection.sendall(
                 b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
                 % (len(data), data)
@@ -100,3 +151,10 @@ def mjpeg(rate: float, pictures: int | None = None) -> Callable[[socket.socket],
         connection.recv(1)
 
     return serve
+
+
+def jpeg(number: int, width: int = W, height: int = H) -> bytes:
+    """The test picture of this number as a JPEG file."""
+    file = io.BytesIO()
+    Image.fromarray(pattern(number, width, height)).save(file, "JPEG", quality=95)
+    return file.getvalue()

@@ -3,7 +3,8 @@
 (0, 0) is the upper left corner, x goes right, y down, the middle of the first pixel is (0.5, 0.5). All tensors but
 "boxes" may be missing; N, M, L, T count boxes, groups of points, lines, notes. Texts are UTF-8, each ended by a zero
 byte. Floats are float32; values that are not finite are not drawn.
-"boxes" (N, 4) x0 y0 x1 y1; of each box "classes" (N,) int32, which decide the colour, -1: none; "scores" (N,), NaN:
+"boxes" (N, 4) x0 y0 x1 y1; of each box "corners" (N, 4, 2), in order, where boxes are turned and "boxes" are around
+them; "classes" (N,) int32, which decide the colour, -1: none; "scores" (N,), NaN:
 none; "colors" (N, 4) uint8 RGBA, alpha 0: by class; "labels" uint8, N texts, or, where the classes are on a GPU,
 "names" uint8, texts of the classes from 0 on; "masks" (N, h, w) uint8 over the whole picture, not 0: inside.
 "points" (M, K, 3) x y confidence, over 0: seen; "skeleton" (E, 2) int32, which of the K are joined; "point_classes"
@@ -42,6 +43,7 @@ pixels along one side of a mask."""
 _REAL, _WHOLE, _BYTES = ("float32",), ("int32",), ("uint8",)
 _TENSORS: Rules = {
     "boxes": (_REAL, ("N", 4)),
+    "corners": (_REAL, ("N", 4, 2)),
     "classes": (_WHOLE, ("N",)),
     "scores": (_REAL, ("N",)),
     "colors": (_BYTES, ("N", 4)),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from splatview.adapters.detections import is_result
 from splatview.camera.detectors import DetectorError
 from splatview.camera.detectors.user_modules import import_user_module
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 _LEGAL = (
     "a dict of splatview.annotate's keywords, (boxes, labels, scores), an array (N, 4 | 5 | 6) of "
-    "x0 y0 x1 y1, score, class, or None"
+    "x0 y0 x1 y1, score, class, a result of Ultralytics or supervision, or None"
 )
 
 
@@ -57,6 +58,8 @@ class FunctionDetector:
             return {}
         if isinstance(value, dict):
             return value
+        if is_result(value):
+            return {"boxes": value}
         if isinstance(value, tuple):
             if len(value) != 3:
                 raise ValueError(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import json
 import math
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,13 @@ import onnxruntime
 
 from splatview.camera.detectors import LEGAL, DetectorError, cpu_threads
 from splatview.camera.detectors.letterbox import Letterbox
-from splatview.camera.detectors.yolo import best, layout_of, without_overlaps
+from splatview.camera.detectors.yolo import (
+    best,
+    layout_of,
+    turned_corners,
+    without_overlaps,
+    without_turned_overlaps,
+)
 from splatview_ipc.system.optional_packages import install_line
 from splatview_ipc.system.terminal import printable
 
@@ -30,6 +39,8 @@ _MOST_MASKS = 100
 _LONGEST_ENTRY = 1 << 20
 """Maximum length of the metadata entry with names."""
 _LONGEST_NAME = 100
+_MAX_LABELS_BYTES = 1 << 22
+"""Maximum size of a file with names."""
 _PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 """onnxruntime's names, the fastest first."""
 _COCO = [
@@ -84,6 +95,19 @@ class OnnxDetector:
             }
         )
         self._layout = layout_of(self._outputs, outputs, metadata, len(own))
+        named_by = f"--labels {settings.labels}" if settings.labels else "its metadata"
+        self._compare_names(path, named_by)
+
+    def _compare_names(self, path: Path, named_by: str) -> None:
+        """Say where the number of names is not that of the classes, which the output's shape tells."""
+        classes = self._layout.classes
+        if classes and self._labels and len(self._labels) != classes:
+            print(
+                f"{printable(path.name)}: the network has {classes} classes, and {printable(named_by)} "
+                f"names {len(self._labels)}: names are given by the class's number",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
         laid, placement = self._input.lay(image)
@@ -91,14 +115,22 @@ class OnnxDetector:
         layout = self._layout
         rows = layout.rows(outputs, self._threshold)
         most = _MOST_FOUND if layout.prototypes is None else _MOST_MASKS
-        rows = (
-            best(rows, most)
-            if layout.chosen
-            else without_overlaps(rows, self._overlap, most)
+        if layout.chosen:
+            rows = best(rows, most)
+        elif layout.turned:
+            rows = without_turned_overlaps(rows, self._overlap, most)
+        else:
+            rows = without_overlaps(rows, self._overlap, most)
+        corners = (
+            turned_corners(rows) if layout.turned else rows[:, :4].reshape(-1, 2, 2)
         )
-        boxes = placement.boxes(rows[:, :4])
+        boxes = placement.boxes(
+            np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+        )
         inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-        rows, boxes = rows[inside], boxes[inside]
+        rows, boxes, corners = rows[inside], boxes[inside], corners[inside]
+        if layout.turned and len(rows):
+            boxes = placement.back(corners)
         classes, more = rows[:, 5].astype(np.int32), rows[:, 6:]
         found: dict[str, Any] = {
             "boxes": boxes,
@@ -184,45 +216,97 @@ def _session(path: Path, wanted: str) -> tuple[Any, str]:
 
 
 def _names_in(text: str) -> dict[int, str]:
-    """Return the names of classes in a network's metadata: a mapping as Python writes it; else none."""
-    try:
-        names = ast.literal_eval(text) if len(text) <= _LONGEST_ENTRY else {}
-        return {
-            int(number): printable(str(name)[:_LONGEST_NAME])
-            for number, name in names.items()
-        }
-    except (
-        ValueError,
-        SyntaxError,
-        RecursionError,
-        MemoryError,
-        TypeError,
-        AttributeError,
-    ):
+    """Return the names of classes in a network's metadata, as Python or JSON writes them; else none."""
+    if len(text) > _LONGEST_ENTRY:
         return {}
+    for parse in (ast.literal_eval, json.loads):
+        try:
+            return _numbered(parse(text))
+        except (
+            ValueError,
+            SyntaxError,
+            RecursionError,
+            MemoryError,
+            TypeError,
+            AttributeError,
+        ):
+            continue
+    return {}
+
+
+def _numbered(names: Any) -> dict[int, str]:
+    """Return names by the number of their class: from a list, a mapping from numbers, or one to numbers."""
+    if isinstance(names, Mapping):
+        pairs = list(names.items())
+        if all(isinstance(number, int) for _, number in pairs):
+            pairs = [(number, name) for name, number in pairs]
+    elif isinstance(names, (list, tuple)):
+        pairs = list(enumerate(names))
+    else:
+        raise TypeError("neither a list of names nor a mapping")
+    named = [(int(n), str(name)) for n, name in pairs if name is not None]
+    return {n: printable(name[:_LONGEST_NAME]) for n, name in named}
 
 
 def _names_of(labels: str) -> dict[int, str]:
-    """Return the names of classes in a file, one a line, or COCO's. Raises DetectorError."""
+    """Return the names of classes in a file, one a line or as JSON, or COCO's. Raises DetectorError."""
     if labels == "coco":
         return dict(enumerate(_COCO))
+    path = Path(labels).expanduser()
     try:
-        lines = [
-            line.strip()
-            for line in Path(labels).expanduser().read_text("utf-8-sig").splitlines()
-        ]
-        names = [
-            printable(line[:_LONGEST_NAME])
-            for line in lines
-            if line and not line.startswith("#")
-        ]
+        if path.stat().st_size > _MAX_LABELS_BYTES:
+            raise ValueError(f"it has over {_MAX_LABELS_BYTES} bytes")
+        text = path.read_text("utf-8-sig")
+        is_json = text.lstrip()[:1] in ("[", "{")
+        names = _names_in(text) if is_json else _names_in_lines(text)
         if not names:
             raise ValueError("there is no name in it")
     except (OSError, ValueError) as e:
         raise DetectorError(
-            f"labels {labels!r}: {e}; give a text file with a name on each line, or coco"
+            f"labels {labels!r}: {e}; give a text file with a name on each line, a list or mapping in "
+            "JSON, a data.yaml, or coco"
         ) from None
-    return dict(enumerate(names))
+    return names
+
+
+_YAML_NAMES = re.compile(
+    r"^names:[ \t]*(?P<inline>[\[{][^\]}]*[\]}])?[^\n]*\n"
+    r"(?P<block>(?:[ \t]*(?:-|\d+[ \t]*:)[^\n]*\n|[ \t]*(?:#[^\n]*)?\n)*)",
+    re.MULTILINE,
+)
+"""The names in Ultralytics' data.yaml: a list or mapping in one piece, or an entry a line."""
+
+
+def _names_in_lines(text: str) -> dict[int, str]:
+    """Return the names in a text file: one a line, or under `names:` as in Ultralytics' data.yaml."""
+    entry = _YAML_NAMES.search(f"{text}\n")
+    lines = text.splitlines()
+    if entry is not None:
+        if entry["inline"]:
+            return _names_in(entry["inline"]) or _names_in_flow(entry["inline"])
+        lines = entry["block"].splitlines()
+    names: dict[int, str] = {}
+    for line in lines:
+        name = line.strip()
+        if not name or name.startswith("#"):
+            continue
+        number = len(names)
+        if entry is not None:
+            item = re.match(r"(?:-|(\d+)\s*:)\s*", name)
+            assert item is not None
+            number = int(item[1] or number)
+            name = name[item.end() :].split(" #")[0].strip().strip("\"'")
+        names[number] = printable(name[:_LONGEST_NAME])
+    return names
+
+
+def _names_in_flow(text: str) -> dict[int, str]:
+    """Return names of a YAML list in brackets, whose texts may lack quotes."""
+    parts = [part.strip().strip("\"'") for part in text[1:-1].split(",")]
+    if text[0] == "[":
+        return _numbered([part for part in parts if part])
+    pairs = [part.partition(":")[::2] for part in parts if ":" in part]
+    return _numbered({int(n): name.strip().strip("\"'") for n, name in pairs})
 
 
 def _check_sizes(shapes: dict[str, Any]) -> None:

@@ -65,6 +65,24 @@ def test_a_box_lies_where_it_says(view: Any, screen: OffscreenScreen) -> None:
     )  # and a rim
 
 
+def test_turned_boxes_are_drawn_by_their_corners(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    """Also named under the pointer only inside; scores under the threshold hide them."""
+    corners = [[100, 20], [140, 60], [120, 80], [80, 40]]
+    put(view, boxes=[corners, corners], classes=[0, 1], scores=[0.9, 0.2])
+    see(view, threshold=0.5)
+    pixels = seen(view, screen)
+    side = of_color(pixels, PALETTE[0])
+    assert not of_color(pixels, PALETTE[1]).any()
+    for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
+        x, y = (3 * x0 + x1) // 4, (3 * y0 + y1) // 4
+        assert side[y - 1 : y + 1, x - 1 : x + 1].any()
+    assert not side[19:36, 79:82].any() and not side[65:81, 138:142].any()
+    assert view.content.layers.at(110, 50, view.view.state) == "0 0.90"
+    assert view.content.layers.at(85, 75, view.view.state) == ""
+
+
 def test_masks_are_seen_through_and_have_an_edge(
     view: Any, screen: OffscreenScreen
 ) -> None:

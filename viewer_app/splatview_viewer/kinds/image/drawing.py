@@ -85,7 +85,7 @@ class Shapes:
         self._atlas: moderngl.Texture | None = None
         if result.masks:
             self._add("MASK", 6, self._masks(result.masks), "4f 4f 4f1 1f /i")
-        numbers = np.flatnonzero(result.drawn)
+        numbers = np.flatnonzero(result.drawn & ~result.is_turned)
         boxes = result.boxes[numbers]
         strokes = _strokes(
             boxes[:, :2],
@@ -95,7 +95,11 @@ class Shapes:
             _LINE,
         )
         self._add("BOX", 24, strokes, _FORMAT)
-        # Lines, then bones, then points over them.
+        # Turned boxes, then lines, then bones, then points over them.
+        turned = np.flatnonzero(result.is_turned)
+        begin_corners = result.corners[turned].reshape(-1, 2)
+        end_corners = np.roll(result.corners[turned], -1, 1).reshape(-1, 2)
+        sides_of = np.repeat(turned, 4)
         lines, points, skeleton, colors = (
             result.lines,
             result.points,
@@ -117,6 +121,13 @@ class Shapes:
         )
         strokes = np.concatenate(
             [
+                _strokes(
+                    begin_corners,
+                    end_corners,
+                    result.colors[sides_of],
+                    result.floors[sides_of],
+                    _LINE,
+                ),
                 _strokes(
                     lines[:, :2],
                     lines[:, 2:],
@@ -297,8 +308,8 @@ class Words:
                     np.array(layers.per(layer.result, placed[2])),
                 )
                 if settings.labels:
-                    screen = result.boxes * np.tile(per, 2) + np.tile(placed[:2], 2)
-                    _labels(result, screen, rect, opacity, settings.threshold)
+                    to_screen = per, np.array(placed[:2])
+                    _labels(result, to_screen, rect, opacity, settings.threshold)
                 for x, y, text in result.notes:
                     sx, sy = placed[0] + x * per[0], placed[1] + y * per[1]
                     if (
@@ -388,12 +399,19 @@ def _about(layers: Layers, layer: Layer) -> str:
 
 
 def _labels(
-    result: Result, screen: np.ndarray, rect: Rect, opacity: float, threshold: float
+    result: Result,
+    to_screen: tuple[np.ndarray, np.ndarray],
+    rect: Rect,
+    opacity: float,
+    threshold: float,
 ) -> None:
     """Write above each box, or inside where there is no room above; the highest scores last, over the others.
 
-    screen: (N, 4) the boxes in pixels of the screen.
+    to_screen: pixels of the screen for one of the picture along x and y, and the place of its corner.
     """
+    scale, offset = to_screen
+    screen = result.boxes * np.tile(scale, 2) + np.tile(offset, 2)
+    anchors = result.anchors() * scale + offset
     floors = result.floors
     seen = (
         result.drawn
@@ -406,9 +424,7 @@ def _labels(
     numbers = seen.nonzero()[0]
     numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
     draw, edge = imgui.get_background_draw_list(), theme.scale()
-    for n, (x0, y0, _, _) in zip(
-        numbers.tolist(), screen[numbers].tolist(), strict=True
-    ):
+    for n, (x0, y0) in zip(numbers.tolist(), anchors[numbers].tolist(), strict=True):
         if text := result.words(n):
             r, g, b, _ = (float(c) / 255 for c in result.colors[n])
             ink = faint(_DARK if is_light(result.colors[n]) else _LIGHT, opacity)

@@ -182,14 +182,8 @@ class Layers:
                 y * result.size[1] / self.size[1],
             )
             boxes = result.boxes
-            inside = (
-                result.drawn
-                & (result.floors >= settings.threshold)
-                & (boxes[:, 0] <= px)
-                & (px <= boxes[:, 2])
-                & (boxes[:, 1] <= py)
-                & (py <= boxes[:, 3])
-            ).nonzero()[0]
+            inside = result.at(px, py)
+            inside = inside[result.floors[inside] >= settings.threshold]
             areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
             if len(inside) and areas.min() < smallest:
                 smallest, found = (

@@ -131,6 +131,10 @@ class Result:
     """(N, 4) float32, x0 <= x1, y0 <= y1, finite."""
     drawn: np.ndarray
     """(N,) bool: those that have a place. Of the others the row is zeros."""
+    corners: np.ndarray
+    """(N, 4, 2) float32: of turned boxes, in order; `boxes` are around them."""
+    is_turned: np.ndarray
+    """(N,) bool: the box is drawn by its corners."""
     classes: np.ndarray
     """(N,) int32; below 0: none."""
     scores: np.ndarray
@@ -179,6 +183,27 @@ class Result:
         score = float(self.scores[n])
         return " ".join(filter(None, [label, f"{score:.2f}" if score == score else ""]))
 
+    def at(self, x: float, y: float) -> np.ndarray:
+        """Return the numbers of the boxes around a point."""
+        boxes = self.boxes
+        is_around = self.drawn & (boxes[:, 0] <= x) & (x <= boxes[:, 2])
+        is_around &= (boxes[:, 1] <= y) & (y <= boxes[:, 3])
+        # The point is inside a turned box if it is on the same side of all its sides.
+        sides = np.roll(self.corners, -1, 1) - self.corners
+        offsets = np.array((x, y), np.float32) - self.corners
+        turns = sides[..., 0] * offsets[..., 1] - sides[..., 1] * offsets[..., 0]
+        is_inside = (turns >= 0).all(1) | (turns <= 0).all(1)
+        is_around &= is_inside | ~self.is_turned
+        return np.flatnonzero(is_around)
+
+    def anchors(self) -> np.ndarray:
+        """Return (N, 2): where labels are written, the upper left corner, of turned boxes the topmost."""
+        places = self.boxes[:, :2].copy()
+        turned = np.flatnonzero(self.is_turned)
+        corners = self.corners[turned]
+        places[turned] = corners[np.arange(len(turned)), corners[..., 1].argmin(1)]
+        return places
+
     @property
     def owned_points(self) -> bool:
         """True if each group of points belongs to the box of its number."""
@@ -217,6 +242,9 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
     boxes = np.array(arrays["boxes"], np.float32)
     drawn, n = _near(boxes), len(boxes)
     boxes[~drawn] = 0
+    corners = np.array(arrays.get("corners", np.zeros((n, 4, 2), np.float32)))
+    is_turned = drawn & _near(corners.reshape(n, 8)) & ("corners" in arrays)
+    corners[~is_turned] = 0
     classes = np.array(arrays.get("classes", np.full(n, -1, np.int32)))
     colors = class_colors(classes, arrays.get("colors"))
 
@@ -266,6 +294,8 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
             1,
         ),
         drawn=drawn,
+        corners=corners,
+        is_turned=is_turned,
         classes=classes,
         scores=np.array(arrays.get("scores", np.full(n, np.nan, np.float32))),
         colors=colors,
