@@ -231,6 +231,22 @@ CAMERAS: list[Any] = [
     },
     {"camera_to_world": np.eye(4).ravel().tolist(), "fov": 50},
     {"camera_path": [{"camera_to_world": np.eye(4)[:3].tolist(), "fov": 50}]},
+    {"camera_path": [{"camera_to_world": "1 " * 16}], "camera_type": "fisheye"},
+    {"transform_matrix": np.eye(4).tolist(), "fl_y": 500.0, "h": 480},
+    {
+        "camera_angle_x": 0.8,
+        "w": 640,
+        "h": 480,
+        "frames": [{"transform_matrix": np.eye(4).tolist()}],
+    },
+    {
+        "position": [0, 0, 1],
+        "rotation": np.eye(3).tolist(),
+        "fx": 9.0,
+        "fy": 9.0,
+        "width": 64,
+        "height": 48,
+    },
 ]
 
 
@@ -252,7 +268,15 @@ def _path_documents() -> list[Any]:
         for i in range(3)
     ]
     made = json.loads(write_path(Film(CameraPath(keys), 64, 48, 5.0)))
-    return [made, {**made, "keyframes": []}]
+    first_viewer = [
+        {"matrix": json.dumps(key["matrix"]), "fov": 50} for key in made["keyframes"]
+    ]
+    return [
+        made,
+        {**made, "keyframes": []},
+        {**made, "keyframes": first_viewer},
+        {**made, "camera_type": "fisheye"},
+    ]
 
 
 def _camera_path(data: bytes) -> None:

@@ -141,8 +141,6 @@ def test_json_forms(tmp_path):
                 ({"width": 0, "height": 5}, "a size of 0x5"),
             )
         ),
-        ({}, {"camera_to_world": [[1, 2], [3]]}, "not a finite 4x4 matrix"),
-        ({}, {"camera_to_world": [0] * 12}, "not a rotation"),
     ],
 )
 def test_json_forms_say_what_is_wrong(form, change, message):
@@ -168,14 +166,44 @@ def test_json_that_is_none(tmp_path):
         assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"camera_to_world": [[1, 2], [3]]}, r"\[\[1, 2\], \[3\]\], not 16 numbers"),
+        ({"camera_to_world": [0] * 12}, "holds no rotation"),
+        ({"camera_to_world": "[1, 2"}, "'\\[1, 2', not 16 numbers"),
+        ({"camera_to_world": EYE, "camera_type": "vr180"}, "perspective, fisheye"),
+        ({"transform_matrix": EYE, "fl_x": -3}, "focal lengths -3, -3"),
+        ({"transform_matrix": EYE, "camera_angle_x": 4}, "an angle from 0 to pi"),
+        ({"transform_matrix": EYE, "w": 0.5, "h": 9}, "a size of 0.5x9"),
+        ({"frames": [{"transform_matrix": [math.nan] * 16}]}, "no rotation"),
+        ([{"rotation": EYE, "position": [0, 0, 0]}], "not a finite 3x3 matrix"),
+        ([{"rotation": [[1, 0, 0]] * 3, "position": [0, 0, 0]}], "not a rotation"),
+        ([1, 2], "neither a JSON object"),
+    ],
+)
+def test_forms_of_other_programs_say_what_is_wrong(document: Any, message: str) -> None:
+    with pytest.raises(CameraError, match=message):
+        camera_from_json(json.dumps(document), 64, 48)
+
+
 # -- forms that are pasted ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "pose",
-    [GL.tolist(), GL[:3].ravel().tolist(), (GL @ np.diag([2.5, 2.5, 2.5, 1])).tolist()],
+    [
+        GL.tolist(),
+        GL[:3].ravel().tolist(),
+        (GL @ np.diag([2.5, 2.5, 2.5, 1])).tolist(),
+        json.dumps(GL[:3].tolist()),
+        json.dumps(GL.T.ravel().tolist()),
+        GL.T.ravel().tolist(),
+        " ".join(map(str, GL.ravel())),
+    ],
 )
-def test_a_camera_of_a_nerfstudio_path(pose: Any) -> None:
+def test_camera_of_a_nerfstudio_path(pose: Any) -> None:
+    """Its matrix by rows, or by columns as three.js has it; as numbers or a text."""
     one = {"camera_to_world": pose, "fov": 40, "aspect": 1.33}
     for d in (
         one,
@@ -185,6 +213,83 @@ def test_a_camera_of_a_nerfstudio_path(pose: Any) -> None:
         np.testing.assert_allclose(camera.viewmat, POSE, atol=1e-9)
         np.testing.assert_allclose(camera.K, intrinsics(40, 400, 300))
         assert (camera.width, camera.height) == (400, 300)
+
+
+def test_fisheye_camera_of_a_nerfstudio_path_has_the_focal_length_of_a_perspective_one() -> (
+    None
+):
+    one = {"camera_to_world": GL.tolist(), "fov": 100}
+    text = json.dumps({"camera_path": [one], "camera_type": "fisheye"})
+    camera = camera_from_text(text, 400, 300)
+    focal = 150 / math.tan(math.radians(50))
+    assert camera.model == "fisheye"
+    np.testing.assert_allclose(np.diag(camera.K), [focal, focal, 1])
+
+
+FRAME = {"transform_matrix": GL.tolist(), "file_path": "images/1.jpg"}
+
+
+@pytest.mark.parametrize(
+    ("shared", "K"),
+    [
+        (
+            {"fl_x": 500, "fl_y": 480, "cx": 310, "cy": 250, "w": 640, "h": 480},
+            [[250, 0, 155], [0, 240, 125], [0, 0, 1]],
+        ),
+        (
+            {"fl_x": 500, "w": 640, "h": 480, "camera_model": "OPENCV", "cx": None},
+            [[250, 0, 160], [0, 250, 120], [0, 0, 1]],
+        ),
+        (
+            {"camera_angle_x": 2 * math.atan(0.5)},
+            [[240, 0, 160], [0, 240, 120], [0, 0, 1]],
+        ),
+        (
+            {"camera_angle_x": 2 * math.atan(0.5), "w": 640, "h": 480},
+            [[320, 0, 160], [0, 320, 120], [0, 0, 1]],
+        ),
+        ({}, intrinsics(50, 320, 240).tolist()),
+    ],
+)
+def test_frame_of_a_transforms_json_is_a_camera(
+    shared: dict[str, Any], K: Any, tmp_path: Any
+) -> None:
+    """By itself, or the first of a file with what all frames share beside them."""
+    other = FRAME | {"transform_matrix": EYE}
+    (tmp_path / "transforms.json").write_text(
+        "\ufeff" + json.dumps(shared | {"frames": [FRAME, other]})
+    )
+    for camera in (
+        camera_from_json(json.dumps(FRAME | shared), 320, 240),
+        camera_from_json(str(tmp_path / "transforms.json"), 320, 240),
+    ):
+        np.testing.assert_allclose(camera.viewmat, POSE, atol=1e-9)
+        np.testing.assert_allclose(camera.K, K)
+        assert (camera.width, camera.height, camera.model) == (320, 240, "pinhole")
+
+
+def test_fisheye_frame_of_a_transforms_json_is_equidistant() -> None:
+    d = FRAME | {"fl_x": 200, "w": 64, "h": 48, "camera_model": "OPENCV_FISHEYE"}
+    assert camera_from_json(json.dumps(d), 64, 48).model == "fisheye"
+
+
+def test_camera_of_a_cameras_json_is_a_camera(tmp_path: Any) -> None:
+    """As inria's trainer writes it: camera to world in OpenCV's axes, focal lengths of the picture's size."""
+    camera = {
+        "id": 0,
+        "img_name": "0001",
+        "width": 640,
+        "height": 480,
+        "position": [1.0, -2.0, -4.0],
+        "rotation": POSE[:3, :3].T.tolist(),
+        "fx": 500.0,
+        "fy": 480.0,
+    }
+    (tmp_path / "cameras.json").write_text(json.dumps([camera, camera]))
+    for source in (json.dumps(camera), str(tmp_path / "cameras.json")):
+        got = camera_from_json(source, 320, 240)
+        np.testing.assert_allclose(got.viewmat, POSE, atol=1e-12)
+        np.testing.assert_allclose(got.K, [[250, 0, 160], [0, 240, 120], [0, 0, 1]])
 
 
 @pytest.mark.parametrize(

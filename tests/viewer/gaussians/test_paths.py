@@ -140,6 +140,75 @@ def test_frames_are_as_ns_render_reads_them() -> None:
         np.testing.assert_allclose(poses, wanted, atol=1e-9)
 
 
+def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
+    """Half the height by the tangent of half the field of view, which is equidistant then; keyframes and frames."""
+    d = json.loads(write_path(Film(path(), 640, 480, 10.0))) | {
+        "camera_type": "fisheye"
+    }
+    d["keyframes"][0]["fov"] = d["camera_path"][0]["fov"] = 120
+    for document in (d, d | {"keyframes": []}):
+        film = parse_path(json.dumps(document))
+        camera = film.path.at(0.0, 640, 480)
+        assert camera.model == "fisheye"
+        assert camera.K[1, 1] == pytest.approx(240 / np.tan(np.radians(60)))
+        back = json.loads(write_path(film))
+        assert back["keyframes"][0]["fov"] == pytest.approx(120)
+        assert back["camera_path"][0]["fov"] == pytest.approx(120)
+
+
+@pytest.mark.parametrize("fov", [0.1, 179.0])
+def test_fisheye_keyframe_at_the_limits_is_read_again(fov: float) -> None:
+    keys = [Key(np.zeros(3), np.array([1.0, 0, 0, 0]), fov) for _ in range(2)]
+    for model in ("fisheye", "pinhole"):
+        film = Film(CameraPath(keys, model=model), 640, 480, 10.0)  # type: ignore[arg-type]
+        back = parse_path(write_path(parse_path(write_path(film))))
+        assert back.path.keys[0].fov == pytest.approx(fov)
+
+
+def _first_viewer(matrix: np.ndarray) -> Any:
+    return json.dumps(matrix.T.ravel().tolist())
+
+
+def _text_by_rows(matrix: np.ndarray) -> Any:
+    return json.dumps(matrix.tolist())
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        _first_viewer,
+        _text_by_rows,
+        np.ndarray.tolist,
+        lambda matrix: matrix[:3].tolist(),
+        lambda matrix: " ".join(map(str, matrix[:3].ravel())),
+    ],
+)
+def test_path_of_older_viewers_is_the_same_path(written: Any) -> None:
+    """Matrices of keyframes as text, column by column; how long the whole takes stands beside them alone."""
+    film = Film(path(), 640, 480, 10.0)
+    d = json.loads(write_path(film))
+    poses = [np.reshape(k["matrix"], (4, 4)) for k in d["keyframes"]]
+    old = {
+        "keyframes": [
+            {"matrix": written(pose), "fov": key["fov"], "properties": "[]"}
+            for pose, key in zip(poses, d["keyframes"], strict=True)
+        ],
+        "camera_type": "perspective",
+        "fps": 24,
+        "seconds": 6,
+        "smoothness_value": 0.5,
+        "is_cycle": False,
+    }
+    back = parse_path(json.dumps(old)).path
+    assert back.duration == pytest.approx(6) and back.times == pytest.approx(
+        [0, 2, 4, 6]
+    )
+    for key, wanted in zip(back.keys, film.path.keys, strict=True):
+        np.testing.assert_allclose(key.position, wanted.position, atol=1e-9)
+        assert abs(key.rotation @ wanted.rotation) == pytest.approx(1)
+        assert key.fov == pytest.approx(wanted.fov)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

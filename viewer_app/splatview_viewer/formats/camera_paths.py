@@ -2,7 +2,8 @@
 
 Format: nerfstudio/viewer/render_panel.py (`_write_json`) and nerfstudio/cameras/camera_paths.py (`get_path_from_json`),
 version 1.1. Matrices are camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view are
-vertical, in degrees.
+vertical, in degrees, and mean the focal length of a perspective camera, whatever the type is. The first viewer wrote
+the matrices of keyframes as text, column by column (three.js), and how long the whole takes.
 
 A film is written as a folder of PNGs, or an mp4.
 """
@@ -29,17 +30,20 @@ from splatview_viewer.formats.pictures import (
     save_picture,
 )
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import field_of_view
+from splatview_viewer.geometry.cameras import field_of_view, focal_length
 from splatview_viewer.geometry.path import MOST_KEYS, SECONDS, CameraPath, Key
+from splatview_viewer.geometry.poses import read_pose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.geometry.cameras import CameraModel
+
 FILE_LIMIT = 64 << 20
 """Bytes of a file; two hours of pictures take 60 MB."""
-_FAR = 1e30
-"""No camera is so far from the middle of the world: positions between two of them could not be worked out."""
-_MODELS = {"perspective": "pinhole", "fisheye": "fisheye"}
+LEAST_FOV, MOST_FOV = 0.09, 179.4
+"""Degrees of a field of view that are read: a little more than are written, which are rounded."""
+_MODELS: dict[str, CameraModel] = {"perspective": "pinhole", "fisheye": "fisheye"}
 _FLIP = np.diag([1.0, -1.0, -1.0])
 """Between OpenGL's axes of a camera and OpenCV's."""
 NEEDED = "an mp4, unlike a folder of PNGs, needs"
@@ -72,11 +76,14 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
         matrix[:3, :3], matrix[:3, 3] = rotation @ _FLIP, position
         return matrix.ravel().tolist()
 
+    def written_fov(fov: float) -> float:
+        return field_of_view(focal_length(fov, film.height, path.model), film.height)
+
     aspect = film.width / film.height
     pictures = []
     for i in range(path.frames(film.fps) if frames else 0):
         camera = path.at(i / film.fps, film.width, film.height)
-        fov = field_of_view(float(camera.K[1, 1]), film.height, path.model)
+        fov = field_of_view(float(camera.K[1, 1]), film.height)
         pictures.append(
             {
                 "camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position),
@@ -85,12 +92,12 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
             }
         )
     return {
-        "default_fov": path.keys[0].fov if path.keys else 50.0,
+        "default_fov": written_fov(path.keys[0].fov) if path.keys else 50.0,
         "default_transition_sec": SECONDS,
         "keyframes": [
             {
                 "matrix": pose(rotations.matrix(key.rotation), key.position),
-                "fov": key.fov,
+                "fov": written_fov(key.fov),
                 "aspect": aspect,
                 "override_transition_enabled": True,
                 "override_transition_sec": key.seconds,
@@ -162,6 +169,7 @@ def _film(d: Any) -> Film:
         raise CameraError(
             f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}"
         )
+    model = _MODELS[kind]
     width, height = (
         int(_number(d, name, default, 1, 16384))
         for name, default in (("render_width", 1920), ("render_height", 1080))
@@ -172,38 +180,42 @@ def _film(d: Any) -> Film:
     if isinstance(keys, list) and keys:
         if len(keys) > MOST_KEYS:
             raise CameraError(f"path: {len(keys)} keyframes; {MOST_KEYS} are the most")
-        path = CameraPath(
-            [_key(k, d, between) for k in keys],
-            loop,
-            model=_MODELS[kind],  # type: ignore[arg-type]
-        )
+        path = CameraPath([_key(k, d, between, model) for k in keys], loop, model=model)
         path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
+        # The first viewer names the length of the whole alone.
+        if not any("override_transition_sec" in key for key in keys):
+            path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
         return Film(path, width, height, fps)
-    made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames or ()]
-    path = CameraPath(made, False, False, _MODELS[kind], held=True)  # type: ignore[arg-type]
+    poses = [_key(f, d, 1 / fps, model, "camera_to_world") for f in frames or ()]
+    path = CameraPath(poses, False, False, model, held=True)
     return Film(path, width, height, fps)
 
 
-def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") -> Key:
+def _key(
+    d: Any,
+    whole: dict[str, Any],
+    between: float,
+    model: CameraModel,
+    name: str = "matrix",
+) -> Key:
     if not isinstance(d, dict):
         raise CameraError(f"path: {d!r:.60} is no keyframe")
-    values = d.get(name)
-    try:
-        matrix = np.asarray(values, np.float64).reshape(4, 4)
-    except (TypeError, ValueError, OverflowError):
-        raise CameraError(f'path: "{name}" is {values!r:.60}, not 16 numbers') from None
-    rotation = matrix[:3, :3]
-    if not ((np.abs(matrix) < _FAR).all() and rotations.is_rotation(rotation)):
-        raise CameraError(
-            f'path: "{name}" holds no rotation: {rotation.tolist()!s:.100}'
-        )
+    matrix = read_pose(d.get(name), f'path: "{name}"')
     seconds = between
     if d.get("override_transition_enabled") is True:
         seconds = _number(d, "override_transition_sec", between, 0.001, 3600)
-    fov = _number(d, "fov", _number(whole, "default_fov", 50.0, 0.1, 179.0), 0.1, 179.0)
-    return Key(
-        matrix[:3, 3].copy(), rotations.quaternion(rotation @ _FLIP), fov, seconds
-    )
+    default = _number(whole, "default_fov", 50.0, LEAST_FOV, MOST_FOV)
+    fov = _number(d, "fov", default, LEAST_FOV, MOST_FOV)
+    if model == "fisheye":
+        fov = _fisheye_fov(fov)
+    rotation = rotations.quaternion(matrix[:3, :3] @ _FLIP)
+    return Key(matrix[:3, 3].copy(), rotation, fov, seconds)
+
+
+def _fisheye_fov(fov: float) -> float:
+    """Return the angle that an equidistant camera shows with the focal length that nerfstudio makes of a field of
+    view: half the height by the tangent of its half, for every type of camera."""
+    return field_of_view(focal_length(fov, 2), 2, "fisheye")
 
 
 def _number(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -15,6 +16,7 @@ import numpy as np
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.geometry import rotations
+from splatview_viewer.geometry.poses import read_pose
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 MODELS: tuple[CameraModel, ...] = get_args(CameraModel)
@@ -25,8 +27,12 @@ DEFAULT_UP = (0.0, -1.0, 0.0)
 """Up in a world that follows OpenCV axes, where y points down."""
 NEAR, FAR = 0.01, 1e10
 """gsplat's own limits of what is drawn, in world units along the line of sight."""
-FILE_LIMIT = 1 << 20
-"""Bytes of a camera file."""
+FILE_LIMIT = 16 << 20
+"""Bytes of a camera file, which may be that of all cameras of a data set."""
+TEXT_LIMIT = 1 << 20
+"""Characters of a text that is pasted."""
+FISHEYES = ("OPENCV_FISHEYE", "FISHEYE")
+"""Models of a transforms.json that are equidistant; PINHOLE and OPENCV and the like are drawn without distortion."""
 _FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 """From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""
 
@@ -222,13 +228,15 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
     the second form shows as much as a pinhole camera shows at the distance of look_at; with "fisheye" (equidistant)
     fov is the angle from the top to the bottom of the picture as well.
 
-    And nerfstudio's, whose poses are camera to world in OpenGL axes: {"camera_to_world": 4x4 or 3x4, or its 12 or 16
-    numbers by rows, "fov": vertical degrees} of a camera path, or a whole path, of which the first camera is taken.
+    And those of other programs, one camera or a whole file, of which the first camera is taken: of a nerfstudio camera
+    path ({"camera_to_world": matrix, "fov": vertical degrees}), of a transforms.json ({"transform_matrix": matrix} with
+    "fl_x", "camera_angle_x" and so on in the frame or beside the frames), both camera to world in OpenGL axes, and of
+    the cameras.json that inria's trainer writes. Lens distortion is not drawn.
 
     Raises:
         CameraError: the text, or what the file holds, describes no camera.
     """
-    if source.lstrip().startswith("{"):
+    if re.match(r"\s*(\{|\[\s*\{)", source):
         return camera_from_text(source, width, height)
     try:
         with open_regular(source) as f:
@@ -238,17 +246,21 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
             f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
             f"({getattr(e, 'strerror', None) or e})"
         ) from None
-    return camera_from_text(text, width, height)
+    return _camera_of(text, width, height)
 
 
 def camera_from_text(text: str, width: int, height: int) -> Camera:
     """As `camera_from_json`, but no file names."""
-    if len(text) > FILE_LIMIT:
+    if len(text) > TEXT_LIMIT:
         raise CameraError(
-            f"camera: a text of {len(text):,} characters is no camera; {FILE_LIMIT:,} are the most"
+            f"camera: a text of {len(text):,} characters is no camera; {TEXT_LIMIT:,} are the most"
         )
-    text = text.strip()
-    if not text.startswith("{"):
+    return _camera_of(text, width, height)
+
+
+def _camera_of(text: str, width: int, height: int) -> Camera:
+    text = text.removeprefix("\ufeff").strip()
+    if not text.startswith(("{", "[")):
         seen = (
             f", not {text.split(chr(10))[0][:40]!r}"
             if text
@@ -259,26 +271,20 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
         d = json.loads(text)
     except (ValueError, RecursionError) as e:
         raise CameraError(f"camera: not JSON: {e}") from None
-    path = d.get("camera_path")
-    if isinstance(path, list) and path and isinstance(path[0], dict):
-        d = path[0]
+    if isinstance(d, list):
+        d = d[0] if d and isinstance(d[0], dict) else {}
+    for frames in ("camera_path", "frames"):
+        first = d.get(frames)
+        if isinstance(first, list) and first and isinstance(first[0], dict):
+            # What all frames have in common stands beside them.
+            d = {**d, **first[0]}
+    d = {key: value for key, value in d.items() if value is not None}
     if "camera_to_world" in d:
-        pose = np.eye(4)
-        given = d["camera_to_world"]
-        count = len(given) if isinstance(given, list) else 0
-        shape = (count,) if count in (12, 16) else (3 if count == 3 else 4, 4)
-        pose[:3] = _numbers(d, "camera_to_world", None, *shape).reshape(-1, 4)[:3]
-        lengths = np.linalg.norm(pose[:3, :3], axis=0)
-        if ((lengths > 1e-6) & (lengths < 1e6)).all():
-            pose[:3, :3] /= (
-                lengths  # scenes are scaled to fit, and their poses with them
-            )
-        if not rotations.is_rotation(pose[:3, :3]):
-            raise CameraError(
-                "camera: the upper left 3x3 of camera_to_world is not a rotation"
-            )
-        K = intrinsics(float(_numbers(d, "fov", DEFAULT_FOV)), width, height)
-        return Camera(np.linalg.inv(pose @ _FLIP), K, width, height)
+        return _camera_of_path(d, width, height)
+    if "transform_matrix" in d:
+        return _camera_of_frame(d, width, height)
+    if "rotation" in d:
+        return _camera_of_inria(d, width, height)
     known = {
         "viewmat",
         "K",
@@ -351,6 +357,85 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
     if model == "ortho":
         K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
     return Camera(viewmat, K, width, height, model, near, far)
+
+
+def _camera_of_path(d: dict[str, Any], width: int, height: int) -> Camera:
+    """Return a camera of a path of nerfstudio's, which makes the focal length of a perspective camera for all types."""
+    kind = str(d.get("camera_type", "perspective")).lower()
+    if kind not in ("perspective", "fisheye"):
+        raise CameraError(
+            f"camera: camera_type is {kind!r:.40}; legal are perspective, fisheye"
+        )
+    pose = read_pose(d["camera_to_world"], "camera: camera_to_world")
+    K = intrinsics(float(_numbers(d, "fov", DEFAULT_FOV)), width, height)
+    model: CameraModel = "fisheye" if kind == "fisheye" else "pinhole"
+    return Camera(np.linalg.inv(pose @ _FLIP), K, width, height, model)
+
+
+def _camera_of_frame(d: dict[str, Any], width: int, height: int) -> Camera:
+    """Return a frame of a transforms.json: focal lengths in pixels of its own size, or angles of view in radians."""
+    pose = read_pose(d["transform_matrix"], "camera: transform_matrix")
+    # Pictures of which nothing is known are square, as those of NeRF's synthetic scenes are.
+    own_height = float(_numbers(d, "h", height))
+    own_width = float(_numbers(d, "w", own_height))
+    model: CameraModel = "pinhole"
+    if str(d.get("camera_model")).upper() in FISHEYES:
+        model = "fisheye"
+    fx = _focal_of_frame(d, "fl_x", "camera_angle_x", own_width)
+    fy = _focal_of_frame(d, "fl_y", "camera_angle_y", own_height)
+    fx, fy = fx or fy, fy or fx
+    if fx is None or fy is None:
+        fx = fy = focal_length(DEFAULT_FOV, round(own_height), model)
+    cx = float(_numbers(d, "cx", own_width / 2))
+    cy = float(_numbers(d, "cy", own_height / 2))
+    K = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
+    return _own_camera(
+        np.linalg.inv(pose @ _FLIP), K, (own_width, own_height), model
+    ).resized(width, height)
+
+
+def _focal_of_frame(
+    d: dict[str, Any], focal: str, angle: str, size: float
+) -> float | None:
+    """Return a focal length in pixels, by itself or by the angle of so many pixels; None where neither is there."""
+    if focal in d:
+        return float(_numbers(d, focal, None))
+    if angle not in d:
+        return None
+    radians = float(_numbers(d, angle, None))
+    if not 0 < radians < math.pi:
+        raise CameraError(f"camera: {angle} is {radians}, not an angle from 0 to pi")
+    return size / 2 / math.tan(radians / 2)
+
+
+def _camera_of_inria(d: dict[str, Any], width: int, height: int) -> Camera:
+    """Return a camera of a cameras.json: its rotation is camera to world, in OpenCV axes."""
+    rotation = _numbers(d, "rotation", None, 3, 3)
+    position = _numbers(d, "position", None, 3)
+    if not rotations.is_rotation(rotation):
+        raise CameraError("camera: rotation is not a rotation")
+    size = float(_numbers(d, "width", width)), float(_numbers(d, "height", height))
+    fx, fy = float(_numbers(d, "fx", None)), float(_numbers(d, "fy", None))
+    K = np.array([[fx, 0, size[0] / 2], [0, fy, size[1] / 2], [0, 0, 1]])
+    viewmat = np.eye(4)
+    viewmat[:3, :3] = rotation.T
+    viewmat[:3, 3] = -rotation.T @ position
+    return _own_camera(viewmat, K, size, "pinhole").resized(width, height)
+
+
+def _own_camera(
+    viewmat: np.ndarray, K: np.ndarray, size: tuple[float, float], model: CameraModel
+) -> Camera:
+    """Return a camera of its own size. Raises CameraError for a size or focal lengths that are none."""
+    if not all(0 < v < 1 << 20 and v == int(v) for v in size):
+        raise CameraError(
+            f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed"
+        )
+    if K[0, 0] <= 0 or K[1, 1] <= 0:
+        raise CameraError(
+            f"camera: focal lengths {K[0, 0]:g}, {K[1, 1]:g}; both must be positive"
+        )
+    return Camera(viewmat, K, int(size[0]), int(size[1]), model)
 
 
 def _numbers(d: dict[str, Any], key: str, default: Any, *shape: int) -> np.ndarray:

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 SECONDS = 2.0
 """Between two keyframes, unless something else is said."""
 MOST_KEYS = 1000
+MOST_FOV, MOST_FISHEYE_FOV = 179.0, 13140.0
+"""Degrees from top to bottom of the picture. An equidistant one may show more than a whole turn: nerfstudio makes focal
+lengths so short."""
+
+
+def most_fov(model: CameraModel) -> float:
+    """Return the largest field of view of a keyframe."""
+    return MOST_FISHEYE_FOV if model == "fisheye" else MOST_FOV
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +56,11 @@ class Key:
         """Pose of a camera. `distance`: at which an orthographic one shows what a perspective one with this field of
         view would show."""
         focal = float(camera.K[1, 1]) * (distance if camera.model == "ortho" else 1.0)
+        fov = field_of_view(focal, camera.height, camera.model)
         return cls(
             camera.position,
             rotations.quaternion(camera.viewmat[:3, :3].T),
-            min(max(field_of_view(focal, camera.height, camera.model), 0.1), 179.0),
+            min(max(fov, 0.1), most_fov(camera.model)),
             seconds,
         )
 
@@ -149,9 +158,8 @@ class CameraPath:
         ]
         while len(q) > 1:
             q = [rotations.slerp(first, second, t) for first, second in pairwise(q)]
-        return self._camera(
-            place[:3], q[0], min(math.exp(place[3]), 179.0), width, height, near
-        )
+        fov = min(math.exp(place[3]), most_fov(self.model))
+        return self._camera(place[:3], q[0], fov, width, height, near)
 
     def frames(self, fps: float) -> int:
         """Number of pictures of its film."""

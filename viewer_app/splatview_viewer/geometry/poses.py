@@ -1,0 +1,71 @@
+"""Poses of cameras as other programs write them: camera to world, in OpenGL's axes (x right, y up, z backward)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from splatview_viewer.core.errors import CameraError
+from splatview_viewer.geometry import rotations
+
+FAR = 1e30
+"""No camera is so far from the middle of the world: positions between two of them could not be worked out."""
+LONGEST_TEXT = 4096
+"""Characters of a matrix that is written as a text."""
+
+
+def read_pose(values: Any, name: str) -> np.ndarray:
+    """Return the matrix (4, 4) float64 that a value of JSON describes, its rotation of length 1.
+
+    Sixteen numbers, or the twelve of the upper rows, flat or nested, also as a text. nerfstudio writes them by rows;
+    its first viewer wrote texts by columns, as three.js does. Where the translation stands says which, if it is not 0.
+
+    Args:
+        values: the value.
+        name: what errors call it, such as 'path: "matrix"'.
+
+    Raises:
+        CameraError: the value is no such matrix.
+    """
+    try:
+        numbers = np.ravel(np.asarray(_parsed(values), np.float64))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        numbers = np.zeros(0)
+    if numbers.size not in (12, 16):
+        raise CameraError(f"{name} is {values!r:.60}, not 16 numbers, nor 12")
+    pose = np.eye(4)
+    pose[: numbers.size // 4] = numbers.reshape(-1, 4)
+    has_last_row = bool(pose[3, :3].any())
+    has_last_column = bool(pose[:3, 3].any())
+    is_by_columns = isinstance(values, str) and numbers.size == 16
+    if has_last_row != has_last_column:
+        is_by_columns = has_last_row
+    if is_by_columns:
+        pose = pose.T
+    pose[3] = 0, 0, 0, 1
+    # Scenes are scaled to fit, and their poses with them.
+    with np.errstate(all="ignore"):
+        lengths = np.linalg.norm(pose[:3, :3], axis=0)
+    if ((lengths > 1e-6) & (lengths < 1e6)).all():
+        pose[:3, :3] /= lengths
+    is_near = (np.abs(pose) < FAR).all()
+    if not (is_near and rotations.is_rotation(pose[:3, :3])):
+        raise CameraError(
+            f"{name} holds no rotation: {pose[:3, :3].tolist()!s:.100}; its upper left 3x3 is one, and all "
+            "numbers are finite"
+        )
+    return pose
+
+
+def _parsed(values: Any) -> Any:
+    """Return the numbers of a text; other values as they are. Raises ValueError, RecursionError."""
+    if not isinstance(values, str):
+        return values
+    if len(values) > LONGEST_TEXT:
+        raise ValueError("the text is too long for a matrix")
+    if values.lstrip().startswith("["):
+        return json.loads(values)
+    return [float(word) for word in re.split(r"[\s,;]+", values.strip())]
