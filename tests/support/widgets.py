@@ -23,6 +23,8 @@ KINDS = (
     "drag_float",
     "drag_float3",
     "input_int",
+    "input_double",
+    "tree_node",
     "input_text_with_hint",
     "input_text_multiline",
 )

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from imgui_bundle import imgui
+from support import widgets
 from support.frames import (
     SIZE,
     cameras_frame,
@@ -28,6 +30,7 @@ from splatview_viewer.kinds.gaussians.frustums import Frustums
 from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import Look
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.panel import Panel
 
 COUNT = 8
 PHOTOS = photographs(COUNT)
@@ -200,6 +203,42 @@ def test_each_way_to_compare(
     assert abs(view.view.state.training.at - 0.25) < 0.01
     moved = shown(view, screen, rect)[inside]
     np.testing.assert_array_equal(moved[:, 122:], photo[:, 122:])
+
+
+def test_panel_has_the_comparison_with_the_photograph(
+    view: Any, screen: OffscreenScreen, content: CamerasContent
+) -> None:
+    """While one looks through a camera, with the PSNR below it once it is known."""
+    panel = Panel(1.0)
+
+    def see() -> dict[str, Rect]:
+        widgets.drawn.clear()
+
+        def over(_: Rect, scale: float) -> bool:
+            imgui.begin("part")
+            frustums(view).sections()[0].draw()
+            imgui.end()
+            return False
+
+        panel.draw_over(screen.framebuffer, over, 1.0)
+        return dict(widgets.drawn)
+
+    try:
+        assert "Compare" not in see()
+        through(view, 1, screen, content)
+        for how, beside in (("photo", "Opacity"), ("error", "Amplify")):
+            frustums(view).change(how=how)
+            assert {"Compare", beside} <= see().keys()
+            assert view.view.state.training.how == how
+        wait_until(
+            lambda: (view.tick(clock()), frustums(view).through.psnr is not None)[1]
+        )
+        drawn = see()
+        compare = drawn["Compare"]
+        rows = (drawn["Amplify"].y - compare.y) / compare.height
+        assert rows > 1.8  # the PSNR stands between them
+    finally:
+        panel.close()
 
 
 def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(

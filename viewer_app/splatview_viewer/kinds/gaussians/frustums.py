@@ -429,6 +429,18 @@ class Frustums(Tool):
                 ),
             )
         if through.index is not None:
+            s = replace(
+                s,
+                how=ui.choice(
+                    "Compare",
+                    "The scene with the photograph of the camera that is looked through",
+                    s.how,
+                    HOWS,
+                ),
+            )
+            if through.words:
+                ui.row("PSNR")
+                imgui.text(through.words.removeprefix("PSNR "))
             if s.how == "photo":
                 s = replace(
                     s,

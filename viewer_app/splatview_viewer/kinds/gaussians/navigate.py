@@ -21,13 +21,14 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, camera_from_text
 from splatview_viewer.geometry.controls import SECONDS, Flight, Flying
 from splatview_viewer.geometry.training_cameras import (
     snapped,
     up_of_cameras,
     up_of_scene,
 )
+from splatview_viewer.kinds.gaussians import camera_numbers
 from splatview_viewer.kinds.gaussians.tool import Picker, Tool
 from splatview_viewer.scene.scene import UPS
 from splatview_viewer.ui import theme
@@ -54,8 +55,6 @@ _MODELS: dict[CameraModel, str] = {
     "ortho": "Orthographic",
     "fisheye": "Fisheye",
 }
-_LIMITS = 1e-3, 1e4
-"""Limits of near and far on their sliders, world units; less beside a small scene."""
 _RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
 """Points: from the middle to the dots, of a dot, and to the picture's edges."""
 _LEAST = 260.0
@@ -628,37 +627,7 @@ def panel(navigate: Navigate) -> None:
         else:
             navigate.set_up(found)
     _bookmarks(navigate)
-    opened = imgui.tree_node("More")
-    imgui.set_item_tooltip("What is drawn near and far")
-    if not opened:
-        return
-    least, most = min(_LIMITS[0], 1e-3 * orbit.distance), _LIMITS[1]
-    seen = orbit.near, min(orbit.far, most)
-    near = ui.slider(
-        "Near",
-        "Gaussians nearer to the camera are not drawn, world units",
-        seen[0],
-        (least, most),
-        "%.3g",
-        reset=least,
-        log=True,
-    )
-    far = ui.slider(
-        "Far",
-        "Gaussians farther from the camera are not drawn, world units",
-        seen[1],
-        (least, most),
-        "none" if seen[1] == most else "%.3g",
-        reset=most,
-        log=True,
-    )
-    if near < far and (abs(near - seen[0]) > 1e-9 * near or far != seen[1]):
-        navigate.begin()
-        orbit.near = near
-        if far != seen[1]:
-            orbit.far = far if far < most else FAR
-        view.moved()
-    imgui.tree_pop()
+    camera_numbers.draw(navigate)
 
 
 def _bookmarks(navigate: Navigate) -> None:

@@ -1,0 +1,82 @@
+"""The camera's numbers in the panel: typed positions, and the roll."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import scene_files as w
+from support import widgets
+from support.viewer import Viewer
+
+from splatview_viewer.core.events import (
+    Key,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+)
+from splatview_viewer.geometry.cameras import look_at
+
+
+@pytest.fixture
+def showing(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
+    """A scene, with the fold of numbers opened in a panel that is high enough."""
+    viewer = open_viewer((640, 760))
+    columns = w.ply_columns(w.truth(20, 0))
+    viewer.catalogue.open_file(w.write_ply(tmp_path / "a.ply", columns))
+    viewer.until(viewer.loaded)
+    viewer.click("Numbers")
+    return viewer
+
+
+def enter(viewer: Viewer, field: str, number: str) -> None:
+    """Type a number into a field, as a user does."""
+    viewer.click(field, clicks=2)
+    viewer.do(Text(number))
+    viewer.do(Key("enter"), Key("enter", False))
+
+
+def test_typed_numbers_put_the_camera(showing: Viewer) -> None:
+    view: Any = showing.user.view
+    before = view.view.camera()
+    target = view.view.orbit.target.copy()
+    enter(showing, "Position 0", "7.5")
+    enter(showing, "Looks at 1", "-1.25")
+    position = np.array([7.5, *before.position[1:]])
+    target[1] = -1.25
+    camera = view.view.camera()
+    np.testing.assert_allclose(camera.position, position, atol=1e-9)
+    expected = look_at(position, target, view.view.orbit.up)
+    np.testing.assert_allclose(camera.viewmat, expected, atol=1e-9)
+
+
+def test_position_that_is_the_target_is_not_taken(showing: Viewer) -> None:
+    view: Any = showing.user.view
+    target = view.view.orbit.target.copy()
+    for i, number in enumerate(target):
+        enter(showing, f"Position {i}", repr(float(number)))
+    camera = view.view.camera()
+    assert np.isfinite(camera.viewmat).all()
+    assert np.linalg.norm(camera.position - target) > 1e-3
+
+
+def test_roll_turns_the_picture_around_its_middle(showing: Viewer) -> None:
+    view: Any = showing.user.view
+    before = view.view.camera()
+    x, y = showing.find("Roll")
+    # The slider goes from -180 to 180 degrees; a press at three quarters is 90.
+    quarter = widgets.drawn["Roll"].width // 4
+    for event in (
+        PointerMove(x + quarter, y),
+        PointerPress(x + quarter, y),
+        PointerRelease(x + quarter, y),
+    ):
+        showing.do(event)
+    after = view.view.camera()
+    np.testing.assert_allclose(after.position, before.position, atol=1e-9)
+    assert np.degrees(view.view.orbit.tilt) == pytest.approx(90, abs=10)
+    assert abs(after.viewmat[2, :3] @ before.viewmat[2, :3]) == pytest.approx(1)
