@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from imgui_bundle import imgui
+from support import widgets
 from support.frames import cloud, gaussian_frame
 from support.renderer_cases import pick
 from support.view_cases import RECT, scene_view, shown
@@ -233,6 +234,29 @@ def test_what_is_filtered_is_counted_and_not_drawn(
 
 
 # -- boxes and spheres -------------------------------------------------------------------------------------------------
+
+
+def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
+    view: Any, panel: Panel, screen: OffscreenScreen
+) -> None:
+    screen.resize(440, 1200)  # high enough for the part of the panel
+    tool = view.view.tools["inspect"]
+    tool.choose(3)
+    until(view, lambda: tool.values is not None)
+
+    def below() -> int:
+        """The height of the fold and what it holds."""
+        widgets.drawn.clear()
+        see(view, panel, screen, "Inspect")
+        return widgets.drawn["Look at it"].y - widgets.drawn["Coefficients"].y
+
+    folded = below()
+    for event in (PointerMove, PointerPress, PointerRelease):
+        at = widgets.middle("Coefficients")
+        panel.handle(event(*at), RECT, boards=[Rect(0, 0, 4000, 4000)])
+        see(view, panel, screen, "Inspect")
+    lines = 1 + 1 + len(tool.values.shN)  # names, degree 0, and the higher ones
+    assert below() - folded > 12 * lines
 
 
 def test_handles_are_dragged_only_while_the_part_is_open(

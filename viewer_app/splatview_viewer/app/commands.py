@@ -388,7 +388,8 @@ class Shot:
     """Width and height. Default: the picture's own, or 1280x720 for others. Pictures are fitted."""
     camera: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
     """JSON, or a file that holds it: {"viewmat": 4x4, "K": 3x3} (world to camera, OpenCV axes) or
-    {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov". Default: the scene seen whole."""
+    {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov"; or the first camera of a nerfstudio path, a
+    transforms.json or inria's cameras.json. Default: the scene seen whole."""
     background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
     """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or transparent. Default: black."""
     device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
@@ -37,6 +38,7 @@ _VERSIONS = 240
 """Versions of which the values are remembered."""
 _CARD_WIDTH, _CARD_LINES = 250, 6
 """Size of the card over the picture: points, and lines of text."""
+_CHANNELS = ("R", "G", "B")
 _SPARK = 22
 """Points: how high a curve of past values is."""
 _HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...] = (
@@ -279,6 +281,9 @@ def panel(tool: Inspect) -> None:
         )
     if len(tool.history) > 1:
         _curves(tool)
+    if imgui.tree_node("Coefficients"):
+        _draw_coefficients(values)
+        imgui.tree_pop()
     pressed = ui.buttons(
         "", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"]
     )
@@ -286,6 +291,26 @@ def panel(tool: Inspect) -> None:
         tool.look_at()
     elif pressed == 1:
         tool.choose(None)
+
+
+def _draw_coefficients(values: Values) -> None:
+    """Draw a table of all coefficients of spherical harmonics, from degree 0 on."""
+    rows = np.concatenate([values.sh0[None], values.shN])
+    flags = imgui.TableFlags_.sizing_stretch_same.value | imgui.TableFlags_.row_bg.value
+    if not imgui.begin_table("##coefficients", 1 + len(_CHANNELS), flags):
+        return
+    for name in ("", *_CHANNELS):
+        imgui.table_next_column()
+        ui.dim(name)
+    for i, row in enumerate(rows.tolist()):
+        degree = math.isqrt(i)
+        imgui.table_next_column()
+        ui.dim(f"{degree}, {i - degree * (degree + 1)}")
+        imgui.set_item_tooltip("Degree and order")
+        for value in row:
+            imgui.table_next_column()
+            imgui.text_unformatted(f"{value:.3f}")
+    imgui.end_table()
 
 
 def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
