@@ -191,10 +191,11 @@ TRAINING = [{"id": 0, "rotation": np.eye(3).tolist(), "position": [0, 0, 0], "fx
 def _training_cameras(data: bytes) -> None:
     for name in ("cameras.json", "cfg_args"):
         put(f"training/{name}", data)
-    scene = put("training/point_cloud/iteration_7/point_cloud.ply", b"")
-    w.write_ply(scene, w.ply_columns(T))
+    path = put("training/point_cloud/iteration_7/point_cloud.ply", b"")
+    w.write_ply(path, w.ply_columns(T))
     with refused():
-        assert len(open_file(folder() / "training")) == len(T.means)
+        scene = open_file(folder() / "training")
+        assert isinstance(scene, GaussianScene) and len(scene) == len(T.means)
 
 
 def _memory() -> dict[str, Any]:

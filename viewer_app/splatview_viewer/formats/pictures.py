@@ -36,7 +36,7 @@ PIXEL_GROWTH = 3
 """Copies of the decoded pixels: Pillow's, another mode's or another orientation's, and the array."""
 CHANNELS = (1, 2, 3, 4)
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
-"""What Pillow may open here, by its names; also as the photograph of a camera."""
+"""Formats that Pillow may open here, by its names; also as the photograph of a camera."""
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 """Sizes that the second header of a BMP may have: "BM" alone begins many texts."""

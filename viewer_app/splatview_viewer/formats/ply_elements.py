@@ -128,7 +128,7 @@ class Element:
 
 @dataclass
 class Header:
-    """What stands before the records of a PLY."""
+    """The header of a PLY: everything before its records."""
 
     elements: dict[str, Element]
     """By name, in their order."""

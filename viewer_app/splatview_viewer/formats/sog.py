@@ -47,7 +47,7 @@ FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 PLANE_SUFFIXES, MOST_PLANES = (".webp", ".png", ".npz"), 64
 """Files beside a meta.json whose change is noticed."""
 VERSIONS = (None, 1, 2)
-"""What meta.json may name; the forerunner of version 2 names none."""
+"""Versions that meta.json may name; the forerunner of version 2 names none."""
 
 
 def read_sog(path: Path, progress: Progress) -> Fields:

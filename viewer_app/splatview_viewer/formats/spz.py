@@ -45,7 +45,7 @@ COORDINATE_SYSTEM, ORBIT_CAMERA = 0xADBE0003, 0xADBE0002
 EXTENSIONS_LIMIT = 1 << 20
 """Bytes of extensions that are read behind the attributes."""
 SYSTEMS = "RUB LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
-"""Where x, y and z point, by the numbers of `CoordinateSystem` in `splat-types.h`; 0, unspecified, is right-up-back."""
+"""Directions of x, y and z, by the numbers of `CoordinateSystem` in `splat-types.h`; 0, unspecified, is right-up-back."""
 DIRECTIONS = {
     "L": (-1, 0, 0),
     "R": (1, 0, 0),

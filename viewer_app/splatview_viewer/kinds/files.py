@@ -44,7 +44,7 @@ def open_file(
 
 
 Signature = tuple[tuple[str, int, int, int, int], ...]
-"""Of each file that makes a value: path, device, inode, size, and the time of its last change in ns."""
+"""Each file that makes a value: path, device, inode, size, and the time of its last change in ns."""
 
 
 def signature_of(path: Path) -> Signature | None:

@@ -17,8 +17,8 @@ LOOK_PERIOD_S = 0.5
 class FileWatch:
     """Compares what is on the disk with what was read.
 
-    A worker thread looks, because a disk may not answer. A change counts when two looks find the same files: whoever
-    writes them is done.
+    A worker thread looks, because a disk may not answer. A change counts when two looks find the same files: their
+    writer is done.
     """
 
     def __init__(self, path: Path) -> None:

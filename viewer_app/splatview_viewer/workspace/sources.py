@@ -299,7 +299,7 @@ class FileSource(Source):
         self._fault = ""
         """The reason why the file in its place cannot be read."""
         self._is_seen = False
-        # A file that is lent is a copy, which nobody writes.
+        # A file that is lent is a copy that does not change.
         self._watch = None if apart else FileWatch(path)
         self._jobs = Jobs(f"read {path.name}", lambda: self.wake())
 
