@@ -183,7 +183,10 @@ def _film(d: Any) -> Film:
         path = CameraPath([_key(k, d, between, model) for k in keys], loop, model=model)
         path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
         # The first viewer names the length of the whole alone.
-        if not any("override_transition_sec" in key for key in keys):
+        has_transitions = "default_transition_sec" in d or any(
+            "override_transition_sec" in key for key in keys
+        )
+        if not has_transitions:
             path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
         return Film(path, width, height, fps)
     poses = [_key(f, d, 1 / fps, model, "camera_to_world") for f in frames or ()]
