@@ -434,7 +434,7 @@ def gsplat_png_files(t: Truth) -> dict[str, bytes]:
     centroids = np.round((t.shN.reshape(len(t.means), -1) - low) / (high - low) * 63)
     np.savez_compressed(
         out := io.BytesIO(),
-        centroids=centroids.astype(np.uint8)[::-1],
+        centroids=np.asfortranarray(centroids.astype(np.uint8)[::-1]),
         labels=np.arange(len(t.means), dtype=np.uint16)[::-1],
     )
     files["shN.npz"] = out.getvalue()

@@ -150,8 +150,11 @@ def _array(archive: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
     shape, is_fortran, dtype = read_header(file)
     size = math.prod(shape) * dtype.itemsize
     left = len(data) - file.tell()
-    if dtype.kind not in "iu" or is_fortran or size != left:
+    if dtype.kind not in "iu" or size != left:
         raise FileError(
             f"{name!r} claims {shape} of {dtype} in {left:,} bytes; whole numbers are needed"
         )
-    return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
+    numbers = np.frombuffer(data, dtype, offset=file.tell())
+    if is_fortran:  # gsplat saves the centroids as they come out of the clustering
+        return numbers.reshape(shape[::-1]).T
+    return numbers.reshape(shape)
