@@ -358,7 +358,8 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
             None,
             "vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed",
         ),
-        ("SplatRenderMode: 2DGS", False, None, "render mode '2dgs' is unknown"),
+        ("SplatRenderMode: 2DGS", False, None, ""),
+        ("SplatRenderMode: ray", False, None, "render mode 'ray' is unknown"),
     ],
 )
 def test_comments_of_a_ply_name_its_mode_and_what_is_up(

@@ -59,6 +59,7 @@ MODES = {
     "1": True,
     "": False,
     "default": False,
+    "2dgs": False,
     "none": False,
     "false": False,
     "0": False,
