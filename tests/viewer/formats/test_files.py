@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,14 @@ import torch
 import zstandard
 from PIL import Image
 from support import scene_files as w
+from support.memory_data import event, snapshot
 from support.renderer_cases import Chance, activated, random_scene
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import open_file, silent
 from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.ply import write_ply
-from splatview_viewer.kinds.files import read_untrusted
+from splatview_viewer.kinds.files import read_untrusted, recognise
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
 from splatview_viewer.render.cameras.content import read_photo
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
@@ -321,6 +323,21 @@ def test_ply_colors_are_those_of_degree_0(
     )  # one scale for all axes
 
 
+def test_files_in_gzip_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
+    """Also from memory snapshots; names say nothing but of .splat, which has no mark of its own."""
+    events = [event("alloc", 512, 64, time_us=1)]
+    files = {
+        "ply": _gzipped(w.write_ply(tmp_path / "a.pickle", w.ply_columns(T))),
+        "spz": w.write_spz(tmp_path / "b.ply.gz", T),
+        "splat": _gzipped(w.write_splat(tmp_path / "c.splat", T)),
+        "snapshot": tmp_path / "d.ply.gz",
+    }
+    files["snapshot"].write_bytes(gzip.compress(pickle.dumps(snapshot(events))))
+    assert {name: recognise(path) for name, path in files.items()} == {
+        name: name for name in files
+    }
+
+
 def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
     t = w.truth(n=0, degree=2)
     for path in (
@@ -344,7 +361,7 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
     ("comment", "mip", "up", "note"),
     [
         ("SplatRenderMode: mip", True, None, ""),
-        ("by mip", False, None, ""),
+        ("by \u2028 mip\x0cat\x85night", False, None, ""),
         ("antialiased 1\ncomment splatrendermode: DEFAULT", False, None, ""),
         ("Vertical axis: -y", False, (0, -1, 0), ""),
         ("Nerfstudio\ncomment Vertical Axis: z", False, (0, 0, 1), ""),

@@ -168,7 +168,8 @@ def read_header(f: BinaryIO) -> Header:
         raise FileError(f"PLY: no line 'end_header'{where}")
     header = Header({}, [], is_text=False, size=stop + 1)
     order, last = "", Element("", 0)
-    for line in text[:end].decode("utf-8", errors="replace").splitlines()[1:]:
+    # Comments may hold what `splitlines` takes for an end of line.
+    for line in text[:end].decode("utf-8", errors="replace").split("\n")[1:]:
         match line.split():
             case []:
                 pass
