@@ -10,7 +10,7 @@ import pytest
 from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobPool, Jobs
 
 
 class Rig:
@@ -106,3 +106,19 @@ def test_closing_cancels_all_and_waits_for_the_running_one(rig: Rig) -> None:
     assert rig.jobs.close(PATIENCE) and rig.jobs.close(None)
     assert rig.submit("again").wait(PATIENCE)  # a thread begins anew
     assert rig.woken.acquire(timeout=PATIENCE)
+
+
+def test_a_pool_has_a_bounded_number_of_threads() -> None:
+    """And wakes the owner of each job."""
+    pool, go, woken = JobPool("test pool", 3), threading.Event(), list[int]()
+    jobs = [
+        pool.submit(
+            lambda _: go.wait(PATIENCE), wake=lambda number=number: woken.append(number)
+        )
+        for number in range(50)
+    ]
+    names = {t.name for t in threading.enumerate() if t.name.startswith("test pool")}
+    assert len(names) == 3
+    go.set()
+    assert all(job.wait(PATIENCE) for job in jobs)
+    wait_until(lambda: sorted(woken) == [*range(50)])

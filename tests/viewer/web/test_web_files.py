@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from contextlib import suppress
+import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.wait import wait_until
+from support.wait import turns, wait_until
 from support.web_clients import Visitor, kept
 
 from splatview_viewer.core.events import FileDrop
@@ -18,7 +20,7 @@ from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
+    from collections.abc import Callable
 
     import pytest
 
@@ -113,6 +115,101 @@ def test_nothing_stays_of_half_a_file(
         lambda: sorted(path.stat().st_size for path in kept(folder)) in ([], [1000])
     )
     assert visitor.post(b"another").status == 200
+
+
+def test_uploads_at_a_time_are_bounded(
+    join: Callable[..., Visitor], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a page, and of all; a place is free again once its upload ends or is too slow."""
+    monkeypatch.setattr(files, "MAX_COMING", 5)
+    first, second = join(), join()
+    with ExitStack() as opened:
+
+        def begin(page: Visitor) -> socket.socket:
+            return opened.enter_context(page.begin(1000, b"some"))
+
+        coming = [begin(first) for _ in range(files.MAX_COMING_OF_PAGE)]
+        wait_until(lambda: len(kept(folder)) == len(coming))
+        answer = first.post()
+        assert answer.status == 429 and "on their way" in answer.text
+        assert answer.headers["Retry-After"]
+        assert second.post().status == 200, "another page has places of its own"
+        begin(second)
+        wait_until(lambda: len(kept(folder)) == 6)
+        assert second.post().status == 429
+        for client in coming[:2]:
+            client.close()
+        wait_until(lambda: len(kept(folder)) == 4)
+        assert first.post().status == second.post().status == 200
+    wait_until(lambda: len(kept(folder)) == 3)
+
+
+def test_number_of_kept_files_is_bounded(
+    visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_FILES", 3)
+    for _ in range(3):
+        assert visitor.post(b"").status == 200
+    answer = visitor.post(b"")
+    assert answer.status == 429 and "Close some in the list" in answer.text
+    drop = visitor.client.said(FileDrop)[0]
+    assert drop.done is not None
+    drop.done(Path(drop.paths[0]))
+    assert visitor.post(b"").status == 200
+
+
+def test_an_upload_that_drips_gives_its_place_and_room_back(
+    visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is only announced holds no room; what comes by the byte is no progress."""
+    monkeypatch.setattr(files, "STALL", 0.3)
+    monkeypatch.setattr(files, "MAX_KEPT", 1000)
+    with visitor.begin(1000, b"x") as client:
+        wait_until(lambda: len(kept(folder)) == 1)
+        assert visitor.post(b"x" * 900).status == 200, "the room is not taken yet"
+        client.settimeout(0.02)
+        answer = b""
+        for _ in turns("the upload ends"):
+            with suppress(TimeoutError):
+                answer = client.recv(4096)
+            if answer:
+                break
+            client.sendall(b"x")
+        assert answer.split()[1] == b"408" and b"too slowly" in answer
+
+
+def test_upload_that_fills_the_room_meanwhile_is_refused(
+    visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_KEPT", 100)
+    with visitor.begin(60, b"x" * 30) as first, visitor.begin(60, b"x" * 30) as second:
+        wait_until(lambda: len(kept(folder)) == 2)
+        first.sendall(b"x" * 30)
+        assert status_of(first) == 200
+        second.sendall(b"x" * 30)
+        assert status_of(second) == 507
+    wait_until(lambda: len(kept(folder)) == 1)
+
+
+def test_uploads_take_no_thread_each(
+    visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while they come nor when they go."""
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def count(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", count)
+    for _ in range(20):
+        assert visitor.post().status == 200
+    for drop in visitor.client.said(FileDrop):
+        assert drop.done is not None
+        drop.done(Path(drop.paths[0]))
+    wait_until(lambda: not kept(folder))
+    assert len(started) <= 4, started
 
 
 def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 import torch
+from PIL import Image
 from support.frames import cloud
 from support.programs import Programs
 from support.viewer import Viewer
@@ -17,6 +19,7 @@ from splatview_ipc.control.registry import viewers
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import Entry
+from splatview_viewer.workspace.sources import FileSource
 
 
 def publish_grey(value: int, name: str = "render", step: int = 0) -> None:
@@ -122,3 +125,16 @@ def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> 
     _, err = program.end()
     assert viewers() == []
     assert program.returncode == 0 and "no display here" in err
+
+
+def test_hundreds_of_files_are_read_by_a_few_threads(tmp_path: Path) -> None:
+    """The user's, and those of pages."""
+    path = tmp_path / "picture.png"
+    Image.new("RGB", (8, 8)).save(path)
+    for apart in (False, True):
+        sources = [FileSource(path, apart=apart) for _ in range(200)]
+        reading = [t for t in threading.enumerate() if t.name.startswith("read")]
+        assert 0 < len(reading) <= 8
+        for source in sources:
+            source.close()
+        wait_until(lambda threads=reading: not any(t.is_alive() for t in threads))

@@ -23,7 +23,12 @@ class Cancelled(Exception):  # noqa: N818  (it reports no mistake)
 class Job(Generic[T]):
     """One call of a function on a worker thread; made by `Jobs.submit`."""
 
-    def __init__(self, owner: Jobs, function: Callable[[Job[T]], T]) -> None:
+    def __init__(
+        self,
+        owner: Jobs,
+        function: Callable[[Job[T]], T],
+        wake: Callable[[], None] | None = None,
+    ) -> None:
         self.progress = 0.0
         """Completed part, 0 to 1, as the function reported it."""
         self.cancelled = False
@@ -32,6 +37,8 @@ class Job(Generic[T]):
         self.function: Callable[[Job[T]], T] | None = function
         """None once it has ended: it may hold a scene."""
         self.ended = threading.Event()
+        self.wake = wake
+        """Called from the thread once it has ended, in place of the queue's; None: that."""
         self._owner = owner
         self._value: T | None = None
 
@@ -96,9 +103,24 @@ class Jobs:
         with self._lock:
             return self._running is not None or bool(self._waiting)
 
-    def submit(self, function: Callable[[Job[T]], T], *, first: bool = False) -> Job[T]:
-        """Call `function` with its job on the thread, after all others, or before all that wait (`first`)."""
-        job = Job(self, function)
+    @property
+    def load(self) -> int:
+        """The number of jobs that wait or run."""
+        with self._lock:
+            return len(self._waiting) + (self._running is not None)
+
+    def submit(
+        self,
+        function: Callable[[Job[T]], T],
+        *,
+        first: bool = False,
+        wake: Callable[[], None] | None = None,
+    ) -> Job[T]:
+        """Call `function` with its job on the thread, after all others, or before all that wait (`first`).
+
+        `wake`: called in place of the queue's.
+        """
+        job = Job(self, function, wake)
         with self._lock:
             (self._waiting.appendleft if first else self._waiting.append)(job)
             if self._thread is None:
@@ -150,5 +172,19 @@ class Jobs:
                 self._running = None
                 job.end(value, error)
             if not job.cancelled:
-                self.wake()
+                (job.wake or self.wake)()
             del job, value, error  # they may hold a scene until the next one
+
+
+class JobPool:
+    """A bounded number of queues, and so of threads, for jobs that many owners submit."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._queues = [Jobs(f"{name} {index}") for index in range(count)]
+
+    def submit(
+        self, function: Callable[[Job[T]], T], *, wake: Callable[[], None]
+    ) -> Job[T]:
+        """Call `function` with its job on the thread that has the fewest; then `wake`."""
+        queue = min(self._queues, key=lambda jobs: jobs.load)
+        return queue.submit(function, wake=wake)

@@ -10,6 +10,8 @@ import shutil
 import tempfile
 import time
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
@@ -24,6 +26,8 @@ from splatview_viewer.ui.format import size_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aiohttp import StreamReader
+
     from splatview_viewer.web.server import Connection
 
 KEY_HEADER = "X-Splatview-Page"
@@ -32,10 +36,20 @@ MAX_FILE = 4 * 1024**3
 """Bytes of one file."""
 MAX_KEPT = 8 * 1024**3
 """Bytes of all that are kept."""
+MAX_FILES = 256
+"""Files that are kept."""
+MAX_COMING = 32
+"""Files that come at a time."""
+MAX_COMING_OF_PAGE = 4
+"""Those of one page, which sends one after the other."""
 SPARE = 512 * 1024**2
 """Bytes of the disk that stay free."""
 STALL = 20.0
-"""Seconds without a byte after which a file does not come any more."""
+"""Seconds of waiting within which LEAST_PROGRESS has to come, or the end of the file."""
+LEAST_PROGRESS = 16 * 1024
+"""Bytes: what comes more slowly holds its place for nothing."""
+_WORKERS = 4
+"""Threads that write, open and remove files."""
 _PREFIX = "splatview-files-"
 _YOUNG = 60.0
 """Seconds within which a viewer locks a folder that it made."""
@@ -58,9 +72,12 @@ class Files:
         self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._connections = connections
+        self._workers = ThreadPoolExecutor(_WORKERS, "splatview files")
         self._lock = Lock()
         self._kept: dict[Path, int] = {}
-        """Bytes of each upload, those to come included."""
+        """Bytes of each upload that have come."""
+        self._coming: list[Connection] = []
+        """The page of each upload that is on its way. In the web thread."""
         self._count = 0
 
     async def receive(self, request: web.Request) -> web.Response:
@@ -68,15 +85,41 @@ class Files:
         connection = self._connections.get(request.headers.get(KEY_HEADER, ""))
         if connection is None:
             raise web.HTTPForbidden(text="Only a page that is connected may send files")
-        size, name, taken = (
-            request.content_length,
-            file_name(request.query.get("name", "")),
-            False,
-        )
+        size = request.content_length
+        name = file_name(request.query.get("name", ""))
         if size is None:
             raise web.HTTPLengthRequired(
                 text="A file comes with its size, in Content-Length"
             )
+        self._check_size(name, size)
+        self._check_number(name, connection)
+        path = self._new_path(name)
+        taken = False
+        self._coming.append(connection)
+        try:
+            await self._write(request.content, path)
+            taken = connection.put(FileDrop((str(path),), self.remove))
+        except (TimeoutError, ConnectionError):
+            raise web.HTTPRequestTimeout(
+                text=f"{name} did not come as a whole, or came too slowly"
+            ) from None
+        except OSError as e:
+            _log.warning("%s: cannot be written: %s", path, e.strerror or e)
+            raise web.HTTPInsufficientStorage(
+                text=f"{name} cannot be written on the viewer's machine: {e.strerror or e}"
+            ) from e
+        finally:
+            self._coming.remove(connection)
+            if not taken:
+                self.remove(path)
+        if not taken:
+            raise web.HTTPGone(
+                text=f"The connection to the viewer was lost while {name} was sent"
+            )
+        return web.Response(text="Taken.")
+
+    def _check_size(self, name: str, size: int) -> None:
+        """Refuse a file that is too large, or for which there is no room now."""
         if size > MAX_FILE:
             raise web.HTTPRequestEntityTooLarge(
                 MAX_FILE,
@@ -86,46 +129,64 @@ class Files:
                     "the viewer runs"
                 ),
             )
+        room = self._room()
+        if size > room:
+            raise _no_room(name, size, room)
+
+    def _check_number(self, name: str, connection: Connection) -> None:
+        """Refuse a file beside too many others."""
         with self._lock:
-            room = min(
-                MAX_KEPT - sum(self._kept.values()),
-                shutil.disk_usage(self._folder).free - SPARE,
+            kept = len(self._kept)
+        if kept >= MAX_FILES:
+            raise web.HTTPTooManyRequests(
+                text=f"{name} is not taken: the viewer has {MAX_FILES} files of pages, the most. Close some in the list"
             )
-            if size > room:
-                raise web.HTTPInsufficientStorage(
-                    text=(
-                        f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
-                        f"{size_text(max(room, 0))} are the most. Close some in the list"
-                    )
-                )
+        is_full = len(self._coming) >= MAX_COMING
+        if is_full or self._coming.count(connection) >= MAX_COMING_OF_PAGE:
+            raise web.HTTPTooManyRequests(
+                text=f"{name} is not taken: too many files are on their way. Send it once they have come",
+                headers={"Retry-After": "5"},
+            )
+
+    def _new_path(self, name: str) -> Path:
+        """Return the path of a new upload, in a folder of its own: names may be the same."""
+        with self._lock:
             self._count += 1
-            path = (
-                self._folder / str(self._count) / name
-            )  # in a folder of its own: names may be the same
-            self._kept[path] = size
-        try:
-            path.parent.mkdir(mode=0o700)
-            with path.open("xb") as file:
-                while chunk := await asyncio.wait_for(request.content.readany(), STALL):
-                    await asyncio.to_thread(file.write, chunk)
-            taken = connection.put(FileDrop((str(path),), self.remove))
-        except (TimeoutError, ConnectionError):
-            raise web.HTTPRequestTimeout(
-                text=f"{name} did not come as a whole"
-            ) from None
-        except OSError as e:
-            _log.warning("%s: cannot be written: %s", path, e.strerror or e)
-            raise web.HTTPInsufficientStorage(
-                text=f"{name} cannot be written on the viewer's machine: {e.strerror or e}"
-            ) from e
-        finally:
-            if not taken:
-                self.remove(path)
-        if not taken:
-            raise web.HTTPGone(
-                text=f"The connection to the viewer was lost while {name} was sent"
-            )
-        return web.Response(text="Taken.")
+            path = self._folder / str(self._count) / name
+            self._kept[path] = 0
+        return path
+
+    def _room(self) -> int:
+        """Return how many bytes more may be kept. Only what has come counts: a size that is only announced holds none."""
+        free = shutil.disk_usage(self._folder).free
+        with self._lock:
+            return min(MAX_KEPT - sum(self._kept.values()), free - SPARE)
+
+    async def _write(self, content: StreamReader, path: Path) -> None:
+        """Write what comes into a new file.
+
+        Raises TimeoutError where too little comes, OSError, and the answer for a file
+        that fills the room meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        path.parent.mkdir(mode=0o700)
+        with path.open("xb") as file:
+            waited, progress = 0.0, 0
+            while True:
+                began_at = loop.time()
+                chunk = await asyncio.wait_for(content.readany(), STALL - waited)
+                if not chunk:
+                    return
+                waited += loop.time() - began_at
+                progress += len(chunk)
+                if progress >= LEAST_PROGRESS:
+                    waited, progress = 0.0, 0
+                room = self._room()
+                if len(chunk) > room:
+                    raise _no_room(path.name, len(chunk), room)
+                with self._lock:
+                    self._kept[path] += len(chunk)
+                await loop.run_in_executor(self._workers, file.write, chunk)
 
     async def hand_out(self, request: web.Request) -> web.Response:
         """Send what was offered to a page; each offer is good for one time."""
@@ -141,7 +202,9 @@ class Files:
             body = (
                 found[0]
                 if isinstance(found[0], bytes)
-                else await asyncio.to_thread(open_regular, found[0])
+                else await asyncio.get_running_loop().run_in_executor(
+                    self._workers, open_regular, found[0]
+                )
             )
         except OSError as e:
             raise web.HTTPNotFound(
@@ -164,18 +227,27 @@ class Files:
             if self._kept.pop(path, None) is None:
                 return
         # Removing gigabytes takes a while, and the caller may be the thread that draws.
-        Thread(
-            target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True
-        ).start()
+        with suppress(RuntimeError):  # closed meanwhile, which removes all
+            self._workers.submit(shutil.rmtree, path.parent, True)
 
     def close(self) -> None:
         """Remove all uploads, once the web thread has ended."""
+        self._workers.shutdown(cancel_futures=True)
         with self._lock:
             self._kept.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
         os.close(
             self._held
         )  # last: without the lock another viewer would remove the folder as well
+
+
+def _no_room(name: str, size: int, room: int) -> web.HTTPException:
+    return web.HTTPInsufficientStorage(
+        text=(
+            f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
+            f"{size_text(max(room, 0))} are the most. Close some in the list"
+        )
+    )
 
 
 def _sweep(around: Path) -> None:

@@ -10,7 +10,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda.driver import device_of, torch_with_cuda
 from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobPool
 from splatview_viewer.formats import fault_text
 from splatview_viewer.kinds import about, kind_of
 from splatview_viewer.kinds.files import recognise
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 LIVE_PERIOD = 1 / 30
 """Seconds between looks at tensors that change in place all the time."""
+_READERS = JobPool("read", 8)
+"""Threads that read files; a folder of hundreds is read by a few at a time."""
+_PAGE_READERS = JobPool("read of pages", 4)
+"""The same of files that pages have sent, which keep no other file waiting."""
 _PROGRESS_STEPS = 50
 """Different values of the progress of reading a file."""
 
@@ -301,7 +305,6 @@ class FileSource(Source):
         self._is_seen = False
         # A file that is lent is a copy that does not change.
         self._watch = None if apart else FileWatch(path)
-        self._jobs = Jobs(f"read {path.name}", lambda: self.wake())
 
         def read(job: Job[Value]) -> Value:
             from splatview_viewer.kinds.files import read_untrusted
@@ -312,7 +315,7 @@ class FileSource(Source):
                 return Recording.opened(path)
             return self._read_noted(job)
 
-        self._job: Job[Value] | None = self._jobs.submit(read)
+        self._job: Job[Value] | None = self._submit(read)
 
     def _read_noted(self, job: Job[Value]) -> Value:
         """Read the file, and remember which it is."""
@@ -321,6 +324,10 @@ class FileSource(Source):
         assert self._watch is not None
         self._watch.note()
         return open_file(self.file, job.report)
+
+    def _submit(self, read: Callable[[Job[Value]], Value]) -> Job[Value]:
+        readers = _PAGE_READERS if self._watch is None else _READERS
+        return readers.submit(read, wake=lambda: self.wake())
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job
@@ -331,7 +338,7 @@ class FileSource(Source):
             self.player.tick(now)
         elif self._is_seen and self._job is None and self._watch is not None:
             if self._watch.turn(now):
-                self._job = self._jobs.submit(self._read_noted)
+                self._job = self._submit(self._read_noted)
         entry.kind, entry.fault_of_source = self._kind, self.error or self._fault
         # Each new value is drawn, and drawing may take what reading needs. While a file is read again, what was in its
         # place stays in the picture.
