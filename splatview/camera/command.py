@@ -75,6 +75,9 @@ class Camera:
     """The pictures a second to ask of a camera. Of others, at most so many are shown. Default: as they come."""
     once: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Play a file once. Without it, it begins again at its end."""
+    follow: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Follow redirects and playlists of a network stream to other hosts. Without it, only the host in SOURCE is
+    reached."""
     name: Annotated[str, tyro.conf.arg(metavar="NAME")] = "camera"
     """What the stream of pictures is called."""
     patience: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 5.0
@@ -136,6 +139,8 @@ def _programs(
             raise ValueError(f"--{name} is {value:g}, not from {least:g} to {most}")
     if o.once and kind_of(o.source) in ("test", "device"):
         raise ValueError(f"--once is for files, and {o.source} has no end")
+    if o.follow and kind_of(o.source) != "network":
+        raise ValueError(f"--follow is for network streams, and {o.source} is none")
     detector = _detector(o)
     screens = [
         f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)
@@ -174,6 +179,7 @@ def _programs(
         patience=o.patience,
         stream=o.name,
         loop=not o.once,
+        follow=o.follow,
     )
     return capture, detector, viewer if o.viewer else None
 

@@ -9,6 +9,12 @@ from urllib.parse import urlsplit
 
 import cv2
 
+from splatview.camera.only_host import (
+    Connections,
+    OnlyHost,
+    can_limit,
+    rtsp_leads_to,
+)
 from splatview.camera.orientation import Orientation, stored_size
 from splatview.camera.sources import (
     CameraError,
@@ -17,6 +23,7 @@ from splatview.camera.sources import (
     kind_of,
     shown,
 )
+from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +41,8 @@ _CLOSED = {
     "network": "{} does not answer, or gives nothing that OpenCV reads",
 }
 
+_LED_AWAY = "{} leads to another host, {}, which is not reached: --follow follows it, or name that host"
+
 
 class OpenCVSource:
     """Reads a `cv2.VideoCapture`."""
@@ -48,6 +57,10 @@ class OpenCVSource:
         """Width of a pixel over its height; 0 for unknown."""
         self._turned = Orientation()
         """Whether OpenCV exchanges width and height of what is stored."""
+        self._only_host: OnlyHost | None = None
+        """Refuses other hosts than the named one, while the source is open."""
+        self._was_asked = False
+        """Whether the server was asked for its redirects."""
         self.recorded = False
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"
@@ -60,9 +73,9 @@ class OpenCVSource:
         os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
         self.close()
         capture, name = self._opened()
-        if not capture.isOpened():
-            raise CameraError(_CLOSED[self._kind].format(source))
         self._capture = capture
+        if not capture.isOpened():
+            raise CameraError(self._led_away() or _CLOSED[self._kind].format(source))
         if self._kind == "network":
             self.recorded = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9 or urlsplit(
                 self._settings.source
@@ -124,17 +137,7 @@ class OpenCVSource:
                 source if "appsink" in source else source + _APPSINK, cv2.CAP_GSTREAMER
             ), ""
         if self._kind == "network":
-            patience_ms = int(settings.patience * 1000)
-            return cv2.VideoCapture(
-                source,
-                cv2.CAP_FFMPEG,
-                [
-                    cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
-                    patience_ms,
-                    cv2.CAP_PROP_READ_TIMEOUT_MSEC,
-                    patience_ms,
-                ],
-            ), ""
+            return self._opened_address(), ""
         name = check_device(shown(source))
         # In whole seconds, the same for all cameras of a process; OpenCV's own is 10.
         os.environ.setdefault(
@@ -153,6 +156,47 @@ class OpenCVSource:
                 capture.set(prop, value)
         return capture, name
 
+    def _opened_address(self) -> cv2.VideoCapture:
+        """Return the capture of a network source, which reaches the named host alone unless others are followed.
+
+        Raises CameraError for a source that leads to another.
+        """
+        settings, source = self._settings, self._settings.source
+        is_limited = not settings.follow
+        if is_limited and can_limit(source):
+            self._only_host = OnlyHost(source)
+        if is_limited and not self._was_asked:
+            host = rtsp_leads_to(source, settings.patience)
+            if host:
+                raise CameraError(_LED_AWAY.format(shown(source), printable(host)))
+            # Not again: some servers take only one client at a time.
+            self._was_asked = True
+        connections = Connections()
+        patience_ms = int(settings.patience * 1000)
+        capture = cv2.VideoCapture(
+            source,
+            cv2.CAP_FFMPEG,
+            [
+                cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
+                patience_ms,
+                cv2.CAP_PROP_READ_TIMEOUT_MSEC,
+                patience_ms,
+            ],
+        )
+        if is_limited and self._only_host is None and capture.isOpened():
+            host = connections.foreign(source)
+            if host:
+                capture.release()
+                raise CameraError(_LED_AWAY.format(shown(source), host))
+        return capture
+
+    def _led_away(self) -> str:
+        """Return the error for a source that has led to another host; "" for any other."""
+        host = self._only_host.refused if self._only_host is not None else ""
+        if not host:
+            return ""
+        return _LED_AWAY.format(shown(self._settings.source), printable(host))
+
     def grab(self) -> float | None:
         if self._capture.grab():
             return (
@@ -160,7 +204,7 @@ class OpenCVSource:
                 if self.recorded
                 else 0.0
             )
-        error = f"{self.words}: no picture comes any more"
+        error = self._led_away() or f"{self.words}: no picture comes any more"
         if self._kind == "network":
             raise NoPictureError(error)
         raise CameraError(error)
@@ -197,6 +241,9 @@ class OpenCVSource:
 
     def close(self) -> None:
         self._capture.release()
+        if self._only_host is not None:
+            self._only_host.close()
+            self._only_host = None
 
 
 def _decoded(jpeg: np.ndarray) -> np.ndarray | None:

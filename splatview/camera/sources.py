@@ -56,6 +56,8 @@ class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream: str = "camera"
     loop: bool = True
     """Play a recording again at its end."""
+    follow: bool = False
+    """Follow redirects and playlists of a network source to other hosts."""
 
 
 class Source(Protocol):
