@@ -60,7 +60,7 @@ class OpenCVSource:
         self._only_host: OnlyHost | None = None
         """Refuses other hosts than the named one, while the source is open."""
         self._was_asked = False
-        """Whether the server was asked for its redirects."""
+        """The server was asked for redirects, and has none."""
         self.recorded = False
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"

@@ -42,7 +42,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.answers: dict[str, tuple[str, str | bytes]] = {}
         self.asked: list[str] = []
         super().__init__((address, 0), Handler)
-        self.url = f"http://{address}:{self.server_address[1]}"
+        self.place = address, int(self.server_address[1])
+        self.url = f"http://{address}:{self.place[1]}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -263,9 +264,9 @@ def test_peers_that_are_not_the_named_host_are_found(
 ) -> None:
     connections = Connections()
     assert connections.foreign(own.url) == ""
-    with socket.create_connection(own.server_address[:2]):
+    with socket.create_connection(own.place):
         assert connections.foreign(own.url) == ""
-        with socket.create_connection(other.server_address[:2]):
+        with socket.create_connection(other.place):
             assert connections.foreign(own.url) == "127.0.0.2"
             assert connections.foreign(other.url) in ("127.0.0.1", "")
             assert Connections().foreign(own.url) == "", "opened before"

@@ -121,7 +121,7 @@ class _Viewer:
 
     @property
     def for_browsers(self) -> bool:
-        """Whether an option asks for pages, which then take a window's place."""
+        """True where an option asks for pages, which then take a window's place."""
         return bool(self.web or self.host or self.allow_host)
 
     def _check(self, command: str) -> None:
