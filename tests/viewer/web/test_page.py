@@ -23,7 +23,7 @@ from support.pages import (
     state,
     until,
 )
-from support.proxy import reverse_proxy
+from support.proxy import PATH, reverse_proxy
 from support.wait import PATIENCE, wait_until
 from support.web_clients import kept
 
@@ -335,6 +335,10 @@ def test_page_works_under_the_path_of_a_site(
         shows(client, drawn(800, 600))
         np.testing.assert_array_equal(on_canvas(page), drawn(800, 600))
         assert page.url == url
+        keys = page.evaluate("Object.keys(sessionStorage)")
+        assert keys and all(PATH in key for key in keys), "other paths have viewers too"
+        page.reload()
+        client = viewer.client()
         page.mouse.move(300, 200)
         client.wait(ev.PointerMove)
         (tmp_path / "scene.ply").write_bytes(b"content")

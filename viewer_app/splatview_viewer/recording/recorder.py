@@ -244,7 +244,10 @@ class Tape:
                 f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
                 f"{recording.limit / 1e6:,.0f} MB are allowed: see {option}"
             )
-        scene, cuda, file, folder = None, None, recording.next_file, recording.folder
+        scene = None
+        cuda = None
+        file = recording.next_file
+        folder = recording.folder
         if frame.on_gpu:
             scene, ready = scene_of(frame, in_place=True)
             cuda = _stream(scene.gpu)

@@ -171,7 +171,8 @@ class Files:
         loop = asyncio.get_running_loop()
         path.parent.mkdir(mode=0o700)
         with path.open("xb") as file:
-            waited, progress = 0.0, 0
+            waited = 0.0
+            progress = 0
             while True:
                 began_at = loop.time()
                 chunk = await asyncio.wait_for(content.readany(), STALL - waited)
@@ -180,7 +181,8 @@ class Files:
                 waited += loop.time() - began_at
                 progress += len(chunk)
                 if progress >= LEAST_PROGRESS:
-                    waited, progress = 0.0, 0
+                    waited = 0.0
+                    progress = 0
                 room = self._room()
                 if len(chunk) > room:
                     raise _no_room(path.name, len(chunk), room)

@@ -1,9 +1,12 @@
 // What a tab keeps for itself, the viewer's token before all.
 
+/** A site may show several viewers, each under a path of its own: none gets the token of another. */
+const prefix = `splatview.${location.pathname.replace(/[^/]*$/, "")}.`;
+
 /** The page's own keepings; a frame inside a foreign page may have none. */
 export const store = {
-  get: (key) => { try { return sessionStorage.getItem("splatview." + key) || ""; } catch { return ""; } },
-  set: (key, value) => { try { sessionStorage.setItem("splatview." + key, value); } catch { /* lasts one load */ } },
+  get: (key) => { try { return sessionStorage.getItem(prefix + key) || ""; } catch { return ""; } },
+  set: (key, value) => { try { sessionStorage.setItem(prefix + key, value); } catch { /* lasts one load */ } },
 };
 
 export const framed = window.top !== window;
