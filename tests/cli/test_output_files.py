@@ -19,7 +19,12 @@ from support.programs import ROOT
 
 from splatview.camera import command as camera
 from splatview.demo import command as demo
-from splatview_ipc.system.files import OutputError, make_private, write_output
+from splatview_ipc.system.files import (
+    OutputError,
+    check_closed,
+    make_private,
+    write_output,
+)
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.camera_paths import make_writer
@@ -411,7 +416,9 @@ def test_caches_are_the_users_own(shared: Path) -> None:
     taken_link(shared / "way", shared)
     with pytest.raises(PermissionError, match="a link of another user"):
         make_private(shared / "way" / "cache")
-    (shared / "mine").mkdir()
-    (shared / "mine").chmod(0o777)
-    make_private(shared / "mine")
-    assert stat.S_IMODE((shared / "mine").stat().st_mode) == 0o700
+    (shared / "mine").mkdir(mode=0o755)
+    check_closed(shared / "mine")
+    for mode in (0o775, 0o757):
+        (shared / "mine").chmod(mode)
+        with pytest.raises(PermissionError, match="chmod go-w"):
+            check_closed(shared / "mine")

@@ -88,9 +88,6 @@ def make_private(path: Path) -> None:
         make_private(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
     check_own(path)
-    mode = path.stat().st_mode
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        path.chmod(0o700)
 
 
 def check_own(path: str | os.PathLike[str]) -> None:
@@ -99,6 +96,17 @@ def check_own(path: str | os.PathLike[str]) -> None:
     owner = os.stat(path).st_uid
     if owner not in (os.getuid(), 0):
         reason = f"it belongs to another user ({owner}); choose a folder of your own"
+        raise PermissionError(errno.EPERM, reason, os.fspath(path))
+
+
+def check_closed(path: str | os.PathLike[str]) -> None:
+    """As `check_own`, and raise PermissionError for a folder in which others can write.
+
+    For folders whose files are executed.
+    """
+    check_own(path)
+    if os.stat(path).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        reason = "others can write to it; close it by chmod go-w, and remove its files"
         raise PermissionError(errno.EPERM, reason, os.fspath(path))
 
 

@@ -22,7 +22,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system import child_program
-from splatview_ipc.system.files import cache_folder, make_private
+from splatview_ipc.system.files import cache_folder, check_closed, make_private
 from splatview_viewer.core.errors import RendererError
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ class Kernels:
         folder = build_folder()
         try:
             make_private(folder)
+            check_closed(folder)
         except OSError as e:
             raise RendererError(
                 f"gsplat's kernels cannot be built: {folder}: {e.strerror}"
