@@ -140,6 +140,19 @@ def test_file_that_others_decide_on_is_refused(
     assert not (folder / "executed").exists()
 
 
+def test_package_of_others_is_refused_as_a_whole(folder: Path) -> None:
+    """Its folder may be a link; the folder to name in PYTHONPATH is that around it."""
+    (folder / "own_package").mkdir()
+    (folder / "own_package" / "__init__.py").write_text(FIND.format(3))
+    shared_file(folder / "own_package" / "__init__.py")
+    with pytest.raises(DetectorError, match=f"PYTHONPATH={folder}$"):
+        box("own_package:find")
+    folder.chmod(0o1777)
+    (folder / "own_link").symlink_to(folder / "own_package")
+    with pytest.raises(DetectorError, match="a link in a folder of others"):
+        box("own_link:find")
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o775, 0o1777])
 def test_own_file_is_executed_in_any_folder(folder: Path, mode: int) -> None:
     """Its bytes are the user's, wherever they are. A group of the user's alone is none of others."""

@@ -226,8 +226,7 @@ def _group_name(gid: int) -> str:
 
 
 def _untrusted(path: str, reason: str) -> UntrustedModuleError:
-    folder = os.path.dirname(path)
     return UntrustedModuleError(
         f"{path} is not executed: {reason}. Make it yours alone (chown, chmod go-w), or, "
-        f"if you trust all who write there, name its folder: PYTHONPATH={folder}"
+        f"if you trust all who write there, name the folder: PYTHONPATH={os.getcwd()}"
     )

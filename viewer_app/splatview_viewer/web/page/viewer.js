@@ -123,7 +123,9 @@ async function diagnose() {
   if (answer.headers.get("X-Splatview") === "viewer") {
     return answer.ok ? {refused: false, words: BLOCKED} : {refused: true, words: text};
   }
-  return {refused: false, words: `Something in front of the viewer answers in its place: ${answer.status} ${answer.statusText}`.trim() + "."};
+  const plain = (answer.headers.get("Content-Type") || "").startsWith("text/plain"); // the viewer's, without its header
+  const words = `Something in front of the viewer answers in its place: ${answer.status} ${answer.statusText}`.trim();
+  return {refused: false, words: `${words}. ${plain ? text : ""}`.trim()};
 }
 
 function end(reason) {
