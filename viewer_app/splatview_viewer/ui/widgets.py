@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -364,7 +364,7 @@ def card(
     """
     line, sizes = (
         imgui.get_text_line_height(),
-        [imgui.calc_text_size(text) for text, *_ in lines],
+        [lettering.measure(text) for text, *_ in lines],
     )
     side, indent = (
         pad * line,
@@ -396,7 +396,7 @@ def card(
                 0.15 * line,
             )
         start = indent + ((width - indent - size.x) / 2 if anchor[0] == 0.5 else 0.0)
-        draw.add_text(ImVec2(round(x + side + start), round(y)), theme.u32(color), text)
+        lettering.write(draw, round(x + side + start), round(y), theme.u32(color), text)
         y += size.y + (_PACE - 1) * line
     return place
 
