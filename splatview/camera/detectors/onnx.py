@@ -225,6 +225,7 @@ def _names_in(text: str) -> dict[int, str]:
             return _numbered(parse(text))
         except (
             ValueError,
+            OverflowError,
             SyntaxError,
             RecursionError,
             MemoryError,
