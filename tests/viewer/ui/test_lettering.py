@@ -140,6 +140,35 @@ def test_many_labels_stay_within_their_share_of_the_texture(
     assert (drawn("行" * 500) > 100).any()
 
 
+def test_imgui_itself_draws_names_that_need_no_shaping(
+    screen: OffscreenScreen,
+) -> None:
+    """Names of East Asia, once they are known; those from right to left are not drawn in the wrong order."""
+    from imgui_bundle import ImVec2, imgui
+
+    face_of("行")
+    screen.resize(W, H)
+    letters = lettering.Lettering()
+    with closing(Panel()) as panel:
+
+        def draw(text: str) -> np.ndarray:
+            def over(rect: Rect, scale: float) -> bool:
+                front = imgui.get_background_draw_list()
+                front.add_text(ImVec2(10, 30), 0xFFFFFFFF, text)
+                return False
+
+            screen.framebuffer.use()
+            screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
+            panel.draw_over(screen.framebuffer, over, 1.0)
+            return screen.pixels()[..., :3].astype(int)
+
+        np.testing.assert_array_equal(draw("行人"), draw("汽车"))
+        letters.cover(["camera", "שלום", "قطة"])
+        np.testing.assert_array_equal(draw("行人"), draw("汽车"))
+        letters.cover(["行人"])
+        assert (np.abs(draw("行人") - draw("汽车")) > 40).sum() > 50
+
+
 def test_a_script_without_a_font_is_told_about_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

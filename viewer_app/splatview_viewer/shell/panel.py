@@ -264,6 +264,9 @@ class Panel:
         state, layout, scale = user.state, user.layout, user.screen.state.scale
         sections, info = layout.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
+        self._use()
+        names = [name for entry in state.entries for name in (entry.name, entry.group)]
+        self._lettering.cover([*names, info.readout])
         changed = False
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)

@@ -73,6 +73,8 @@ _COMPLEX = frozenset(
     "SINHALA THAI LAO TIBETAN MYANMAR KHMER".split()
 )
 """Scripts whose letters join, or are reordered."""
+_MAX_FILE = 1 << 26
+"""Bytes of a font that imgui reads whole."""
 _PACKAGES = {_CJK: "fonts-noto-cjk"}
 _ABSENT = "\U0010ffff"
 """A character that no font has."""
@@ -118,7 +120,7 @@ def font_for(char: str, hint: str = "han") -> FontFace | None:
             name.endswith(".ttc") and name.startswith("noto") and "cjk" in name
         )
         face = FontFace(path, _CJK_FACES[hint] if is_collection else 0)
-        if _has(face, char):
+        if has_char(face, char):
             _tell_unshaped(script)
             return face
     if script:
@@ -138,6 +140,18 @@ def can_shape() -> bool:
     from PIL import features
 
     return bool(features.check("raqm"))
+
+
+def fits_imgui(face: FontFace, text: str) -> bool:
+    """Return whether imgui, which does not shape text, may draw this text in a font."""
+    if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
+        return False
+    if any(script_of(char) in _COMPLEX for char in text):
+        return False
+    try:
+        return os.path.getsize(face.path) <= _MAX_FILE
+    except OSError:
+        return False
 
 
 def draw_text(
@@ -168,7 +182,7 @@ def _opened(face: FontFace, size: int) -> Any:
 
 
 @lru_cache(8192)
-def _has(face: FontFace, char: str) -> bool:
+def has_char(face: FontFace, char: str) -> bool:
     """Return whether a font has a character: it is drawn otherwise than one that no font has."""
     try:
         return _pixels_of(face, char) != _sign_of_absence(face)

@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.ui import fonts
+from splatview_viewer.ui import fonts, theme
+from splatview_viewer.ui.fonts import FontFace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from splatview_viewer.ui.fonts import Bitmap, FontFace
+    from splatview_viewer.ui.fonts import Bitmap
 
 _MAX_PIECES = 512
 _MAX_PIXELS = 1 << 20
 """Pieces of text, and pixels of all together, that are kept for one imgui context."""
 _MAX_WIDTH = 2048
 """Pixels across one piece; what is longer is cut."""
+_MAX_MERGED = 3
+"""Fonts that one imgui context gets beside its own; that of East Asia has 20 MB."""
+_MERGED_SCALE = 1.25
+"""Such fonts keep much room above and below their characters."""
 _JOINERS = "\u200c\u200d"
 _RIGHT_TO_LEFT = ("R", "AL")
 _STRONG = ("L", *_RIGHT_TO_LEFT)
@@ -58,6 +63,33 @@ class Lettering:
     def __init__(self) -> None:
         self._pieces: OrderedDict[tuple[Run, int], _Piece] = OrderedDict()
         self._pixels = 0
+        self._merged: set[str] = set()
+        """Files of fonts that imgui itself has for what its own lacks."""
+
+    def cover(self, texts: Iterable[str]) -> None:
+        """Have imgui draw these texts itself from now on, between two frames of its context.
+
+        Texts that have to be shaped or ordered are left out.
+        """
+        for text in texts:
+            if is_plain(text):
+                continue
+            for run in runs(text):
+                face = run.face
+                if face is not None and face.path not in self._merged:
+                    self._merge(face, run.text)
+
+    def _merge(self, face: FontFace, text: str) -> None:
+        """Give imgui a font for what its own lacks."""
+        if len(self._merged) >= _MAX_MERGED or not fonts.fits_imgui(face, text):
+            return
+        self._merged.add(face.path)
+        config = imgui.ImFontConfig()
+        config.merge_mode = True
+        config.font_no = face.index
+        config.extra_size_scale = _MERGED_SCALE
+        atlas = imgui.get_io().fonts
+        atlas.add_font_from_file_ttf(face.path, theme.FONT_SIZE, config)
 
     def piece(self, run: Run, size: int) -> _Piece | None:
         """Return a piece of text in a frame of its imgui context; None if it cannot be drawn."""
@@ -167,9 +199,17 @@ def _face_of(
     is_mark = char in _JOINERS or unicodedata.category(char) in ("Mn", "Mc", "Me")
     if before is not None and before[1] is not None and is_mark:
         return before[1]
-    if char.isspace() or imgui.get_font().is_glyph_in_font(ord(char)):
+    if char.isspace() or _is_in_theme(char):
         return None
     return fonts.font_for(char, hint)
+
+
+@lru_cache(8192)
+def _is_in_theme(char: str) -> bool:
+    """Return whether a character is in the font of all text."""
+    if not theme.FONT_FILE.is_file():
+        return char.isascii()
+    return fonts.has_char(FontFace(str(theme.FONT_FILE)), char)
 
 
 def _joined(
