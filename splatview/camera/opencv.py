@@ -47,7 +47,7 @@ class OpenCVSource:
         self._pixel_aspect = 0.0
         """Width of a pixel over its height; 0 for unknown."""
         self._turned = Orientation()
-        """Whether OpenCV exchanges width and height of what is stored."""
+        """OpenCV exchanges width and height of what is stored where this is transposed."""
         self.recorded = False
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"

@@ -1,4 +1,4 @@
-"""How the stored pixels of a video are displayed: turned, mirrored, and pixels that are not square."""
+"""From the stored pixels of a video to displayed ones: turned, mirrored, made square."""
 
 from __future__ import annotations
 
