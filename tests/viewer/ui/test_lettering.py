@@ -128,6 +128,17 @@ def test_letters_that_join_are_joined(word: str, letters: str) -> None:
     assert joined.advance < 0.9 * sum(b.advance for b in alone if b is not None)
 
 
+def test_characters_that_are_not_seen_are_not_drawn(
+    drawn: Callable[[str], np.ndarray],
+) -> None:
+    """Joiners, directions and variants: in imgui's font, and around letters of others."""
+    plain = drawn("cat")
+    for text in ("c\u200dat", "\u200fcat\u200e", "cat\ufe0f", "\ufeffcat"):
+        np.testing.assert_array_equal(drawn(text), plain)
+    face_of("行")
+    np.testing.assert_array_equal(drawn("行\ufe0f"), drawn("行"))
+
+
 def test_many_labels_stay_within_their_share_of_the_texture(
     drawn: Callable[[str], np.ndarray],
 ) -> None:

@@ -40,6 +40,7 @@ _FONTCONFIG_S = 3.0
 """Patience with fontconfig, which may build its cache first."""
 _SUFFIXES = (".ttf", ".otf", ".ttc")
 _CJK = "CJK"
+_SYMBOLS = "SYMBOLS"
 _CJK_NAMES = frozenset(
     "CJK HIRAGANA KATAKANA HANGUL BOPOMOFO IDEOGRAPHIC FULLWIDTH HALFWIDTH KANGXI".split()
 )
@@ -63,6 +64,7 @@ _CJK_FILES = (
     "uming",
     "ukai",
 )
+_SYMBOL_FILES = ("notosanssymbols", "symbola", "notosansmath")
 _ALL_FILES = ("dejavusans", "freesans", "freeserif", "unifont")
 """Fonts of many scripts."""
 _STYLES = ("bold", "italic", "oblique", "thin", "light", "black", "medium", "condensed")
@@ -75,7 +77,7 @@ _COMPLEX = frozenset(
 """Scripts whose letters join, or are reordered."""
 _MAX_FILE = 1 << 26
 """Bytes of a font that imgui reads whole."""
-_PACKAGES = {_CJK: "fonts-noto-cjk"}
+_PACKAGES = {_CJK: "fonts-noto-cjk", _SYMBOLS: "fonts-symbola"}
 _ABSENT = "\U0010ffff"
 """A character that no font has."""
 
@@ -102,9 +104,14 @@ class Bitmap:
 
 
 def script_of(char: str) -> str:
-    """Return the script of a character by its Unicode name, such as "ARABIC"; "CJK" for those of East Asia."""
+    """Return the script of a character by its Unicode name, such as "ARABIC".
+
+    "CJK" for those of East Asia, "SYMBOLS" for pictures and signs.
+    """
     word = unicodedata.name(char, "").partition(" ")[0]
-    return _CJK if word in _CJK_NAMES else word
+    if word in _CJK_NAMES:
+        return _CJK
+    return _SYMBOLS if unicodedata.category(char).startswith("S") else word
 
 
 @lru_cache(8192)
@@ -123,7 +130,8 @@ def font_for(char: str, hint: str = "han") -> FontFace | None:
         if has_char(face, char):
             _tell_unshaped(script)
             return face
-    if script:
+    # Marks are parts of letters.
+    if script and unicodedata.category(char)[0] in "LS":
         _tell_missing(script)
     return None
 
@@ -229,10 +237,17 @@ def _walked() -> Iterator[str]:
 def _named_files(script: str) -> tuple[str, ...]:
     """Return the fonts whose file's name says that they have a script, the best first."""
     own = script.lower()
-    wanted: tuple[str, ...] = _CJK_FILES
-    if script != _CJK:
-        wanted = (f"notosans{own}", f"lohit-{own}", f"noto{own}", f"notonaskh{own}")
-        wanted = (*wanted, f"notoserif{own}")
+    wanted: tuple[str, ...] = (
+        f"notosans{own}",
+        f"lohit-{own}",
+        f"noto{own}",
+        f"notonaskh{own}",
+        f"notoserif{own}",
+    )
+    if script == _CJK:
+        wanted = _CJK_FILES
+    elif script == _SYMBOLS:
+        wanted = _SYMBOL_FILES
     wanted = (*wanted, *_ALL_FILES)
 
     def rank(entry: tuple[str, str]) -> tuple[int, int, int, str]:
@@ -278,12 +293,14 @@ _asked: set[str] = set()
 @lru_cache(128)
 def _tell_missing(script: str) -> None:
     """Log, once for a script, which package has a font for it."""
-    package = _PACKAGES.get(script, "fonts-noto-core")
-    title = "Chinese, Japanese and Korean" if script == _CJK else script.capitalize()
+    titles = {
+        _CJK: "Chinese, Japanese and Korean characters",
+        _SYMBOLS: "some symbols",
+    }
     log.warning(
-        "no font on this machine has %s characters: sudo apt install %s, and start the viewer again",
-        title,
-        package,
+        "no font on this machine has %s: sudo apt install %s, and start the viewer again",
+        titles.get(script, f"{script.capitalize()} characters"),
+        _PACKAGES.get(script, "fonts-noto-core"),
     )
 
 

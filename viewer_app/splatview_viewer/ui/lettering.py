@@ -32,7 +32,6 @@ _MAX_MERGED = 3
 """Fonts that one imgui context gets beside its own; that of East Asia has 20 MB."""
 _MERGED_SCALE = 1.25
 """Such fonts keep much room above and below their characters."""
-_JOINERS = "\u200c\u200d"
 _RIGHT_TO_LEFT = ("R", "AL")
 _STRONG = ("L", *_RIGHT_TO_LEFT)
 
@@ -171,7 +170,14 @@ def write(draw: imgui.ImDrawList, x: float, y: float, color: int, text: str) -> 
 
 def is_plain(text: str) -> bool:
     """Return whether imgui's own font is enough for a text."""
-    return text.isascii() or all(run.face is None for run in runs(text))
+    if text.isascii():
+        return True
+    line = runs(text)
+    return all(run.face is None for run in line) and text == _text_of(line)
+
+
+def _text_of(line: Sequence[Run]) -> str:
+    return "".join(run.text for run in line)
 
 
 @lru_cache(4096)
@@ -180,7 +186,10 @@ def runs(text: str) -> tuple[Run, ...]:
     hint = _east_asian(text)
     pieces: list[tuple[str, FontFace | None]] = []
     for char in text:
-        face = _face_of(char, hint, pieces[-1] if pieces else None)
+        before = pieces[-1] if pieces else None
+        if _is_invisible(char) and (before is None or before[1] is None):
+            continue
+        face = _face_of(char, hint, before)
         if pieces and pieces[-1][1] == face:
             pieces[-1] = pieces[-1][0] + char, face
         else:
@@ -196,7 +205,7 @@ def _face_of(
     char: str, hint: str, before: tuple[str, FontFace | None] | None
 ) -> FontFace | None:
     """Return the font for a character; None for imgui's own, also where no font has it."""
-    is_mark = char in _JOINERS or unicodedata.category(char) in ("Mn", "Mc", "Me")
+    is_mark = _is_invisible(char) or unicodedata.category(char) in ("Mn", "Mc", "Me")
     if before is not None and before[1] is not None and is_mark:
         return before[1]
     if char.isspace() or _is_in_theme(char):
@@ -210,6 +219,11 @@ def _is_in_theme(char: str) -> bool:
     if not theme.FONT_FILE.is_file():
         return char.isascii()
     return fonts.has_char(FontFace(str(theme.FONT_FILE)), char)
+
+
+def _is_invisible(char: str) -> bool:
+    """Return whether a character only says how others are drawn: joiners, directions, variants."""
+    return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 
 def _joined(
