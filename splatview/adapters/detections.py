@@ -179,9 +179,10 @@ def _supervision(detections: Any) -> Arguments:
     masks = getattr(detections, "mask", None)
     if masks is not None:
         parts["masks"] = masks.to_dense() if hasattr(masks, "to_dense") else masks
+    labels = None
     class_names = data.get("class_name")
-    has_names = class_names is not None and len(class_names) == len(detections.xyxy)
-    labels = [str(name) for name in class_names] if has_names else None
+    if class_names is not None and len(class_names) == len(detections.xyxy):
+        labels = [str(name) for name in class_names]
     tracks = getattr(detections, "tracker_id", None)
     if labels is not None:
         parts["labels"] = labels

@@ -167,7 +167,8 @@ class GaussianLayout:
                 and tensors[0].shape == self._looks[0][0]
             ):
                 if not all(
-                    t.shape == shape
+                    not t.is_nested
+                    and t.shape == shape
                     and t.dtype is dtype
                     and t.device == device
                     and holds_values(t)

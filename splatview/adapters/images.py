@@ -50,8 +50,10 @@ class ImageLayout:
             value = (
                 value if isinstance(value, torch.Tensor) else as_tensor(value, "image")
             )
+            # A nested tensor has no shape.
             same = (
-                (value.shape, value.dtype, value.device) == self._looks
+                not value.is_nested
+                and (value.shape, value.dtype, value.device) == self._looks
                 and value.layout is torch.strided
                 and holds_values(value)
             )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 DEVICES = ("cpu", "cuda")
@@ -42,25 +43,46 @@ def is_array(value: Any) -> bool:
 
 def holds_values(tensor: torch.Tensor) -> bool:
     """Return True if a tensor has values here that can be copied, as all have but those that `check_values` refuses."""
-    return _transform() is None and (
-        type(tensor) in _PLAIN
-        or not (isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor))
+    if _transform() is not None or tensor.is_nested:
+        return False
+    return type(tensor) in _PLAIN or not _stands_for_others(tensor)
+
+
+def _stands_for_others(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor of a subclass has no values of its own, or none yet."""
+    return (
+        isinstance(tensor, FakeTensor)
+        or is_traceable_wrapper_subclass(tensor)
+        or is_lazy(tensor)
+        or _is_masked(tensor)
     )
+
+
+def _is_masked(tensor: torch.Tensor) -> bool:
+    return type(tensor).__module__.startswith("torch.masked")
 
 
 def check_values(value: Any, what: str) -> None:
     """Raise TypeError, with what to give instead, for a tensor that stands for others or for none."""
-    if isinstance(value, torch.Tensor) and not holds_values(value):
-        why = (
-            "without values: call this where nothing is traced"
-            if isinstance(value, FakeTensor)
-            else "over many ranks: give .full_tensor(), or this rank's .to_local()"
-            if hasattr(value, "full_tensor")
-            else "made of other tensors: give those"
-            if is_traceable_wrapper_subclass(value)
-            else "within torch.vmap or a transform of torch.func: call this outside, with what comes of it"
-        )
-        raise TypeError(f"{what} is a {type(value).__name__}, {why}")
+    if not isinstance(value, torch.Tensor) or holds_values(value):
+        return
+    kind = type(value).__name__
+    if value.is_nested:
+        kind = "nested tensor"
+        why = "made of tensors of several shapes: give one of .unbind(), or .to_padded_tensor(0)"
+    elif isinstance(value, FakeTensor):
+        why = "without values: call this where nothing is traced"
+    elif is_lazy(value):
+        why = "without values: call this once the module has seen its first input"
+    elif _is_masked(value):
+        why = "values and a mask: give .to_tensor(0), or the values"
+    elif hasattr(value, "full_tensor"):
+        why = "over many ranks: give .full_tensor(), or this rank's .to_local()"
+    elif is_traceable_wrapper_subclass(value):
+        why = "made of other tensors: give those"
+    else:
+        why = "within torch.vmap or a transform of torch.func: call this outside, with what comes of it"
+    raise TypeError(f"{what} is a {kind}, {why}")
 
 
 def as_tensor(value: Any, what: str) -> torch.Tensor:
@@ -89,11 +111,10 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
             f"{what} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: move it "
             "with .cpu() or .cuda()"
         )
-    if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise ValueError(
-            f"{what} is {'quantised' if tensor.is_quantized else tensor.layout}; publish a dense "
-            "tensor: .dequantize() or .to_dense()"
-        )
+    if tensor.is_quantized:
+        raise ValueError(f"{what} is quantised; give a dense tensor: .dequantize()")
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{what} is {tensor.layout}; give a dense tensor: .to_dense()")
     return tensor.resolve_conj().resolve_neg()
 
 

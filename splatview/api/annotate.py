@@ -96,7 +96,8 @@ def annotate(
     by, rate_hz, work_ms, skipped: who found this, how often a second it does, how long it took in milliseconds, how
         many frames it passed over; shown beside the picture. trouble: what went wrong, for people.
 
-    The call never waits for a viewer, nor for a GPU: tensors there stay there, and their values are not looked at. They
+    The call never waits for a viewer, nor for a GPU (but for the classes of a whole picture in a result there, which
+    are texts): tensors there stay there, and their values are not looked at. They
     and masks are kept, not copied, until the next call: do not write into them before. A handful of boxes costs some
     tens of microseconds, whether or not a viewer looks. Raises TypeError or ValueError for what cannot be drawn.
     Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do

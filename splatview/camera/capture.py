@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,9 +64,8 @@ def main(settings_json: str) -> int:
         print(e, file=sys.stderr)
         return 2
     output, stop, signals = Output(settings), threading.Event(), list[int]()
-    worker = threading.Thread(
-        target=Reading(source, settings, output, stop).run, daemon=True
-    )
+    reading = Reading(source, settings, output, stop)
+    worker = threading.Thread(target=_read, args=(reading,), daemon=True)
     with entry.ending(lambda number, _: signals.append(number)):
         worker.start()
         while worker.is_alive() and not signals:
@@ -78,6 +78,12 @@ def main(settings_json: str) -> int:
             splatview.close()
             os._exit(0)
     return output.code
+
+
+def _read(reading: Reading) -> None:
+    """Read until the end, once torch is loaded: a network's pictures would queue up meanwhile."""
+    import_module("splatview.adapters.images")
+    reading.run()
 
 
 class Output:

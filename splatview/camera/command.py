@@ -61,7 +61,7 @@ class Camera:
     every: Annotated[int | Literal["auto"], tyro.conf.arg(metavar="N")] = "auto"
     """Look at every N-th picture, or, with auto, always at the newest, as fast as the detector goes."""
     labels: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """The names of the classes, one a line, or coco. Default: those in the model."""
+    """The names of the classes: a file with one a line, in JSON, or a data.yaml; or coco. Default: those in the model."""
     threshold: Annotated[float | None, tyro.conf.arg(metavar="SCORE")] = None
     """Leave out what scores less, 0 to 1. Default: the detector's own."""
     nms: Annotated[float | None, tyro.conf.arg(metavar="IOU")] = None

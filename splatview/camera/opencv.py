@@ -56,7 +56,7 @@ class OpenCVSource:
         self._pixel_aspect = 0.0
         """Width of a pixel over its height; 0 for unknown."""
         self._turned = Orientation()
-        """Whether OpenCV exchanges width and height of what is stored."""
+        """OpenCV exchanges width and height of what is stored where this is transposed."""
         self._only_host: OnlyHost | None = None
         """Refuses other hosts than the named one, while the source is open."""
         self._was_asked = False

@@ -1,4 +1,4 @@
-"""How the stored pixels of a video are displayed: turned, mirrored, and pixels that are not square."""
+"""From the stored pixels of a video to displayed ones: turned, mirrored, made square."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MATRIX_BYTES = 36
 """A display matrix of FFmpeg: nine 32-bit integers."""
+_MAX_SIDE = 16384
+"""Pixels along a side beyond which a picture is not made wider."""
 _MAX_PIXEL_ASPECT = 8.0
 """Width of a pixel over its height, or the inverse, beyond which a file's figure is an error."""
 
@@ -69,13 +71,17 @@ def stored_size(
 ) -> tuple[int, int]:
     """Return the size to scale a stored picture to, so that it fits the settings once it is displayed.
 
-    Pixels become square by making the picture wider or narrower; `pixel_aspect`: width of a pixel over
+    Pixels become square by making the picture wider or narrower, or, where it would be too wide,
+    lower; `pixel_aspect`: width of a pixel over
     its height, None or 0 for unknown.
     """
     aspect = float(pixel_aspect or 1)
     if not 1 / _MAX_PIXEL_ASPECT <= aspect <= _MAX_PIXEL_ASPECT:
         aspect = 1.0
-    width = max(1, round(width * aspect))
+    if width * aspect > _MAX_SIDE:
+        height = max(1, round(height / aspect))
+    else:
+        width = max(1, round(width * aspect))
     if orientation.transposed:
         height, width = fitted(height, width, settings)
         return width, height

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -58,12 +59,19 @@ def set_image(**given: Any) -> None:
     splatview.Window(64, 64).set_image(**given)
 
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # nested tensors are a prototype
+    NESTED = torch.nested.nested_tensor([torch.zeros(3, 3), torch.zeros(2, 3)])
 MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     publish: [
         ({"value": torch.zeros(5, 5, 2)}, "(5, 5, 2)"),
         ({"value": torch.zeros(4, 4, dtype=torch.int64)}, "int64"),
         ({"value": torch.zeros(4, 4, device="meta")}, "cpu, cuda"),
         ({"value": torch.zeros(4, 4).to_sparse()}, "to_dense"),
+        ({"value": NESTED}, "unbind()"),
+        ({"value": gaussians(means=NESTED)}, "means is a nested tensor"),
+        ({"value": torch.zeros(4, 4, dtype=torch.complex64)}, "complex64"),
+        ({"value": torch.nn.UninitializedParameter()}, "first input"),
         ({"value": None}, "NoneType"),
         ({"value": np.zeros((4, 4), object)}, "object_"),
         ({"value": Image.new("P", (4, 4))}, "convert"),
@@ -107,6 +115,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     ],
     annotate: [
         ({"boxes": np.zeros((2, 5))}, "boxes[:, :4]"),
+        ({"boxes": NESTED}, "boxes is a nested tensor"),
         ({"boxes": np.zeros((10_001, 4))}, "10001 boxes"),
         ({"boxes": BOXES, "labels": ["a"]}, "labels are 1, not 2"),
         ({"boxes": BOXES, "labels": ["a", "b\0"]}, "no zero character"),
@@ -206,6 +215,9 @@ def test_mistakes_after_a_good_call_are_named() -> None:
             call()
     with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
         splatview.publish(gaussians(means=torch.zeros(5, 4)))
+    for value in (NESTED, gaussians(means=NESTED)):
+        with pytest.raises(TypeError, match=r"nested tensor.*unbind"):
+            splatview.publish(value)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def test_labels(tmp_path: Path) -> None:
         "__import__('os').getcwd()",
         "(" * 100_000,
         "{[1]: 2}",
+        "{1e999: 'cat'}",
     ):
         path = fixed(tmp_path / "pets.onnx", {"output0": table()}, {"names": text})
         assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"], text[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,40 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
     assert stream.device == "cuda:0"
 
 
+def turned_result() -> SimpleNamespace:
+    """An Ultralytics result with turned boxes, on the GPU."""
+    corners = torch.tensor([[[30.0, 20.0], [34.0, 24.0], [24.0, 34.0], [20.0, 30.0]]])
+    obb = SimpleNamespace(
+        xyxyxyxy=corners.cuda(),
+        conf=torch.tensor([0.5], device="cuda"),
+        cls=torch.tensor([7.0], device="cuda"),
+        id=torch.tensor([3.0], device="cuda"),
+    )
+    return SimpleNamespace(
+        orig_shape=(48, 64),
+        names={7: "ship"},
+        boxes=None,
+        obb=obb,
+        masks=SimpleNamespace(data=torch.ones(1, 64, 64, device="cuda")),
+        keypoints=SimpleNamespace(data=torch.ones(1, 17, 3, device="cuda")),
+    )
+
+
+def test_a_whole_result_stays_on_the_gpu(subscriber: Subscriber) -> None:
+    splatview.annotate("camera", boxes=turned_result())
+    stream = stream_of(subscriber, "camera overlay")
+    with next_frame(subscriber, stream) as frame:
+        got = values(frame)
+        assert frame.intact() and frame.meta["width"] == 64
+    assert stream.device == "cuda:0"
+    assert got["boxes"].tolist() == [[20, 20, 34, 34]]
+    assert got["corners"][0].tolist() == [[30, 20], [34, 24], [24, 34], [20, 30]]
+    assert got["classes"].tolist() == [7] and got["masks"].shape == (1, 48, 64)
+    names = texts(torch.from_numpy(got["names"]).byte())
+    assert names[7] == "ship" and len(names) == 8
+    assert (got["points"] == 1).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_each_number_is_plotted_as_it_was(dtype: torch.dtype) -> None:
     loss = torch.zeros((), dtype=dtype, device="cuda")
@@ -135,6 +170,7 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
     """Once kernels are loaded and memory is pinned, at the first calls."""
     found, points = detections(5, 1), torch.rand(5, 17, 2, device="cuda")
     image, loss = torch.zeros(64, 64, 3, device="cuda"), torch.ones((), device="cuda")
+    result, turned = turned_result(), torch.ones(3, 5, device="cuda")
 
     def call(n: int) -> None:
         splatview.log(n, loss=loss + n)
@@ -151,9 +187,11 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
             format="xywh",
             notes="y" * 1000,
         )
+        splatview.annotate("boat", boxes=result, version=n)
+        splatview.annotate("plane", boxes=turned, format="xywhr", version=n)
 
     call(0)
-    for name in ("image", "camera overlay"):
+    for name in ("image", "camera overlay", "boat overlay", "plane overlay"):
         next_frame(subscriber, stream_of(subscriber, name)).close()
     call(1)
 

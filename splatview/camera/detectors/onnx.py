@@ -39,6 +39,7 @@ _MOST_MASKS = 100
 _LONGEST_ENTRY = 1 << 20
 """Maximum length of the metadata entry with names."""
 _LONGEST_NAME = 100
+_JOINERS = "\u200c\u200d"
 _MAX_LABELS_BYTES = 1 << 22
 """Maximum size of a file with names."""
 _PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
@@ -224,6 +225,7 @@ def _names_in(text: str) -> dict[int, str]:
             return _numbered(parse(text))
         except (
             ValueError,
+            OverflowError,
             SyntaxError,
             RecursionError,
             MemoryError,
@@ -245,7 +247,7 @@ def _numbered(names: Any) -> dict[int, str]:
     else:
         raise TypeError("neither a list of names nor a mapping")
     named = [(int(n), str(name)) for n, name in pairs if name is not None]
-    return {n: printable(name[:_LONGEST_NAME]) for n, name in named}
+    return {n: _drawable(name) for n, name in named}
 
 
 def _names_of(labels: str) -> dict[int, str]:
@@ -296,7 +298,7 @@ def _names_in_lines(text: str) -> dict[int, str]:
             assert item is not None
             number = int(item[1] or number)
             name = name[item.end() :].split(" #")[0].strip().strip("\"'")
-        names[number] = printable(name[:_LONGEST_NAME])
+        names[number] = _drawable(name)
     return names
 
 
@@ -307,6 +309,13 @@ def _names_in_flow(text: str) -> dict[int, str]:
         return _numbered([part for part in parts if part])
     pairs = [part.partition(":")[::2] for part in parts if ":" in part]
     return _numbered({int(n): name.strip().strip("\"'") for n, name in pairs})
+
+
+def _drawable(name: str) -> str:
+    """Return the name of a class with what is drawn of it: Persian and Hindi need the joiners."""
+    return "".join(
+        char if char in _JOINERS else printable(char) for char in name[:_LONGEST_NAME]
+    )
 
 
 def _check_sizes(shapes: dict[str, Any]) -> None:

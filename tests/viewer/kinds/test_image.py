@@ -217,3 +217,19 @@ def test_another_size_of_picture_keeps_what_each_looks_at(
         c: Any = a.beside()
         assert c.view.size == (160, 120)
         c.close()
+
+
+def test_a_picture_beyond_the_gpus_textures_is_scaled_and_says_so(
+    image: Any, screen: OffscreenScreen
+) -> None:
+    limit = screen.ctx.info["GL_MAX_TEXTURE_SIZE"]
+    values = torch.zeros(8, limit + 2, dtype=torch.uint8)
+    values[:, limit:] = 255
+    assert image.update(image_frame(values, "HW"))
+    assert any(
+        f"1 pixel in 2 per axis: larger than this GPU's {limit}" in line
+        for line in image.info.details
+    )
+    pixels = shown(image, screen)
+    assert pixels.min() == 0 and pixels.shape[2] == 3
+    assert image.view.value_at(limit // 2, 2) == (255,)

@@ -99,6 +99,10 @@ def open_picture(
                 yield image
     except (FileError, MemoryError):
         raise
+    except Image.DecompressionBombError:
+        raise FileError(
+            f"{what} has too many pixels; at most {most:,} are read"
+        ) from None
     except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error, ValueError, OSError and more
         raise FileError(f"{what} is damaged or unreadable: {e}") from None
 

@@ -11,7 +11,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.viewport import Viewport
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import lettering, theme
 from splatview_viewer.ui.widgets import board, fitted
 from splatview_viewer.workspace.catalogue import SETTLE
 
@@ -255,12 +255,12 @@ def _head(viewport: Viewport, user: User, scale: float) -> None:
     pad = 8 * scale
     room, text_y = width - cross - pad, round(y + (height - line) / 2)
     color = theme.TEXT if active else theme.DIM
-    draw.add_text(ImVec2(round(x + pad), text_y), theme.u32(color), fitted(name, room))
-    at = imgui.calc_text_size(name + "  ").x
-    if (
-        group and at + imgui.calc_text_size(group).x <= room
-    ):  # the name goes before where it comes from
-        draw.add_text(ImVec2(round(x + pad + at), text_y), theme.u32(theme.GONE), group)
+    title = fitted(name, room)
+    lettering.write(draw, round(x + pad), text_y, theme.u32(color), title)
+    at = lettering.measure(name + "  ").x
+    # The name goes before where it comes from.
+    if group and at + lettering.measure(group).x <= room:
+        lettering.write(draw, round(x + pad + at), text_y, theme.u32(theme.GONE), group)
     r, cx, cy = 3.5 * scale, x + width - cross / 2, y + height / 2
     ink = theme.u32(theme.TEXT if closing else theme.DIM)
     for up in (-r, r):

@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import ENDED
 from splatview_viewer.core.view import KeyHelp
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import lettering, theme
 from splatview_viewer.ui.widgets import card, colored, faint, lines_of
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ def draw_status(
     y = round(top + (size[1] - top - line) / 2)
     x = picture.x + pad
     if info.readout:
-        draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), info.readout)
-        x += imgui.calc_text_size(info.readout).x + 2 * pad
+        lettering.write(draw, x, y, theme.u32(theme.TEXT), info.readout)
+        x += lettering.measure(info.readout).x + 2 * pad
     phrases = status_phrases(state, info)
     for count in range(len(phrases), 0, -1):
         text = " \u00b7 ".join(phrases[:count])

@@ -27,7 +27,7 @@ from splatview_viewer.shell.overlay import (
     status_phrases,
 )
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls, strips_of
-from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import lettering, plots, theme
 from splatview_viewer.ui.recovery import Faults, end_frame, prepare, recovering
 from splatview_viewer.ui.widgets import board, buttons, colored, fold, gap, wrapped
 
@@ -80,6 +80,7 @@ class Panel:
     def __init__(self, scale: float = 1.0) -> None:
         self._imgui = imgui.create_context()
         self._implot = implot.create_context()
+        self._lettering = lettering.Lettering()
         self._use()
         io = imgui.get_io()
         io.set_ini_filename("")  # the user's folder is not ours to write in
@@ -111,6 +112,7 @@ class Panel:
         """Have imgui and ImPlot draw for this user."""
         imgui.set_current_context(self._imgui)
         implot.set_current_context(self._implot)
+        lettering.use(self._lettering)
 
     def layout(self, size: tuple[int, int], scale: float, panel_open: bool) -> Rect:
         """The part of the screen that is left for the picture."""
@@ -262,6 +264,9 @@ class Panel:
         state, layout, scale = user.state, user.layout, user.screen.state.scale
         sections, info = layout.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
+        self._use()
+        names = [name for entry in state.entries for name in (entry.name, entry.group)]
+        self._lettering.cover([*names, info.readout])
         changed = False
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)

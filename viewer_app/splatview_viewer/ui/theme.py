@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 FONT_SIZE = 15.0
 """In points."""
+FONT_FILE = (
+    Path(imgui_bundle.__file__).parent / "assets/fonts/Roboto/Roboto-Regular.ttf"
+)
+"""The font of all text: Latin, Greek and Cyrillic letters."""
 
 _DARK = {
     "TEXT": (0.87, 0.88, 0.90),
@@ -132,17 +136,10 @@ def apply(scale: float) -> None:
 
 
 def load_font() -> None:
-    """Give a new imgui context its only font: imgui rasterises it at every size that is drawn."""
+    """Give a new imgui context its font: imgui rasterises it at every size that is drawn."""
     fonts = imgui.get_io().fonts
-    file = (
-        Path(imgui_bundle.__file__).parent
-        / "assets"
-        / "fonts"
-        / "Roboto"
-        / "Roboto-Regular.ttf"
-    )
-    if file.is_file():
-        fonts.add_font_from_file_ttf(str(file), FONT_SIZE)
+    if FONT_FILE.is_file():
+        fonts.add_font_from_file_ttf(str(FONT_FILE), FONT_SIZE)
     else:
         fonts.add_font_default()
 

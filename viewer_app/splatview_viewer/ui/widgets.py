@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ def fitted(text: str, width: float, *, tail: bool = False) -> str:
     """As much of a text as has room in `width` pixels, with dots at its end or (`tail`) its beginning."""
     return (
         text
-        if imgui.calc_text_size(text).x <= width
+        if lettering.measure(text).x <= width
         else _cut(text, width, tail, imgui.get_font_size())
     )
 
@@ -98,7 +98,7 @@ def _cut(text: str, width: float, tail: bool, _size: float) -> str:
         middle = (low + high + 1) // 2
         low, high = (
             (middle, high)
-            if imgui.calc_text_size(piece(middle)).x <= width
+            if lettering.measure(piece(middle)).x <= width
             else (low, middle - 1)
         )
     return piece(low) if low else ""
@@ -235,8 +235,10 @@ def entry(
         at.x + pad + 16 * scale,
         at.x + width - pad - imgui.calc_text_size(right).x,
     )
-    draw.add_text(
-        ImVec2(start, middle - line / 2),
+    lettering.write(
+        draw,
+        start,
+        middle - line / 2,
         theme.u32(theme.DIM if dim_name else theme.TEXT),
         fitted(name, end - 6 * scale - start),
     )
@@ -364,7 +366,7 @@ def card(
     """
     line, sizes = (
         imgui.get_text_line_height(),
-        [imgui.calc_text_size(text) for text, *_ in lines],
+        [lettering.measure(text) for text, *_ in lines],
     )
     side, indent = (
         pad * line,
@@ -396,7 +398,7 @@ def card(
                 0.15 * line,
             )
         start = indent + ((width - indent - size.x) / 2 if anchor[0] == 0.5 else 0.0)
-        draw.add_text(ImVec2(round(x + side + start), round(y)), theme.u32(color), text)
+        lettering.write(draw, round(x + side + start), round(y), theme.u32(color), text)
         y += size.y + (_PACE - 1) * line
     return place
 

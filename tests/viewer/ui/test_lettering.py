@@ -1,0 +1,194 @@
+"""Text in scripts that imgui's font lacks, drawn over a picture by the fonts of this machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.panel import Panel
+from splatview_viewer.ui import fonts, lettering, theme
+from splatview_viewer.ui.widgets import card
+
+W, H = 300, 100
+
+
+def face_of(text: str) -> fonts.FontFace:
+    face = fonts.font_for(text[0])
+    if face is None:
+        pytest.skip(f"no font on this machine has {text[0]}")
+    return face
+
+
+@pytest.fixture
+def drawn(screen: OffscreenScreen) -> Iterator[Callable[[str], np.ndarray]]:
+    """Draws a card with a text, in one frame; the picture, (H, W) int, the place of the card first."""
+    screen.resize(W, H)
+    with closing(Panel()) as panel:
+
+        def draw(text: str) -> np.ndarray:
+            places = []
+
+            def over(rect: Rect, scale: float) -> bool:
+                from imgui_bundle import ImVec4, imgui
+
+                front = imgui.get_background_draw_list()
+                ground = ImVec4(0, 0, 0, 1)
+                with theme.font_size(20):
+                    places.append(
+                        card(front, (10, 30), [(text, theme.TEXT)], ground=ground)
+                    )
+                return False
+
+            screen.framebuffer.use()
+            screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
+            panel.draw_over(screen.framebuffer, over, 1.0)
+            pixels = screen.pixels()[..., :3].astype(int).max(2)
+            place = places[0]
+            outside = pixels.copy()
+            outside[
+                place.y : place.y + place.height, place.x : place.x + place.width
+            ] = 0
+            assert not outside.any(), "the text stays on its card"
+            return pixels
+
+        yield draw
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("行人", "汽车"),
+        ("犬と子", "猫と子"),
+        ("고양이", "강아지"),
+        ("قطة", "كلب"),
+        ("חתול", "כלב"),
+        ("बिल्ली", "कुत्ता"),
+        ("แมว", "หมา"),
+    ],
+)
+def test_labels_of_any_script_are_drawn(
+    drawn: Callable[[str], np.ndarray], text: str, other: str
+) -> None:
+    face_of(text)
+    one, two = drawn(text), drawn(other)
+    assert (one > 100).sum() > 50 and (np.abs(one - two) > 40).sum() > 50
+    np.testing.assert_array_equal(one, drawn(text))
+    with_score = drawn(f"{text} 0.90")
+    assert (with_score > 100).sum() > (one > 100).sum() + 30
+
+
+def test_lines_of_several_scripts_lie_below_one_another(
+    drawn: Callable[[str], np.ndarray],
+) -> None:
+    face_of("行")
+    lower = drawn("A\n行人")
+    rows = np.flatnonzero((lower > 100).any(1))
+    upper = np.flatnonzero((drawn("A") > 100).any(1))
+    assert rows[0] == upper[0] and rows[-1] > upper[-1] + 12
+
+
+def test_letters_from_right_to_left_begin_at_the_right(
+    drawn: Callable[[str], np.ndarray],
+) -> None:
+    """In one font, and beside others: the number behind such a word is at its left."""
+    face = face_of("שם")
+    first = fonts.draw_text("ש", face, 40, True)
+    word = fonts.draw_text("שם", face, 40, True)
+    assert first is not None and word is not None
+    height, width = first.coverage.shape
+    letter = word.coverage[:height, -width:]
+    np.testing.assert_array_equal(letter > 128, first.coverage > 128)
+    drawn("")
+    order = [run.text for run in lettering.runs("שם 12")]
+    assert order == ["12", " ", "שם"]
+    assert [run.text for run in lettering.runs("A שם 12")] == [
+        "A",
+        " ",
+        "שם",
+        " ",
+        "12",
+    ]
+
+
+@pytest.mark.parametrize(("word", "letters"), [("بيت", "بيت"), ("हिन्दी", "हिन्दी")])
+def test_letters_that_join_are_joined(word: str, letters: str) -> None:
+    face = face_of(word)
+    if not fonts.can_shape():
+        pytest.skip("libfribidi is missing, which Pillow shapes text with")
+    right_to_left = word[0] == "ب"
+    joined = fonts.draw_text(word, face, 40, right_to_left)
+    alone = [fonts.draw_text(letter, face, 40, right_to_left) for letter in letters]
+    assert joined is not None
+    assert joined.advance < 0.9 * sum(b.advance for b in alone if b is not None)
+
+
+def test_characters_that_are_not_seen_are_not_drawn(
+    drawn: Callable[[str], np.ndarray],
+) -> None:
+    """Joiners, directions and variants: in imgui's font, and around letters of others."""
+    plain = drawn("cat")
+    for text in ("c\u200dat", "\u200fcat\u200e", "cat\ufe0f", "\ufeffcat"):
+        np.testing.assert_array_equal(drawn(text), plain)
+    face_of("行")
+    np.testing.assert_array_equal(drawn("行\ufe0f"), drawn("行"))
+
+
+def test_many_labels_stay_within_their_share_of_the_texture(
+    drawn: Callable[[str], np.ndarray],
+) -> None:
+    face_of("行")
+    first = drawn("行人")
+    for start in range(0x4E00, 0x4E00 + 1500, 14):
+        drawn("".join(map(chr, range(start, start + 14))))
+    np.testing.assert_array_equal(drawn("行人"), first)
+    # A text of any length is cut, not refused.
+    assert (drawn("行" * 500) > 100).any()
+
+
+def test_imgui_itself_draws_names_that_need_no_shaping(
+    screen: OffscreenScreen,
+) -> None:
+    """Names of East Asia, once they are known; those from right to left are not drawn in the wrong order."""
+    from imgui_bundle import ImVec2, imgui
+
+    face_of("行")
+    screen.resize(W, H)
+    letters = lettering.Lettering()
+    with closing(Panel()) as panel:
+
+        def draw(text: str) -> np.ndarray:
+            def over(rect: Rect, scale: float) -> bool:
+                front = imgui.get_background_draw_list()
+                front.add_text(ImVec2(10, 30), 0xFFFFFFFF, text)
+                return False
+
+            screen.framebuffer.use()
+            screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
+            panel.draw_over(screen.framebuffer, over, 1.0)
+            return screen.pixels()[..., :3].astype(int)
+
+        np.testing.assert_array_equal(draw("行人"), draw("汽车"))
+        letters.cover(["camera", "שלום", "قطة"])
+        np.testing.assert_array_equal(draw("行人"), draw("汽车"))
+        letters.cover(["行人"])
+        assert (np.abs(draw("行人") - draw("汽车")) > 40).sum() > 50
+
+
+def test_a_script_without_a_font_is_told_about_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """These scripts are in few fonts: Khitan, Nushu."""
+    with caplog.at_level(logging.WARNING, "splatview"):
+        for char in ("\U00018b00", "\U0001b170"):
+            absent = fonts.font_for(char) is None
+            if absent:
+                assert fonts.font_for(chr(ord(char) + 1)) is None
+            told = [r for r in caplog.records if "no font on this machine" in r.message]
+            assert len(told) == int(absent)
+            caplog.clear()

@@ -1,0 +1,366 @@
+"""Text over pictures in any script: what imgui's font has is drawn by imgui, the rest by Pillow.
+
+imgui neither shapes text nor orders it from right to left. Pieces that need it are drawn once, into
+imgui's own texture, and kept for as long as they are in use.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.ui import fonts, theme
+from splatview_viewer.ui.fonts import FontFace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from splatview_viewer.ui.fonts import Bitmap
+
+_MAX_PIECES = 512
+_MAX_PIXELS = 1 << 20
+"""Pieces of text, and pixels of all together, that are kept for one imgui context."""
+_MAX_WIDTH = 2048
+"""Pixels across one piece; what is longer is cut."""
+_MAX_MERGED = 3
+"""Fonts that one imgui context gets beside its own; that of East Asia has 20 MB."""
+_MERGED_SCALE = 1.25
+"""Such fonts keep much room above and below their characters."""
+_RIGHT_TO_LEFT = ("R", "AL")
+_STRONG = ("L", *_RIGHT_TO_LEFT)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A piece of a line in one font."""
+
+    text: str
+    face: FontFace | None
+    """None: imgui's own font."""
+    right_to_left: bool = False
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A drawn piece of text in imgui's texture."""
+
+    rect_id: int
+    bitmap: Bitmap
+    frame: int
+    """The frame that used it last."""
+
+
+class Lettering:
+    """Pieces of text in the texture of one imgui context."""
+
+    def __init__(self) -> None:
+        self._pieces: OrderedDict[tuple[Run, int], _Piece] = OrderedDict()
+        self._pixels = 0
+        self._merged: set[str] = set()
+        """Files of fonts that imgui itself has for what its own lacks."""
+
+    def cover(self, texts: Iterable[str]) -> None:
+        """Have imgui draw these texts itself from now on, between two frames of its context.
+
+        Texts that have to be shaped or ordered are left out.
+        """
+        for text in texts:
+            if is_plain(text):
+                continue
+            for run in runs(text):
+                face = run.face
+                if face is not None and face.path not in self._merged:
+                    self._merge(face, run.text)
+
+    def _merge(self, face: FontFace, text: str) -> None:
+        """Give imgui a font for what its own lacks."""
+        if len(self._merged) >= _MAX_MERGED or not fonts.fits_imgui(face, text):
+            return
+        self._merged.add(face.path)
+        config = imgui.ImFontConfig()
+        config.merge_mode = True
+        config.font_no = face.index
+        config.extra_size_scale = _MERGED_SCALE
+        atlas = imgui.get_io().fonts
+        atlas.add_font_from_file_ttf(face.path, theme.FONT_SIZE, config)
+
+    def piece(self, run: Run, size: int) -> _Piece | None:
+        """Return a piece of text in a frame of its imgui context; None if it cannot be drawn."""
+        key = run, size
+        frame = imgui.get_frame_count()
+        piece = self._pieces.get(key)
+        if piece is None:
+            piece = self._add(run, size, frame)
+            if piece is None:
+                return None
+            self._pieces[key] = piece
+        piece.frame = frame
+        self._pieces.move_to_end(key)
+        return piece
+
+    def _add(self, run: Run, size: int, frame: int) -> _Piece | None:
+        """Draw a piece of text into imgui's texture."""
+        bitmap = _drawn(run, size)
+        if bitmap is None:
+            return None
+        if not bitmap.coverage.size:
+            return _Piece(-1, bitmap, frame)
+        self._make_room(bitmap.coverage.size, frame)
+        is_full = len(self._pieces) >= _MAX_PIECES
+        if is_full or self._pixels + bitmap.coverage.size > _MAX_PIXELS:
+            return None
+        atlas = imgui.get_io().fonts
+        rect = imgui.ImFontAtlasRect()
+        height, width = bitmap.coverage.shape
+        rect_id = atlas.add_custom_rect(width, height, rect)
+        if rect_id < 0:
+            return None
+        _write_pixels(atlas.tex_data, rect, bitmap.coverage)
+        self._pixels += bitmap.coverage.size
+        return _Piece(rect_id, bitmap, frame)
+
+    def _make_room(self, pixels: int, frame: int) -> None:
+        """Give up the pieces that were not used for longest, but none of this frame."""
+        atlas = imgui.get_io().fonts
+        while self._pieces:
+            has_room = self._pixels + pixels <= _MAX_PIXELS
+            key, oldest = next(iter(self._pieces.items()))
+            if oldest.frame == frame or (has_room and len(self._pieces) < _MAX_PIECES):
+                return
+            del self._pieces[key]
+            if oldest.rect_id >= 0:
+                self._pixels -= oldest.bitmap.coverage.size
+                atlas.remove_custom_rect(oldest.rect_id)
+
+
+_lettering = Lettering()
+
+
+def use(lettering: Lettering) -> None:
+    """Draw into the texture of this lettering's imgui context from now on."""
+    global _lettering
+    _lettering = lettering
+
+
+def measure(text: str) -> ImVec2:
+    """Return width and height of text in the font and size in use, inside an imgui frame."""
+    if is_plain(text):
+        return imgui.calc_text_size(text)
+    lines = [_measured(line) for line in text.split("\n")]
+    width = max(line.width for line in lines)
+    return ImVec2(width, sum(line.bottom - line.top for line in lines))
+
+
+def write(draw: imgui.ImDrawList, x: float, y: float, color: int, text: str) -> None:
+    """Draw text with its upper left corner at a pixel, as large as `measure` says."""
+    if is_plain(text):
+        draw.add_text(ImVec2(x, y), color, text)
+        return
+    for line in text.split("\n"):
+        measured = _measured(line)
+        _write_line(draw, (x, y - measured.top), color, line)
+        y += measured.bottom - measured.top
+
+
+def is_plain(text: str) -> bool:
+    """Return whether imgui's own font is enough for a text."""
+    if text.isascii():
+        return True
+    line = runs(text)
+    return all(run.face is None for run in line) and text == _text_of(line)
+
+
+def _text_of(line: Sequence[Run]) -> str:
+    return "".join(run.text for run in line)
+
+
+@lru_cache(4096)
+def runs(text: str) -> tuple[Run, ...]:
+    """Return the pieces of a line in the order in which they are drawn, from left to right."""
+    hint = _east_asian(text)
+    pieces: list[tuple[str, FontFace | None]] = []
+    for char in text:
+        before = pieces[-1] if pieces else None
+        if _is_invisible(char) and (before is None or before[1] is None):
+            continue
+        face = _face_of(char, hint, before)
+        if pieces and pieces[-1][1] == face:
+            pieces[-1] = pieces[-1][0] + char, face
+        else:
+            pieces.append((char, face))
+    pieces = _joined(pieces)
+    if any(face is not None for _, face in pieces):
+        pieces = _with_spaces_apart(pieces)
+    line = [Run(piece, face, _is_right_to_left(piece)) for piece, face in pieces]
+    return tuple(reversed(line) if _is_right_to_left(text) else line)
+
+
+def _face_of(
+    char: str, hint: str, before: tuple[str, FontFace | None] | None
+) -> FontFace | None:
+    """Return the font for a character; None for imgui's own, also where no font has it."""
+    is_mark = _is_invisible(char) or unicodedata.category(char) in ("Mn", "Mc", "Me")
+    if before is not None and before[1] is not None and is_mark:
+        return before[1]
+    if char.isspace() or _is_in_theme(char):
+        return None
+    return fonts.font_for(char, hint)
+
+
+@lru_cache(8192)
+def _is_in_theme(char: str) -> bool:
+    """Return whether a character is in the font of all text."""
+    if not theme.FONT_FILE.is_file():
+        return char.isascii()
+    return fonts.has_char(FontFace(str(theme.FONT_FILE)), char)
+
+
+def _is_invisible(char: str) -> bool:
+    """Return whether a character only says how others are drawn: joiners, directions, variants."""
+    return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
+
+
+def _joined(
+    pieces: Sequence[tuple[str, FontFace | None]],
+) -> list[tuple[str, FontFace | None]]:
+    """Return the pieces with spaces between two of the same font put into it."""
+    out: list[tuple[str, FontFace | None]] = []
+    for text, face in pieces:
+        follows_space = len(out) > 1 and out[-1][0].isspace() and out[-1][1] is None
+        if face is not None and follows_space and out[-2][1] == face:
+            out[-2:] = [(out[-2][0] + out[-1][0] + text, face)]
+        else:
+            out.append((text, face))
+    return out
+
+
+def _with_spaces_apart(
+    pieces: Sequence[tuple[str, FontFace | None]],
+) -> list[tuple[str, FontFace | None]]:
+    """Return the pieces with the spaces around those in imgui's font as pieces of their own."""
+    out: list[tuple[str, FontFace | None]] = []
+    for text, face in pieces:
+        core = text.strip()
+        if face is not None or core == text or not core:
+            out.append((text, face))
+            continue
+        start = text.index(core)
+        parts = text[:start], core, text[start + len(core) :]
+        out += [(part, face) for part in parts if part]
+    return out
+
+
+def _is_right_to_left(text: str) -> bool:
+    """Return whether the first letter with a direction goes from right to left."""
+    for char in text:
+        direction = unicodedata.bidirectional(char)
+        if direction in _STRONG:
+            return direction in _RIGHT_TO_LEFT
+    return False
+
+
+def _east_asian(text: str) -> str:
+    """Return as which language's characters a text's are drawn: "kana", "hangul" or "han"."""
+    for char in text:
+        if "\u3040" <= char <= "\u30ff":
+            return "kana"
+        if "\uac00" <= char <= "\ud7af":
+            return "hangul"
+    return "han"
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Extent of a line, from the top of a line of imgui's; y goes down."""
+
+    width: float
+    top: float
+    bottom: float
+
+
+def _measured(line: str) -> _Measured:
+    """Return the extent of one line."""
+    width = 0.0
+    top = 0.0
+    bottom = imgui.get_text_line_height()
+    baseline = imgui.get_font_baked().ascent
+    for run in runs(line):
+        piece = _piece_of(run)
+        if piece is None:
+            width += imgui.calc_text_size(run.text).x
+            continue
+        bitmap = piece.bitmap
+        width += bitmap.advance
+        top = min(top, baseline + bitmap.top)
+        bottom = max(bottom, baseline + bitmap.top + bitmap.coverage.shape[0])
+    return _Measured(width, np.floor(top), np.ceil(bottom))
+
+
+def _write_line(
+    draw: imgui.ImDrawList, at: tuple[float, float], color: int, line: str
+) -> None:
+    """Draw one line with the top of its line of imgui's at a point."""
+    x, y = at
+    atlas = imgui.get_io().fonts
+    baseline = imgui.get_font_baked().ascent
+    rect = imgui.ImFontAtlasRect()
+    for run in runs(line):
+        piece = _piece_of(run)
+        if piece is None:
+            draw.add_text(ImVec2(round(x), y), color, run.text)
+            x += imgui.calc_text_size(run.text).x
+            continue
+        if piece.rect_id >= 0 and atlas.get_custom_rect(piece.rect_id, rect):
+            left = round(x + piece.bitmap.left)
+            top = round(y + baseline + piece.bitmap.top)
+            draw.add_image(
+                atlas.tex_data.get_tex_ref(),
+                ImVec2(left, top),
+                ImVec2(left + rect.w, top + rect.h),
+                rect.uv0,
+                rect.uv1,
+                color,
+            )
+        x += piece.bitmap.advance
+
+
+def _piece_of(run: Run) -> _Piece | None:
+    """Return the drawn piece of a run at the size in use; None for one in imgui's font."""
+    if run.face is None:
+        return None
+    return _lettering.piece(run, max(round(imgui.get_font_size()), 1))
+
+
+def _drawn(run: Run, size: int) -> Bitmap | None:
+    """Return a run as pixels, cut to a bounded width."""
+    assert run.face is not None
+    text = run.text
+    while True:
+        bitmap = fonts.draw_text(text, run.face, size, run.right_to_left)
+        if bitmap is None or bitmap.coverage.shape[1] <= _MAX_WIDTH:
+            return bitmap
+        text = text[: len(text) // 2]
+
+
+def _write_pixels(
+    texture: imgui.ImTextureData, rect: imgui.ImFontAtlasRect, coverage: np.ndarray
+) -> None:
+    """Write coverage (h, w) into a part of imgui's texture, and have it uploaded."""
+    pixels = texture.get_pixels_array().reshape(
+        texture.height, texture.width, texture.bytes_per_pixel
+    )
+    part = pixels[rect.y : rect.y + rect.h, rect.x : rect.x + rect.w]
+    part[...] = 255
+    part[..., -1] = coverage
+    if texture.status == imgui.ImTextureStatus.want_create:
+        return
+    update = imgui.ImTextureRect()
+    update.x, update.y, update.w, update.h = rect.x, rect.y, rect.w, rect.h
+    texture.updates.push_back(update)
+    texture.set_status(imgui.ImTextureStatus.want_updates)
