@@ -35,6 +35,12 @@ _FAR = 1e6
 STRIP_HEIGHT = 34.0
 """Points of a small plot in the panel."""
 _X, _X2, _Y = implot.ImAxis_.x1.value, implot.ImAxis_.x2.value, implot.ImAxis_.y1.value
+_ENDS = {which: (implot.BoxedValue(), implot.BoxedValue()) for which in (_X, _X2, _Y)}
+"""Both ends of each axis of the plot that is being drawn, shared with ImPlot.
+
+They live as long as the program: ImPlot writes through its pointers at the end of a plot also
+for an axis that only an earlier frame set up, and for a plot whose drawing raised.
+"""
 _LEAST = 160.0, 110.0
 """Points of a plot that has room for axes."""
 _PAN = 0.1
@@ -235,14 +241,14 @@ def plot(
             yield None
             return
         found = Plot(x.span, y.span, small=small, scale=theme.scale())
-        boxes = [tuple(implot.BoxedValue(end) for end in axis.span) for axis in (x, y)]
-        for which, axis, box in ((_X, x, boxes[0]), (_Y, y, boxes[1])):
+        for which, axis in ((_X, x), (_Y, y)):
             _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
-            implot.setup_axis_links(which, *box)
-        if above is not None and not small:
-            marks = Axis(x.span, ticks=above)
+            _link(which, axis.span)
+        upper_ticks = None if small else above
+        if upper_ticks is not None:
+            marks = Axis(x.span, ticks=upper_ticks)
             _setup(_X2, marks, implot.AxisFlags_.no_grid_lines.value)
-            implot.setup_axis_links(_X2, *boxes[0])
+            _link(_X2, x.span)
         if legend is not None:
             _setup_legend(legend)
         with _inside(found):  # sets the plot up, and draws its ground
@@ -256,7 +262,11 @@ def plot(
     ):
         found.reset = True
         return
-    (left, right), (low, high) = ((one.value, other.value) for one, other in boxes)
+    left, right = _linked_range(_X)
+    # A drag in the plot moves both horizontal axes, one on an axis that axis alone.
+    if upper_ticks is not None and not _differ((left, right), x.span):
+        left, right = _linked_range(_X2)
+    low, high = _linked_range(_Y)
     aside = imgui.get_io().mouse_wheel_h
     if found.hovered and aside and not x.locked:
         left, right = (end - _PAN * aside * (right - left) for end in (left, right))
@@ -399,7 +409,9 @@ def apply(scale: float) -> None:
 def _inside(found: Plot) -> Iterator[None]:
     """Between ImPlot's setup of a plot and its end."""
     corner, size = implot.get_plot_pos(), implot.get_plot_size()
-    found.rect = Rect(round(corner.x), round(corner.y), round(size.x), round(size.y))
+    width = max(round(size.x), 1)
+    height = max(round(size.y), 1)
+    found.rect = Rect(round(corner.x), round(corner.y), width, height)
     found.hovered = implot.is_plot_hovered()
     if found.hovered:
         at = implot.get_plot_mouse_pos()
@@ -431,6 +443,20 @@ def _setup(which: int, axis: Axis, flags: int = 0) -> None:
         implot.setup_axis_ticks(
             which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False
         )
+
+
+def _link(which: int, span: Range) -> None:
+    """Show a range on an axis, and have ImPlot tell what the user makes of it."""
+    begin, end = _ENDS[which]
+    begin.value = span[0]
+    end.value = span[1]
+    implot.setup_axis_links(which, begin, end)
+
+
+def _linked_range(which: int) -> Range:
+    """Return the range of an axis of the plot that was drawn last."""
+    begin, end = _ENDS[which]
+    return begin.value, end.value
 
 
 def _near(pixel: float) -> float:
