@@ -263,3 +263,54 @@ def test_the_settings_beside_a_checkpoint_say_how_it_was_trained(
     (tmp_path / config).write_text(text)
     fields = read_checkpoint(folder / "step-000029999.ckpt", silent)
     assert fields.facts.antialiased is antialiased
+
+
+# -- SplaTAM's arrays ---------------------------------------------------------------------------------------------
+
+
+def splatam() -> dict[str, np.ndarray]:
+    return {
+        "means3D": T.means,
+        "unnorm_rotations": T.quats,
+        "log_scales": T.scales[:, :1],
+        "logit_opacities": T.opacities[:, None],
+        "rgb_colors": w.SH_C0 * T.sh0 + 0.5,
+        "cam_trans": np.zeros((1, 3, 9), np.float32),
+        "org_width": np.array(640),
+        "keyframe_time_indices": np.array([1, 2]),
+    }
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_splatam_are_read(save: Any, tmp_path: Path) -> None:
+    wide = splatam()
+    wide["unnorm_rotations"] = np.asfortranarray(T.quats.astype(np.float64))
+    save(tmp_path / "params.npz", **wide)
+    scene = open_file(tmp_path / "params.npz")
+    np.testing.assert_array_equal(scene.means, T.means)
+    np.testing.assert_array_equal(scene.quats, T.quats)
+    np.testing.assert_array_equal(scene.scales, T.scales[:, [0, 0, 0]])
+    np.testing.assert_allclose(scene.sh0, T.sh0, atol=1e-6)
+    assert scene.sh_degree == 0
+
+
+def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
+    def npy(shape: str, descr: str = "<f4", body: bytes = bytes(40)) -> bytes:
+        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n"
+        return (
+            b"\x93NUMPY\x01\x00"
+            + len(text).to_bytes(2, "little")
+            + text.encode()
+            + body
+        )
+
+    for entry, message in (
+        (npy("(99999999999999, 3)"), "takes 1,199,999,999,999,988 bytes"),
+        (npy("(1, 3)", "|O"), "holds object, not numbers"),
+        (npy("(3,)")[:20], "is damaged"),
+        (b"", "is damaged"),
+        (npy("(3, 3)"), "no Gaussians in it"),
+    ):
+        w.write_zip(tmp_path / "a.npz", {"means3D.npy": entry, "x.npy": b""})
+        with pytest.raises(FileError, match=message):
+            open_file(tmp_path / "a.npz")
