@@ -15,6 +15,7 @@ import inspect
 import logging
 import types
 from dataclasses import dataclass, replace
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,7 +69,7 @@ class _OpaqueError(Exception):
     """A getter uses what a trial cannot stand for."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Getters:
     """What of a model is read by its own getters, and on what that depends."""
 
@@ -81,8 +82,26 @@ class Getters:
     filters: bool = False
     """True if a getter of scales or opacities applies the 3D filter itself."""
 
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.watched]
+        values = [value for _, value in self.watched]
+        self._values = (*values, *values[:1])
+        # With two names at least an attrgetter gives a tuple.
+        self._read_watched: Any = attrgetter(*names, *names[:1]) if names else None
+
     def changed(self, model: Any) -> bool:
-        """Return whether the getters may mean something else by now."""
+        """Return whether the getters may mean something else by now. Called at each publish."""
+        if not self.watched:
+            return False
+        try:
+            current = self._read_watched(model)
+        except AttributeError:
+            return True
+        if all(map(is_, current, self._values)):
+            return False
+        return self._differs(model)
+
+    def _differs(self, model: Any) -> bool:
         for name, value in self.watched:
             current = getattr(model, name, _MISSING)
             if current is value:

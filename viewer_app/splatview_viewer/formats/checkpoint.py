@@ -380,7 +380,7 @@ def _is_checkpoint(start: Start) -> bool:
 CHECKPOINT = Format(
     "checkpoint",
     (".pt", ".pth", ".ckpt"),
-    "checkpoints of gsplat (all ranks), inria and nerfstudio",
+    "checkpoints of gsplat (all ranks), inria, nerfstudio and other trainers",
     _is_checkpoint,
     read_checkpoint,
     by_suffix=True,
