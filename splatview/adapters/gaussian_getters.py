@@ -24,7 +24,7 @@ from splatview.adapters.gaussian_holders import attribute
 from splatview_ipc.kinds.gaussians import FILTER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 log = logging.getLogger("splatview")
 
@@ -79,6 +79,8 @@ class Getters:
     """Attributes that the getters read, and their values."""
     usual: frozenset[str] = frozenset()
     """Fields whose getters give what raw tensors stand for."""
+    postponed: bool = False
+    """True if they could not be called now and are tried anew at the next publish."""
     filters: bool = False
     """True if a getter of scales or opacities applies the 3D filter itself."""
 
@@ -118,10 +120,9 @@ class Getters:
         with torch.no_grad():
             return {field: read(model) for field, read in self.parts.items()}
 
-    def without(self, fields: set[str]) -> Getters:
-        """Return the getters of all parts but these."""
-        parts = {f: read for f, read in self.parts.items() if f not in fields}
-        return replace(self, parts=parts)
+    def only(self, fields: Iterable[str]) -> Getters:
+        """Return the getters of these parts alone."""
+        return replace(self, parts={field: self.parts[field] for field in fields})
 
 
 NONE = Getters({})
@@ -159,7 +160,7 @@ def getters_of(
         names = probe.splatview_reads.keys() | probe.splatview_others
         has_filter = not names.isdisjoint(FILTER_NAMES)
         filters = filters or (has_filter and field in ("scales", "opacities"))
-    return Getters(parts, tuple(watched.items()), frozenset(usual), filters)
+    return Getters(parts, tuple(watched.items()), frozenset(usual), filters=filters)
 
 
 def _is_simple(value: Any) -> bool:
@@ -278,7 +279,7 @@ class _Probe:
         model = self.splatview_model
         if name in self.splatview_stored:
             return self.splatview_stored[name]
-        static = inspect.getattr_static(model, name)
+        static = inspect.getattr_static(model, name, None)
         if isinstance(static, property) and static.fget is not None:
             return static.fget(self)
         own = getattr(model, "__dict__", {})

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,8 @@ class GaussianLayout:
                 model = self._owner(value)
                 if self._getters.changed(model) or self._has_new_filter(model):
                     return None
+                if self._getters.postponed and not _is_capturing(tensors[0]):
+                    return None
                 if self._getters.parts:
                     tensors = self._replaced(tensors, model)
                 if self._degree_name is not None:
@@ -205,6 +208,9 @@ class GaussianLayout:
         self, raw: tuple[torch.Tensor, ...], model: Any
     ) -> tuple[torch.Tensor, ...]:
         """Return the parts with those that the model's own getters give. Raises LookupError where one fails."""
+        has_values = self._last[0] is not None
+        if has_values and _is_capturing(raw[0]):
+            return self._last
         tensors = dict(zip(self._raw_fields, raw, strict=True))
         try:
             tensors.update(self._getters.read(model))
@@ -341,20 +347,55 @@ def _read_getters(
     tensors: dict[str, torch.Tensor],
     space: str,
 ) -> tuple[dict[str, torch.Tensor], Getters]:
-    """Return the parts as the model's getters give them, and the getters; the raw parts where those do not work."""
-    for dropped in (set(), {"color"}, set(getters.parts)):
-        working = getters.without(dropped)
+    """Return the parts as the model's getters give them, and those getters; the raw parts where one does not work."""
+    if _is_capturing(tensors["means"]):
+        # What is queued now would run at each replay of the graph.
+        return tensors, replace(getters.only(()), postponed=True)
+    values: dict[str, torch.Tensor] = {}
+    for field in getters.parts:
         try:
-            parts = working.read(model)
-            replaced = {**tensors, **parts}
-            if "color" in parts:
-                replaced.pop("color_rest", None)
-            _check(keys, replaced, "sh" if "color" in parts else space)
+            value = getters.only([field]).read(model)[field]
+            value = as_tensor(value, f"gaussians: {field} of a getter")
+            if field == "color" and value.ndim != 3:
+                raise ValueError(
+                    f"colours of shape {tuple(value.shape)}, not (N, K, 3)"
+                )
+            values[field] = value
         except Exception as e:
             _tell_once(model, str(e))
+    for check in (None, tensors["means"]):
+        if check is not None:
+            # Together they do not fit: those that fit the raw tensors count.
+            values = _fitting(model, keys, values, len(check))
+        replaced = {**tensors, **values}
+        if "color" in values:
+            replaced.pop("color_rest", None)
+        try:
+            _check(keys, replaced, "sh" if "color" in values else space)
+        except ValueError:
             continue
-        return replaced, working
-    return tensors, getters.without(set(getters.parts))
+        return replaced, getters.only(values)
+    return tensors, getters.only(())
+
+
+def _fitting(
+    model: Any, keys: dict[str, str], values: dict[str, torch.Tensor], count: int
+) -> dict[str, torch.Tensor]:
+    """Return those values of getters that are of the legal shape for so many Gaussians."""
+    means = torch.empty(count, 3, device="meta")
+    fitting: dict[str, torch.Tensor] = {}
+    for field, value in values.items():
+        try:
+            _check_shape(field, value, "sh", keys, means)
+        except ValueError as e:
+            _tell_once(model, str(e))
+        else:
+            fitting[field] = value
+    return fitting
+
+
+def _is_capturing(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _tell_once(model: Any, reason: str) -> None:
@@ -443,7 +484,6 @@ def _splatfacto_facts(model: Any) -> tuple[int | None, bool]:
 
 def _check(keys: dict[str, str], parts: dict[str, torch.Tensor], space: str) -> None:
     means = parts["means"]
-    n = len(means) if means.ndim else -1
     for field, tensor in parts.items():
         name = keys[field]
         if (dtype := dtype_name(tensor)) not in FLOAT_DTYPES:
@@ -455,28 +495,37 @@ def _check(keys: dict[str, str], parts: dict[str, torch.Tensor], space: str) -> 
                 f"gaussians: {name} is on {tensor.device}, {keys['means']} on {means.device}; "
                 "all parts must be on one device"
             )
-        legal = _LEGAL[
-            "sh"
-            if field == "color" and space == "sh" and "color_rest" not in parts
-            else field
-        ]
-        forms = [
-            form.strip("(,)").replace("N", str(n)).split(", ")
-            for form in legal.split(" or ")
-        ]
-        if not any(
-            len(form) == tensor.ndim
-            and all(
-                str(extent) in sides.split("|")
-                for sides, extent in zip(form, tensor.shape, strict=True)
-            )
-            for form in forms
-        ):
-            known = (
-                f", and {keys['means']} says N = {n}"
-                if n >= 0 and field != "means"
-                else ""
-            )
-            raise ValueError(
-                f"gaussians: {name} has shape {tuple(tensor.shape)}; legal is {legal}{known}"
-            )
+        has_all = space == "sh" and "color_rest" not in parts
+        _check_shape(field, tensor, "sh" if has_all else "", keys, means)
+
+
+def _check_shape(
+    field: str,
+    tensor: torch.Tensor,
+    space: str,
+    keys: Mapping[str, str],
+    means: torch.Tensor,
+) -> None:
+    """Raise ValueError for a part of an illegal shape. `space`: "sh" for colours that hold all coefficients."""
+    legal = _LEGAL["sh" if field == "color" and space == "sh" else field]
+    count = len(means) if means.ndim else -1
+    forms = [
+        form.strip("(,)").replace("N", str(count)).split(", ")
+        for form in legal.split(" or ")
+    ]
+    if any(_has_form(tensor, form) for form in forms):
+        return
+    known = ""
+    if count >= 0 and field != "means":
+        known = f", and {keys['means']} says N = {count}"
+    raise ValueError(
+        f"gaussians: {keys[field]} has shape {tuple(tensor.shape)}; legal is {legal}{known}"
+    )
+
+
+def _has_form(tensor: torch.Tensor, form: list[str]) -> bool:
+    """Return whether a tensor has the sides of a form, each one or several numbers with | between them."""
+    if len(form) != tensor.ndim:
+        return False
+    pairs = zip(form, tensor.shape, strict=True)
+    return all(str(extent) in sides.split("|") for sides, extent in pairs)
