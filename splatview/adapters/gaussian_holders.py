@@ -129,7 +129,7 @@ def _of_mapping(mapping: Any) -> Place:
     if names is None:
         for key in keys:
             inner = mapping[key]
-            if isinstance(inner, Mapping):
+            if _is_mapping(inner):
                 place = _of_mapping(inner)
                 if place.complete:
                     return _within(key, place)

@@ -253,9 +253,10 @@ def test_a_model_of_modules_and_fewer_gaussians_is_read_by_its_getters() -> None
 
         @property
         def get_features(self: Any) -> torch.Tensor:
-            return torch.cat((self._features_dc, self._features_rest), 1)[::2]
+            parts = (self._features_dc, self._features_rest)
+            return torch.cat(parts, 1)[::2]
 
-    model = Masked()
+    model: Any = Masked()
     fields, meta = published(model)
     assert meta["activated"] is True
     assert {name: len(field) for name, field in fields.items()} == dict.fromkeys(
