@@ -1,4 +1,4 @@
-"""What a model says of its own Gaussians: getters and activations that differ from the usual ones.
+"""Getters and activations of models that differ from the usual ones.
 
 A `GaussianModel` says what is drawn by its getters: `get_scaling` is usually exp of `_scaling`, and then the viewer's
 work on the raw tensors. Some models have another activation (Taming 3DGS: abs for opacities), also from the middle of a
@@ -71,7 +71,7 @@ class _OpaqueError(Exception):
 
 @dataclass
 class Getters:
-    """What of a model is read by its own getters, and on what that depends."""
+    """The parts of a model that are read by its own getters, and the attributes on which that depends."""
 
     parts: Mapping[str, Callable[[Any], torch.Tensor]]
     """From the model to a part as it is drawn, by field: for parts that are not what the raw tensors stand for."""

@@ -1,4 +1,4 @@
-"""Where in a value of a trainer its Gaussians are: the mapping, tuple or object that holds the tensors, and their names.
+"""The Gaussians within a value of a trainer: the mapping, tuple or object that holds the tensors, and their names.
 
 Searched are the value itself, what wraps it (`module` of DDP and DataParallel, `model` of pipelines), the mappings that
 models keep (nerfstudio's `gauss_params`, the `gaussians` of gaussian-splatting-lightning, gsplat's `splats`), and the
@@ -56,7 +56,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value's Gaussians are."""
+    """The place of the Gaussians within a value."""
 
     holder: Callable[[Any], Any]
     """From the value to what holds the parts: a mapping, a tuple or an object."""

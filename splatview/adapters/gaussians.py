@@ -127,7 +127,7 @@ class GaussianLayout:
         _check(keys, tensors, space)
         self._fields = tuple(tensors)
         self._color = _logits_or(space, keys, tensors)
-        """What the colours are: "sh", "rgb" or "rgb_logit"."""
+        """The space of the colours: "sh", "rgb" or "rgb_logit"."""
         self._activated: bool | tuple[float, float] = activated.scales
         if activated.scales != activated.opacities:
             self._activated = (float(activated.scales), float(activated.opacities))

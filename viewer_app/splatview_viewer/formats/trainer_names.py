@@ -1,4 +1,4 @@
-"""Which tensors in the mappings that trainers save are a scene's, and how their numbers become raw fields.
+"""Tensors of scenes in the mappings that trainers save, and how their numbers become raw fields.
 
 Searched are all mappings within each other, down to a few levels, and names with any common prefix (`module.splats.`,
 `_model.gauss_params.`). inria's `capture` is a tuple without names: its tensors are told by their shapes, so that those
@@ -37,9 +37,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "rgb": ("rgb_colors",),
     "filter_3D": FILTER_NAMES,
 }
-"""What trainers call the fields. "shs": all coefficients; "colors": logits."""
+"""Trainers' names of the fields. "shs": all coefficients; "colors": logits."""
 DEGREES = ("active_sh_degree", "_active_sh_degree", "n_active_features")
-"""What they call the degree in use."""
+"""Their names of the degree in use."""
 _LEVELS = 4
 """Mappings within each other that are searched, at most."""
 _MOST_MAPPINGS = 10_000
