@@ -440,7 +440,8 @@ def test_wrapped_models_are_looked_into() -> None:
         expected = model.gaussians["means"] if means is None else means
         assert torch.equal(fields["means"], expected)
         assert meta["activated"] is False
-    assert published(model)[1]["sh_degree"] == 2
+    for value in (model, torch.nn.DataParallel(model)):
+        assert published(value)[1]["sh_degree"] == 2
 
 
 def test_models_of_3dgrut_and_fvdb_are_known_by_their_attributes() -> None:
