@@ -97,8 +97,25 @@ def test_filters_and_two_scales_in_checkpoints(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got.scales[:, :2], expected)
     np.testing.assert_array_equal(got.opacities, opacities)
     assert np.isneginf(got.scales[:, 2]).all()
-    with pytest.raises(FileError, match=r"filter_3D has shape \(19, 1\)"):
+    with pytest.raises(FileError, match=r"a filter_3D of \(19, 1\) do not fit"):
         read(tmp_path, {"splats": named("", filter_3D=sizes[1:])})
+
+
+def test_arrays_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    sizes = np.full(N, 0.1, np.float32)
+    for more, message in (
+        ({"means": T.means[0, 0]}, r"means has shape \(1,\); \(N, 3\) is needed"),
+        ({"opacities": T.quats, "filter_3D": sizes}, "do not fit together"),
+        ({"scales": T.quats, "filter_3D": sizes}, "do not fit together"),
+        ({"quats": T.means}, r"quats has shape \(20, 3\)"),
+    ):
+        arrays = {name: np.array(a) for name, a in more.items()}
+        with pytest.raises(FileError, match=message):
+            read(tmp_path, {"splats": named("", **arrays)})
+    whole = np.ones((N, 2), np.int64)
+    got = read(tmp_path, {"splats": named("", scales=whole)})
+    assert got.scales[:, :2].max() == 1
+    assert np.isneginf(got.scales[:, 2]).all()
 
 
 # -- names --------------------------------------------------------------------------------------------------------
@@ -250,7 +267,12 @@ def test_splatfacto_without_harmonics_holds_logits(tmp_path: Path) -> None:
             "!!python/object:x.C\npipeline:\n    rasterize_mode: antialiased\n",
             True,
         ),
-        ("cfg.yml", "antialiased: true\nsh_degree: 3\n", True),
+        pytest.param(
+            "cfg.yml",
+            "antialiased: true\nsh_degree: 3\n",
+            True,
+            marks=pytest.mark.soak,
+        ),
         ("config.yml", "    rasterize_mode: classic\n# antialiased: true\n", False),
     ],
 )
