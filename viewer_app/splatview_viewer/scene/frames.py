@@ -114,6 +114,8 @@ def scene_of(
     activated = activated_of(frame.meta.get("activated", False))
     if "activated" in choices:
         activated = Activated(not activated.scales, not activated.scales)
+    if "opacities" in choices:
+        activated = activated._replace(opacities=not activated.opacities)
     steps: list[Callable[[], None]] = []
     if color != "sh":
         tensors["sh0"] = torch.empty(given["rgb"].shape, device=given["rgb"].device)
