@@ -30,40 +30,33 @@ def picture(viewer: Viewer, name: str, value: Any, device: str, **options: Any) 
     return viewer.picture()
 
 
+FORMS: dict[str, tuple[dict[str, torch.Tensor], Any, torch.Tensor, torch.Tensor]] = {
+    "pair": ({"scales": SCALES}, (True, False), SCALES, OPACITIES),
+    "flat": (
+        {"scales": RAW["scales"][:, :2]},
+        None,
+        SCALES * torch.tensor([1.0, 1.0, 0.0]),
+        OPACITIES,
+    ),
+    "filter": (
+        {"filter_3D": SIZES[:, None]},
+        None,
+        FILTERED,
+        OPACITIES * (SCALES / FILTERED).prod(1),
+    ),
+}
+"""What is published, with which `activated`, and the scales and opacities that it stands for."""
+
+
 @pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 )
-@pytest.mark.parametrize(
-    ("given", "activated", "scales", "opacities"),
-    [
-        ({"scales": SCALES}, (True, False), SCALES, OPACITIES),
-        (
-            {"scales": RAW["scales"][:, :2]},
-            None,
-            SCALES * torch.tensor([1.0, 1.0, 0.0]),
-            OPACITIES,
-        ),
-        (
-            {"filter_3D": SIZES[:, None]},
-            None,
-            FILTERED,
-            OPACITIES * (SCALES / FILTERED).prod(1),
-        ),
-    ],
-    ids=["pair", "flat", "filter"],
-)
-def test_a_form_is_drawn_as_what_it_stands_for(
-    viewer: Viewer,
-    given: dict[str, torch.Tensor],
-    activated: Any,
-    scales: torch.Tensor,
-    opacities: torch.Tensor,
-    device: str,
-) -> None:
-    options = {} if activated is None else {"activated": activated}
-    shown = picture(viewer, "form", {**RAW, **given}, device, **options)
-    right = {**RAW, "scales": scales, "opacities": opacities}
-    expected = picture(viewer, "right", right, device, activated=True)
-    assert expected.max() > 50
-    # A picture may still be a coarse one, which thin Gaussians show.
-    assert psnr(shown, expected, 255) > 40
+def test_a_form_is_drawn_as_what_it_stands_for(viewer: Viewer, device: str) -> None:
+    for form, (given, activated, scales, opacities) in FORMS.items():
+        options = {} if activated is None else {"activated": activated}
+        shown = picture(viewer, form, {**RAW, **given}, device, **options)
+        right = {**RAW, "scales": scales, "opacities": opacities}
+        expected = picture(viewer, f"right {form}", right, device, activated=True)
+        assert expected.max() > 50
+        # A picture may still be a coarse one, which thin Gaussians show.
+        assert psnr(shown, expected, 255) > 40, form
