@@ -1,4 +1,4 @@
-"""What a model says of its own Gaussians: getters and activations that differ from the usual ones.
+"""Getters and activations of models that differ from the usual ones.
 
 A `GaussianModel` says what is drawn by its getters: `get_scaling` is usually exp of `_scaling`, and then the viewer's
 work on the raw tensors. Some models have another activation (Taming 3DGS: abs for opacities), also from the middle of a
@@ -15,6 +15,7 @@ import inspect
 import logging
 import types
 from dataclasses import dataclass, replace
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ from splatview.adapters.gaussian_holders import attribute
 from splatview_ipc.kinds.gaussians import FILTER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 log = logging.getLogger("splatview")
 
@@ -68,9 +69,9 @@ class _OpaqueError(Exception):
     """A getter uses what a trial cannot stand for."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Getters:
-    """What of a model is read by its own getters, and on what that depends."""
+    """The parts of a model that are read by its own getters, and the attributes on which that depends."""
 
     parts: Mapping[str, Callable[[Any], torch.Tensor]]
     """From the model to a part as it is drawn, by field: for parts that are not what the raw tensors stand for."""
@@ -78,11 +79,31 @@ class Getters:
     """Attributes that the getters read, and their values."""
     usual: frozenset[str] = frozenset()
     """Fields whose getters give what raw tensors stand for."""
+    postponed: bool = False
+    """True if they could not be called now and are tried anew at the next publish."""
     filters: bool = False
     """True if a getter of scales or opacities applies the 3D filter itself."""
 
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.watched]
+        values = [value for _, value in self.watched]
+        self._values = (*values, *values[:1])
+        # With two names at least an attrgetter gives a tuple.
+        self._read_watched: Any = attrgetter(*names, *names[:1]) if names else None
+
     def changed(self, model: Any) -> bool:
-        """Return whether the getters may mean something else by now."""
+        """Return whether the getters may mean something else by now. Called at each publish."""
+        if not self.watched:
+            return False
+        try:
+            current = self._read_watched(model)
+        except AttributeError:
+            return True
+        if all(map(is_, current, self._values)):
+            return False
+        return self._differs(model)
+
+    def _differs(self, model: Any) -> bool:
         for name, value in self.watched:
             current = getattr(model, name, _MISSING)
             if current is value:
@@ -99,10 +120,9 @@ class Getters:
         with torch.no_grad():
             return {field: read(model) for field, read in self.parts.items()}
 
-    def without(self, fields: set[str]) -> Getters:
-        """Return the getters of all parts but these."""
-        parts = {f: read for f, read in self.parts.items() if f not in fields}
-        return replace(self, parts=parts)
+    def only(self, fields: Iterable[str]) -> Getters:
+        """Return the getters of these parts alone."""
+        return replace(self, parts={field: self.parts[field] for field in fields})
 
 
 NONE = Getters({})
@@ -140,7 +160,7 @@ def getters_of(
         names = probe.splatview_reads.keys() | probe.splatview_others
         has_filter = not names.isdisjoint(FILTER_NAMES)
         filters = filters or (has_filter and field in ("scales", "opacities"))
-    return Getters(parts, tuple(watched.items()), frozenset(usual), filters)
+    return Getters(parts, tuple(watched.items()), frozenset(usual), filters=filters)
 
 
 def _is_simple(value: Any) -> bool:
@@ -259,7 +279,7 @@ class _Probe:
         model = self.splatview_model
         if name in self.splatview_stored:
             return self.splatview_stored[name]
-        static = inspect.getattr_static(model, name)
+        static = inspect.getattr_static(model, name, None)
         if isinstance(static, property) and static.fget is not None:
             return static.fget(self)
         own = getattr(model, "__dict__", {})

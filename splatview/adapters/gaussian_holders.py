@@ -1,4 +1,4 @@
-"""Where in a value of a trainer its Gaussians are: the mapping, tuple or object that holds the tensors, and their names.
+"""The Gaussians within a value of a trainer: the mapping, tuple or object that holds the tensors, and their names.
 
 Searched are the value itself, what wraps it (`module` of DDP and DataParallel, `model` of pipelines), the mappings that
 models keep (nerfstudio's `gauss_params`, the `gaussians` of gaussian-splatting-lightning, gsplat's `splats`), and the
@@ -56,7 +56,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value's Gaussians are."""
+    """The place of the Gaussians within a value."""
 
     holder: Callable[[Any], Any]
     """From the value to what holds the parts: a mapping, a tuple or an object."""
@@ -91,11 +91,13 @@ def find(value: Any) -> Place:
     if _is_mapping(value):
         return _of_mapping(value)
     candidates: list[Place] = []
-    for path, model in _models(value):
-        for place in _of_model(path, model):
-            if place.complete:
-                return place
-            candidates.append(place)
+    # Submodules come last: a model that they belong to may have getters and a degree in use.
+    for places_of in (_of_model, _of_submodules):
+        for path, model in _models(value):
+            for place in places_of(path, model):
+                if place.complete:
+                    return place
+                candidates.append(place)
     if candidates:
         return candidates[0]
     raise TypeError(
@@ -129,7 +131,7 @@ def _of_mapping(mapping: Any) -> Place:
     if names is None:
         for key in keys:
             inner = mapping[key]
-            if isinstance(inner, Mapping):
+            if _is_mapping(inner):
                 place = _of_mapping(inner)
                 if place.complete:
                     return _within(key, place)
@@ -205,10 +207,6 @@ def _of_model(path: str, model: Any) -> Iterator[Place]:
     names = _tensor_attributes(model, (name for name in _KNOWN if name[0] != "_"))
     if is_complete(names):
         yield Place(owner, names, owner)
-    if isinstance(model, torch.nn.Module):
-        for prefix, names in _parameter_groups(model):
-            holder = attrgetter(f"{path}.{prefix}".lstrip("."))
-            yield Place(holder, names, holder)
 
 
 def _tensor_attributes(model: Any, names: Iterable[str]) -> dict[str, str]:
@@ -221,9 +219,12 @@ def _tensor_attributes(model: Any, names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _parameter_groups(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the submodules whose own parameters and buffers are a whole scene: path, and names."""
-    for prefix, inner in module.named_modules():
+def _of_submodules(path: str, model: Any) -> Iterator[Place]:
+    """Yield the submodules whose own parameters and buffers are a whole scene."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    for prefix, inner in model.named_modules():
         names = {**inner._parameters, **inner._buffers}
         if prefix and is_complete(names):
-            yield prefix, {name: name for name in names}
+            holder = attrgetter(f"{path}.{prefix}".lstrip("."))
+            yield Place(holder, {name: name for name in names}, holder)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,8 @@ _RAW_NAMES = {
     "logit_opacities",
     "density",
 }
+_DEGREE_BUFFER = "_active_sh_degree"
+"""The degree in use of gaussian-splatting-lightning's models, whose property `active_sh_degree` waits for the GPU."""
 _MOST_FAILED = 100
 _failed: set[tuple[type, str]] = set()
 """Types of models, and faults of their getters that were logged."""
@@ -124,7 +127,7 @@ class GaussianLayout:
         _check(keys, tensors, space)
         self._fields = tuple(tensors)
         self._color = _logits_or(space, keys, tensors)
-        """What the colours are: "sh", "rgb" or "rgb_logit"."""
+        """The space of the colours: "sh", "rgb" or "rgb_logit"."""
         self._activated: bool | tuple[float, float] = activated.scales
         if activated.scales != activated.opacities:
             self._activated = (float(activated.scales), float(activated.opacities))
@@ -137,18 +140,25 @@ class GaussianLayout:
         self._degree = _stored_degree(tensors) if self._color == "sh" else 0
         """The SH degree for which there are coefficients."""
         owner = None if place.owner is None else place.owner(value)
+        self._degree_name = _degree_name(owner)
+        """The model's attribute that is the degree in use."""
         self._facts = _facts_reader(owner)
-        self._lacks = ()
-        """Names of the filter, if the model has none yet and may get one."""
-        if owner is not None and place.container is None and "filter_3D" not in keys:
-            self._lacks = tuple(n for n in FILTER_NAMES if not self._getters.filters)
+        self._may_filter = (
+            owner is not None
+            and place.container is None
+            and "filter_3D" not in keys
+            and not self._getters.filters
+        )
+        """True if the model has no filter yet and may get one."""
 
     def match(
         self, value: Any, meta: dict[str, Any]
     ) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
         if type(value) is not self._type:
             return None
-        facts: dict[str, Any] = {}
+        degree = None
+        antialiased = False
+        # Measured: a model of inria's costs twice what a mapping does here.
         try:
             tensors = self._look_up(self._holder(value))
             if self._convert:
@@ -157,10 +167,14 @@ class GaussianLayout:
                 model = self._owner(value)
                 if self._getters.changed(model) or self._has_new_filter(model):
                     return None
+                if self._getters.postponed and not _is_capturing(tensors[0]):
+                    return None
                 if self._getters.parts:
                     tensors = self._replaced(tensors, model)
-                if self._facts is not None:
-                    facts = self._facts(model)
+                if self._degree_name is not None:
+                    degree = getattr(model, self._degree_name, None)
+                elif self._facts is not None:
+                    degree, antialiased = self._facts(model)
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
             if not (
                 all(map(is_, tensors, self._last))
@@ -180,9 +194,9 @@ class GaussianLayout:
                 self._last = tensors
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
-        degree = meta.get("sh_degree", facts.get("sh_degree"))
+        degree = meta.get("sh_degree", degree)
         return self._last, {
-            "antialiased": facts.get("antialiased", False),
+            "antialiased": antialiased,
             **meta,
             "color": self._color,
             "activated": self._activated,
@@ -195,6 +209,9 @@ class GaussianLayout:
         self, raw: tuple[torch.Tensor, ...], model: Any
     ) -> tuple[torch.Tensor, ...]:
         """Return the parts with those that the model's own getters give. Raises LookupError where one fails."""
+        has_values = self._last[0] is not None
+        if has_values and _is_capturing(raw[0]):
+            return self._last
         tensors = dict(zip(self._raw_fields, raw, strict=True))
         try:
             tensors.update(self._getters.read(model))
@@ -204,9 +221,10 @@ class GaussianLayout:
         return tuple(tensors[field] for field in self._fields)
 
     def _has_new_filter(self, model: Any) -> bool:
-        return any(
-            _is_filter(attribute(model, name), self.shape[0]) for name in self._lacks
-        )
+        if not self._may_filter:
+            return False
+        sizes = getattr(model, FILTER_NAMES[0], None)
+        return sizes is not None and _is_filter(sizes, self.shape[0])
 
     def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         fields = {
@@ -330,20 +348,55 @@ def _read_getters(
     tensors: dict[str, torch.Tensor],
     space: str,
 ) -> tuple[dict[str, torch.Tensor], Getters]:
-    """Return the parts as the model's getters give them, and the getters; the raw parts where those do not work."""
-    for dropped in (set(), {"color"}, set(getters.parts)):
-        working = getters.without(dropped)
+    """Return the parts as the model's getters give them, and those getters; the raw parts where one does not work."""
+    if _is_capturing(tensors["means"]):
+        # What is queued now would run at each replay of the graph.
+        return tensors, replace(getters.only(()), postponed=True)
+    values: dict[str, torch.Tensor] = {}
+    for field in getters.parts:
         try:
-            parts = working.read(model)
-            replaced = {**tensors, **parts}
-            if "color" in parts:
-                replaced.pop("color_rest", None)
-            _check(keys, replaced, "sh" if "color" in parts else space)
+            value = getters.only([field]).read(model)[field]
+            value = as_tensor(value, f"gaussians: {field} of a getter")
+            if field == "color" and value.ndim != 3:
+                raise ValueError(
+                    f"colours of shape {tuple(value.shape)}, not (N, K, 3)"
+                )
+            values[field] = value
         except Exception as e:
             _tell_once(model, str(e))
+    for check in (None, tensors["means"]):
+        if check is not None:
+            # Together they do not fit: those that fit the raw tensors count.
+            values = _fitting(model, keys, values, len(check))
+        replaced = {**tensors, **values}
+        if "color" in values:
+            replaced.pop("color_rest", None)
+        try:
+            _check(keys, replaced, "sh" if "color" in values else space)
+        except ValueError:
             continue
-        return replaced, working
-    return tensors, getters.without(set(getters.parts))
+        return replaced, getters.only(values)
+    return tensors, getters.only(())
+
+
+def _fitting(
+    model: Any, keys: dict[str, str], values: dict[str, torch.Tensor], count: int
+) -> dict[str, torch.Tensor]:
+    """Return those values of getters that are of the legal shape for so many Gaussians."""
+    means = torch.empty(count, 3, device="meta")
+    fitting: dict[str, torch.Tensor] = {}
+    for field, value in values.items():
+        try:
+            _check_shape(field, value, "sh", keys, means)
+        except ValueError as e:
+            _tell_once(model, str(e))
+        else:
+            fitting[field] = value
+    return fitting
+
+
+def _is_capturing(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _tell_once(model: Any, reason: str) -> None:
@@ -393,50 +446,45 @@ def _stored_degree(tensors: Mapping[str, torch.Tensor]) -> int:
 # -- what a model says beside its tensors -----------------------------------------------------------------------------
 
 
-def _facts_reader(model: Any) -> Callable[[Any], dict[str, Any]] | None:
-    """Return what reads the degree in use and the mode off a model at each publish, without waiting for a GPU."""
-    config = attribute(model, "config")
-    if attribute(config, "rasterize_mode") is not None:
-        return _splatfacto_facts
-    buffer = attribute(model, "_active_sh_degree")
-    if isinstance(buffer, torch.Tensor):
-        # Its property asks the GPU. Coefficients that are not in use yet are zeros.
-        return _buffer_facts if buffer.device.type == "cpu" else None
+def _degree_name(model: Any) -> str | None:
+    """Return the attribute of a model that says which degree is in use, if reading it never waits for a GPU."""
+    if isinstance(attribute(model, _DEGREE_BUFFER), torch.Tensor):
+        return None
     for name in ("active_sh_degree", "n_active_features"):
         degree = attribute(model, name)
         is_on_gpu = isinstance(degree, torch.Tensor) and degree.device.type != "cpu"
         if hasattr(degree, "__index__") and not is_on_gpu:
-            return _DegreeReader(name)
+            return name
     return None
 
 
-class _DegreeReader:
-    """Reads the degree in use of inria's models, and of 3DGRUT's."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, model: Any) -> dict[str, Any]:
-        return {"sh_degree": getattr(model, self._name, None)}
-
-
-def _buffer_facts(model: Any) -> dict[str, Any]:
-    return {"sh_degree": int(model._active_sh_degree)}
+def _facts_reader(model: Any) -> Callable[[Any], tuple[int | None, bool]] | None:
+    """Return what reads the degree in use and whether the model is antialiased, without waiting for a GPU."""
+    if attribute(attribute(model, "config"), "rasterize_mode") is not None:
+        return _splatfacto_facts
+    buffer = attribute(model, _DEGREE_BUFFER)
+    # Of a buffer on the GPU it is not asked: coefficients that are not in use yet are zeros.
+    if isinstance(buffer, torch.Tensor) and buffer.device.type == "cpu":
+        return _buffer_facts
+    return None
 
 
-def _splatfacto_facts(model: Any) -> dict[str, Any]:
+def _buffer_facts(model: Any) -> tuple[int | None, bool]:
+    return int(getattr(model, _DEGREE_BUFFER)), False
+
+
+def _splatfacto_facts(model: Any) -> tuple[int | None, bool]:
     config = model.config
-    facts: dict[str, Any] = {"antialiased": config.rasterize_mode == "antialiased"}
+    antialiased = config.rasterize_mode == "antialiased"
     step = attribute(model, "step")
     interval = attribute(config, "sh_degree_interval")
     if isinstance(step, int) and isinstance(interval, int) and interval > 0:
-        facts["sh_degree"] = step // interval
-    return facts
+        return step // interval, antialiased
+    return None, antialiased
 
 
 def _check(keys: dict[str, str], parts: dict[str, torch.Tensor], space: str) -> None:
     means = parts["means"]
-    n = len(means) if means.ndim else -1
     for field, tensor in parts.items():
         name = keys[field]
         if (dtype := dtype_name(tensor)) not in FLOAT_DTYPES:
@@ -448,28 +496,37 @@ def _check(keys: dict[str, str], parts: dict[str, torch.Tensor], space: str) -> 
                 f"gaussians: {name} is on {tensor.device}, {keys['means']} on {means.device}; "
                 "all parts must be on one device"
             )
-        legal = _LEGAL[
-            "sh"
-            if field == "color" and space == "sh" and "color_rest" not in parts
-            else field
-        ]
-        forms = [
-            form.strip("(,)").replace("N", str(n)).split(", ")
-            for form in legal.split(" or ")
-        ]
-        if not any(
-            len(form) == tensor.ndim
-            and all(
-                str(extent) in sides.split("|")
-                for sides, extent in zip(form, tensor.shape, strict=True)
-            )
-            for form in forms
-        ):
-            known = (
-                f", and {keys['means']} says N = {n}"
-                if n >= 0 and field != "means"
-                else ""
-            )
-            raise ValueError(
-                f"gaussians: {name} has shape {tuple(tensor.shape)}; legal is {legal}{known}"
-            )
+        has_all = space == "sh" and "color_rest" not in parts
+        _check_shape(field, tensor, "sh" if has_all else "", keys, means)
+
+
+def _check_shape(
+    field: str,
+    tensor: torch.Tensor,
+    space: str,
+    keys: Mapping[str, str],
+    means: torch.Tensor,
+) -> None:
+    """Raise ValueError for a part of an illegal shape. `space`: "sh" for colours that hold all coefficients."""
+    legal = _LEGAL["sh" if field == "color" and space == "sh" else field]
+    count = len(means) if means.ndim else -1
+    forms = [
+        form.strip("(,)").replace("N", str(count)).split(", ")
+        for form in legal.split(" or ")
+    ]
+    if any(_has_form(tensor, form) for form in forms):
+        return
+    known = ""
+    if count >= 0 and field != "means":
+        known = f", and {keys['means']} says N = {count}"
+    raise ValueError(
+        f"gaussians: {keys[field]} has shape {tuple(tensor.shape)}; legal is {legal}{known}"
+    )
+
+
+def _has_form(tensor: torch.Tensor, form: list[str]) -> bool:
+    """Return whether a tensor has the sides of a form, each one or several numbers with | between them."""
+    if len(form) != tensor.ndim:
+        return False
+    pairs = zip(form, tensor.shape, strict=True)
+    return all(str(extent) in sides.split("|") for sides, extent in pairs)

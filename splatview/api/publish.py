@@ -51,12 +51,13 @@ def publish(
         its part under the same name; viewers show one scene. Processes belong together by what their launcher
         (torchrun, SLURM, mpirun) told them, by the process that started them, or by SPLATVIEW_GROUP.
     meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (False: scales
-        and opacities before exp and sigmoid; left out: read off the names), `sh_degree` (the degree in use) and
+        and opacities before exp and sigmoid; a pair for scales and opacities apart; left out: what the model's getters
+        give, or read off the names), `sh_degree` (the degree in use) and
         `antialiased` steer the drawing; for images `layout`: "HWC", "CHW", or "BGR" for (H, W, 3|4) with blue first.
 
     The call waits neither for a viewer nor for the GPU: copies are queued on torch's current stream. Tensors and arrays
     are kept until the next version or `close`, and copied only while a viewer shows them: a later one is shown what
-    they hold by then. PIL images are copied at the call. While a CUDA graph is captured nothing is queued. Within
+    they hold by then. PIL images are copied at the call, and what a model's own getters give is read at the call. While a CUDA graph is captured nothing is queued. Within
     torch.compile a call breaks the graph; within torch.vmap and the transforms of torch.func tensors raise TypeError.
     Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an
     unwritable runtime folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set.

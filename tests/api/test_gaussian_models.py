@@ -209,6 +209,80 @@ def test_a_getter_that_fails_is_told_once_and_stops_no_training(
     ]
 
 
+def test_getters_of_a_form_that_cannot_be_drawn_are_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Odd(Model):
+        @property
+        def get_rotation(self) -> torch.Tensor:
+            return torch.eye(3).expand(N, 3, 3)
+
+        @property
+        def get_features(self) -> torch.Tensor:
+            return self._features_dc[:, 0]
+
+        @property
+        def get_opacity(self) -> torch.Tensor:
+            return self._opacity.abs()
+
+    model = Odd()
+    with caplog.at_level(logging.WARNING, "splatview"):
+        fields, meta = published(model)
+    assert fields["quats"].data_ptr() == model._rotation.data_ptr()
+    assert fields["shN"].data_ptr() == model._features_rest.data_ptr()
+    assert torch.equal(fields["opacities"], model._opacity[:, 0].abs())
+    assert meta["activated"] == (0.0, 1.0)
+    assert len(caplog.records) == 2
+
+
+def test_a_model_of_modules_and_fewer_gaussians_is_read_by_its_getters() -> None:
+    class Masked(torch.nn.Module):
+        """Shows every other one, with an activation that is a module."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            for name, value in vars(Model()).items():
+                if isinstance(value, torch.Tensor):
+                    setattr(self, name, torch.nn.Parameter(value))
+            self.opacity_activation = torch.nn.Softplus()
+
+        get_xyz = property(lambda self: self._xyz[::2])
+        get_rotation = property(lambda self: self._rotation[::2])
+        get_scaling = property(lambda self: self._scaling[::2].exp())
+        get_opacity = property(lambda self: self.opacity_activation(self._opacity)[::2])
+
+        @property
+        def get_features(self: Any) -> torch.Tensor:
+            parts = (self._features_dc, self._features_rest)
+            return torch.cat(parts, 1)[::2]
+
+    model: Any = Masked()
+    fields, meta = published(model)
+    assert meta["activated"] is True
+    assert {name: len(field) for name, field in fields.items()} == dict.fromkeys(
+        fields, N // 2
+    )
+    softplus = torch.nn.functional.softplus(model._opacity[::2, 0])
+    assert torch.equal(fields["opacities"], softplus.detach())
+
+
+@pytest.mark.cuda
+def test_getters_are_not_called_while_a_graph_is_captured() -> None:
+    model = Model(device="cuda")
+    model.opacity_activation = torch.abs
+    layout = layout_of(model)
+    published(model, layout)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        model._opacity.mul_(2)
+        known = layout.match(model, {})
+        new = layout_of(model)
+        first = new.match(model, {})
+    assert known is not None
+    assert first is not None
+    assert new.match(model, {}) is None, "recognised anew when that is over"
+
+
 def test_what_the_caller_says_of_raw_numbers_comes_before_getters() -> None:
     model = Model()
     model.opacity_activation = torch.abs
@@ -366,7 +440,8 @@ def test_wrapped_models_are_looked_into() -> None:
         expected = model.gaussians["means"] if means is None else means
         assert torch.equal(fields["means"], expected)
         assert meta["activated"] is False
-    assert published(model)[1]["sh_degree"] == 2
+    for value in (model, torch.nn.DataParallel(model)):
+        assert published(value)[1]["sh_degree"] == 2
 
 
 def test_models_of_3dgrut_and_fvdb_are_known_by_their_attributes() -> None:

@@ -103,6 +103,11 @@ def frame_headers() -> list[Any]:
         messages.FrameHeader(
             "gaussians", gaussians, {"color": "rgb", "activated": True, "sh_degree": 0}
         ),
+        messages.FrameHeader(
+            "gaussians",
+            gaussians,
+            {"color": "rgb", "activated": (1.0, 0.0), "sh_degree": 0},
+        ),
     ]
 
 

@@ -20,6 +20,7 @@ SCENE: Any = {
     "sh0": ("float32", (7, 3)),
     "shN": ("float32", (7, 8, 3)),
     "background": ("float32", (3,)),
+    "filter_3D": ("float32", (7,)),
 }
 CAMERAS: Any = {
     "viewmats": ("float64", (2, 4, 4)),
@@ -70,7 +71,7 @@ WHOLE: dict[str, tuple[str, Any, dict[str, Any]]] = {
 META: list[tuple[str, str, tuple[Any, ...]]] = [
     ("image", "layout", ("WH", "HW", 3)),
     ("scene", "color", ("hsv", "rgb")),
-    ("scene", "activated", (1,)),
+    ("scene", "activated", (1, "x", (1.0,), (1.0, 0.5), (0.0, 1.0, 0.0), math.nan)),
     ("scene", "sh_degree", (9, -1, "x")),
     ("cameras", "photos", (-1, 1.5)),
     ("photographs", "camera", (CAMERAS_MOST["cameras"],)),
@@ -117,6 +118,13 @@ def test_metadata_of_each_kind() -> None:
 def test_parts_that_do_not_belong_together_are_refused() -> None:
     _, scene, meta = WHOLE["scene"]
     refused("gaussians", {**scene, "shN": ("float32", (7, 9, 3))}, meta, "shN has 9")
+    for columns in (0, 1, 4):
+        odd = {**scene, "scales": ("float32", (7, columns))}
+        refused("gaussians", odd, meta, f"scales has {columns} columns")
+    for pair in ((1.0, 0.0), (0.0, 1.0)):
+        check_frame("gaussians", scene, {**meta, "activated": pair})
+    flat = {**scene, "scales": ("float32", (7, 2))}
+    check_frame("gaussians", flat, meta)
     refused(
         "gaussians",
         {**scene, "scales": ("float32", (6, 3))},

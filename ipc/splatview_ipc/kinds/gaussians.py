@@ -39,7 +39,7 @@ NAMES = {
         "density",
     ),
 }
-"""What trainers call the fields; the first one that is there counts."""
+"""Trainers' names of the fields; the first one that is there counts."""
 COLOR_NAMES = (
     ("sh0", "shN"),
     ("features_dc", "features_rest"),
@@ -48,9 +48,9 @@ COLOR_NAMES = (
     ("shs_dc", "shs_rest"),
     ("features_albedo", "features_specular"),
 )
-"""What trainers call the harmonics: of degree 0, and of the others."""
+"""Trainers' names of the harmonics: of degree 0, and of the others."""
 FILTER_NAMES = ("filter_3D", "filter_3d")
-"""What mip-splatting and those after it call the smallest size that the photographs resolve."""
+"""Names of mip-splatting's filter: the smallest size that the photographs resolve."""
 
 _TENSORS: Rules = {
     name: (FLOAT_DTYPES, shape)
@@ -69,7 +69,7 @@ _TENSORS: Rules = {
 
 
 class Activated(NamedTuple):
-    """Whether scales are world units, and whether opacities lie in [0, 1]."""
+    """True for scales in world units, and for opacities in [0, 1]."""
 
     scales: bool
     opacities: bool

@@ -97,8 +97,25 @@ def test_filters_and_two_scales_in_checkpoints(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got.scales[:, :2], expected)
     np.testing.assert_array_equal(got.opacities, opacities)
     assert np.isneginf(got.scales[:, 2]).all()
-    with pytest.raises(FileError, match=r"filter_3D has shape \(19, 1\)"):
+    with pytest.raises(FileError, match=r"a filter_3D of \(19, 1\) do not fit"):
         read(tmp_path, {"splats": named("", filter_3D=sizes[1:])})
+
+
+def test_arrays_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    sizes = np.full(N, 0.1, np.float32)
+    for more, message in (
+        ({"means": T.means[0, 0]}, r"means has shape \(1,\); \(N, 3\) is needed"),
+        ({"opacities": T.quats, "filter_3D": sizes}, "do not fit together"),
+        ({"scales": T.quats, "filter_3D": sizes}, "do not fit together"),
+        ({"quats": T.means}, r"quats has shape \(20, 3\)"),
+    ):
+        arrays = {name: np.array(a) for name, a in more.items()}
+        with pytest.raises(FileError, match=message):
+            read(tmp_path, {"splats": named("", **arrays)})
+    whole = np.ones((N, 2), np.int64)
+    got = read(tmp_path, {"splats": named("", scales=whole)})
+    assert got.scales[:, :2].max() == 1
+    assert np.isneginf(got.scales[:, 2]).all()
 
 
 # -- names --------------------------------------------------------------------------------------------------------
@@ -250,7 +267,12 @@ def test_splatfacto_without_harmonics_holds_logits(tmp_path: Path) -> None:
             "!!python/object:x.C\npipeline:\n    rasterize_mode: antialiased\n",
             True,
         ),
-        ("cfg.yml", "antialiased: true\nsh_degree: 3\n", True),
+        pytest.param(
+            "cfg.yml",
+            "antialiased: true\nsh_degree: 3\n",
+            True,
+            marks=pytest.mark.soak,
+        ),
         ("config.yml", "    rasterize_mode: classic\n# antialiased: true\n", False),
     ],
 )
@@ -263,3 +285,54 @@ def test_the_settings_beside_a_checkpoint_say_how_it_was_trained(
     (tmp_path / config).write_text(text)
     fields = read_checkpoint(folder / "step-000029999.ckpt", silent)
     assert fields.facts.antialiased is antialiased
+
+
+# -- SplaTAM's arrays ---------------------------------------------------------------------------------------------
+
+
+def splatam() -> dict[str, np.ndarray]:
+    return {
+        "means3D": T.means,
+        "unnorm_rotations": T.quats,
+        "log_scales": T.scales[:, :1],
+        "logit_opacities": T.opacities[:, None],
+        "rgb_colors": w.SH_C0 * T.sh0 + 0.5,
+        "cam_trans": np.zeros((1, 3, 9), np.float32),
+        "org_width": np.array(640),
+        "keyframe_time_indices": np.array([1, 2]),
+    }
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_splatam_are_read(save: Any, tmp_path: Path) -> None:
+    wide = splatam()
+    wide["unnorm_rotations"] = np.asfortranarray(T.quats.astype(np.float64))
+    save(tmp_path / "params.npz", **wide)
+    scene = open_file(tmp_path / "params.npz")
+    np.testing.assert_array_equal(scene.means, T.means)
+    np.testing.assert_array_equal(scene.quats, T.quats)
+    np.testing.assert_array_equal(scene.scales, T.scales[:, [0, 0, 0]])
+    np.testing.assert_allclose(scene.sh0, T.sh0, atol=1e-6)
+    assert scene.sh_degree == 0
+
+
+def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
+    def npy(shape: str, descr: str = "<f4", body: bytes = bytes(40)) -> bytes:
+        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n"
+        return (
+            b"\x93NUMPY\x01\x00"
+            + len(text).to_bytes(2, "little")
+            + text.encode()
+            + body
+        )
+
+    for entry, message in (
+        (npy("(99999999999999, 3)"), "takes 1,199,999,999,999,988 bytes"),
+        (npy("(1, 3)", "|O"), "holds object, not numbers"),
+        (npy("(3,)")[:20], "is damaged"),
+        (b"", "is damaged"),
+        (npy("(3, 3)"), "no Gaussians in it"),
+    ):
+        w.write_zip(tmp_path / "a.npz", {"means3D.npy": entry, "x.npy": b""})
+        with pytest.raises(FileError, match=message):
+            open_file(tmp_path / "a.npz")

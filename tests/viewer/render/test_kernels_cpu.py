@@ -134,6 +134,17 @@ def test_activation_of_every_size_and_dtype(own: OnCpu) -> None:
     )  # rounded after the subtraction
 
 
+def test_activation_of_scales_and_opacities_apart(own: OnCpu) -> None:
+    r = raw()
+    assert_same(own, replace(r, scales=r.scales.exp(), activated=(True, False)), 16)
+    done = replace(r, opacities=r.opacities.sigmoid(), activated=(False, True))
+    assert_same(own, done, 16)
+    done.scales[:, 2] = -math.inf  # flat
+    got = assert_same(own, done, 16)
+    assert not got.scales[:, 2].any()
+    assert (got.opacities > 0).all()
+
+
 def test_activation_of_any_strides(own: OnCpu) -> None:
     r = raw()
     every = torch.cat(

@@ -25,6 +25,7 @@ from support.renderer_cases import (
     scene,
 )
 
+from splatview_viewer.geometry import rotations
 from splatview_viewer.render.base import Renderer, RenderOptions
 from splatview_viewer.scene import Selection
 
@@ -132,8 +133,10 @@ def test_flat_gaussians_are_drawn_as_the_reference_s(
 ) -> None:
     gaussians, view = random_scene(27, MIXED), looking_at_origin(model=model)
     gaussians.scales[:, 2] = -np.inf  # as a logarithm
-    # Seen exactly from the side, and of no size at all.
-    gaussians.quats[:5] = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    # Some are seen exactly from the side, their third axis to the right; some are of no size at all.
+    right, down, forward = view.viewmat[:3, :3]
+    sideways = rotations.quaternion(np.stack([down, forward, right], axis=1))
+    gaussians.quats[:5] = torch.from_numpy(sideways)
     gaussians.scales[5:10] = -np.inf
     options = RenderOptions(mode, paint=paint)
     expected = draw(ReferenceRenderer(), gaussians, view, options)

@@ -51,9 +51,10 @@ def see(viewer: Viewer, value: Any, name: str, device: str, **options: Any) -> N
             (RGB * 255).to(torch.bfloat16).float() / 255,
         ),
         (ACTIVATED, {"activated": False}, SCENE),
+        ({**SCENE, "opacities": ACTIVATED["opacities"]}, {}, SCENE),
         ({**SCENE, "quats": SCENE["quats"].roll(-1, 1)}, {}, SCENE),
     ],
-    ids=["bytes", "activated", "x y z w"],
+    ids=["bytes", "activated", "opacities", "x y z w"],
 )
 def test_a_click_shows_values_right(
     viewer: Viewer,

@@ -31,6 +31,7 @@ from splatview_viewer.formats.common import (
     silent,
 )
 from splatview_viewer.formats.inria_output import INRIA
+from splatview_viewer.formats.npz import NPZ
 from splatview_viewer.formats.pictures import NPY, PICTURE
 from splatview_viewer.formats.ply import PLY
 from splatview_viewer.formats.sog import SOG
@@ -54,7 +55,17 @@ __all__ = [
     "value_of",
 ]
 
-FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, INRIA, CHECKPOINT, PICTURE, NPY)
+FORMATS: tuple[Format, ...] = (
+    PLY,
+    SPLAT,
+    SPZ,
+    SOG,
+    INRIA,
+    CHECKPOINT,
+    NPZ,
+    PICTURE,
+    NPY,
+)
 """Formats of scenes and pictures, in the order in which a file's content is tried; `kinds.files` has all formats."""
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,7 +45,6 @@ from splatview_viewer.scene.scene import as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import numpy as np
 
@@ -82,6 +82,8 @@ _SCANNED = 1 << 20
 """Bytes at both ends of a file in which the name of a checkpoint's pickle is looked for."""
 CONFIGS = ("config.yml", "cfg.yml")
 """Names of nerfstudio's and gsplat's settings."""
+CHECKPOINT_FOLDERS = ("nerfstudio_models", "ckpts", "checkpoints")
+"""Names of folders of checkpoints, whose settings are in the folder above."""
 MOST_CONFIG = 1 << 20
 """Bytes that are read of them."""
 ANTIALIASED = re.compile(
@@ -156,8 +158,11 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
 
 def _was_antialiased(checkpoint: Path) -> bool:
     """Return whether the settings beside a checkpoint, or above its folder, say that the scene was trained so."""
-    folder = checkpoint.parent
-    for path in (place / name for place in (folder, folder.parent) for name in CONFIGS):
+    folder = Path(os.path.abspath(checkpoint)).parent
+    folders = [folder]
+    if folder.name in CHECKPOINT_FOLDERS:
+        folders.append(folder.parent)
+    for path in (place / name for place in folders for name in CONFIGS):
         try:
             with open_regular(path) as f:
                 text = f.read(MOST_CONFIG)
@@ -380,7 +385,7 @@ def _is_checkpoint(start: Start) -> bool:
 CHECKPOINT = Format(
     "checkpoint",
     (".pt", ".pth", ".ckpt"),
-    "checkpoints of gsplat (all ranks), inria and nerfstudio",
+    "checkpoints of gsplat (all ranks), inria, nerfstudio and other trainers",
     _is_checkpoint,
     read_checkpoint,
     by_suffix=True,

@@ -207,7 +207,7 @@ class Fields:
         if self.scales.shape == (n, 1):  # as large along every axis (SplaTAM)
             self.scales = np.repeat(self.scales, 3, axis=1)
         elif self.scales.shape == (n, 2):  # flat: the logarithm of a third scale of 0
-            flat = np.full((n, 1), -np.inf, self.scales.dtype)
+            flat = np.full((n, 1), -np.inf, np.float32)
             self.scales = np.concatenate([self.scales, flat], axis=1)
         k = self.shN.shape[1] if self.shN.ndim == 3 else -1
         if k not in SH_REST:

@@ -1,4 +1,4 @@
-"""Which tensors in the mappings that trainers save are a scene's, and how their numbers become raw fields.
+"""Tensors of scenes in the mappings that trainers save, and how their numbers become raw fields.
 
 Searched are all mappings within each other, down to a few levels, and names with any common prefix (`module.splats.`,
 `_model.gauss_params.`). inria's `capture` is a tuple without names: its tensors are told by their shapes, so that those
@@ -37,9 +37,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "rgb": ("rgb_colors",),
     "filter_3D": FILTER_NAMES,
 }
-"""What trainers call the fields. "shs": all coefficients; "colors": logits."""
+"""Trainers' names of the fields. "shs": all coefficients; "colors": logits."""
 DEGREES = ("active_sh_degree", "_active_sh_degree", "n_active_features")
-"""What they call the degree in use."""
+"""Their names of the degree in use."""
 _LEVELS = 4
 """Mappings within each other that are searched, at most."""
 _MOST_MAPPINGS = 10_000
@@ -176,15 +176,23 @@ def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
 def fields_from(arrays: Mapping[str, np.ndarray], has_logit_colors: bool) -> Fields:
     """Return raw fields from the arrays of a scene by the fields of `ALIASES`. Raises FileError."""
     means = arrays["means"]
-    count = len(means) if means.ndim else 0
+    if means.ndim != 2:
+        raise FileError(f"means has shape {means.shape}; (N, 3) is needed")
+    count = len(means)
     sh0, rest = _harmonics(arrays, count, has_logit_colors)
     scales = arrays["scales"]
     opacities = _column(arrays["opacities"], count)
-    sizes = _column(arrays["filter_3D"], count) if "filter_3D" in arrays else None
-    if sizes is not None:
-        if scales.ndim != 2 or not len(scales) == len(opacities) == len(sizes) == count:
+    if "filter_3D" in arrays:
+        sizes = _column(arrays["filter_3D"], count)
+        fits = (
+            sizes.shape == (count,)
+            and opacities.shape == (count,)
+            and scales.shape in [(count, columns) for columns in (1, *SCALE_COUNTS)]
+        )
+        if not fits:
             raise FileError(
-                f"filter_3D has shape {sizes.shape}, scales {scales.shape}; {count} of each are needed"
+                f"{count} centres, scales of shape {scales.shape}, opacities of {opacities.shape} and a filter_3D of "
+                f"{sizes.shape} do not fit together"
             )
         scales, opacities = apply_filter(scales, opacities, sizes)
     return Fields(
@@ -230,7 +238,7 @@ def _is_empty(arrays: Mapping[str, np.ndarray], name: str) -> bool:
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        return (1 / (1 + np.exp(-values))).astype(values.dtype)
+        return (1 / (1 + np.exp(-values.astype(np.float64)))).astype(np.float32)
 
 
 def joined(parts: Sequence[Fields]) -> Fields:

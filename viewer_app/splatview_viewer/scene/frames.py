@@ -114,6 +114,8 @@ def scene_of(
     activated = activated_of(frame.meta.get("activated", False))
     if "activated" in choices:
         activated = Activated(not activated.scales, not activated.scales)
+    if "opacities" in choices:
+        activated = activated._replace(opacities=not activated.opacities)
     steps: list[Callable[[], None]] = []
     if color != "sh":
         tensors["sh0"] = torch.empty(given["rgb"].shape, device=given["rgb"].device)
@@ -168,10 +170,9 @@ def activated_in(frame: Frame) -> Activated:
 
 def _to_harmonics(sh0: torch.Tensor, rgb: torch.Tensor, color: str) -> None:
     """Fill `sh0` with the coefficients of degree 0 of colours, or of their logits."""
-    sh0.copy_(rgb)
-    if color == "rgb_logit":
-        sh0.sigmoid_()
-    sh0.sub_(0.5).div_(SH_C0)
+    # Another stream may read them meanwhile: they are overwritten once, by what they are.
+    values = rgb.float().sigmoid() if color == "rgb_logit" else rgb.float()
+    sh0.copy_((values - 0.5) / SH_C0)
 
 
 def _roll(quats: torch.Tensor, xyzw: torch.Tensor) -> None:
@@ -212,10 +213,12 @@ def _filtered(
         after = before.hypot(given["filter_3D"].float()[:, None])
         shrinking = torch.where(after > 0, before / after, 1.0).prod(1)
         values = given["opacities"].float()
-        scales.zero_()
-        scales[:, : after.shape[1]] = after
-        opacities.copy_(values if act.opacities else values.sigmoid())
-        opacities.mul_(shrinking)
+        if not act.opacities:
+            values = values.sigmoid()
+        missing = 3 - after.shape[1]
+        # Another stream may read them meanwhile, after an earlier call.
+        scales.copy_(torch.nn.functional.pad(after, (0, missing)))
+        opacities.copy_(values * shrinking)
 
     return fill
 

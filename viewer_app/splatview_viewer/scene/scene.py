@@ -107,7 +107,7 @@ class GaussianScene:
 
     @property
     def activation(self) -> Activated:
-        """What `activated` says of scales and of opacities."""
+        """The meaning of `activated` for scales and for opacities."""
         return activated_of(self.activated)
 
     @property

@@ -83,6 +83,10 @@ def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint |
         return Hint(
             "activated", "scales and opacities look activated", "Show as activated"
         )
+    # Logits of a trained scene are of both signs and beyond 1; of a new one they are all the same.
+    is_spread = np.ptp(opacities) > 0.05
+    if not some.activation.opacities and shares[1] > 0.999 and is_spread:
+        return Hint("opacities", "opacities look activated", "Show as opacities")
     quats = np.abs(quats[np.isfinite(quats).all(1) & quats.any(1)])
     w, *_, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).sum(0) / max(
         len(quats), 1

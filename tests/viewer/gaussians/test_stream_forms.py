@@ -1,0 +1,62 @@
+"""Forms of published Gaussians that the viewer converts, from the CPU and in place from a GPU, through the whole way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.frames import cloud
+from support.renderer_cases import psnr
+from support.viewer import PICTURE, Viewer
+
+import splatview
+from splatview_viewer.core.events import Key, PointerLeave, PointerMove
+
+RAW = {**cloud(), "scales": cloud()["scales"] + torch.tensor([0.5, 0.0, -0.5])}
+SCALES = RAW["scales"].exp()
+OPACITIES = RAW["opacities"].sigmoid()
+SIZES = torch.linspace(0, 0.2, len(SCALES))
+FILTERED = SCALES.hypot(SIZES[:, None])
+
+
+def picture(viewer: Viewer, name: str, value: Any, device: str, **options: Any) -> Any:
+    there = {k: t.to(device) for k, t in value.items()}
+    splatview.publish(there, name, **options)
+    viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
+    viewer.user.select(next(e.key for e in viewer.state.entries if e.name == name))
+    viewer.until(viewer.loaded)
+    viewer.do(PointerMove(PICTURE.x + 220, 100), Key("f"), PointerLeave())
+    return viewer.picture()
+
+
+FORMS: dict[str, tuple[dict[str, torch.Tensor], Any, torch.Tensor, torch.Tensor]] = {
+    "pair": ({"scales": SCALES}, (True, False), SCALES, OPACITIES),
+    "flat": (
+        {"scales": RAW["scales"][:, :2]},
+        None,
+        SCALES * torch.tensor([1.0, 1.0, 0.0]),
+        OPACITIES,
+    ),
+    "filter": (
+        {"filter_3D": SIZES[:, None]},
+        None,
+        FILTERED,
+        OPACITIES * (SCALES / FILTERED).prod(1),
+    ),
+}
+"""What is published, with which `activated`, and the scales and opacities that it stands for."""
+
+
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+)
+def test_a_form_is_drawn_as_what_it_stands_for(viewer: Viewer, device: str) -> None:
+    for form, (given, activated, scales, opacities) in FORMS.items():
+        options = {} if activated is None else {"activated": activated}
+        shown = picture(viewer, form, {**RAW, **given}, device, **options)
+        right = {**RAW, "scales": scales, "opacities": opacities}
+        expected = picture(viewer, f"right {form}", right, device, activated=True)
+        assert expected.max() > 50
+        # A picture may still be a coarse one, which thin Gaussians show.
+        assert psnr(shown, expected, 255) > 40, form

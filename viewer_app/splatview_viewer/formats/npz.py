@@ -1,0 +1,111 @@
+"""Gaussians in NumPy's .npz, one array for each field under the names that trainers use: SplaTAM's params.npz.
+
+Only the arrays that a scene needs are read, each checked against the size that its zip entry claims and the memory that
+is free. Arrays of Python objects are refused: nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats.common import (
+    BOMB_BYTES,
+    BOMB_RATIO,
+    Fields,
+    Format,
+    Progress,
+    Start,
+    check_memory,
+    clipped,
+    open_zip,
+)
+from splatview_viewer.formats.trainer_names import ALIASES, fields_from, find_parts
+
+if TYPE_CHECKING:
+    import zipfile
+    from pathlib import Path
+
+_SUFFIX = ".npy"
+_KNOWN = {alias for aliases in ALIASES.values() for alias in aliases}
+_MOST_HEADER = 10_000
+"""Bytes of an array's description."""
+
+
+def read_npz(path: Path, progress: Progress) -> Fields:
+    """Return the Gaussians of an .npz."""
+    arrays: dict[str, np.ndarray] = {}
+    with open_zip(path) as archive:
+        entries = {
+            entry.filename.removesuffix(_SUFFIX): entry for entry in archive.infolist()
+        }
+        needed = {name: entry for name, entry in entries.items() if name in _KNOWN}
+        size = sum(entry.file_size for entry in needed.values())
+        if size > max(BOMB_BYTES, BOMB_RATIO * path.stat().st_size):
+            raise FileError(
+                f".npz: truncated, or made to exhaust memory: {size:,} bytes in it"
+            )
+        check_memory(3 * size, f"{size:,} bytes of arrays")
+        for i, (name, entry) in enumerate(needed.items()):
+            progress("reading arrays", i / len(needed))
+            arrays[name] = _read_array(archive, entry, name)
+    progress("reading arrays", 1.0)
+    others = dict.fromkeys(list(entries)[:16])
+    parts = find_parts({**others, **arrays}, _is_array)
+    return fields_from(parts.tensors, parts.has_logit_colors).checked()
+
+
+def _read_array(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str
+) -> np.ndarray:
+    """Return one array of numbers as float32, or float64 where it is that. Raises FileError."""
+    with archive.open(entry) as file:
+        shape, is_fortran, dtype = _read_header(file, name)
+        if dtype.hasobject or dtype.kind not in "fiu":
+            raise FileError(f".npz: {clipped(name)} holds {dtype}, not numbers")
+        count = int(np.prod(shape, dtype=object)) if shape else 1
+        size = count * dtype.itemsize
+        if size > entry.file_size:
+            raise FileError(
+                f".npz: {clipped(name)} of shape {shape} takes {size:,} bytes, its entry has {entry.file_size:,}"
+            )
+        data = file.read(size)
+    if len(data) != size:
+        raise FileError(f".npz: truncated: {clipped(name)} has {len(data):,} bytes")
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
+    return array.astype(np.float64 if dtype == np.float64 else np.float32)
+
+
+def _read_header(
+    file: IO[bytes], name: str
+) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    """Return shape, order and dtype of an array. Raises FileError."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            read = np.lib.format.read_array_header_1_0
+        else:
+            read = np.lib.format.read_array_header_2_0
+        return read(file, max_header_size=_MOST_HEADER)
+    except (ValueError, OSError, EOFError) as e:
+        raise FileError(f".npz: {clipped(name)} is damaged: {str(e)[:200]}") from None
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _is_npz(start: Start) -> bool:
+    means = {alias + _SUFFIX for alias in ALIASES["means"]}
+    return not means.isdisjoint(start.zip_names)
+
+
+NPZ = Format(
+    "npz",
+    (".npz",),
+    "arrays of Gaussians under the names of trainers (SplaTAM's params.npz)",
+    _is_npz,
+    read_npz,
+)
