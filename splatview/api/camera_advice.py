@@ -1,0 +1,143 @@
+"""Doubts about published cameras and photographs, told once: in the log, and in the panel of viewers.
+
+The worker thread looks at what lies in host memory. Values on a GPU are not looked at here: viewers, which have them,
+look at poses and intrinsics themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from splatview_ipc.kinds.camera_hints import intrinsics_hints, pose_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    import torch
+
+    from splatview.adapters.cameras import Photos
+    from splatview_ipc.kinds.camera_hints import CameraHint
+    from splatview_ipc.publisher.publisher import Publisher
+
+_log = logging.getLogger("splatview")
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 30.0
+"""Between two looks for a scene: it may be published long after its cameras."""
+_PAUSES_S = (10.0, 60.0)
+"""After a look at poses until the next one: the first scene may be random points."""
+_MOST_POINTS = 4000
+
+
+class CameraAdvice:
+    """What looks wrong with the cameras of one name."""
+
+    def __init__(self, publisher: Publisher, name: str) -> None:
+        self.photo_hint = ""
+        """What looks wrong with the photographs, for viewers, which cannot see it themselves."""
+        self._publisher = publisher
+        self._name = name
+        self._photos: Photos | None = None
+        self._matrices: dict[str, np.ndarray] | None = None
+        """The newest "viewmats", "Ks" and "sizes"; None while they lie on a GPU."""
+        self._count: int | None = None
+        self._is_new = False
+        self._told: set[str] = set()
+        self._next_at = math.inf
+        self._pause = _FIRST_PAUSE_S
+        self._looks = 0
+        """Looks at these poses together with a scene."""
+
+    def take(self, tensors: dict[str, torch.Tensor], photos: Photos | None) -> bool:
+        """Note cameras that were published; return whether the worker thread is to look at them.
+
+        Call it under the session's lock, with tensors that do not change any more.
+        """
+        on_host = all(t.device.type == "cpu" for t in tensors.values())
+        self._matrices = None
+        if on_host:
+            self._matrices = {name: t.numpy() for name, t in tensors.items()}
+        count = len(tensors["viewmats"])
+        if photos is not self._photos:
+            self.photo_hint = ""
+        elif count == self._count:
+            return False
+        self._photos = photos
+        self._count = count
+        self._is_new = True
+        self._next_at = -math.inf
+        self._pause = _FIRST_PAUSE_S
+        self._looks = 0
+        return True
+
+    def turn(self, now: float) -> float:
+        """Look at what is new; return when to look again. The worker thread."""
+        matrices = self._matrices
+        photos = self._photos
+        if self._is_new:
+            self._is_new = False
+            if matrices is not None:
+                self.tell(intrinsics_hints(matrices["Ks"], matrices["sizes"]))
+            if matrices is not None and photos is not None:
+                self.tell_of_photos(photos.hints(matrices["sizes"]))
+        if matrices is None:
+            return math.inf
+        if now >= self._next_at:
+            self._next_at = now + self._look_at_poses(matrices)
+        return self._next_at
+
+    def _look_at_poses(self, matrices: dict[str, np.ndarray]) -> float:
+        """Compare the cameras with the scene; return the pause until the next look."""
+        points = self._scene_points()
+        if points is None:
+            pause = self._pause
+            self._pause = min(2 * pause, _LONGEST_PAUSE_S)
+            return pause
+        hint = pose_hint(
+            matrices["viewmats"], matrices["Ks"], matrices["sizes"], points
+        )
+        self._looks += 1
+        if hint is not None:
+            self.tell([hint])
+            return math.inf
+        is_last = self._looks > len(_PAUSES_S)
+        return math.inf if is_last else _PAUSES_S[self._looks - 1]
+
+    def _scene_points(self) -> np.ndarray | None:
+        """Return centres of the run's Gaussians in host memory, some of the largest scene; None where there are none."""
+        largest: torch.Tensor | None = None
+        for stream in list(self._publisher.streams.values()):
+            newest = stream.newest
+            if stream.kind != "gaussians" or newest is None:
+                continue
+            layout, published = newest
+            if layout.device != "cpu":
+                continue
+            means = layout.frame(published[0])["means"]
+            if largest is None or len(means) > len(largest):
+                largest = means
+        if largest is None or not len(largest):
+            return None
+        some = largest[:: len(largest) // _MOST_POINTS + 1]
+        return some.double().numpy()
+
+    def tell(self, hints: Iterable[CameraHint]) -> list[str]:
+        """Log the hints that were not logged yet; return their texts."""
+        new = [hint for hint in hints if hint.name not in self._told]
+        for hint in new:
+            self._told.add(hint.name)
+            _log.warning("publish_cameras, %r: %s", self._name, hint.text)
+        return [hint.text for hint in new]
+
+    def tell_of_photos(self, hints: Iterable[CameraHint]) -> bool:
+        """The same of photographs; return whether viewers have to be told something new."""
+        hints = list(hints)
+        self.tell(hints)
+        text = "; ".join(hint.text for hint in hints)
+        is_news = bool(text) and text != self.photo_hint
+        if is_news:
+            self.photo_hint = text
+        return is_news
