@@ -49,6 +49,13 @@ def _candidates(path: Path) -> Iterator[Path]:
             yield name.with_name(stem + other.upper())
 
 
+def stored_size(image: Image.Image) -> tuple[int, int]:
+    """Return the width and height of a picture that was opened and not decoded yet, as `as_stored` returns it."""
+    width, height = image.size
+    is_turned = image.format == "TIFF" and image.getexif().get(_ORIENTATION, 1) > 4
+    return (height, width) if is_turned else (width, height)
+
+
 def as_stored(image: Image.Image) -> Image.Image:
     """Return a picture with its pixels as they lie in the file: COLMAP and trainers count them so.
 

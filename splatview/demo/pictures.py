@@ -1,0 +1,139 @@
+"""Photographs of a data set: found under the names that other programs gave them, and left out where they are missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from splatview.demo import DemoError
+from splatview_ipc.system.pictures import find_picture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_IMAGES = "images"
+_REDUCED = re.compile(r"images_(\d{1,3})(?:_\w+)?")
+"""A folder of smaller copies of the pictures in `images`, and by which factor they are smaller."""
+_WINDOWS_ROOT = re.compile(r"[A-Za-z]:|//")
+_MOST_PARTS = 4
+"""Parts of a path of another machine that are looked for here."""
+_MOST_NAMES = 5
+"""Names in one note."""
+
+
+class ViewError(DemoError):
+    """One view of a data set cannot be used; the others can."""
+
+
+class MissingPictureError(ViewError):
+    """The picture of a view is not there."""
+
+
+class Picture(NamedTuple):
+    """A file with the picture of a view."""
+
+    path: Path
+    reduced_by: int
+    """How many times smaller it is than the picture that the data set names."""
+
+
+class PictureFinder:
+    """Finds the pictures that a data set names below its folder.
+
+    Names may be those of Windows, absolute ones of another machine, have an ending in letters of the other case or none
+    (`find_picture`). Where `images` is missing, or one of its pictures, `images_2`, `images_4` and so on are looked at.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        reduced: list[tuple[int, str]] = []
+        if folder.is_dir():
+            for entry in folder.iterdir():
+                match = _REDUCED.fullmatch(entry.name)
+                if match is not None and entry.is_dir():
+                    reduced.append((int(match[1]), entry.name))
+        self._reduced = sorted(reduced)
+
+    def find(self, name: str) -> Picture:
+        """Return the picture of a name in the data set. Raises MissingPictureError."""
+        for path in self._places(name):
+            found = find_picture(path)
+            if found is not None:
+                return Picture(found, 1)
+        for path in self._places(name):
+            for factor, folder in self._reduced:
+                found = find_picture(_in_folder(path, folder))
+                if found is not None:
+                    return Picture(found, factor)
+        raise MissingPictureError(name)
+
+    def _places(self, name: str) -> Iterator[Path]:
+        """Yield the paths that a name may mean."""
+        yield self._folder / name
+        slashed = name.replace("\\", "/")
+        if not (slashed.startswith("/") or _WINDOWS_ROOT.match(slashed)):
+            return
+        # A path of the machine that wrote the data set: its end is here.
+        parts = PurePosixPath(slashed).parts
+        for number in range(min(len(parts) - 1, _MOST_PARTS), 0, -1):
+            yield self._folder.joinpath(*parts[-number:])
+
+
+def _in_folder(path: Path, folder: str) -> Path:
+    """Return a path with another folder in the place of the last one that is called `images`."""
+    parts = list(path.parts)
+    slashed = parts[-1].replace("\\", "/")
+    parts[-1:] = PurePosixPath(slashed).parts
+    for i in range(len(parts) - 2, -1, -1):
+        if parts[i] == _IMAGES:
+            return Path(*parts[:i], folder, *parts[i + 1 :])
+    return Path(*parts)
+
+
+@dataclass
+class LeftOut:
+    """The views of a data set that are not trained with, and why."""
+
+    missing: list[str] = field(default_factory=list)
+    """Names of pictures that are not there."""
+    faulty: list[str] = field(default_factory=list)
+    """What is wrong with other views."""
+    nameless: int = 0
+    """Frames without a pose or a picture."""
+
+    @property
+    def count(self) -> int:
+        return len(self.missing) + len(self.faulty) + self.nameless
+
+    def add(self, name: str, error: ViewError) -> None:
+        """Leave out a view for an error, which names it."""
+        if isinstance(error, MissingPictureError):
+            self.missing.append(name)
+        else:
+            self.faulty.append(str(error))
+
+    def notes(self, total: int) -> list[str]:
+        """Return a line for each reason, of a data set of `total` views."""
+        out = []
+        if self.missing:
+            count = _of(len(self.missing), total, "picture")
+            out.append(f"{count} missing, and left out: {_listed(self.missing)}")
+        if self.nameless:
+            count = _of(self.nameless, total, "frame")
+            out.append(f"{count} without a pose or a picture, and left out")
+        if self.faulty:
+            count = _of(len(self.faulty), total, "view")
+            out.append(f"{count} left out: {_listed(self.faulty[:1])}")
+        return out
+
+
+def _of(count: int, total: int, what: str) -> str:
+    return f"{count:,} of {total:,} {what}s {'is' if count == 1 else 'are'}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(name[-120:] for name in names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more:,} more" if more > 0 else shown
