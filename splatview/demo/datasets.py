@@ -22,7 +22,7 @@ from gsplat.utils import normalized_quat_to_rotmat
 from splatview.demo import DemoError
 from splatview.demo.files import check_memory, open_picture, read_bytes, read_points
 from splatview.demo.pictures import LeftOut, PictureFinder, ViewError
-from splatview_ipc.system.pictures import as_stored, stored_size
+from splatview_ipc.system.pictures import as_colors, as_stored, stored_size
 
 Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
 """As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
@@ -446,9 +446,7 @@ def _with_image(view: View, pixels: int) -> View:
         height = max(1, round(height * scale))
         # JPEG decodes to half or a quarter by itself.
         opened.draft("RGB", (width, height))
-        stored = as_stored(opened)
-        has_alpha = "A" in stored.getbands() or "transparency" in stored.info
-        colors = stored.convert("RGBA" if has_alpha else "RGB")
+        colors = as_colors(as_stored(opened))
         resized = colors.resize((width, height), Image.Resampling.BOX)
         image = np.asarray(resized, np.float32) / 255
     if image.shape[2] == 4:

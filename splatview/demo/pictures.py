@@ -58,38 +58,39 @@ class PictureFinder:
 
     def find(self, name: str) -> Picture:
         """Return the picture of a name in the data set. Raises MissingPictureError."""
-        for path in self._places(name):
-            found = find_picture(path)
+        names = list(_meanings(name))
+        for meant in names:
+            found = find_picture(self._folder / meant)
             if found is not None:
                 return Picture(found, 1)
-        for path in self._places(name):
-            for factor, folder in self._reduced:
-                found = find_picture(_in_folder(path, folder))
+        for factor, folder in self._reduced:
+            for meant in names:
+                found = find_picture(self._folder / _in_folder(meant, folder))
                 if found is not None:
                     return Picture(found, factor)
         raise MissingPictureError(name)
 
-    def _places(self, name: str) -> Iterator[Path]:
-        """Yield the paths that a name may mean."""
-        yield self._folder / name
-        slashed = name.replace("\\", "/")
-        if not (slashed.startswith("/") or _WINDOWS_ROOT.match(slashed)):
-            return
-        # A path of the machine that wrote the data set: its end is here.
-        parts = PurePosixPath(slashed).parts
-        for number in range(min(len(parts) - 1, _MOST_PARTS), 0, -1):
-            yield self._folder.joinpath(*parts[-number:])
+
+def _meanings(name: str) -> Iterator[str]:
+    """Yield the names that a name in a data set may stand for, below its folder."""
+    yield name
+    slashed = name.replace("\\", "/")
+    if slashed != name:
+        yield slashed
+    if not (slashed.startswith("/") or _WINDOWS_ROOT.match(slashed)):
+        return
+    # A path of the machine that wrote the data set: its end is here.
+    parts = PurePosixPath(slashed).parts
+    for number in range(min(len(parts) - 1, _MOST_PARTS), 0, -1):
+        yield "/".join(parts[-number:])
 
 
-def _in_folder(path: Path, folder: str) -> Path:
-    """Return a path with another folder in the place of the last one that is called `images`."""
-    parts = list(path.parts)
-    slashed = parts[-1].replace("\\", "/")
-    parts[-1:] = PurePosixPath(slashed).parts
-    for i in range(len(parts) - 2, -1, -1):
-        if parts[i] == _IMAGES:
-            return Path(*parts[:i], folder, *parts[i + 1 :])
-    return Path(*parts)
+def _in_folder(name: str, folder: str) -> str:
+    """Return a name with another folder in the place of the first one that is called `images`."""
+    parts = list(PurePosixPath(name).parts)
+    if _IMAGES in parts[:-1]:
+        parts[parts.index(_IMAGES)] = folder
+    return str(PurePosixPath(*parts))
 
 
 @dataclass

@@ -33,6 +33,16 @@ def test_matrices_in_other_shapes_are_the_same_cameras(subscriber: Subscriber) -
         np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
 
 
+def test_matrices_that_were_inverted_in_float32_are_poses() -> None:
+    views, Ks = poses(4)
+    views[:, 3] += torch.tensor([1e-6, -1e-6, 2e-6, 1e-6])
+    tensors = camera_tensors(views.tolist(), Ks[0].numpy(), np.int64(40), [30] * 4)
+    torch.testing.assert_close(tensors["viewmats"], views.double())
+    assert tensors["sizes"].tolist() == [[40, 30]] * 4
+    with pytest.raises(ValueError, match="transposed"):
+        camera_tensors(views.transpose(1, 2), Ks, 40, 30)
+
+
 @pytest.mark.parametrize("channels", [3, 4])
 @pytest.mark.parametrize("form", ["batch", "list"])
 def test_blue_comes_first_where_the_layout_says_so(

@@ -331,3 +331,16 @@ def test_damaged_transforms_are_named(tmp_path, change):
     transforms(tmp_path, **change)
     with pytest.raises(DemoError, match=r"transforms\.json|absent\.ply"):
         load(tmp_path)
+
+
+def test_grey_pictures_of_16_bits_and_transparent_ones_are_read(tmp_path):
+    """What is transparent is black, as the scene is drawn on."""
+    transforms(tmp_path)
+    wide = np.full((HEIGHT, WIDTH), 0x8080, np.uint16)
+    Image.fromarray(wide).save(tmp_path / "images/01.png")
+    clear = np.full((HEIGHT, WIDTH, 4), 255, np.uint8)
+    clear[:, :20, 3] = 0
+    Image.fromarray(clear).save(tmp_path / "images/02.png")
+    grey, half = load(tmp_path).train[:2]
+    np.testing.assert_allclose(grey.image, 128 / 255, atol=1e-3)
+    assert not half.image[:, :20].any() and (half.image[:, 20:] == 1).all()

@@ -189,6 +189,25 @@ def test_right_intrinsics_are_never_doubted(
 
 
 @pytest.mark.parametrize(
+    ("K", "size", "told"),
+    [
+        ([[0.8, 0, 0.5], [0, 1.1, 0.5], [0, 0, 1]], (640, 480), "normalised"),
+        ([[1.6, 0, 0.0], [0, 2.1, 0.0], [0, 0, 1]], (640, 480), "normalised"),
+        ([[500, 0, 0], [0, 500, 0], [320, 240, 1]], (640, 480), "transposed"),
+        ([[500, 0, 240], [0, 500, 320], [0, 0, 1]], (640, 480), "swapped"),
+        ([[500, 2, 320], [0, 500, 240], [0, 0, 1]], (640, 480), "skew, 2 pixels"),
+        ([[2000, 0, 1284], [0, 2000, 955], [0, 0, 1]], (640, 480), "4 times larger"),
+        ([[250, 0, 160], [0, 250, 120], [0, 0, 1]], (640, 480), "2 times smaller"),
+    ],
+)
+def test_each_kind_of_intrinsics_is_named(
+    K: list[list[float]], size: tuple[int, int], told: str
+) -> None:
+    hints = intrinsics_hints(np.array([K] * 4, np.float64), np.array([size] * 4))
+    assert len(hints) == 1 and told in hints[0].text
+
+
+@pytest.mark.parametrize(
     ("values", "told"),
     [
         (np.linspace(0, 1, 500), ""),

@@ -55,13 +55,12 @@ def intrinsics_hints(Ks: np.ndarray, sizes: np.ndarray) -> list[CameraHint]:
         return []
     Ks = Ks[is_usable].astype(np.float64)
     sizes = sizes[is_usable].astype(np.float64)
-    number = int(np.flatnonzero(is_usable)[0])
-    checks = (_transposed, _normalised, _swapped_sides, _skewed)
-    hints = [check(Ks, sizes, number) for check in checks]
+    checks = (_transposed, _normalised, _swapped_sides, _other_size, _skewed)
+    hints = [check(Ks, sizes) for check in checks]
     return [hint for hint in hints if hint is not None]
 
 
-def _transposed(Ks: np.ndarray, sizes: np.ndarray, number: int) -> CameraHint | None:
+def _transposed(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     has_last_row = (Ks[:, 2, :2] > 1).all(1)
     has_no_middle = (Ks[:, :2, 2] == 0).all(1)
     if not (has_last_row & has_no_middle).all():
@@ -72,7 +71,7 @@ def _transposed(Ks: np.ndarray, sizes: np.ndarray, number: int) -> CameraHint | 
     )
 
 
-def _normalised(Ks: np.ndarray, sizes: np.ndarray, number: int) -> CameraHint | None:
+def _normalised(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     focal = Ks[:, [0, 1], [0, 1]]
     middle = np.abs(Ks[:, :2, 2])
     # In pixels such a camera would see nearly half of the world, from the first pixel of its picture.
@@ -88,7 +87,7 @@ def _normalised(Ks: np.ndarray, sizes: np.ndarray, number: int) -> CameraHint | 
     )
 
 
-def _swapped_sides(Ks: np.ndarray, sizes: np.ndarray, number: int) -> CameraHint | None:
+def _swapped_sides(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     doubled = 2 * Ks[:, :2, 2]
     turned = sizes[:, ::-1]
     are_unlike = np.abs(sizes[:, 0] - sizes[:, 1]) > 0.1 * sizes.max(1)
@@ -106,7 +105,22 @@ def _swapped_sides(Ks: np.ndarray, sizes: np.ndarray, number: int) -> CameraHint
     )
 
 
-def _skewed(Ks: np.ndarray, sizes: np.ndarray, number: int) -> CameraHint | None:
+def _other_size(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
+    factors = 2 * Ks[:, :2, 2] / sizes
+    factor = float(2 ** np.round(np.log2(max(np.median(factors), 1e-3))))
+    is_off = (np.abs(factors - factor) < 0.04 * factor).all()
+    if factor not in (0.125, 0.25, 0.5, 2.0, 4.0, 8.0) or not is_off:
+        return None
+    relation = "larger" if factor > 1 else "smaller"
+    times = max(factor, 1 / factor)
+    return CameraHint(
+        "other size",
+        f"Ks look made for pictures {times:.0f} times {relation} than width and height: divide their first two rows by "
+        f"{factor:g}",
+    )
+
+
+def _skewed(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     skews = np.abs(Ks[:, 0, 1])
     # Less than a tenth of a pixel at the edge of the picture cannot be seen.
     shift = skews * sizes[:, 1] / (2 * Ks[:, 1, 1])

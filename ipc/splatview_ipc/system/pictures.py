@@ -82,3 +82,15 @@ def as_stored(image: Image.Image) -> Image.Image:
     if orientation not in undo or not was_turned:
         return image
     return image.transpose(undo[orientation])
+
+
+def as_colors(image: Image.Image) -> Image.Image:
+    """Return a picture as RGB, or as RGBA where it has an alpha channel or a transparent colour; 8 bits a number."""
+    import numpy as np
+    from PIL import Image
+
+    if image.mode.startswith("I"):
+        grey = np.clip(np.asarray(image), 0, 65535) >> 8
+        image = Image.fromarray(grey.astype(np.uint8))
+    has_alpha = "A" in image.getbands() or "transparency" in image.info
+    return image.convert("RGBA" if has_alpha else "RGB")

@@ -32,6 +32,7 @@ from splatview_viewer.geometry.cameras import project
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
 from splatview_viewer.render.cameras import content as photos_module
 from splatview_viewer.render.cameras.content import PhotoStore
+from splatview_viewer.render.cameras.hints import CameraHints
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
@@ -233,6 +234,24 @@ def test_photographs_are_found_under_other_programs_names(
     Image.new("RGB", SIZE, (10, 20, 30)).save(tmp_path / stored, quality=100)
     photo = photo_of(tmp_path / named)
     assert np.abs(photo.astype(int) - (10, 20, 30)).max() <= 2
+
+
+def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
+    points = cloud()["means"].numpy()
+    hints = CameraHints()
+    right = cameras(8)
+    wrong = replace(right, viewmats=np.linalg.inv(right.viewmats))
+    assert not hints.compare(points, 1, 0.0)  # there are no cameras
+    hints.take(right, None)
+    assert not hints.compare(points, 1, 1.0) and not hints.texts
+    hints.take(wrong, None)
+    assert not hints.compare(points, 1, 2.0)  # too soon
+    assert hints.compare(points, 1, 20.0) and "camera to world" in hints.texts[0]
+    assert not hints.compare(points, 1, 40.0)
+    assert not hints.compare(points, 2, 60.0) and hints.texts
+    hints.take(replace(right), "images are floats from 0 to 255")
+    assert hints.compare(points, 2, 80.0)
+    assert hints.texts == ["images are floats from 0 to 255"]
 
 
 # -- in the viewer -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
-from splatview_ipc.system.pictures import as_stored, find_picture
+from splatview_ipc.system.pictures import as_colors, as_stored, find_picture
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet, cameras_of
@@ -332,21 +332,10 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
         with open_regular(existing) as file, open_picture(file) as image:
             if side:
                 image.draft("RGB", (2 * side, 2 * side))
-            photo = _plain(as_stored(image))
+            photo = as_colors(as_stored(image))
     except FileError as e:
         raise ValueError(str(e)) from None
     return _opaque(np.array(_resized(photo, size, side)))
-
-
-def _plain(image: Image.Image) -> Image.Image:
-    """Return a picture as RGB, or as RGBA where it has an alpha channel or a transparent colour; 8 bits a number."""
-    from PIL import Image
-
-    if image.mode.startswith("I"):
-        grey = np.clip(np.asarray(image), 0, 65535) >> 8
-        image = Image.fromarray(grey.astype(np.uint8))
-    has_alpha = "A" in image.getbands() or "transparency" in image.info
-    return image.convert("RGBA" if has_alpha else "RGB")
 
 
 def _resized(photo: Image.Image, size: tuple[int, int], side: int) -> Image.Image:

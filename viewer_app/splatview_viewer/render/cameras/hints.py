@@ -27,7 +27,8 @@ class CameraHints:
         self._of_intrinsics: list[CameraHint] = []
         self._of_poses: CameraHint | None = None
         self._of_photos = ""
-        self._compared: tuple[object, ...] = ()
+        self._compared: CameraSet | None = None
+        self._compared_version = 0
         """The cameras and the version of the scene that were compared last."""
         self._next_at = -math.inf
         self._told: set[str] = set()
@@ -65,10 +66,12 @@ class CameraHints:
             now: time of the loop's turn.
         """
         cameras = self._cameras
-        compared = cameras, version
-        if cameras is None or now < self._next_at or compared == self._compared:
+        if cameras is None or now < self._next_at:
             return False
-        self._compared = compared
+        if cameras is self._compared and version == self._compared_version:
+            return False
+        self._compared = cameras
+        self._compared_version = version
         self._next_at = now + _PERIOD_S
         before = self._of_poses
         self._of_poses = pose_hint(cameras.viewmats, cameras.Ks, cameras.sizes, points)
