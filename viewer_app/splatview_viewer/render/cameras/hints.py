@@ -1,4 +1,4 @@
-"""What looks wrong with the cameras of a training, for the panel and, once, for the log."""
+"""Doubts about the cameras of a training, for the panel and, once, for the log."""
 
 from __future__ import annotations
 
