@@ -33,11 +33,11 @@ _MOST_POINTS = 4000
 
 
 class CameraAdvice:
-    """What looks wrong with the cameras of one name."""
+    """The doubts about the cameras of one name."""
 
     def __init__(self, publisher: Publisher, name: str) -> None:
         self.photo_hint = ""
-        """What looks wrong with the photographs, for viewers, which cannot see it themselves."""
+        """The doubts about the photographs, for viewers, which get bytes and cannot see it themselves."""
         self._publisher = publisher
         self._name = name
         self._photos: Photos | None = None

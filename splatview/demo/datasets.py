@@ -182,7 +182,7 @@ def load(
 
 @dataclass
 class _Model:
-    """What a data set says, before its pictures are read."""
+    """A data set before its pictures are read."""
 
     views: list[View]
     """By name, with the files of their pictures and without these."""

@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 
     path: Path
     reduced_by: int
-    """How many times smaller it is than the picture that the data set names."""
+    """The side of the picture that the data set names, in sides of this one."""
 
 
 class PictureFinder:
@@ -100,7 +100,7 @@ class LeftOut:
     missing: list[str] = field(default_factory=list)
     """Names of pictures that are not there."""
     faulty: list[str] = field(default_factory=list)
-    """What is wrong with other views."""
+    """The faults of other views, each naming its file."""
     nameless: int = 0
     """Frames without a pose or a picture."""
 

@@ -17,7 +17,7 @@ class CameraHint(NamedTuple):
     name: str
     """Names the doubt, so that it is told once whatever its numbers are."""
     text: str
-    """What looks wrong and what to publish instead, in one line."""
+    """The sign, and what to publish instead, in one line."""
 
 
 _TOLERANCE = 1e-2
@@ -49,7 +49,7 @@ def intrinsics_hints(Ks: np.ndarray, sizes: np.ndarray) -> list[CameraHint]:
         Ks: (N, 3, 3).
         sizes: (N, 2) width and height in pixels.
     """
-    is_usable = np.isfinite(Ks).all((1, 2)) & (sizes >= _LEAST_SIDE).all(1)
+    is_usable = np.all(np.isfinite(Ks), axis=(1, 2)) & (sizes >= _LEAST_SIDE).all(1)
     is_usable &= (Ks[:, 0, 0] > 0) & (Ks[:, 1, 1] > 0)
     if not is_usable.any():
         return []
@@ -91,7 +91,7 @@ def _swapped_sides(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     doubled = 2 * Ks[:, :2, 2]
     turned = sizes[:, ::-1]
     are_unlike = np.abs(sizes[:, 0] - sizes[:, 1]) > 0.1 * sizes.max(1)
-    fits_turned = (np.abs(doubled - turned) < 0.04 * turned).all(1)
+    fits_turned = np.all(np.abs(doubled - turned) < 0.04 * turned, axis=1)
     if not (are_unlike & fits_turned).any():
         return None
     # Square pictures say nothing either way.
@@ -189,7 +189,7 @@ def pose_hint(
 
 
 class _Sight(NamedTuple):
-    """How some cameras see the inner half of a scene."""
+    """The view that some cameras have of the inner half of a scene."""
 
     most_see: float
     half_see: float
@@ -224,7 +224,7 @@ class _Scene(NamedTuple):
     """(M, 3)."""
     middle: np.ndarray
     radius: float
-    """Of the half."""
+    """Distance from the middle within which the half lies."""
 
     @classmethod
     def of(cls, points: np.ndarray) -> _Scene:
@@ -247,7 +247,7 @@ class _Scene(NamedTuple):
 
 def _rigid(viewmats: np.ndarray) -> np.ndarray:
     """Return the numbers of those matrices that are poses."""
-    is_finite = np.isfinite(viewmats).all((1, 2))
+    is_finite = np.all(np.isfinite(viewmats), axis=(1, 2))
     turns = np.where(is_finite[:, None, None], viewmats[:, :3, :3], 0.0)
     deviation = np.abs(turns @ turns.transpose(0, 2, 1) - np.eye(3)).max((1, 2))
     return np.flatnonzero(deviation < _TOLERANCE)
@@ -259,7 +259,7 @@ def _half_tangents(Ks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         low = -Ks[:, [0, 1], 2] / Ks[:, [0, 1], [0, 1]]
         high = low + sizes / Ks[:, [0, 1], [0, 1]]
     tangents = np.concatenate([low, high], 1)
-    is_plausible = np.isfinite(tangents).all(1) & (np.abs(tangents) < 4).all(1)
+    is_plausible = np.all(np.isfinite(tangents) & (np.abs(tangents) < 4), axis=1)
     usual = np.array([-0.58, -0.58, 0.58, 0.58])
     return np.where(is_plausible[:, None], tangents, usual)
 

@@ -121,7 +121,7 @@ class Host:
     name: str = ""
     """The name of what is shown: part of the names of files."""
     identity: str = ""
-    """What tells it from others of the same name, such as a file's path; "" where the name does."""
+    """Tells it from others of the same name, such as a file's path; "" where the name does."""
 
     def recall(self, what: str) -> Any:
         """Return what is remembered of what is shown, such as its "bookmarks"; None: nothing."""
