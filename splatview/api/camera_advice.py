@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from splatview_ipc.kinds.camera_hints import intrinsics_hints, pose_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     import torch
@@ -32,18 +33,29 @@ _PAUSES_S = (10.0, 60.0)
 _MOST_POINTS = 4000
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedCameras:
+    """Cameras that were published together."""
+
+    matrices: dict[str, np.ndarray] | None
+    """"viewmats", "Ks" and "sizes"; None where they lie on a GPU."""
+    photos: Photos | None
+    count: int
+
+
 class CameraAdvice:
-    """The doubts about the cameras of one name."""
+    """The doubts about the cameras of one name.
+
+    The trainer's thread calls `take`, the worker thread everything else.
+    """
 
     def __init__(self, publisher: Publisher, name: str) -> None:
         self.photo_hint = ""
         """The doubts about the photographs, for viewers, which get bytes and cannot see it themselves."""
         self._publisher = publisher
         self._name = name
-        self._photos: Photos | None = None
-        self._matrices: dict[str, np.ndarray] | None = None
-        """The newest "viewmats", "Ks" and "sizes"; None while they lie on a GPU."""
-        self._count: int | None = None
+        self._newest = PublishedCameras(None, None, -1)
+        """Replaced, never changed in place."""
         self._is_new = False
         self._told: set[str] = set()
         self._next_at = math.inf
@@ -54,37 +66,38 @@ class CameraAdvice:
     def take(self, tensors: dict[str, torch.Tensor], photos: Photos | None) -> bool:
         """Note cameras that were published; return whether the worker thread is to look at them.
 
-        Call it under the session's lock, with tensors that do not change any more.
+        Args:
+            tensors: "viewmats", "Ks" and "sizes", which do not change any more.
+            photos: their photographs.
         """
-        on_host = all(t.device.type == "cpu" for t in tensors.values())
-        self._matrices = None
-        if on_host:
-            self._matrices = {name: t.numpy() for name, t in tensors.items()}
-        count = len(tensors["viewmats"])
-        if photos is not self._photos:
-            self.photo_hint = ""
-        elif count == self._count:
+        matrices = None
+        if all(t.device.type == "cpu" for t in tensors.values()):
+            matrices = {name: t.numpy() for name, t in tensors.items()}
+        before = self._newest
+        self._newest = PublishedCameras(matrices, photos, len(tensors["viewmats"]))
+        # The same cameras, whose poses are being optimised.
+        if photos is before.photos and self._newest.count == before.count:
             return False
-        self._photos = photos
-        self._count = count
         self._is_new = True
-        self._next_at = -math.inf
-        self._pause = _FIRST_PAUSE_S
-        self._looks = 0
         return True
 
     def turn(self, now: float) -> float:
-        """Look at what is new; return when to look again. The worker thread."""
-        matrices = self._matrices
-        photos = self._photos
-        if self._is_new:
-            self._is_new = False
-            if matrices is not None:
-                self.tell(intrinsics_hints(matrices["Ks"], matrices["sizes"]))
-            if matrices is not None and photos is not None:
-                self.tell_of_photos(photos.hints(matrices["sizes"]))
+        """Look at what is new; return when to look again."""
+        is_new = self._is_new
+        self._is_new = False
+        newest = self._newest
+        matrices = newest.matrices
+        if is_new:
+            self.photo_hint = ""
+            self._next_at = -math.inf
+            self._pause = _FIRST_PAUSE_S
+            self._looks = 0
         if matrices is None:
             return math.inf
+        if is_new:
+            self.tell(intrinsics_hints(matrices["Ks"], matrices["sizes"]))
+            if newest.photos is not None:
+                self.tell_of_photos(newest.photos.hints(matrices["sizes"]))
         if now >= self._next_at:
             self._next_at = now + self._look_at_poses(matrices)
         return self._next_at
@@ -124,20 +137,14 @@ class CameraAdvice:
         some = largest[:: len(largest) // _MOST_POINTS + 1]
         return some.double().numpy()
 
-    def tell(self, hints: Iterable[CameraHint]) -> list[str]:
-        """Log the hints that were not logged yet; return their texts."""
-        new = [hint for hint in hints if hint.name not in self._told]
-        for hint in new:
-            self._told.add(hint.name)
-            _log.warning("publish_cameras, %r: %s", self._name, hint.text)
-        return [hint.text for hint in new]
+    def tell(self, hints: Iterable[CameraHint]) -> None:
+        """Log the hints that were not logged yet."""
+        for hint in hints:
+            if hint.name not in self._told:
+                self._told.add(hint.name)
+                _log.warning("publish_cameras, %r: %s", self._name, hint.text)
 
-    def tell_of_photos(self, hints: Iterable[CameraHint]) -> bool:
-        """The same of photographs; return whether viewers have to be told something new."""
-        hints = list(hints)
+    def tell_of_photos(self, hints: Sequence[CameraHint]) -> None:
+        """Log hints about the photographs, and keep them for viewers."""
         self.tell(hints)
-        text = "; ".join(hint.text for hint in hints)
-        is_news = bool(text) and text != self.photo_hint
-        if is_news:
-            self.photo_hint = text
-        return is_news
+        self.photo_hint = "; ".join(hint.text for hint in hints)

@@ -205,12 +205,12 @@ class Cameras:
 
     def turn(self, now: float) -> float:
         """Look at new cameras, and bring a photograph; return when to come again. The worker thread."""
-        hint = self._advice.photo_hint
+        shown_hint = self._advice.photo_hint
         due = self._advice.turn(now)
         if self._asked and self._photo_stream is not None:
             self._bring(self._photo_stream)
             due = min(due, now + _PACE_S)
-        if self._advice.photo_hint != hint:
+        if self._advice.photo_hint != shown_hint:
             self._send_hint()
         return due
 

@@ -21,7 +21,7 @@ from gsplat.utils import normalized_quat_to_rotmat
 
 from splatview.demo import DemoError
 from splatview.demo.files import check_memory, open_picture, read_bytes, read_points
-from splatview.demo.pictures import LeftOut, PictureFinder, ViewError
+from splatview.demo.pictures import LeftOutViews, PictureFinder, ViewError
 from splatview_ipc.system.pictures import as_colors, as_stored, stored_size
 
 Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
@@ -190,7 +190,7 @@ class _Model:
     """(N, 3)."""
     colors: np.ndarray
     """(N, 3) of 0 to 255."""
-    left_out: LeftOut
+    left_out: LeftOutViews
     notes: list[str] = field(default_factory=list)
 
 
@@ -256,7 +256,7 @@ def _read_model(sparse: Path, source: Path) -> _Model:
     except (struct.error, ValueError) as e:
         raise DemoError(f"{path}: damaged or cut short ({e!s:.200})") from None
     finder = PictureFinder(source)
-    left_out = LeftOut()
+    left_out = LeftOutViews()
     found = []
     for name, view in sorted(views, key=lambda pair: pair[0]):
         try:
@@ -343,7 +343,7 @@ def _read_transforms(path: Path) -> _Model:
     """Read nerfstudio's format (docs.nerf.studio/quickstart/data_conventions.html), of which Blender's NeRF sets are
     one."""
     finder = PictureFinder(path.parent)
-    left_out = LeftOut()
+    left_out = LeftOutViews()
     views = []
     try:
         # It finds out itself about a byte order mark, and UTF-16.

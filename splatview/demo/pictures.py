@@ -31,7 +31,7 @@ class MissingPictureError(ViewError):
     """The picture of a view is not there."""
 
 
-class Picture(NamedTuple):
+class FoundPicture(NamedTuple):
     """A file with the picture of a view."""
 
     path: Path
@@ -56,18 +56,18 @@ class PictureFinder:
                     reduced.append((int(match[1]), entry.name))
         self._reduced = sorted(reduced)
 
-    def find(self, name: str) -> Picture:
+    def find(self, name: str) -> FoundPicture:
         """Return the picture of a name in the data set. Raises MissingPictureError."""
         names = list(_meanings(name))
         for meant in names:
             found = find_picture(self._folder / meant)
             if found is not None:
-                return Picture(found, 1)
+                return FoundPicture(found, 1)
         for factor, folder in self._reduced:
             for meant in names:
                 found = find_picture(self._folder / _in_folder(meant, folder))
                 if found is not None:
-                    return Picture(found, factor)
+                    return FoundPicture(found, factor)
         raise MissingPictureError(name)
 
 
@@ -94,7 +94,7 @@ def _in_folder(name: str, folder: str) -> str:
 
 
 @dataclass
-class LeftOut:
+class LeftOutViews:
     """The views of a data set that are not trained with, and why."""
 
     missing: list[str] = field(default_factory=list)
