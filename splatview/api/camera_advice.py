@@ -37,10 +37,11 @@ _MOST_POINTS = 4000
 class PublishedCameras:
     """Cameras that were published together."""
 
-    matrices: dict[str, np.ndarray] | None
-    """"viewmats", "Ks" and "sizes"; None where they lie on a GPU."""
+    viewmats: np.ndarray | None
+    Ks: np.ndarray | None
+    """None where they lie on a GPU."""
+    sizes: np.ndarray
     photos: Photos | None
-    count: int
 
 
 class CameraAdvice:
@@ -54,7 +55,7 @@ class CameraAdvice:
         """The doubts about the photographs, for viewers, which get bytes and cannot see it themselves."""
         self._publisher = publisher
         self._name = name
-        self._newest = PublishedCameras(None, None, -1)
+        self._newest: PublishedCameras | None = None
         """Replaced, never changed in place."""
         self._is_new = False
         self._told: set[str] = set()
@@ -70,13 +71,18 @@ class CameraAdvice:
             tensors: "viewmats", "Ks" and "sizes", which do not change any more.
             photos: their photographs.
         """
-        matrices = None
-        if all(t.device.type == "cpu" for t in tensors.values()):
-            matrices = {name: t.numpy() for name, t in tensors.items()}
+        on_host = {
+            name: t.numpy() for name, t in tensors.items() if t.device.type == "cpu"
+        }
         before = self._newest
-        self._newest = PublishedCameras(matrices, photos, len(tensors["viewmats"]))
+        self._newest = PublishedCameras(
+            on_host.get("viewmats"), on_host.get("Ks"), on_host["sizes"], photos
+        )
+        if before is None:
+            self._is_new = True
+            return True
         # The same cameras, whose poses are being optimised.
-        if photos is before.photos and self._newest.count == before.count:
+        if photos is before.photos and len(before.sizes) == len(self._newest.sizes):
             return False
         self._is_new = True
         return True
@@ -86,32 +92,31 @@ class CameraAdvice:
         is_new = self._is_new
         self._is_new = False
         newest = self._newest
-        matrices = newest.matrices
+        if newest is None:
+            return math.inf
         if is_new:
             self.photo_hint = ""
             self._next_at = -math.inf
             self._pause = _FIRST_PAUSE_S
             self._looks = 0
-        if matrices is None:
-            return math.inf
-        if is_new:
-            self.tell(intrinsics_hints(matrices["Ks"], matrices["sizes"]))
+            if newest.Ks is not None:
+                self.tell(intrinsics_hints(newest.Ks, newest.sizes))
             if newest.photos is not None:
-                self.tell_of_photos(newest.photos.hints(matrices["sizes"]))
+                self.tell_of_photos(newest.photos.hints(newest.sizes))
         if now >= self._next_at:
-            self._next_at = now + self._look_at_poses(matrices)
+            self._next_at = now + self._look_at_poses(newest)
         return self._next_at
 
-    def _look_at_poses(self, matrices: dict[str, np.ndarray]) -> float:
+    def _look_at_poses(self, cameras: PublishedCameras) -> float:
         """Compare the cameras with the scene; return the pause until the next look."""
+        if cameras.viewmats is None or cameras.Ks is None:
+            return math.inf
         points = self._scene_points()
         if points is None:
             pause = self._pause
             self._pause = min(2 * pause, _LONGEST_PAUSE_S)
             return pause
-        hint = pose_hint(
-            matrices["viewmats"], matrices["Ks"], matrices["sizes"], points
-        )
+        hint = pose_hint(cameras.viewmats, cameras.Ks, cameras.sizes, points)
         self._looks += 1
         if hint is not None:
             self.tell([hint])

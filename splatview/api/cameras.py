@@ -135,8 +135,6 @@ class Cameras:
         self._current: Stream | None = None
         self._photo_stream: Stream | None = None
         self._advice = CameraAdvice(publisher, name)
-        self._values: tuple[torch.Tensor, ...] = ()
-        """The tensors that were published last."""
         self._asked: deque[tuple[int, int]] = deque(maxlen=_MAX_ASKED)
         """Camera and side (0: the whole photograph) of what viewers ask for."""
 
@@ -160,8 +158,8 @@ class Cameras:
             "cameras", tuple(tensors), shape=(self.count,), device=device
         )
         stream.describe(layout, copy=True)
-        self._values = tuple(tensors.values())
-        self._send(stream)
+        values = tuple(tensors.values())
+        stream.publish((values, {"photos": self._set if self._has_photos else 0}))
         if is_new:
             session().wake()
 
@@ -170,12 +168,6 @@ class Cameras:
         """True if there are photographs in the memory of this process."""
         photos = self.photos
         return photos is not None and any(t is not None for t in photos.tensors)
-
-    def _send(self, stream: Stream) -> None:
-        meta: dict[str, Any] = {"photos": self._set if self._has_photos else 0}
-        if self._advice.photo_hint:
-            meta["hint"] = self._advice.photo_hint
-        stream.publish((self._values, meta))
 
     def say(self, number: int) -> None:
         """Show which camera is trained with."""
@@ -205,13 +197,10 @@ class Cameras:
 
     def turn(self, now: float) -> float:
         """Look at new cameras, and bring a photograph; return when to come again. The worker thread."""
-        shown_hint = self._advice.photo_hint
         due = self._advice.turn(now)
         if self._asked and self._photo_stream is not None:
             self._bring(self._photo_stream)
             due = min(due, now + _PACE_S)
-        if self._advice.photo_hint != shown_hint:
-            self._send_hint()
         return due
 
     def _bring(self, stream: Stream) -> None:
@@ -223,19 +212,12 @@ class Cameras:
         if photos is None or camera >= len(photos.tensors) or not stream.readers:
             return
         batch = photos.read(camera, side)
-        meta = {"camera": camera, "side": side, "photos": number}
-        stream.publish(((batch,), meta))
         if photos.doubt is not None:
             self._advice.tell_of_photos([photos.doubt])
-
-    def _send_hint(self) -> None:
-        """Publish the cameras once more, with what looks wrong with their photographs."""
-        with session().lock:
-            stream = self._publisher.streams.get(self._name)
-            # What lies on a GPU is published in the order of the trainer's own thread: the next time.
-            if stream is None or not self._values or self._values[0].is_cuda:
-                return
-            self._send(stream)
+        meta: dict[str, Any] = {"camera": camera, "side": side, "photos": number}
+        if self._advice.photo_hint:
+            meta["hint"] = self._advice.photo_hint
+        stream.publish(((batch,), meta))
 
     def close(self) -> None:
         self.photos = None

@@ -6,7 +6,7 @@ pixels; for photographs in files, "paths" uint8, N texts, UTF-8, each ended by a
 meta "photos": counts the sets of photographs that can be requested (`splatview_ipc.control.messages.Photos`), 0: none.
 Photographs, sent on request: "photos" (M, H, W, 3) uint8, RGB, or (M, H, W, 4) with straight alpha, those of the
 cameras from meta "camera" on, of the set with the number meta "photos"; meta "side": 0: one in its own size; otherwise
-all resized to that many pixels in width and height. H and W 0: there is none.
+all resized to that many pixels in width and height. H and W 0: there is none. meta "hint": what looks wrong with them.
 The camera in use: "current" (1,) int32.
 """
 

@@ -242,16 +242,19 @@ def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
     right = cameras(8)
     wrong = replace(right, viewmats=np.linalg.inv(right.viewmats))
     assert not hints.compare(points, 1, 0.0)  # there are no cameras
-    hints.take(right, None)
+    hints.take(right)
     assert not hints.compare(points, 1, 1.0) and not hints.texts
-    hints.take(wrong, None)
+    hints.take(wrong)
     assert not hints.compare(points, 1, 2.0)  # too soon
     assert hints.compare(points, 1, 20.0) and "camera to world" in hints.texts[0]
     assert not hints.compare(points, 1, 40.0)
     assert not hints.compare(points, 2, 60.0) and hints.texts
-    hints.take(replace(right), "images are floats from 0 to 255")
+    hints.take(replace(right))
+    hints.take_photo_hint("images are floats from 0 to 255")
     assert hints.compare(points, 2, 80.0)
     assert hints.texts == ["images are floats from 0 to 255"]
+    hints.take(replace(right, photos=2))
+    assert not hints.texts
 
 
 # -- in the viewer -----------------------------------------------------------------------------------------------------
@@ -354,6 +357,11 @@ def test_doubts_about_cameras_are_in_the_panel_and_once_in_the_log(
         viewer.do()
     told = [r.getMessage() for r in caplog.records]
     assert len([text for text in told if text.startswith("training cameras")]) == 1
-    splatview.publish_cameras(views[:5], Ks[:5], *SIZE)
+    photos = torch.full((5, SIZE[1], SIZE[0], 3), 130.0)
+    splatview.publish_cameras(views[:5], Ks[:5], *SIZE, photos)
     viewer.until(lambda: len(content().cameras) == 5)
-    assert not content().hints.texts
+    viewer.until(lambda: content().hints.texts)
+    assert len(content().hints.texts) == 1
+    assert "floats from 0 to 255" in content().hints.texts[0]
+    splatview.publish_cameras(views[:5], Ks[:5], *SIZE, photos / 255)
+    viewer.until(lambda: not content().hints.texts)

@@ -363,7 +363,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
             x, y, z = cameras.positions[number].round(6) + 0.0
             readout = f"{cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"
         return Info(
-            [*out, *meta_phrases(self.data.meta, ("photos", "trouble", "hint"))],
+            [*out, *meta_phrases(self.data.meta, ("photos", "trouble"))],
             (),
             readout,
             ["cameras uploaded"],

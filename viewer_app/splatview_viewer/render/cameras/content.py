@@ -84,7 +84,7 @@ class CamerasContent:
         """These are the cameras from now on."""
         others = self.photos.use(cameras)
         self.drawing.use(cameras, photos_stay=not others)
-        self.hints.take(cameras, self.meta.get("hint"))
+        self.hints.take(cameras)
         self.cameras = cameras
         self.changes += 1
 
@@ -98,6 +98,8 @@ class CamerasContent:
             self.current = number
         elif "photos" in frame.tensors:
             self.changes += 1
+            if frame.meta["photos"] == self.photos.set_number:
+                self.hints.take_photo_hint(frame.meta.get("hint"))
             return self.photos.take(frame)
         return True
 
@@ -170,6 +172,11 @@ class PhotoStore:
         ):
             held.clear()
         self._wanted, self._next_small = -1, 0
+
+    @property
+    def set_number(self) -> int:
+        """Which set of photographs its publisher is asked for; 0: none."""
+        return self._cameras.photos
 
     # -- what is wanted ----------------------------------------------------------------------------------------
 

@@ -40,22 +40,22 @@ class CameraHints:
         photos = [self._of_photos] if self._of_photos else []
         return [*poses, *(hint.text for hint in self._of_intrinsics), *photos]
 
-    def take(self, cameras: CameraSet, photo_hint: object) -> None:
-        """Look at the intrinsics of new cameras.
-
-        Args:
-            cameras: what was published.
-            photo_hint: what their publisher says of the photographs, a text.
-        """
-        if self._cameras is None or len(cameras) != len(self._cameras):
+    def take(self, cameras: CameraSet) -> None:
+        """Look at the intrinsics of new cameras."""
+        before = self._cameras
+        if before is None or len(cameras) != len(before):
             self._of_poses = None
             self._next_at = -math.inf
+        if before is None or cameras.photos != before.photos:
+            self._of_photos = ""
         self._cameras = cameras
         self._of_intrinsics = intrinsics_hints(cameras.Ks, cameras.sizes)
-        # The publisher has logged its own.
-        self._of_photos = photo_hint if isinstance(photo_hint, str) else ""
         for hint in self._of_intrinsics:
             self._log(hint)
+
+    def take_photo_hint(self, text: object) -> None:
+        """Note what the publisher of photographs sent with them: a text, which it has logged itself, or None."""
+        self._of_photos = text if isinstance(text, str) else ""
 
     def compare(self, points: np.ndarray, version: int, now: float) -> bool:
         """Look at the poses together with a scene; return whether there is something else to tell.
