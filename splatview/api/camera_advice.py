@@ -31,6 +31,8 @@ _LONGEST_PAUSE_S = 30.0
 _PAUSES_S = (10.0, 60.0)
 """After a look at poses until the next one: the first scene may be random points."""
 _MOST_POINTS = 4000
+_PERIOD_S = 1.0
+"""Between two looks at new cameras: a program that maps publishes more of them with each picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class CameraAdvice:
         self._pause = _FIRST_PAUSE_S
         self._looks = 0
         """Looks at these poses together with a scene."""
+        self._new_at = -math.inf
+        """When new cameras may be looked at again."""
 
     def take(self, tensors: dict[str, torch.Tensor], photos: Photos | None) -> bool:
         """Note cameras that were published; return whether the worker thread is to look at them.
@@ -90,12 +94,15 @@ class CameraAdvice:
     def turn(self, now: float) -> float:
         """Look at what is new; return when to look again."""
         is_new = self._is_new
+        if is_new and now < self._new_at:
+            return self._new_at
         self._is_new = False
         newest = self._newest
         if newest is None:
             return math.inf
         if is_new:
             self.photo_hint = ""
+            self._new_at = now + _PERIOD_S
             self._next_at = -math.inf
             self._pause = _FIRST_PAUSE_S
             self._looks = 0

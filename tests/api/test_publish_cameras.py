@@ -175,6 +175,21 @@ def test_each_convention_is_told_and_none_where_all_is_right(
     assert all(part in text for part, text in zip(told, said, strict=True))
 
 
+def test_cameras_that_become_more_are_looked_at_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    views, Ks = ring(12)
+    publisher = publishing.session().run()
+    assert publisher is not None
+    advice = CameraAdvice(publisher, "cameras")
+    advice.take(camera_tensors(views[:5], Ks[:5], *SIZE), None)
+    advice.turn(0.0)
+    advice.take(camera_tensors(views, Ks, *SIZE[::-1]), None)
+    assert advice.turn(0.5) == 1.0 and not doubts(caplog)
+    advice.turn(1.0)
+    assert "look swapped" in doubts(caplog)[0]
+
+
 def test_poses_are_compared_with_the_first_scene_that_comes_and_twice_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -24,9 +24,10 @@ _TOLERANCE = 1e-2
 """Largest deviation of a matrix from a rotation, as for what is published."""
 _LEAST_SIDE = 32
 """Pixels along a picture from which something can be said of its intrinsics."""
+_MOST_INTRINSICS = 500
 _MOST_CAMERAS = 32
 _MOST_POINTS = 2000
-"""Cameras and points that are looked at."""
+"""Cameras whose intrinsics, cameras whose poses, and points that are looked at."""
 _LEAST_CAMERAS = 3
 _LEAST_POINTS = 30
 _BLIND = 0.035
@@ -49,6 +50,9 @@ def intrinsics_hints(Ks: np.ndarray, sizes: np.ndarray) -> list[CameraHint]:
         Ks: (N, 3, 3).
         sizes: (N, 2) width and height in pixels.
     """
+    step = len(Ks) // _MOST_INTRINSICS + 1
+    Ks = Ks[::step]
+    sizes = sizes[::step]
     is_usable = np.all(np.isfinite(Ks), axis=(1, 2)) & (sizes >= _LEAST_SIDE).all(1)
     is_usable &= (Ks[:, 0, 0] > 0) & (Ks[:, 1, 1] > 0)
     if not is_usable.any():
@@ -163,10 +167,10 @@ def pose_hint(
         sizes: (N, 2) width and height in pixels.
         points: (M, 3) centres of the scene's Gaussians.
     """
-    chosen = _rigid(viewmats)
-    chosen = chosen[:: -(-len(chosen) // _MOST_CAMERAS) or 1]
+    step = len(viewmats) // _MOST_CAMERAS + 1
+    chosen = step * _rigid(viewmats[::step])
+    points = points[:: len(points) // _MOST_POINTS + 1].astype(np.float64)
     points = points[np.isfinite(points).all(1)]
-    points = points[:: len(points) // _MOST_POINTS or 1].astype(np.float64)
     if len(chosen) < _LEAST_CAMERAS or len(points) < _LEAST_POINTS:
         return None
     scene = _Scene.of(points)

@@ -178,7 +178,7 @@ def photo_of(path: Path, size: tuple[int, int] = SIZE, side: int = 0) -> np.ndar
 
 
 @pytest.mark.parametrize("orientation", [1, 2, 3, 6, 8])
-@pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif"])
 def test_pixels_count_as_they_lie_whatever_exif_says(
     tmp_path: Path, orientation: int, ending: str
 ) -> None:
@@ -224,6 +224,7 @@ def test_alpha_of_a_photograph_is_read(tmp_path: Path, mode: str) -> None:
         ("train/r_0", "train/r_0.png"),
         ("a.JPG", "a.jpg"),
         ("a.png", "a.PNG"),
+        ("a.png", "a.bmp"),
         ("images\\a.png", "images/a.png"),
     ],
 )
