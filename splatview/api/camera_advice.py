@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from splatview_ipc.kinds.camera_hints import intrinsics_hints, pose_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     import numpy as np
     import torch
@@ -53,8 +53,6 @@ class CameraAdvice:
     """
 
     def __init__(self, publisher: Publisher, name: str) -> None:
-        self.photo_hint = ""
-        """The doubts about the photographs, for viewers, which get bytes and cannot see it themselves."""
         self._publisher = publisher
         self._name = name
         self._newest: PublishedCameras | None = None
@@ -101,7 +99,6 @@ class CameraAdvice:
         if newest is None:
             return math.inf
         if is_new:
-            self.photo_hint = ""
             self._new_at = now + _PERIOD_S
             self._next_at = -math.inf
             self._pause = _FIRST_PAUSE_S
@@ -109,7 +106,7 @@ class CameraAdvice:
             if newest.Ks is not None:
                 self.tell(intrinsics_hints(newest.Ks, newest.sizes))
             if newest.photos is not None:
-                self.tell_of_photos(newest.photos.hints(newest.sizes))
+                self.tell(newest.photos.hints())
         if now >= self._next_at:
             self._next_at = now + self._look_at_poses(newest)
         return self._next_at
@@ -155,8 +152,3 @@ class CameraAdvice:
             if hint.name not in self._told:
                 self._told.add(hint.name)
                 _log.warning("publish_cameras, %r: %s", self._name, hint.text)
-
-    def tell_of_photos(self, hints: Sequence[CameraHint]) -> None:
-        """Log hints about the photographs, and keep them for viewers."""
-        self.tell(hints)
-        self.photo_hint = "; ".join(hint.text for hint in hints)

@@ -78,7 +78,7 @@ def publish_cameras(
         if cameras is not None and cameras.count == count:
             photos = cameras.photos
         if images is not None and (photos is None or not photos.is_of(images, layout)):
-            photos = Photos(images, count, layout)
+            photos = Photos(images, tensors["sizes"], layout)
     number = None if current is None else _camera_number(current, count)
     cameras = session().feature(
         f"cameras {name}", lambda publisher: Cameras(publisher, name)
@@ -212,11 +212,11 @@ class Cameras:
         if photos is None or camera >= len(photos.tensors) or not stream.readers:
             return
         batch = photos.read(camera, side)
-        if photos.doubt is not None:
-            self._advice.tell_of_photos([photos.doubt])
+        hints = photos.hints()
+        self._advice.tell(hints)
         meta: dict[str, Any] = {"camera": camera, "side": side, "photos": number}
-        if self._advice.photo_hint:
-            meta["hint"] = self._advice.photo_hint
+        if hints:
+            meta["hint"] = "; ".join(hint.text for hint in hints)
         stream.publish(((batch,), meta))
 
     def close(self) -> None:

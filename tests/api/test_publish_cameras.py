@@ -168,7 +168,7 @@ def test_each_convention_is_told_and_none_where_all_is_right(
     assert publisher is not None
     advice = CameraAdvice(publisher, "cameras")
     tensors = camera_tensors(views, Ks, width, height)
-    assert advice.take(tensors, Photos(photos, 12))
+    assert advice.take(tensors, Photos(photos, tensors["sizes"]))
     assert advice.turn(0.0) > 0.0
     said = doubts(caplog)
     assert len(said) == len(told), said
