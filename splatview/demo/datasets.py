@@ -12,7 +12,7 @@ import struct
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from gsplat.utils import normalized_quat_to_rotmat
 
 from splatview.demo import DemoError
 from splatview.demo.files import check_memory, open_picture, read_bytes, read_points
+from splatview.demo.pictures import LeftOutViews, PictureFinder, ViewError
+from splatview_ipc.system.pictures import as_colors, as_stored, stored_size
 
 Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
 """As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
@@ -115,35 +117,44 @@ def load(
         DemoError: names what is wrong and where.
     """
     try:
-        found, points, colors = _read(source)
+        model = _read(source)
     except DemoError:
         raise
     except Exception as e:  # the net below the readers: a damaged file can make any library raise nearly anything
         raise DemoError(
             f"--data {source}: damaged, or not what its name says ({type(e).__name__}: {e!s:.200})"
         ) from e
-    if len(found) < 2:
-        raise DemoError(f"--data {source}: {len(found)} views; at least 2 are needed")
+    total = len(model.views) + model.left_out.count
     check_memory(
-        len(found) * pixels * 12, f"{source}: {len(found):,} views of {pixels:,} pixels"
+        len(model.views) * pixels * 12,
+        f"{source}: {len(model.views):,} views of {pixels:,} pixels",
     )
     views = []
-    for view in found:
-        views.append(_with_image(view, pixels))
-        progress(len(views), len(found))
+    for done, view in enumerate(model.views, 1):
+        try:
+            views.append(_with_image(view, pixels))
+        except ViewError as e:
+            model.left_out.add(view.path.name, e)
+        progress(done, len(model.views))
+    left_out = model.left_out.notes(total)
+    if len(views) < 2:
+        why = "".join(f"; {note}" for note in left_out)
+        raise DemoError(
+            f"--data {source}: {len(views)} views; at least 2 are needed{why}"
+        )
     held_out = views[::_HELD_OUT_EVERY] if len(views) >= _HELD_OUT_EVERY else []
     train = (
         [view for i, view in enumerate(views) if i % _HELD_OUT_EVERY]
         if held_out
         else views
     )
-    notes = (
-        [
+    notes = [*model.notes, *left_out]
+    if any(view.distorted for view in views):
+        notes.append(
             "lens distortion is left out; `colmap image_undistorter` gives a sharper result"
-        ]
-        if any(view.distorted for view in views)
-        else []
-    )
+        )
+    points = model.points
+    colors = model.colors
     finite = np.isfinite(points).all(1)
     points, colors = points[finite], colors[finite]
     rng = np.random.default_rng(seed)
@@ -169,11 +180,28 @@ def load(
     )
 
 
-def _read(source: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
-    """Return views by name, without pictures, points (N, 3) and their colours (N, 3) of 0 to 255."""
-    for sparse in ("sparse/0", "sparse", "colmap/sparse/0"):
-        if (source / sparse / "cameras.bin").exists():
-            return _read_model(source / sparse, source / "images")
+@dataclass
+class _Model:
+    """A data set before its pictures are read."""
+
+    views: list[View]
+    """By name, with the files of their pictures and without these."""
+    points: np.ndarray
+    """(N, 3)."""
+    colors: np.ndarray
+    """(N, 3) of 0 to 255."""
+    left_out: LeftOutViews
+    notes: list[str] = field(default_factory=list)
+
+
+def _read(source: Path) -> _Model:
+    """Read a data set of any layout that is known. Raises DemoError."""
+    for root in (source / "sparse", source / "colmap" / "sparse"):
+        sparse, notes = _best_model(root)
+        if sparse is not None:
+            model = _read_model(sparse, source)
+            model.notes += notes
+            return model
     names = (
         [source]
         if source.suffix == ".json"
@@ -188,27 +216,68 @@ def _read(source: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
     )
 
 
-def _read_model(
-    sparse: Path, pictures: Path
-) -> tuple[list[View], np.ndarray, np.ndarray]:
+def _best_model(root: Path) -> tuple[Path | None, list[str]]:
+    """Return the folder of the model that has the most images, of those that COLMAP numbered below `root`, or `root`
+    itself; and notes of the choice."""
+    numbered = []
+    if root.is_dir():
+        folders = [entry for entry in root.iterdir() if entry.name.isdecimal()]
+        folders.sort(key=lambda folder: int(folder.name))
+        numbered = [folder for folder in folders if (folder / "cameras.bin").exists()]
+    if not numbered:
+        return (root if (root / "cameras.bin").exists() else None), []
+    best = max(numbered, key=_image_count)
+    if len(numbered) == 1:
+        return best, []
+    return best, [
+        f"{len(numbered)} models in {root.name}: {root.name}/{best.name} is used, which has the most images"
+    ]
+
+
+def _image_count(sparse: Path) -> int:
+    """Return the number of images that a COLMAP model announces; 0 for one that cannot be read."""
+    try:
+        with (sparse / "images.bin").open("rb") as file:
+            return int.from_bytes(file.read(8), "little")
+    except OSError:
+        return 0
+
+
+def _read_model(sparse: Path, source: Path) -> _Model:
     """Read COLMAP's model (https://colmap.github.io/format.html) in a folder with cameras.bin, images.bin and
-    points3D.bin, as `_read` does. Poses are world-to-camera in OpenCV axes already. Raises DemoError."""
+    points3D.bin, of the data set `source`. Poses are world-to-camera in OpenCV axes already. Raises DemoError."""
     path = sparse / "cameras.bin"
     try:
         cameras = _cameras(read_bytes(path, _MODEL_GROWTH))
         path = sparse / "images.bin"
-        views = _images(read_bytes(path, _MODEL_GROWTH), cameras, pictures)
+        views = _images(read_bytes(path, _MODEL_GROWTH), cameras)
         path = sparse / "points3D.bin"
-        data = read_bytes(path, _MODEL_GROWTH)
-        at, n = 8, _count(data, 51)
-        points, colors = np.zeros((n, 3), np.float32), np.zeros((n, 3), np.uint8)
-        for i in range(n):
-            x, y, z, r, g, b, _, track = struct.unpack_from("<3d3BdQ", data, at + 8)
-            points[i], colors[i] = (x, y, z), (r, g, b)
-            at += 51 + 8 * track
+        points, colors = _points(read_bytes(path, _MODEL_GROWTH))
     except (struct.error, ValueError) as e:
         raise DemoError(f"{path}: damaged or cut short ({e!s:.200})") from None
-    return sorted(views, key=lambda view: view.path), points, colors
+    finder = PictureFinder(source)
+    left_out = LeftOutViews()
+    found = []
+    for name, view in sorted(views, key=lambda pair: pair[0]):
+        try:
+            found.append(replace(view, path=finder.find(f"images/{name}").path))
+        except ViewError as e:
+            left_out.add(name, e)
+    return _Model(found, points, colors, left_out)
+
+
+def _points(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points (N, 3) of a points3D.bin, and their colours (N, 3) of 0 to 255."""
+    offset = 8
+    count = _count(data, 51)
+    points = np.zeros((count, 3), np.float32)
+    colors = np.zeros((count, 3), np.uint8)
+    for i in range(count):
+        x, y, z, r, g, b, _, track = struct.unpack_from("<3d3BdQ", data, offset + 8)
+        points[i] = x, y, z
+        colors[i] = r, g, b
+        offset += 51 + 8 * track
+    return points, colors
 
 
 def _count(data: bytes, least: int) -> int:
@@ -248,14 +317,16 @@ def _cameras(data: bytes) -> dict[int, View]:
     return found
 
 
-def _images(data: bytes, cameras: dict[int, View], pictures: Path) -> list[View]:
-    at, found = 8, []
+def _images(data: bytes, cameras: dict[int, View]) -> list[tuple[str, View]]:
+    """Return the names of the pictures in an images.bin, with their views."""
+    offset = 8
+    views = []
     for _ in range(_count(data, 73)):
-        _, *pose, camera = struct.unpack_from("<i7di", data, at)
-        end = data.index(b"\0", at + 64)
-        name = data[at + 64 : end].decode("utf-8")
+        _, *pose, camera = struct.unpack_from("<i7di", data, offset)
+        end = data.index(b"\0", offset + 64)
+        name = data[offset + 64 : end].decode("utf-8")
         (observed,) = struct.unpack_from("<Q", data, end + 1)
-        at = end + 9 + 24 * observed
+        offset = end + 9 + 24 * observed
         if camera not in cameras:
             raise ValueError(f"camera {camera} is not in cameras.bin")
         quaternion = torch.tensor(pose[:4], dtype=torch.float64)
@@ -264,18 +335,32 @@ def _images(data: bytes, cameras: dict[int, View], pictures: Path) -> list[View]
         viewmat = torch.eye(4)
         viewmat[:3, :3] = normalized_quat_to_rotmat(quaternion / quaternion.norm())
         viewmat[:3, 3] = torch.tensor(pose[4:])
-        found.append(replace(cameras[camera], viewmat=viewmat, path=pictures / name))
-    return found
+        views.append((name, replace(cameras[camera], viewmat=viewmat)))
+    return views
 
 
-def _read_transforms(path: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
-    """nerfstudio's format (docs.nerf.studio/quickstart/data_conventions.html), of which Blender's NeRF sets are one."""
+def _read_transforms(path: Path) -> _Model:
+    """Read nerfstudio's format (docs.nerf.studio/quickstart/data_conventions.html), of which Blender's NeRF sets are
+    one."""
+    finder = PictureFinder(path.parent)
+    left_out = LeftOutViews()
+    views = []
     try:
-        meta = json.loads(read_bytes(path, _JSON_GROWTH).decode("utf-8"))
-        frames = sorted(meta["frames"], key=lambda frame: frame["file_path"])
-        views = [
-            _view(path, ChainMap(frame, meta)) for frame in frames
-        ]  # no copy for each frame
+        # It finds out itself about a byte order mark, and UTF-16.
+        meta = _given(json.loads(read_bytes(path, _JSON_GROWTH)))
+        frames = [_given(frame) for frame in meta["frames"] if frame is not None]
+        usable = [frame for frame in frames if _NEEDED <= frame.keys()]
+        left_out.nameless = len(meta["frames"]) - len(usable)
+        if not usable:
+            raise ValueError("no frame has a picture and a pose")
+        for frame in sorted(usable, key=lambda frame: frame["file_path"]):
+            # No copy of what holds for all frames.
+            values = ChainMap(frame, meta)
+            try:
+                views.append(_view(path, values, finder))
+            except ViewError as e:
+                name = frame["file_path"].replace("\\", "/")
+                left_out.add(PurePosixPath(name).name, e)
     except (
         ValueError,
         KeyError,
@@ -288,32 +373,35 @@ def _read_transforms(path: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
             f"{path}: {type(e).__name__}: {e!s:.200}; expected a list of frames, each with file_path and a "
             "4x4 transform_matrix, and fl_x or camera_angle_x, there or for all frames"
         ) from None
+    points = np.zeros((0, 3), np.float32)
+    colors = np.zeros((0, 3), np.uint8)
     if meta.get("ply_file_path"):
-        return views, *read_points(path.parent / str(meta["ply_file_path"]))
-    return views, np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
+        name = str(meta["ply_file_path"])
+        named = path.parent / name
+        slashed = path.parent / name.replace("\\", "/")
+        points, colors = read_points(named if named.exists() else slashed)
+    return _Model(views, points, colors, left_out)
 
 
-def _view(path: Path, values: ChainMap[str, Any]) -> View:
-    """One frame of a transforms.json. Raises DemoError, ValueError, KeyError, TypeError, OverflowError."""
-    if (model := values.get("camera_model", "OPENCV")) not in (
-        "OPENCV",
-        "PINHOLE",
-        "SIMPLE_PINHOLE",
-    ):
+_NEEDED = {"file_path", "transform_matrix"}
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of JSON without what is null in it: it is as good as left out."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> View:
+    """Return the view of one frame of a transforms.json.
+
+    Raises ViewError for a picture that is missing; DemoError, ValueError, KeyError, TypeError, OverflowError.
+    """
+    model = values.get("camera_model", "OPENCV")
+    if model not in ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE"):
         raise DemoError(
             f"{path}: camera_model {model!r:.60} is not 'OPENCV', 'PINHOLE' or 'SIMPLE_PINHOLE'"
         )
-    named = path.parent / values["file_path"]
-    picture = next(
-        (
-            p
-            for ending in ("", ".png", ".jpg", ".jpeg")  # Blender's sets leave it out
-            if (p := named.with_name(named.name + ending)).is_file()
-        ),
-        None,
-    )
-    if picture is None:
-        raise DemoError(f"{named}: no such picture (named by {path.name})")
+    picture = finder.find(values["file_path"])
     camera_to_world = np.array(values["transform_matrix"], np.float64)
     # OpenGL's camera looks along -z with y up.
     viewmat = np.linalg.inv(
@@ -322,8 +410,8 @@ def _view(path: Path, values: ChainMap[str, Any]) -> View:
     if "w" in values and "h" in values:
         width, height = int(values["w"]), int(values["h"])
     else:
-        with open_picture(picture) as opened:
-            width, height = opened.size
+        with open_picture(picture.path) as opened:
+            width, height = (side * picture.reduced_by for side in stored_size(opened))
     fx = (
         float(values["fl_x"])
         if "fl_x" in values
@@ -342,7 +430,7 @@ def _view(path: Path, values: ChainMap[str, Any]) -> View:
         K,
         width,
         height,
-        path=picture,
+        path=picture.path,
         distorted=distorted,
     )
 
@@ -352,30 +440,22 @@ def _with_image(view: View, pixels: int) -> View:
     from PIL import Image
 
     with open_picture(view.path) as opened:
-        scale = min(1.0, math.sqrt(pixels / (opened.width * opened.height)))
-        width, height = (
-            max(1, round(opened.width * scale)),
-            max(1, round(opened.height * scale)),
-        )
-        opened.draft(
-            "RGB", (width, height)
-        )  # JPEG decodes to half or a quarter by itself
-        whole = opened.convert(
-            "RGBA"
-            if "A" in opened.getbands() or "transparency" in opened.info
-            else "RGB"
-        )
-        image = (
-            np.asarray(whole.resize((width, height), Image.Resampling.BOX), np.float32)
-            / 255
-        )
+        width, height = stored_size(opened)
+        scale = min(1.0, math.sqrt(pixels / (width * height)))
+        width = max(1, round(width * scale))
+        height = max(1, round(height * scale))
+        # JPEG decodes to half or a quarter by itself.
+        opened.draft("RGB", (width, height))
+        colors = as_colors(as_stored(opened))
+        resized = colors.resize((width, height), Image.Resampling.BOX)
+        image = np.asarray(resized, np.float32) / 255
     if image.shape[2] == 4:
         image = image[..., :3] * image[..., 3:]  # on black
     K = view.K * torch.tensor([[width / view.width], [height / view.height], [1]])
     if not all(
         torch.isfinite(values).all() for values in (K, view.viewmat, view.position)
     ):
-        raise DemoError(f"{view.path}: its camera has numbers that are not finite")
+        raise ViewError(f"{view.path}: its camera has numbers that are not finite")
     return replace(
         view,
         K=K,

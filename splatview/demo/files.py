@@ -9,6 +9,7 @@ import numpy as np
 from gsplat import export_splats
 
 from splatview.demo import DemoError
+from splatview.demo.pictures import ViewError
 from splatview_ipc.system.files import write_output
 from splatview_ipc.system.free_memory import available_bytes
 
@@ -57,14 +58,14 @@ def check_memory(need: int, what: str) -> None:
 
 @contextmanager
 def _open_regular(path: Path) -> Iterator[BinaryIO]:
-    """Open a file, but no pipe and no device. Raises DemoError, also for an OSError in the block."""
+    """Open a file, but no pipe and no device. Raises ViewError, also for an OSError in the block."""
     try:
         if path.exists() and not path.is_file():
-            raise DemoError(f"{path}: not a regular file")
+            raise ViewError(f"{path}: not a regular file")
         with path.open("rb") as file:
             yield file
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-        raise DemoError(f"{path}: {getattr(e, 'strerror', None) or e}") from None
+        raise ViewError(f"{path}: {getattr(e, 'strerror', None) or e}") from None
 
 
 def read_bytes(path: Path, growth: int) -> bytes:
@@ -77,7 +78,8 @@ def read_bytes(path: Path, growth: int) -> bytes:
 
 @contextmanager
 def open_picture(path: Path) -> Iterator[Image.Image]:
-    """Open a picture whose pixels fit the free memory, and Pillow's own limit. Raises DemoError."""
+    """Open a picture whose pixels fit the free memory, and Pillow's own limit. Raises ViewError for a file that cannot
+    be read, DemoError where memory is short."""
     from PIL import Image
 
     with _open_regular(path) as file:
@@ -91,7 +93,7 @@ def open_picture(path: Path) -> Iterator[Image.Image]:
         except DemoError:
             raise
         except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error and more for damaged files
-            raise DemoError(
+            raise ViewError(
                 f"{path}: cannot be read as a picture ({e!s:.200})"
             ) from None
 

@@ -107,6 +107,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"width": CAMERAS_MOST["side"] + 1}, "legal are 1 to"),
         ({"images": ["a\0b", None, None]}, "printable"),
         ({"current": 3}, "current is 3"),
+        ({"layout": "XY"}, "'XY'"),
     ],
     splatview.publish_memory: [
         ({"hz": 0}, "hz is 0"),

@@ -254,6 +254,34 @@ def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:
             assert frame.tensors["photos"].shape == (3, 8, 8, 3)
 
 
+def test_photographs_on_a_gpu_with_alpha_blue_first_and_from_0_to_255(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    views, Ks = poses(3)
+    larger = torch.eye(4).repeat(3, 1, 1)
+    larger[:, :3, :3] = Ks
+    photos = torch.randint(20, 256, (3, 30, 40, 4), dtype=torch.uint8)
+    with Subscriber() as subscriber:
+        splatview.publish_cameras(
+            views[:, :3].cuda(), larger.cuda(), 40, 30, photos.cuda(), layout="BGR"
+        )
+        with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
+            got = values(frame)
+        np.testing.assert_array_equal(got["viewmats"], views.numpy())
+        np.testing.assert_array_equal(got["Ks"], Ks.numpy())
+        stream = stream_of(subscriber, "cameras photos")
+        stream.request_photos(1)
+        with next_frame(subscriber, stream) as frame:
+            photo = host_array(frame.tensors["photos"])[0]
+        np.testing.assert_array_equal(photo, photos[1][..., [2, 1, 0, 3]].numpy())
+        # Looked at when a viewer asks for one, and not before.
+        splatview.publish_cameras(views, Ks, 40, 30, photos.float().cuda())
+        stream.request_photos(1)
+        with next_frame(subscriber, stream, fits=lambda f: f.meta["photos"] == 2):
+            pass
+        wait_until(lambda: "floats from 0 to 255" in caplog.text)
+
+
 def test_a_process_that_ends_amid_copies_ends_well(
     programs: Programs, subscriber: Subscriber
 ) -> None:

@@ -109,14 +109,127 @@ def test_pictures_are_made_smaller_and_intrinsics_follow(tmp_path):
     )
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_a_camera_that_is_missing_is_named(tmp_path):
     colmap(tmp_path, camera=8)
     with pytest.raises(DemoError, match="camera 7 is not in"):
         load(tmp_path)
-    colmap(tmp_path / "other")
-    (tmp_path / "other/images/03.png").unlink()
-    with pytest.raises(DemoError, match=r"03\.png"):
-        load(tmp_path / "other")
+
+
+@pytest.mark.parametrize("layout", ["colmap", "transforms"])
+def test_a_picture_that_is_missing_or_damaged_costs_its_view(tmp_path, layout):
+    {"colmap": colmap, "transforms": transforms}[layout](tmp_path)
+    (tmp_path / "images/03.png").unlink()
+    (tmp_path / "images/05.png").unlink()
+    (tmp_path / "images/07.png").write_bytes(b"\x89PNG\r\n\x1a\n nothing")
+    capture = load(tmp_path)
+    assert len(capture.train) + len(capture.held_out) == 6
+    assert (
+        capture.notes[0] == "2 of 9 pictures are missing, and left out: 03.png, 05.png"
+    )
+    assert capture.notes[1].startswith("1 of 9 views is left out: ")
+    assert "07.png: cannot be read as a picture" in capture.notes[1]
+    for view in capture.train:
+        number = int(view.path.stem)
+        np.testing.assert_allclose(view.image, picture(number) / 255, atol=1e-6)
+    for i in range(1, N_VIEWS):
+        (tmp_path / f"images/{i:02}.png").unlink(missing_ok=True)
+    with pytest.raises(DemoError, match=r"1 views; at least 2 are needed; 8 of 9 pict"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("named", "stored"),
+    [
+        ("images/{}.png", "images/{}.PNG"),
+        ("images/{}.JPG", "images/{}.jpg"),
+        ("images/{}.jpg", "images_4/{}.png"),
+        ("images\\{}.png", "images/{}.png"),
+        (".\\images\\{}.png", "images_2/{}.png"),
+        ("C:\\scans\\still life\\images\\{}.png", "images/{}.png"),
+        ("/home/someone/still life/images/{}.png", "images/{}.png"),
+        ("./train/r_{}", "train/r_{}.png"),
+        ("images/{}.png", "images/{}.tiff"),
+    ],
+)
+def test_pictures_are_found_under_other_programs_names(tmp_path, named, stored):
+    meta = transforms(tmp_path)
+    (tmp_path / stored).parent.mkdir(exist_ok=True)
+    for i, frame in enumerate(meta["frames"]):
+        frame["file_path"] = named.format(f"{i:02}")
+        pixels = Image.open(tmp_path / f"images/{i:02}.png")
+        (tmp_path / f"images/{i:02}.png").unlink()
+        pixels.save(tmp_path / stored.format(f"{i:02}"), quality=100, subsampling=0)
+    (tmp_path / "transforms.json").write_text(json.dumps(meta))
+    capture = load(tmp_path)
+    assert not any("missing" in note for note in capture.notes)
+    for i, view in enumerate(all_views(capture)):
+        np.testing.assert_allclose(view.image, picture(i) / 255, atol=0.02)
+
+
+def test_smaller_copies_of_pictures_have_intrinsics_of_their_size(tmp_path):
+    """Whether the size of the pictures that are named is told or not."""
+    meta = transforms(tmp_path)
+    (tmp_path / "images_2").mkdir()
+    for i in range(N_VIEWS):
+        small = Image.open(tmp_path / f"images/{i:02}.png").resize((20, 15))
+        small.save(tmp_path / f"images_2/{i:02}.png")
+        (tmp_path / f"images/{i:02}.png").unlink()
+    wanted = [[25, 0, 9.75], [0, 26, 7.75], [0, 0, 1]]
+    np.testing.assert_allclose(load(tmp_path).train[0].K, wanted)
+    del meta["w"], meta["h"]
+    (tmp_path / "transforms.json").write_text(json.dumps(meta))
+    view = load(tmp_path).train[0]
+    np.testing.assert_allclose(view.K, wanted)
+    assert (view.width, view.height) == (20, 15)
+
+
+def test_the_model_with_the_most_images_is_read(tmp_path):
+    sparse = colmap(tmp_path)
+    sparse.rename(tmp_path / "sparse/1")
+    assert len(load(tmp_path).train) == 7
+    (tmp_path / "sparse/0").mkdir()
+    for name in ("cameras", "points3D"):
+        content = (tmp_path / f"sparse/1/{name}.bin").read_bytes()
+        (tmp_path / f"sparse/0/{name}.bin").write_bytes(content)
+    (tmp_path / "sparse/0/images.bin").write_bytes(struct.pack("<Q", 0))
+    capture = load(tmp_path)
+    assert len(capture.train) == 7
+    assert "sparse/1 is used" in capture.notes[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_json_with_a_byte_order_mark_and_nulls(tmp_path, encoding):
+    meta = transforms(tmp_path, ply_file_path=None, camera_model=None, k1=None)
+    meta["frames"][3] |= {"fl_x": None, "w": None, "mask_path": None}
+    meta["frames"][5]["transform_matrix"] = None
+    meta["frames"][7] = None
+    text = json.dumps(meta)
+    (tmp_path / "transforms.json").write_bytes(text.encode(encoding))
+    capture = load(tmp_path)
+    assert len(capture.train) + len(capture.held_out) == 7
+    assert capture.notes[0].startswith("2 of 9 frames are without a pose")
+    for view in capture.train:
+        np.testing.assert_allclose(view.K[0, 0], 50)
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "tif"])
+def test_pixels_count_as_they_lie_in_the_file(tmp_path, ending):
+    """EXIF says how a picture is to be turned for people; cameras are for its pixels as they are stored."""
+    meta = transforms(tmp_path)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = picture(0)
+    stored[:, :10] = 0
+    for i, frame in enumerate(meta["frames"]):
+        frame["file_path"] = f"images/{i:02}.{ending}"
+        (tmp_path / f"images/{i:02}.png").unlink()
+        name = tmp_path / frame["file_path"]
+        Image.fromarray(stored).save(name, exif=exif, quality=100, subsampling=0)
+    del meta["w"], meta["h"]
+    (tmp_path / "transforms.json").write_text(json.dumps(meta))
+    view = load(tmp_path).train[0]
+    assert (view.width, view.height) == (WIDTH, HEIGHT)
+    np.testing.assert_allclose(view.image, stored / 255, atol=0.1)
 
 
 def opengl_pose(i):
@@ -218,3 +331,16 @@ def test_damaged_transforms_are_named(tmp_path, change):
     transforms(tmp_path, **change)
     with pytest.raises(DemoError, match=r"transforms\.json|absent\.ply"):
         load(tmp_path)
+
+
+def test_grey_pictures_of_16_bits_and_transparent_ones_are_read(tmp_path):
+    """What is transparent is black, as the scene is drawn on."""
+    transforms(tmp_path)
+    wide = np.full((HEIGHT, WIDTH), 0x8080, np.uint16)
+    Image.fromarray(wide).save(tmp_path / "images/01.png")
+    clear = np.full((HEIGHT, WIDTH, 4), 255, np.uint8)
+    clear[:, :20, 3] = 0
+    Image.fromarray(clear).save(tmp_path / "images/02.png")
+    grey, half = load(tmp_path).train[:2]
+    np.testing.assert_allclose(grey.image, 128 / 255, atol=1e-3)
+    assert not half.image[:, :20].any() and (half.image[:, 20:] == 1).all()

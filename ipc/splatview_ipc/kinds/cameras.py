@@ -4,9 +4,9 @@ Three streams, of which two may be missing; these have the first one's name in `
 The cameras: "viewmats" (N, 4, 4) and "Ks" (N, 3, 3), float32 or float64; "sizes" (N, 2) int32, width and height in
 pixels; for photographs in files, "paths" uint8, N texts, UTF-8, each ended by a zero byte, empty where there is none.
 meta "photos": counts the sets of photographs that can be requested (`splatview_ipc.control.messages.Photos`), 0: none.
-Photographs, sent on request: "photos" (M, H, W, 3) uint8, RGB, those of the cameras from meta "camera" on, of the set
-with the number meta "photos"; meta "side": 0: one in its own size; otherwise all resized to that many pixels in width
-and height. H and W 0: there is none.
+Photographs, sent on request: "photos" (M, H, W, 3) uint8, RGB, or (M, H, W, 4) with straight alpha, those of the
+cameras from meta "camera" on, of the set with the number meta "photos"; meta "side": 0: one in its own size; otherwise
+all resized to that many pixels in width and height. H and W 0: there is none. meta "hint": what looks wrong with them.
 The camera in use: "current" (1,) int32.
 """
 
@@ -37,7 +37,7 @@ _TENSORS: Rules = {
     "sizes": (("int32",), ("N", 2)),
     "paths": (("uint8",), ("text",)),
 }
-_PHOTOS: Rules = {"photos": (("uint8",), ("M", "H", "W", 3))}
+_PHOTOS: Rules = {"photos": (("uint8",), ("M", "H", "W", "C"))}
 _CURRENT: Rules = {"current": (("int32",), (1,))}
 
 
@@ -46,12 +46,13 @@ def check(tensors: Tensors, meta: Meta) -> None:
     if "photos" in tensors:
         found = check_tensors("a frame of photographs", tensors, _PHOTOS, ())
         check_extent("photographs", found["M"], most["cameras"], 1)
+        check_extent("channels of a photograph", found["C"], 4, 3)
         check_extent(
             "pixels along a photograph", max(found["H"], found["W"]), most["side"]
         )
         check_extent(
             "bytes of photographs",
-            found["M"] * found["H"] * found["W"] * 3,
+            found["M"] * found["H"] * found["W"] * found["C"],
             most["photo_bytes"],
         )
         check_meta(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from splatview_viewer.core.host import Memo
+from splatview_viewer.core.host import Host, Memo
 
 
 def test_what_was_put_is_there_the_next_time(tmp_path: Path) -> None:
@@ -41,3 +41,31 @@ def test_a_file_that_is_none_of_ours_is_said_once_and_in_nobodys_way(
     stuck.put("a", 2)
     assert stuck.get("a") == 2
     assert len(caplog.records) == 4
+
+
+def test_files_of_one_name_are_remembered_apart() -> None:
+    memo = Memo()
+    first, second = (
+        Host(memo=memo, name="point_cloud.ply", identity=f"/{folder}/point_cloud.ply")
+        for folder in "ab"
+    )
+    first.remember("bookmarks", {"1": "here"})
+    assert first.recall("bookmarks") == {"1": "here"}
+    assert second.recall("bookmarks") is None
+    second.remember("bookmarks", {"2": "there"})
+    first.remember("bookmarks", None)
+    assert first.recall("bookmarks") is None
+    assert second.recall("bookmarks") == {"2": "there"}
+
+
+def test_what_was_remembered_by_a_files_name_goes_to_the_first_of_that_name() -> None:
+    memo = Memo()
+    memo.put("bookmarks/scene.ply", {"1": "here"})
+    memo.put("bookmarks/scene", {"1": "a stream's"})
+    hosts = [
+        Host(memo=memo, name="scene.ply", identity=f"/{folder}/scene.ply")
+        for folder in "ab"
+    ]
+    assert [host.recall("bookmarks") for host in hosts] == [{"1": "here"}, None]
+    assert Host(memo=memo, name="scene").recall("bookmarks") == {"1": "a stream's"}
+    assert Host(memo=memo, name="scene", identity="/a").recall("bookmarks") is None

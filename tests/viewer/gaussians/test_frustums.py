@@ -289,3 +289,87 @@ def test_the_psnr_is_that_of_the_same_pixels(
     view.update(gaussian_frame(cloud(50, seed=9)))
     shown(view, screen)
     wait_until(lambda: measured() and tool.psnr != first)
+
+
+@pytest.mark.parametrize(
+    "background", [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.2, 0.5, 0.9)]
+)
+def test_transparent_photographs_lie_over_the_scenes_background(
+    view: Any,
+    screen: OffscreenScreen,
+    content: CamerasContent,
+    background: tuple[float, float, float],
+) -> None:
+    """In the picture, in the PSNR, and in the frustums."""
+    alpha = torch.zeros(COUNT, SIZE[1], SIZE[0], 1, dtype=torch.uint8)
+    alpha[:, :, 8:40] = 255
+    alpha[:, 8:16] = 100
+    clear = torch.cat([PHOTOS, alpha], 3)
+    share = alpha.double() / 255
+    wanted = PHOTOS * share + 255 * torch.tensor(background) * (1 - share)
+    view.view.change(background=background)
+    frustums(view).enter(1, 0.0)
+    frustums(view).change(how="photo")
+    for now in (0.0, 2.0, 4.0):
+        shown(view, screen)
+        view.tick(now)
+        content.photos.whole(1)
+        for camera, side in content.photos.requests(now):
+            if not side:
+                content.take_part(photos_frame(clear[camera : camera + 1], camera))
+    screen.resize(480, 400)
+    rect = Rect(0, 0, 480, 400)
+    shown(view, screen, rect)
+    view.tick(6.0)
+    pixels = shown(view, screen, rect)
+    place = frustums(view).through.place(rect)
+    got = pixels[place.y : place.y + place.height, place.x : place.x + place.width]
+    inner = np.kron(wanted[1].numpy(), np.ones((10, 10, 1)))
+    # But for where neighbours are mixed.
+    assert np.percentile(np.abs(got - inner), 85) <= 2
+    assert np.abs(got - inner)[:, 120:360].mean() < 2
+
+    def measured() -> bool:
+        view.tick(clock())
+        return frustums(view).through.psnr is not None
+
+    wait_until(measured)
+    alone = view.beside()
+    try:
+        assert content.cameras is not None
+        alone.view.use_camera(content.cameras.camera(1))
+        screen.resize(*SIZE)
+        rendered = shown(alone, screen, Rect(0, 0, *SIZE))
+    finally:
+        alone.close()
+    error = np.mean(((rendered - wanted[1].numpy().round()) / 255) ** 2)
+    psnr = frustums(view).through.psnr
+    assert psnr is not None
+    assert abs(-10 * np.log10(error) - psnr) < 0.05
+
+
+@pytest.mark.parametrize("background", [(0.0, 0.0, 0.0), (0.2, 0.5, 0.9)])
+def test_transparent_photographs_in_frustums_show_the_background(
+    screen: OffscreenScreen,
+    content: CamerasContent,
+    background: tuple[float, float, float],
+) -> None:
+    clear = torch.full((COUNT, 128, 128, 4), 255, dtype=torch.uint8)
+    clear[..., 3] = 51
+    content.tick(0.0)
+    for camera, side in content.photos.requests(0.0):
+        content.take_part(photos_frame(clear, camera, side))
+    content.tick(0.0)
+    cameras = content.cameras
+    assert cameras is not None
+    first = cameras.camera(0)
+    assert first is not None
+    # Straight behind camera 0, whose picture is in the middle.
+    behind = Camera(first.viewmat.copy(), first.K, W, H)
+    behind.viewmat[2, 3] += 0.95
+    look = Look(0.6, width=0.5, opacity=1.0, background=background)
+    screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
+    content.drawing.draw(screen.framebuffer, RECT, behind, look)
+    middle = screen.pixels()[18, 24, :3].astype(int)
+    wanted = 0.2 * 255 + 0.8 * 255 * np.array(background)
+    assert np.abs(middle - wanted).max() <= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from splatview_viewer.geometry.cameras import project
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
 from splatview_viewer.render.cameras import content as photos_module
 from splatview_viewer.render.cameras.content import PhotoStore
+from splatview_viewer.render.cameras.hints import CameraHints
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
@@ -151,6 +153,111 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     held.close()
 
 
+def photo_of(path: Path, size: tuple[int, int] = SIZE, side: int = 0) -> np.ndarray:
+    """What a camera's photograph in a file is, as its store reads it."""
+    store = PhotoStore()
+    frame = cameras_frame(1, 0, [str(path)])
+    store.use(replace(cameras_of(frame), sizes=np.array([size])))
+    store.want_small(side)
+    arrived: list[np.ndarray] = []
+
+    def settled() -> bool:
+        store.tick(clock())
+        if side:
+            arrived.extend(photo for _, photo in store.take_small(1))
+            return bool(arrived)
+        whole = store.whole(0)
+        arrived.extend([] if whole is None else [whole])
+        return bool(arrived) or bool(store.trouble(0))
+
+    wait_until(settled)
+    trouble = store.trouble(0)
+    store.close()
+    assert not trouble, trouble
+    return arrived[0]
+
+
+@pytest.mark.parametrize("orientation", [1, 2, 3, 6, 8])
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif"])
+def test_pixels_count_as_they_lie_whatever_exif_says(
+    tmp_path: Path, orientation: int, ending: str
+) -> None:
+    pixels = np.zeros((32, 48, 3), np.uint8)
+    pixels[:16, :24] = 220, 40, 40
+    pixels[16:, 24:] = 40, 40, 220
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / f"turned.{ending}"
+    Image.fromarray(pixels).save(path, exif=exif, quality=100)
+    assert np.abs(photo_of(path).astype(int) - pixels).mean() < 3
+    small = photo_of(path, side=2).astype(int)
+    assert np.abs(small - pixels[8::16, 12::24]).max() < 20
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "opaque"])
+def test_alpha_of_a_photograph_is_read(tmp_path: Path, mode: str) -> None:
+    pixels = np.full((32, 48, 4), 255, np.uint8)
+    pixels[:, :24] = 200, 200, 200, 0
+    if mode == "opaque":
+        pixels[..., 3] = 255
+    picture = Image.fromarray(pixels)
+    if mode == "P":
+        picture = picture.convert("RGB").quantize(2)
+        grey = next(c for c in (0, 1) if picture.getpalette()[3 * c] < 255)  # type: ignore[index]
+        picture.info["transparency"] = grey
+    elif mode == "LA":
+        picture = picture.convert("LA")
+    path = tmp_path / "photo.png"
+    picture.save(path)
+    photo = photo_of(path)
+    if mode == "opaque":
+        np.testing.assert_array_equal(photo, pixels[..., :3])
+        return
+    np.testing.assert_array_equal(photo[:, 24:], pixels[:, 24:])
+    assert not photo[:, :24, 3].any()
+    assert photo_of(path, side=2)[0].tolist()[1] == [255, 255, 255, 255]
+
+
+@pytest.mark.parametrize(
+    ("named", "stored"),
+    [
+        ("train/r_0", "train/r_0.png"),
+        ("a.JPG", "a.jpg"),
+        ("a.png", "a.PNG"),
+        ("a.png", "a.bmp"),
+        ("images\\a.png", "images/a.png"),
+    ],
+)
+def test_photographs_are_found_under_other_programs_names(
+    tmp_path: Path, named: str, stored: str
+) -> None:
+    (tmp_path / stored).parent.mkdir(exist_ok=True)
+    Image.new("RGB", SIZE, (10, 20, 30)).save(tmp_path / stored, quality=100)
+    photo = photo_of(tmp_path / named)
+    assert np.abs(photo.astype(int) - (10, 20, 30)).max() <= 2
+
+
+def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
+    points = cloud()["means"].numpy()
+    hints = CameraHints()
+    right = cameras(8)
+    wrong = replace(right, viewmats=np.linalg.inv(right.viewmats))
+    assert not hints.compare(points, 1, 0.0)  # there are no cameras
+    hints.take(right)
+    assert not hints.compare(points, 1, 1.0) and not hints.texts
+    hints.take(wrong)
+    assert not hints.compare(points, 1, 2.0)  # too soon
+    assert hints.compare(points, 1, 20.0) and "camera to world" in hints.texts[0]
+    assert not hints.compare(points, 1, 40.0)
+    assert not hints.compare(points, 2, 60.0) and hints.texts
+    hints.take(replace(right))
+    hints.take_photo_hint("images are floats from 0 to 255")
+    assert hints.compare(points, 2, 80.0)
+    assert hints.texts == ["images are floats from 0 to 255"]
+    hints.take(replace(right, photos=2))
+    assert not hints.texts
+
+
 # -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
@@ -229,3 +336,33 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
             and np.allclose(now.viewmat, before.viewmat)
         )
     )
+
+
+def test_doubts_about_cameras_are_in_the_panel_and_once_in_the_log(
+    viewer: Viewer, caplog: pytest.LogCaptureFixture
+) -> None:
+    views, Ks = ring(COUNT)
+    wrong = torch.linalg.inv(views)
+    splatview.publish_cameras(wrong, Ks, *SIZE)
+    splatview.publish(cloud(), "splats")
+
+    def content() -> Any:
+        view: Any = viewer.user.view
+        return None if view is None else view.view.tools["frustums"].content
+
+    viewer.until(lambda: content() is not None and content().hints.texts)
+    assert "camera to world" in content().hints.texts[0]
+    for step in range(3):
+        splatview.publish_cameras(wrong, Ks, *SIZE)
+        splatview.publish(cloud(seed=step), "splats")
+        viewer.do()
+    told = [r.getMessage() for r in caplog.records]
+    assert len([text for text in told if text.startswith("training cameras")]) == 1
+    photos = torch.full((5, SIZE[1], SIZE[0], 3), 130.0)
+    splatview.publish_cameras(views[:5], Ks[:5], *SIZE, photos)
+    viewer.until(lambda: len(content().cameras) == 5)
+    viewer.until(lambda: content().hints.texts)
+    assert len(content().hints.texts) == 1
+    assert "floats from 0 to 255" in content().hints.texts[0]
+    splatview.publish_cameras(views[:5], Ks[:5], *SIZE, photos / 255)
+    viewer.until(lambda: not content().hints.texts)

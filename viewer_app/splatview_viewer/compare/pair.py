@@ -146,8 +146,9 @@ class PairView(View[PairSource, PairState]):
             slot, side.host = catalogue.slots.get(side.key), self.host
             view = None if slot is None or slot.entry.fault else catalogue.view(side)  # type: ignore[arg-type]
             if view is not None:
+                own = view.view.host
                 view.view.host = replace(
-                    self.host, name=view.view.host.name, again=view.view.host.again
+                    self.host, name=own.name, identity=own.identity, again=own.again
                 )
             out.append(None if view is None or view.empty else view)
         return out

@@ -119,7 +119,27 @@ class Host:
     again: Callable[[], None] = lambda: None
     """Send the newest value of what is shown once more."""
     name: str = ""
-    """The name of what is shown: part of the names of what is remembered of it, and of files."""
+    """The name of what is shown: part of the names of files."""
+    identity: str = ""
+    """Tells it from others of the same name, such as a file's path; "" where the name does."""
+
+    def recall(self, what: str) -> Any:
+        """Return what is remembered of what is shown, such as its "bookmarks"; None: nothing."""
+        if not self.identity:
+            return self.memo.get(f"{what}/{self.name}")
+        value = self.memo.get(f"{what}/{self.identity}")
+        # Earlier versions remembered files by their names: the first one that is opened has it from now on.
+        is_file_name = bool(Path(self.name).suffix)
+        if value is None and is_file_name:
+            value = self.memo.get(f"{what}/{self.name}")
+            if value is not None:
+                self.memo.put(f"{what}/{self.name}", None)
+                self.remember(what, value)
+        return value
+
+    def remember(self, what: str, value: Any) -> None:
+        """Remember a value that JSON knows; None: forget it."""
+        self.memo.put(f"{what}/{self.identity or self.name}", value)
 
     @contextmanager
     def drawing_exactly(self, what: Literal["picture", "scene"]) -> Iterator[None]:

@@ -76,6 +76,8 @@ class Source:
     """The publisher's report of what is wrong with the value handed out last."""
     uses: Sequence[str] = ()
     """Keys of the entries that it shows in one picture."""
+    identity: str = ""
+    """As of `Host`: what is remembered of it belongs to this."""
 
     def refresh(self, entry: Entry, now: float) -> None:
         """Bring an entry of the list up to date, once in each turn of the loop."""
@@ -305,6 +307,7 @@ class FileSource(Source):
         self._is_seen = False
         # A file that is lent is a copy that does not change.
         self._watch = None if apart else FileWatch(path)
+        self._resolved = os.path.realpath(path)
 
         def read(job: Job[Value]) -> Value:
             from splatview_viewer.kinds.files import read_untrusted
@@ -328,6 +331,11 @@ class FileSource(Source):
     def _submit(self, read: Callable[[Job[Value]], Value]) -> Job[Value]:
         readers = _PAGE_READERS if self._watch is None else _READERS
         return readers.submit(read, wake=lambda: self.wake())
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        # What is lent is a copy, which lies elsewhere the next time.
+        return "" if self.done is not None else self._resolved
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job

@@ -286,7 +286,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
                     max(round(width * zoom), 1),
                     max(round(height * zoom), 1),
                 )
-                self._photo.draw(framebuffer, place, clip=rect)
+                self._photo.draw(framebuffer, place, rect, self.state.background)
             return
         look = Look(
             self._depth,
@@ -294,6 +294,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
             self.hovered,
             self.data.current,
             opacity=1.0,
+            background=self.state.background,
         )
         self.data.drawing.draw(framebuffer, rect, self._look(rect), look)
 
@@ -321,8 +322,11 @@ class CamerasView(View[CamerasContent, CamerasState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
+        from splatview_viewer.ui import theme
         from splatview_viewer.ui import widgets as ui
 
+        for text in self.data.hints.texts:
+            ui.wrapped(text, theme.FAULT)
         if ui.buttons("Cameras", ["See all"], ["All cameras (F)"]) is not None:
             self._put(orbit=None, opened=None)
         self.state = replace(
@@ -353,6 +357,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
         )
         if wrong:
             out.append(f"{wrong:,} of them are none: their matrices are no poses")
+        out += self.data.hints.texts
         number, readout = self.hovered, ""
         if number is not None and cameras.fine[number]:
             x, y, z = cameras.positions[number].round(6) + 0.0

@@ -275,6 +275,9 @@ class Frustums(Tool):
         if content.changes != self._told[0] and now - self._told[1] >= _LOOK:
             self._told = content.changes, now
             again |= self.state.shown or self.through.index is not None
+        sight = self.view.data.sight
+        if sight is not None:
+            again |= content.hints.compare(sight.means, self.view.data.loads, now)
         again |= self.through.tick(content, cameras, now)
         if (
             self.following
@@ -307,6 +310,7 @@ class Frustums(Tool):
                 marked,
                 content.current,
                 self.state.pictures,
+                background=self.view.background,
             )
             content.drawing.draw(framebuffer, rect, camera, look)
 
@@ -391,15 +395,22 @@ class Frustums(Tool):
         return self.content is not None
 
     def sections(self) -> Sequence[Section]:
-        if (content := self.content) is None:
+        content = self.content
+        if content is None:
             return ()
-        return [
-            Section(
-                "Training cameras",
-                lambda: self._panel(content),
-                tip="The cameras that the scene is trained with",
-            )
-        ]
+        section = Section(
+            "Training cameras",
+            lambda: self._panel(content),
+            tip="The cameras that the scene is trained with",
+        )
+        if not content.hints.texts:
+            return [section]
+        # Over the section, which may be closed.
+        return [Section("", lambda: self._hints(content)), section]
+
+    def _hints(self, content: CamerasContent) -> None:
+        for text in content.hints.texts:
+            ui.wrapped(text, theme.FAULT)
 
     def _panel(self, content: CamerasContent) -> None:
         through, cameras, s = self.through, content.cameras, self.state
@@ -628,7 +639,7 @@ class Through:
     # -- the photograph ----------------------------------------------------------------------------------------
 
     def photo(self, content: CamerasContent) -> np.ndarray | None:
-        """(H, W, 3) uint8 of the camera one looks through, once it is here."""
+        """Return the photograph of the camera one looks through, as `PhotoStore.whole`."""
         return None if self.index is None else content.photos.whole(self.index)
 
     def place(self, rect: Rect, across: int = 1) -> Rect:
@@ -671,6 +682,7 @@ class Through:
         self._photo.draw(
             self._pair.target(1, place.width, place.height, "f1"),
             Rect(0, 0, place.width, place.height),
+            background=view.background,
         )
         if state.how == "side":
             framebuffer.use()
@@ -741,7 +753,8 @@ class Through:
         finally:
             eye.release("closed")
         self._photo.take(photo)
-        self._photo.draw(self._meter.target(1, width, height, "f1"), rect)
+        photographed = self._meter.target(1, width, height, "f1")
+        self._photo.draw(photographed, rect, background=view.background)
         self._meter.measure()
         bound.use()
         self._pending, self._next = wanted, now + _LATER

@@ -250,8 +250,8 @@ class Navigate(Tool):
     @property
     def bookmarks(self) -> dict[int, dict[str, Any]]:
         """Cameras to come back to and what was orbited around, by numbers from 1 to 9, ascending. They are remembered
-        under the name of what is shown."""
-        kept = self.view.host.memo.get(f"bookmarks/{self.view.host.name}")
+        of the file, or of the stream of this name."""
+        kept = self.view.host.recall("bookmarks")
         return (
             {n: kept[str(n)] for n in range(1, 10) if str(n) in kept}
             if isinstance(kept, dict)
@@ -259,10 +259,8 @@ class Navigate(Tool):
         )
 
     def _remember(self, bookmarks: dict[int, dict[str, Any]]) -> None:
-        self.view.host.memo.put(
-            f"bookmarks/{self.view.host.name}",
-            {str(n): b for n, b in bookmarks.items()} or None,
-        )
+        values = {str(n): b for n, b in bookmarks.items()}
+        self.view.host.remember("bookmarks", values or None)
 
     def keep(self, number: int | None = None) -> None:
         """Keep this camera as a bookmark, in the place of that of the same number, or as the first that is free."""

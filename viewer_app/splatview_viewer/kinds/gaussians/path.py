@@ -304,19 +304,20 @@ class PathTool(Tool):
         return True
 
     def tick(self, now: float) -> bool:
-        name, memo, again = self.view.host.name, self.view.host.memo, False
+        host = self.view.host
+        name, again = host.identity or host.name, False
         if (
             name and name != self._name
         ):  # known at last: take what is remembered under it
-            self._name, kept = name, memo.get(f"path/{name}")
+            self._name, kept = name, host.recall("path")
             if kept is not None and not self.path.keys:
                 with suppress(CameraError):  # whatever wrote it
                     self.film = parse_path(json.dumps(kept))
             self._kept = self._made
         elif name and self._dragged is None and self._kept != self._made:
             self._kept = self._made
-            memo.put(
-                f"path/{name}",
+            host.remember(
+                "path",
                 path_values(self.film, frames=False) if self.path.keys else None,
             )
         if self.playing:

@@ -3,6 +3,7 @@ their photographs, requested or read when they are looked at and kept within bou
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
+from splatview_ipc.system.pictures import as_colors, as_stored, find_picture
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet, cameras_of
 from splatview_viewer.render.cameras.drawing import FrustumDrawing
+from splatview_viewer.render.cameras.hints import CameraHints
 from splatview_viewer.render.gl.passes import Passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from PIL import Image
 
     from splatview_ipc.control.frame import Frame
     from splatview_viewer.core.screen import Rect
@@ -38,6 +43,7 @@ class CamerasContent:
         self.meta: dict[str, object] = {}
         self.photos = PhotoStore(self._wake)
         self.drawing = FrustumDrawing(ctx, work)
+        self.hints = CameraHints()
         self.small = True
         """True if small photographs are wanted."""
         self._users: list[Any] = []
@@ -78,6 +84,7 @@ class CamerasContent:
         """These are the cameras from now on."""
         others = self.photos.use(cameras)
         self.drawing.use(cameras, photos_stay=not others)
+        self.hints.take(cameras)
         self.cameras = cameras
         self.changes += 1
 
@@ -91,6 +98,8 @@ class CamerasContent:
             self.current = number
         elif "photos" in frame.tensors:
             self.changes += 1
+            if frame.meta["photos"] == self.photos.set_number:
+                self.hints.take_photo_hint(frame.meta.get("hint"))
             return self.photos.take(frame)
         return True
 
@@ -164,10 +173,16 @@ class PhotoStore:
             held.clear()
         self._wanted, self._next_small = -1, 0
 
+    @property
+    def set_number(self) -> int:
+        """Which set of photographs its publisher is asked for; 0: none."""
+        return self._cameras.photos
+
     # -- what is wanted ----------------------------------------------------------------------------------------
 
     def whole(self, number: int) -> np.ndarray | None:
-        """(H, W, 3) uint8 of a camera; None while it is not here: see `trouble`."""
+        """Return a camera's photograph, (H, W, 3) uint8 or (H, W, 4) with straight alpha; None while it is not here:
+        see `trouble`."""
         self._wanted = number
         found = self._whole.get(number)
         if found is not None:
@@ -191,7 +206,7 @@ class PhotoStore:
             self._small.clear()
 
     def take_small(self, most: int) -> list[tuple[int, np.ndarray]]:
-        """Small photographs that came: numbers and (side, side, 3) uint8, each once."""
+        """Return small photographs that came: numbers and (side, side, 3|4) uint8, each once."""
         return [
             (number, self._small.pop(number)) for number in list(self._small)[:most]
         ]
@@ -298,66 +313,124 @@ class PhotoStore:
 
 
 def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
-    """(H, W, 3) uint8 of a picture in a file, no larger than `size` (width, height), the camera's; with `side` brought
-    to so many pixels in width and height. Reads PNG, JPEG and WebP. Raises OSError, ValueError."""
-    from PIL import Image, ImageOps
+    """Return a photograph in a file as (H, W, 3) uint8, or (H, W, 4) with its alpha where not all of it is opaque.
 
+    Its pixels stay as they lie in the file, whatever EXIF says about its orientation: COLMAP and trainers count them
+    so, and the camera's matrices are for them.
+
+    Args:
+        path: read as `find_picture` does.
+        size: width and height of the camera; a larger picture is brought down to it.
+        side: brings the picture to so many pixels in width and height; 0: to `size`.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: the file is damaged, too large, or of another format than `formats.pictures` reads.
+    """
     from splatview_viewer.core.errors import FileError
     from splatview_viewer.core.regular import open_regular
     from splatview_viewer.formats.pictures import open_picture
 
-    if not path.is_file():
-        raise OSError("there is no such file" if not path.exists() else "not a file")
+    existing = find_picture(path)
+    if existing is None:
+        is_there = os.path.exists(path)
+        raise OSError("not a file" if is_there else "there is no such file")
     try:
-        with open_regular(path) as file, open_picture(file) as image:
+        with open_regular(existing) as file, open_picture(file) as image:
             if side:
                 image.draft("RGB", (2 * side, 2 * side))
-            upright = ImageOps.exif_transpose(image)
-            if upright.mode.startswith("I"):
-                wide = np.clip(np.asarray(upright), 0, 65535) >> 8
-                upright = Image.fromarray(wide.astype(np.uint8))
-            rgb = upright.convert("RGB")
+            photo = as_colors(as_stored(image))
     except FileError as e:
         raise ValueError(str(e)) from None
+    return _opaque(np.array(_resized(photo, size, side)))
+
+
+def _resized(photo: Image.Image, size: tuple[int, int], side: int) -> Image.Image:
+    """Return a photograph no larger than `size`, or with `side` as a square of so many pixels. Sizes as of
+    `read_photo`."""
+    from PIL import Image
+
     if side:
-        rgb = rgb.resize((side, side), Image.Resampling.BOX, reducing_gap=2.0)
-    elif rgb.size[0] > size[0] or rgb.size[1] > size[1]:
-        rgb = rgb.resize(
-            size,
-            Image.Resampling.BOX
-            if rgb.size[0] % size[0] == 0
-            else Image.Resampling.LANCZOS,
-        )
-    return np.array(rgb)
+        return photo.resize((side, side), Image.Resampling.BOX, reducing_gap=2.0)
+    width, height = photo.size
+    if width <= size[0] and height <= size[1]:
+        return photo
+    is_multiple = width % size[0] == 0
+    return photo.resize(
+        size, Image.Resampling.BOX if is_multiple else Image.Resampling.LANCZOS
+    )
+
+
+def _opaque(photo: np.ndarray) -> np.ndarray:
+    """Drop an alpha channel of 255 alone."""
+    if photo.shape[2] == 4 and photo[..., 3].min() == 255:
+        return np.ascontiguousarray(photo[..., :3])
+    return photo
 
 
 class PhotoTexture:
-    """Belongs to the thread that holds the context."""
+    """A photograph on the GPU. Belongs to the thread that holds the context."""
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
         self._photo: np.ndarray | None = None
         self._texture: moderngl.Texture | None = None
+        """RGB, or RGBA with colours multiplied by alpha, so that mixed pixels have the right colour."""
         self._passes = Passes(ctx, "fullscreen.vert", "photo.frag")
 
     def take(self, photo: np.ndarray) -> None:
-        """Hold this photograph, (H, W, 3) uint8, which must not change. Nothing is done if it is held already."""
+        """Hold this photograph, (H, W, 3) or (H, W, 4) uint8, which must not change. Nothing is done if it is held
+        already."""
         if photo is self._photo:
             return
-        size = photo.shape[1], photo.shape[0]
-        if self._texture is None or self._texture.size != size:
+        height, width, channels = photo.shape
+        held = self._texture
+        can_reuse = (
+            held is not None
+            and held.size == (width, height)
+            and held.components == channels == 3
+        )
+        if not can_reuse:
             self._release()
-            self._texture = self._ctx.texture(size, 3, alignment=1)
-            self._texture.repeat_x = self._texture.repeat_y = False
-        self._texture.write(np.ascontiguousarray(photo).tobytes(), alignment=1)
-        self._texture.build_mipmaps()
+            held = self._ctx.texture((width, height), channels, alignment=1)
+        assert held is not None
+        held.write(np.ascontiguousarray(photo).tobytes(), alignment=1)
+        if channels == 4:
+            held = self._multiplied(held)
+        held.repeat_x = held.repeat_y = False
+        held.build_mipmaps()
+        self._texture = held
         self._photo = photo
 
+    def _multiplied(self, straight: moderngl.Texture) -> moderngl.Texture:
+        """Return a texture of colours multiplied by their alpha, in half precision; release the one they are from."""
+        straight.filter = moderngl.NEAREST, moderngl.NEAREST
+        texture = self._ctx.texture(straight.size, 4, dtype="f2")
+        framebuffer = self._ctx.framebuffer([texture])
+        multiply = self._passes("MULTIPLY")
+        multiply.read(photo=straight)
+        with self._ctx.scope(framebuffer, moderngl.NOTHING):
+            multiply.fill()
+        framebuffer.release()
+        straight.release()
+        return texture
+
     def draw(
-        self, framebuffer: moderngl.Framebuffer, rect: Rect, clip: Rect | None = None
+        self,
+        framebuffer: moderngl.Framebuffer,
+        rect: Rect,
+        clip: Rect | None = None,
+        background: tuple[float, float, float] = (0.0, 0.0, 0.0),
     ) -> None:
-        """Draw it into a part of a framebuffer, every pixel of it once: smoothed, but as it is in its own size. `clip`:
-        where anything is drawn at all; None: in `rect`."""
+        """Draw the photograph into a part of a framebuffer, every pixel of it once: smoothed, but as it is in its own
+        size.
+
+        Args:
+            framebuffer: the target.
+            rect: the part of the target.
+            clip: where anything is drawn at all; None: in `rect`.
+            background: RGB in [0, 1], seen where the photograph is transparent.
+        """
         texture = self._texture
         if texture is None:
             return
@@ -370,7 +443,9 @@ class PhotoTexture:
         shown = self._passes()
         shown.read(photo=texture)
         shown.set(
-            corner=rect.viewport(framebuffer.height)[:2], size=(rect.width, rect.height)
+            corner=rect.viewport(framebuffer.height)[:2],
+            size=(rect.width, rect.height),
+            background=background,
         )
         framebuffer.use()
         framebuffer.viewport = (clip or rect).viewport(framebuffer.height)

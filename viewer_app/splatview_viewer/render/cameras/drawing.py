@@ -50,6 +50,8 @@ class Look:
     pictures: bool = True
     opacity: float = 0.9
     """Opacity of the photographs."""
+    background: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """RGB in [0, 1], seen where a photograph is transparent."""
 
 
 def side_of(count: int) -> int:
@@ -123,7 +125,7 @@ class FrustumDrawing:
         if self._atlas is None:
             rows = -(-len(self._flags) // (ATLAS // self._side))
             atlas = self._atlas = self._ctx.texture(
-                (ATLAS, min(rows * self._side, ATLAS)), 3, alignment=1
+                (ATLAS, min(rows * self._side, ATLAS)), 4, alignment=1
             )
             atlas.filter = moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR
             atlas.repeat_x = atlas.repeat_y = False
@@ -135,7 +137,7 @@ class FrustumDrawing:
                 self._side,
                 self._side,
             )
-            self._atlas.write(np.ascontiguousarray(photo).tobytes(), place, alignment=1)
+            self._atlas.write(_multiplied(photo).tobytes(), place, alignment=1)
             self._flags[number, 0] = 1.0
             self._table.write(self._flags[number].tobytes(), (4, number, 1, 1))
         self._atlas.build_mipmaps(0, _LEVELS)
@@ -164,6 +166,7 @@ class FrustumDrawing:
             "u_depth": look.depth,
             "u_fade": self._fade,
             "u_opacity": look.opacity,
+            "u_background": look.background,
             "u_width": look.width,
             "u_color": _LINES,
             "u_marked_color": _MARKED,
@@ -231,6 +234,17 @@ class FrustumDrawing:
         """Give back everything. Idempotent."""
         self._release_table()
         self._cameras = None
+
+
+def _multiplied(photo: np.ndarray) -> np.ndarray:
+    """Return (H, W, 4) uint8, colours multiplied by alpha, of a small photograph (H, W, 3) or (H, W, 4)."""
+    height, width, channels = photo.shape
+    out = np.full((height, width, 4), 255, np.uint8)
+    out[..., :channels] = photo
+    if channels == 4:
+        colors = photo[..., :3].astype(np.uint16) * photo[..., 3:]
+        out[..., :3] = (colors + 127) // 255
+    return out
 
 
 def named(

@@ -21,7 +21,8 @@ void main() {
 
 #else
 
-uniform sampler2D u_atlas;
+uniform sampler2D u_atlas;    // colours multiplied by alpha
+uniform vec3 u_background;    // seen where a photograph is transparent
 uniform float u_side;         // pixels of a cell
 uniform float u_levels;       // of the atlas, beyond the first
 in vec2 v_uv;
@@ -35,8 +36,8 @@ void main() {
     float edge = 0.5 * exp2(ceil(level)) / u_side;  // so that nothing of the cells beside it is mixed in
     vec2 uv = clamp(v_uv, edge, 1.0 - edge);
     vec2 at = (v_cell + uv) * u_side / vec2(textureSize(u_atlas, 0));
-    vec3 color = textureLod(u_atlas, at, level).rgb;
-    f_color = vec4(color, 1.0) * v_alpha;
+    vec4 color = textureLod(u_atlas, at, level);
+    f_color = vec4(color.rgb + (1.0 - color.a) * u_background, 1.0) * v_alpha;
 }
 
 #endif

@@ -1,0 +1,326 @@
+"""Signs that cameras or their photographs are in another convention than they are published in.
+
+Each check is silent where it is not sure: a false alarm costs more than a missing hint. All work on samples, in
+milliseconds, and never change what is shown.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class CameraHint(NamedTuple):
+    """A doubt about published cameras."""
+
+    name: str
+    """Names the doubt, so that it is told once whatever its numbers are."""
+    text: str
+    """The sign, and what to publish instead, in one line."""
+
+
+_TOLERANCE = 1e-2
+"""Largest deviation of a matrix from a rotation, as for what is published."""
+_LEAST_SIDE = 32
+"""Pixels along a picture from which something can be said of its intrinsics."""
+_MOST_INTRINSICS = 500
+_MOST_CAMERAS = 32
+_MOST_POINTS = 2000
+"""Cameras whose intrinsics, cameras whose poses, and points that are looked at."""
+_LEAST_CAMERAS = 3
+_LEAST_POINTS = 30
+_BLIND = 0.035
+"""A camera that has less than this share of the scene's inner half in its picture does not see the scene."""
+_SEEING = 0.5
+"""A camera that has at least this share of it in its picture sees the scene."""
+_OUTSIDE = 1.5
+"""Distance of cameras from the middle of a scene, in radii of its inner half, from which they are outside of it."""
+_WITHIN = 0.7
+"""The same below which they are within it."""
+
+
+# -- intrinsics --------------------------------------------------------------------------------------------------------
+
+
+def intrinsics_hints(Ks: np.ndarray, sizes: np.ndarray) -> list[CameraHint]:
+    """Return doubts about intrinsics.
+
+    Args:
+        Ks: (N, 3, 3).
+        sizes: (N, 2) width and height in pixels.
+    """
+    step = len(Ks) // _MOST_INTRINSICS + 1
+    Ks = Ks[::step]
+    sizes = sizes[::step]
+    is_usable = np.all(np.isfinite(Ks), axis=(1, 2)) & (sizes >= _LEAST_SIDE).all(1)
+    is_usable &= (Ks[:, 0, 0] > 0) & (Ks[:, 1, 1] > 0)
+    if not is_usable.any():
+        return []
+    Ks = Ks[is_usable].astype(np.float64)
+    sizes = sizes[is_usable].astype(np.float64)
+    checks = (_transposed, _normalised, _swapped_sides, _other_size, _skewed)
+    hints = [check(Ks, sizes) for check in checks]
+    return [hint for hint in hints if hint is not None]
+
+
+def _transposed(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
+    has_last_row = (Ks[:, 2, :2] > 1).all(1)
+    has_no_middle = (Ks[:, :2, 2] == 0).all(1)
+    if not (has_last_row & has_no_middle).all():
+        return None
+    return CameraHint(
+        "transposed",
+        "Ks look transposed: the principal points are in the last row. Publish Ks.transpose(1, 2)",
+    )
+
+
+def _normalised(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
+    focal = Ks[:, [0, 1], [0, 1]]
+    middle = np.abs(Ks[:, :2, 2])
+    # In pixels such a camera would see nearly half of the world, from the first pixel of its picture.
+    if not ((focal < 10).all() and (middle <= 1.5).all()):
+        return None
+    if (Ks[:, 2, :2] > 1).any():
+        return None
+    width = int(sizes[0, 0])
+    return CameraHint(
+        "normalised",
+        f"Ks look normalised: fx is {Ks[0, 0, 0]:.4g} where the picture is {width} wide. They are in pixels: "
+        "multiply the first row by the width and the second by the height",
+    )
+
+
+def _swapped_sides(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
+    doubled = 2 * Ks[:, :2, 2]
+    turned = sizes[:, ::-1]
+    are_unlike = np.abs(sizes[:, 0] - sizes[:, 1]) > 0.1 * sizes.max(1)
+    fits_turned = np.all(np.abs(doubled - turned) < 0.04 * turned, axis=1)
+    if not (are_unlike & fits_turned).any():
+        return None
+    # Square pictures say nothing either way.
+    if not fits_turned[are_unlike].all():
+        return None
+    width, height = sizes[are_unlike][0].astype(int)
+    return CameraHint(
+        "sides",
+        f"width and height look swapped: they are {width} and {height}, and the principal points lie in the middle "
+        f"of {height}x{width}",
+    )
+
+
+def _other_size(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
+    factors = 2 * Ks[:, :2, 2] / sizes
+    factor = float(2 ** np.round(np.log2(max(np.median(factors), 1e-3))))
+    is_off = (np.abs(factors - factor) < 0.04 * factor).all()
+    if factor not in (0.125, 0.25, 0.5, 2.0, 4.0, 8.0) or not is_off:
+        return None
+    relation = "larger" if factor > 1 else "smaller"
+    times = max(factor, 1 / factor)
+    return CameraHint(
+        "other size",
+        f"Ks look made for pictures {times:.0f} times {relation} than width and height: divide their first two rows by "
+        f"{factor:g}",
+    )
+
+
+def _skewed(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
+    skews = np.abs(Ks[:, 0, 1])
+    # Less than a tenth of a pixel at the edge of the picture cannot be seen.
+    shift = skews * sizes[:, 1] / (2 * Ks[:, 1, 1])
+    if not (shift > 0.1).any():
+        return None
+    worst = int(shift.argmax())
+    return CameraHint(
+        "skew",
+        f"Ks have a skew, {Ks[worst, 0, 1]:.4g} pixels in the first row, which is not drawn: the scene is up to "
+        f"{shift[worst]:.1f} pixels off its photograph. Undistort the photographs to pixels without skew",
+    )
+
+
+# -- poses -------------------------------------------------------------------------------------------------------------
+
+_FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
+"""From OpenGL's camera (y up, z backward) to OpenCV's (y down, z forward), and back."""
+_LOOK = "from where they are the cameras do not see the scene. Publish "
+_POSES = {
+    "inverse": "viewmats look like camera to world: "
+    + _LOOK
+    + "torch.linalg.inv(viewmats)",
+    "opengl": "viewmats look like OpenGL's axes (y up, z backward): "
+    + _LOOK
+    + "OpenCV's: viewmats[:, 1:3] *= -1",
+    "opengl inverse": "viewmats look like camera to world in OpenGL's axes, as Blender and nerfstudio have them: "
+    + _LOOK
+    + "torch.linalg.inv(viewmats) after viewmats[:, :3, 1:3] *= -1",
+}
+
+
+def pose_hint(
+    viewmats: np.ndarray, Ks: np.ndarray, sizes: np.ndarray, points: np.ndarray
+) -> CameraHint | None:
+    """Return a doubt about the poses of cameras that do not see their scene, and would in another convention.
+
+    Args:
+        viewmats: (N, 4, 4) world to camera.
+        Ks: (N, 3, 3) in pixels.
+        sizes: (N, 2) width and height in pixels.
+        points: (M, 3) centres of the scene's Gaussians.
+    """
+    step = len(viewmats) // _MOST_CAMERAS + 1
+    chosen = step * _rigid(viewmats[::step])
+    points = points[:: len(points) // _MOST_POINTS + 1].astype(np.float64)
+    points = points[np.isfinite(points).all(1)]
+    if len(chosen) < _LEAST_CAMERAS or len(points) < _LEAST_POINTS:
+        return None
+    scene = _Scene.of(points)
+    views = viewmats[chosen].astype(np.float64)
+    tangents = _half_tangents(Ks[chosen], sizes[chosen])
+    as_published = scene.seen_by(views, tangents)
+    # From within a scene every convention sees some of it.
+    if as_published.distance < _WITHIN or as_published.half_see >= _BLIND:
+        return None
+    inverses = np.linalg.inv(views)
+    sights = {
+        "opengl": scene.seen_by(_FLIP @ views, tangents),
+        "inverse": scene.seen_by(inverses, tangents),
+        "opengl inverse": scene.seen_by(_FLIP @ inverses, tangents),
+    }
+    name = max(sights, key=lambda name: sights[name].rank)
+    if not sights[name].is_likelier_than(as_published):
+        return None
+    return CameraHint(f"poses {name}", _POSES[name])
+
+
+class _Sight(NamedTuple):
+    """The view that some cameras have of the inner half of a scene."""
+
+    most_see: float
+    half_see: float
+    few_see: float
+    """The share of it that nine tenths, half and a tenth of the cameras have at least in their pictures."""
+    straight: float
+    """The cosine of the angle between their axes and its middle, on average."""
+    distance: float
+    """From its middle, in its radii; the median."""
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Order among conventions: how much they see, in steps of a tenth, then how straight they look at it."""
+        return round(self.half_see, 1), self.straight
+
+    def is_likelier_than(self, published: _Sight) -> bool:
+        """Return whether cameras that are published in a way that sees nothing are meant in this way."""
+        if self.half_see < _SEEING:
+            return False
+        if published.distance > _OUTSIDE:
+            return True
+        # Amid what lies around, as in an outdoor scene, each must look at what all look at, from as near. Random
+        # points between cameras that look ahead are no such scene.
+        all_see = self.most_see > 0.25 and self.straight > 0.9
+        return all_see and self.distance < 3 and published.few_see < 2 * _BLIND
+
+
+class _Scene(NamedTuple):
+    """The inner half of a scene's points: what lies far outside says nothing of where cameras look."""
+
+    points: np.ndarray
+    """(M, 3)."""
+    middle: np.ndarray
+    radius: float
+    """Distance from the middle within which the half lies."""
+
+    @classmethod
+    def of(cls, points: np.ndarray) -> _Scene:
+        middle = np.median(points, axis=0)
+        distances = np.linalg.norm(points - middle, axis=1)
+        radius = float(np.median(distances))
+        return cls(points[distances <= radius], middle, max(radius, 1e-12))
+
+    def seen_by(self, views: np.ndarray, tangents: np.ndarray) -> _Sight:
+        """Compare the scene with the pictures of cameras, (N, 4, 4), whose extents are `tangents` (N, 4)."""
+        shares = _seen_share(views, tangents, self.points)
+        towards = views[:, :3, :3] @ self.middle + views[:, :3, 3]
+        lengths = np.maximum(np.linalg.norm(towards, axis=1), 1e-12)
+        return _Sight(
+            *np.percentile(shares, (10, 50, 90)).tolist(),
+            straight=float((towards[:, 2] / lengths).mean()),
+            distance=float(np.median(lengths)) / self.radius,
+        )
+
+
+def _rigid(viewmats: np.ndarray) -> np.ndarray:
+    """Return the numbers of those matrices that are poses."""
+    is_finite = np.all(np.isfinite(viewmats), axis=(1, 2))
+    turns = np.where(is_finite[:, None, None], viewmats[:, :3, :3], 0.0)
+    deviation = np.abs(turns @ turns.transpose(0, 2, 1) - np.eye(3)).max((1, 2))
+    return np.flatnonzero(deviation < _TOLERANCE)
+
+
+def _half_tangents(Ks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return (N, 4): least and largest x / z and y / z in the pictures; those of 60 degrees for doubtful intrinsics."""
+    with np.errstate(all="ignore"):
+        low = -Ks[:, [0, 1], 2] / Ks[:, [0, 1], [0, 1]]
+        high = low + sizes / Ks[:, [0, 1], [0, 1]]
+    tangents = np.concatenate([low, high], 1)
+    is_plausible = np.all(np.isfinite(tangents) & (np.abs(tangents) < 4), axis=1)
+    usual = np.array([-0.58, -0.58, 0.58, 0.58])
+    return np.where(is_plausible[:, None], tangents, usual)
+
+
+def _seen_share(
+    views: np.ndarray, tangents: np.ndarray, points: np.ndarray
+) -> np.ndarray:
+    """Return (N,) the share of the points (M, 3) that each camera has in its picture."""
+    local = points @ views[:, :3, :3].transpose(0, 2, 1) + views[:, None, :3, 3]
+    depths = local[..., 2]
+    with np.errstate(all="ignore"):
+        across = local[..., :2] / depths[..., None]
+    is_seen = (across >= tangents[:, None, :2]) & (across <= tangents[:, None, 2:])
+    return ((depths > 0) & is_seen.all(2)).mean(1)
+
+
+# -- photographs -------------------------------------------------------------------------------------------------------
+
+
+def photo_range_hint(values: np.ndarray) -> CameraHint | None:
+    """Return a doubt about the range of floating-point photographs.
+
+    Args:
+        values: (M,) a sample of their numbers.
+    """
+    values = values[np.isfinite(values) & (values != 0)]
+    if not len(values):
+        return None
+    low, high = np.percentile(values, (1, 99))
+    is_signed = -1.3 <= low < -0.1 and high <= 1.3 and (values < 0).mean() > 0.1
+    is_wide = low > -26 and 16 < high < 282 and (values > 1).mean() > 0.5
+    if not (is_signed or is_wide):
+        return None
+    span = "0 to 255" if is_wide else "-1 to 1"
+    advice = "images / 255, or uint8" if is_wide else "images / 2 + 0.5"
+    return CameraHint(
+        "range",
+        f"images are floats from {span}, of which only 0 to 1 is seen: publish {advice}",
+    )
+
+
+def photo_sides_hint(
+    photo: tuple[int, int], camera: tuple[int, int], number: int
+) -> CameraHint | None:
+    """Return a doubt about a photograph whose sides are swapped against its camera's.
+
+    Args:
+        photo: width and height in pixels.
+        camera: the same of the camera.
+        number: the camera's.
+    """
+    off = abs(np.log(photo[0] * camera[1] / (photo[1] * camera[0])))
+    off_turned = abs(np.log(photo[0] * camera[0] / (photo[1] * camera[1])))
+    if not (off_turned < 0.03 and off > 0.1):
+        return None
+    return CameraHint(
+        "photo sides",
+        f"images[{number}] is {photo[0]}x{photo[1]} pixels and its camera {camera[0]}x{camera[1]}: width and height "
+        "look swapped",
+    )

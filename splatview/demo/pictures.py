@@ -1,0 +1,140 @@
+"""Photographs of a data set: found under the names that other programs gave them, and left out where they are missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from splatview.demo import DemoError
+from splatview_ipc.system.pictures import find_picture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_IMAGES = "images"
+_REDUCED = re.compile(r"images_(\d{1,3})(?:_\w+)?")
+"""A folder of smaller copies of the pictures in `images`, and by which factor they are smaller."""
+_WINDOWS_ROOT = re.compile(r"[A-Za-z]:|//")
+_MOST_PARTS = 4
+"""Parts of a path of another machine that are looked for here."""
+_MOST_NAMES = 5
+"""Names in one note."""
+
+
+class ViewError(DemoError):
+    """One view of a data set cannot be used; the others can."""
+
+
+class MissingPictureError(ViewError):
+    """The picture of a view is not there."""
+
+
+class FoundPicture(NamedTuple):
+    """A file with the picture of a view."""
+
+    path: Path
+    reduced_by: int
+    """The side of the picture that the data set names, in sides of this one."""
+
+
+class PictureFinder:
+    """Finds the pictures that a data set names below its folder.
+
+    Names may be those of Windows, absolute ones of another machine, have an ending in letters of the other case or none
+    (`find_picture`). Where `images` is missing, or one of its pictures, `images_2`, `images_4` and so on are looked at.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        reduced: list[tuple[int, str]] = []
+        if folder.is_dir():
+            for entry in folder.iterdir():
+                match = _REDUCED.fullmatch(entry.name)
+                if match is not None and entry.is_dir():
+                    reduced.append((int(match[1]), entry.name))
+        self._reduced = sorted(reduced)
+
+    def find(self, name: str) -> FoundPicture:
+        """Return the picture of a name in the data set. Raises MissingPictureError."""
+        names = list(_meanings(name))
+        for meant in names:
+            found = find_picture(self._folder / meant)
+            if found is not None:
+                return FoundPicture(found, 1)
+        for factor, folder in self._reduced:
+            for meant in names:
+                found = find_picture(self._folder / _in_folder(meant, folder))
+                if found is not None:
+                    return FoundPicture(found, factor)
+        raise MissingPictureError(name)
+
+
+def _meanings(name: str) -> Iterator[str]:
+    """Yield the names that a name in a data set may stand for, below its folder."""
+    yield name
+    slashed = name.replace("\\", "/")
+    if slashed != name:
+        yield slashed
+    if not (slashed.startswith("/") or _WINDOWS_ROOT.match(slashed)):
+        return
+    # A path of the machine that wrote the data set: its end is here.
+    parts = PurePosixPath(slashed).parts
+    for number in range(min(len(parts) - 1, _MOST_PARTS), 0, -1):
+        yield "/".join(parts[-number:])
+
+
+def _in_folder(name: str, folder: str) -> str:
+    """Return a name with another folder in the place of the first one that is called `images`."""
+    parts = list(PurePosixPath(name).parts)
+    if _IMAGES in parts[:-1]:
+        parts[parts.index(_IMAGES)] = folder
+    return str(PurePosixPath(*parts))
+
+
+@dataclass
+class LeftOutViews:
+    """The views of a data set that are not trained with, and why."""
+
+    missing: list[str] = field(default_factory=list)
+    """Names of pictures that are not there."""
+    faulty: list[str] = field(default_factory=list)
+    """The faults of other views, each naming its file."""
+    nameless: int = 0
+    """Frames without a pose or a picture."""
+
+    @property
+    def count(self) -> int:
+        return len(self.missing) + len(self.faulty) + self.nameless
+
+    def add(self, name: str, error: ViewError) -> None:
+        """Leave out a view for an error, which names it."""
+        if isinstance(error, MissingPictureError):
+            self.missing.append(name)
+        else:
+            self.faulty.append(str(error))
+
+    def notes(self, total: int) -> list[str]:
+        """Return a line for each reason, of a data set of `total` views."""
+        out = []
+        if self.missing:
+            count = _of(len(self.missing), total, "picture")
+            out.append(f"{count} missing, and left out: {_listed(self.missing)}")
+        if self.nameless:
+            count = _of(self.nameless, total, "frame")
+            out.append(f"{count} without a pose or a picture, and left out")
+        if self.faulty:
+            count = _of(len(self.faulty), total, "view")
+            out.append(f"{count} left out: {_listed(self.faulty[:1])}")
+        return out
+
+
+def _of(count: int, total: int, what: str) -> str:
+    return f"{count:,} of {total:,} {what}s {'is' if count == 1 else 'are'}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(name[-120:] for name in names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more:,} more" if more > 0 else shown

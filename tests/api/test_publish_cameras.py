@@ -1,0 +1,216 @@
+"""`publish_cameras`: the forms of cameras and photographs that it takes, and what it says of doubtful ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import SIZE, cloud, host_array, poses, ring
+from support.reading import next_frame, stream_of
+from support.wait import wait_until
+
+import splatview
+from splatview.adapters.cameras import Photos
+from splatview.adapters.cameras import poses as camera_tensors
+from splatview.api import session as publishing
+from splatview.api.camera_advice import CameraAdvice
+from splatview_ipc.subscriber.subscriber import Subscriber
+
+
+def test_matrices_in_other_shapes_are_the_same_cameras(subscriber: Subscriber) -> None:
+    views, Ks = poses(4)
+    larger = torch.eye(4).repeat(4, 1, 1)
+    larger[:, :3, :3] = Ks
+    splatview.publish_cameras(views[:, :3], larger, 40, 30)
+    stream = stream_of(subscriber, "cameras")
+    with next_frame(subscriber, stream) as frame:
+        np.testing.assert_array_equal(
+            host_array(frame.tensors["viewmats"]), views.numpy()
+        )
+        np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
+
+
+def test_matrices_that_were_inverted_in_float32_are_poses() -> None:
+    views, Ks = poses(4)
+    views[:, 3] += torch.tensor([1e-6, -1e-6, 2e-6, 1e-6])
+    tensors = camera_tensors(views.tolist(), Ks[0].numpy(), np.int64(40), [30] * 4)
+    torch.testing.assert_close(tensors["viewmats"], views.double())
+    assert tensors["sizes"].tolist() == [[40, 30]] * 4
+    with pytest.raises(ValueError, match="transposed"):
+        camera_tensors(views.transpose(1, 2), Ks, 40, 30)
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize("form", ["batch", "list"])
+def test_blue_comes_first_where_the_layout_says_so(
+    subscriber: Subscriber, channels: int, form: str
+) -> None:
+    g = torch.Generator().manual_seed(7)
+    shape = 2, 30, 40, channels
+    photos = torch.randint(0, 256, shape, dtype=torch.uint8, generator=g)
+    given: Any = photos.numpy() if form == "batch" else [*photos.numpy()]
+    splatview.publish_cameras(*poses(2), 40, 30, given, layout="BGR")
+    stream = stream_of(subscriber, "cameras photos")
+    order = [2, 1, 0, 3][:channels]
+    stream.request_photos(1)
+    with next_frame(subscriber, stream) as frame:
+        got = host_array(frame.tensors["photos"])[0]
+        np.testing.assert_array_equal(got, photos[1][..., order].numpy())
+    splatview.publish_cameras(*poses(2), 40, 30, given, layout="HWC")
+    stream.request_photos(1)
+    with next_frame(subscriber, stream, fits=lambda f: f.meta["photos"] == 2) as frame:
+        got = host_array(frame.tensors["photos"])[0]
+        np.testing.assert_array_equal(got, photos[1].numpy())
+
+
+def test_alpha_comes_with_a_photograph(subscriber: Subscriber) -> None:
+    """Small ones are means of what is opaque, and opaque where others have no alpha."""
+    clear = torch.zeros(8, 8, 4)
+    clear[:, :4] = torch.tensor([0.8, 0.4, 0.2, 1.0])
+    clear[:, 4:, :3] = 1.0
+    opaque = torch.full((8, 8, 3), 0.6)
+    splatview.publish_cameras(*poses(2), 8, 8, [clear, opaque])
+    stream = stream_of(subscriber, "cameras photos")
+    stream.request_photos(0)
+    with next_frame(subscriber, stream) as frame:
+        whole = host_array(frame.tensors["photos"])[0]
+        assert whole[0, 0].tolist() == [204, 102, 51, 255]
+        assert whole[0, 7].tolist() == [255, 255, 255, 0]
+    stream.request_photos(0, 1)
+    with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 1) as frame:
+        small = host_array(frame.tensors["photos"])[:, 0, 0].astype(int)
+    assert np.abs(small - [[204, 102, 51, 128], [153, 153, 153, 255]]).max() <= 1
+
+
+# -- doubts about cameras ----------------------------------------------------------------------------------------------
+
+
+def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    texts = [record.getMessage() for record in caplog.records]
+    return [text for text in texts if text.startswith("publish_cameras")]
+
+
+def test_cameras_in_another_convention_are_told_once(
+    caplog: pytest.LogCaptureFixture, subscriber: Subscriber
+) -> None:
+    views, Ks = ring(12)
+    wrong = torch.linalg.inv(views)
+    splatview.publish_cameras(wrong, Ks, *SIZE)
+    splatview.publish(cloud(), "scene")
+    wait_until(lambda: doubts(caplog))
+    for _ in range(3):
+        splatview.publish_cameras(wrong, Ks, *SIZE)
+        splatview.publish_cameras(wrong[:11], Ks[:11], *SIZE)
+    photos = torch.full((12, SIZE[1], SIZE[0], 3), 130.0)
+    splatview.publish_cameras(views, Ks, *SIZE, photos)
+    wait_until(lambda: len(doubts(caplog)) > 1)
+    told = doubts(caplog)
+    assert "camera to world" in told[0] and "linalg.inv" in told[0]
+    assert "floats from 0 to 255" in told[1]
+    assert len(told) == 2
+    # Viewers, which get bytes, are told by the publisher.
+    stream = stream_of(subscriber, "cameras photos")
+    stream.request_photos(1)
+    with next_frame(subscriber, stream) as frame:
+        assert "0 to 255" in frame.meta["hint"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("none", []),
+        ("camera to world", ["camera to world:"]),
+        ("opengl", ["OpenGL's axes (y up"]),
+        ("nerfstudio", ["in OpenGL's axes, as Blender"]),
+        ("normalised", ["Ks look normalised"]),
+        ("transposed", ["Ks look transposed"]),
+        ("sides", ["width and height look swapped"]),
+        ("skew", ["a skew, 8 pixels"]),
+        ("0 to 255", ["floats from 0 to 255"]),
+        ("-1 to 1", ["floats from -1 to 1"]),
+        ("photo sides", ["images[0] is 32x48 pixels and its camera 48x32"]),
+    ],
+)
+def test_each_convention_is_told_and_none_where_all_is_right(
+    caplog: pytest.LogCaptureFixture, change: str, told: list[str]
+) -> None:
+    views, Ks = ring(12)
+    width, height = SIZE
+    g = torch.Generator().manual_seed(1)
+    photos = torch.rand(12, height, width, 3, generator=g)
+    if change == "camera to world":
+        views = torch.linalg.inv(views)
+    elif change == "opengl":
+        views[:, 1:3] *= -1
+    elif change == "nerfstudio":
+        views[:, 1:3] *= -1
+        views = torch.linalg.inv(views)
+    elif change == "normalised":
+        Ks = Ks / torch.tensor([[width], [height], [1.0]])
+    elif change == "transposed":
+        Ks = Ks.transpose(1, 2)
+    elif change == "sides":
+        width, height = height, width
+        photos = photos.transpose(1, 2)
+    elif change == "skew":
+        Ks[:, 0, 1] = 8.0
+    elif change == "0 to 255":
+        photos = photos * 255
+    elif change == "-1 to 1":
+        photos = photos * 2 - 1
+    elif change == "photo sides":
+        photos = photos.transpose(1, 2)
+    splatview.publish(cloud(), "scene")
+    publisher = publishing.session().run()
+    assert publisher is not None
+    advice = CameraAdvice(publisher, "cameras")
+    tensors = camera_tensors(views, Ks, width, height)
+    assert advice.take(tensors, Photos(photos, tensors["sizes"]))
+    assert advice.turn(0.0) > 0.0
+    said = doubts(caplog)
+    assert len(said) == len(told), said
+    assert all(part in text for part, text in zip(told, said, strict=True))
+
+
+def test_cameras_that_become_more_are_looked_at_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    views, Ks = ring(12)
+    publisher = publishing.session().run()
+    assert publisher is not None
+    advice = CameraAdvice(publisher, "cameras")
+    advice.take(camera_tensors(views[:5], Ks[:5], *SIZE), None)
+    advice.turn(0.0)
+    advice.take(camera_tensors(views, Ks, *SIZE[::-1]), None)
+    assert advice.turn(0.5) == 1.0 and not doubts(caplog)
+    advice.turn(1.0)
+    assert "look swapped" in doubts(caplog)[0]
+
+
+def test_poses_are_compared_with_the_first_scene_that_comes_and_twice_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    views, Ks = ring(12)
+    publisher = publishing.session().run()
+    assert publisher is not None
+    advice = CameraAdvice(publisher, "cameras")
+    advice.take(camera_tensors(views, Ks, *SIZE), None)
+    now = 0.0
+    pauses = []
+    for _ in range(12):
+        due = advice.turn(now)
+        assert due > now
+        pauses.append(due - now)
+        now = due
+    assert pauses[0] < pauses[1] < pauses[-1] == pauses[-2]
+    splatview.publish(cloud(), "scene")
+    later = []
+    while not math.isinf(now):
+        due = advice.turn(now)
+        later.append(due - now)
+        now = due
+    assert later == [10.0, 60.0, math.inf]
+    assert not doubts(caplog)

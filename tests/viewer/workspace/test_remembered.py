@@ -1,0 +1,39 @@
+"""What is remembered of files and streams between two looks at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from support.scene_files import truth, write_splat
+from support.viewer import Viewer
+
+
+def test_bookmarks_belong_to_a_file_and_not_to_its_name(
+    viewer: Viewer, tmp_path: Path
+) -> None:
+    files = [tmp_path / folder / "point_cloud.splat" for folder in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        write_splat(file, truth(40))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "a")
+
+    def bookmarks(file: Path) -> Any:
+        """The tool that keeps them, once the file is seen."""
+        viewer.catalogue.open_file(file, viewer.user.layout.active)
+        viewer.until(
+            lambda: (
+                viewer.state.selected == str(file)
+                and viewer.user.view is not None
+                and not viewer.user.view.empty
+            )
+        )
+        view: Any = viewer.user.view
+        return view.view.navigate
+
+    bookmarks(files[0]).keep(3)
+    assert list(bookmarks(files[1]).bookmarks) == []
+    assert list(bookmarks(files[0]).bookmarks) == [3]
+    # The same file under another path is the same file.
+    assert list(bookmarks(link / "point_cloud.splat").bookmarks) == [3]
