@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import check_text
+from splatview.adapters.checks import check_text, shown
 from splatview.adapters.tensors import as_tensor
 from splatview_ipc.control.limits import MAX_META_TEXT
 
@@ -105,9 +105,3 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
         if raw
         else torch.empty(0, dtype=torch.uint8)
     )
-
-
-def shown(value: Any) -> str:
-    """Return a value for an error, on one line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."

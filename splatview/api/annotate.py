@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import logging
 import re
@@ -23,6 +24,7 @@ _log = logging.getLogger("splatview")
 _MAX_HINTED = 256
 _hinted: set[str] = set()
 """Streams of which the log has that their boxes look like fractions."""
+_PARAMETERS = "boxes", "labels", "scores", "points", "masks", "version"
 
 
 class More(TypedDict, total=False):
@@ -112,10 +114,13 @@ def annotate(
 
     if capturing():
         return
-    if unknown := [key for key in more if key not in More.__annotations__]:
+    unknown = [key for key in more if key not in More.__annotations__]
+    if unknown:
+        options = [*_PARAMETERS, *More.__annotations__]
+        meant = difflib.get_close_matches(unknown[0], options, n=1)
+        question = f" (did you mean {meant[0]!r}?)" if meant else ""
         raise TypeError(
-            f"annotate has no {', '.join(map(repr, unknown))}; it has boxes, labels, scores, points, "
-            f"masks, version, {', '.join(More.__annotations__)}"
+            f"annotate has no {', '.join(map(repr, unknown))}{question}; it has {', '.join(options)}"
         )
     run = more.get("run")
     if run is not None and not (
@@ -147,10 +152,13 @@ def annotate(
         {k: (dtype_name(t), tuple(t.shape)) for k, t in tensors.items()},
         meta,
     )
-    publisher = session().run() if drawn else begun()
-    if publisher is None:
-        return
-    with session().lock:  # results may come from several threads
+    current = session()
+    with (
+        current.lock
+    ):  # results may come from several threads, and one may close the run
+        publisher = current.run() if drawn else begun()
+        if publisher is None:
+            return
         if drawn:
             overlays = [_overlay(publisher, name, over_run)]
         else:  # take away what is drawn

@@ -338,7 +338,8 @@ class Frames:
         seen.pop(self.name, None)
         seen[self.name] = shared.version, shared.time_ns, stream.run.id
         if len(seen) > _REMEMBERED:
-            del seen[next(iter(seen))]  # the oldest
+            names = list(seen)  # at once: other threads add to it meanwhile
+            seen.pop(names[0], None)
         return frame
 
     def _follow(self, now: float) -> None:
@@ -377,7 +378,7 @@ class Frames:
             )
             raise ValueError(
                 f"in_place=True: stream {self.name!r} of run {newest.run.id} is {where}"
-                f"{': ' + newest.info.why if newest.info.why else ''}; leave in_place out"
+                f"{': ' + newest.info.reasons if newest.info.why else ''}; leave in_place out"
             )
         newest.order = partial(_order, self._in_place)
         newest.open()

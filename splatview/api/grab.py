@@ -6,6 +6,7 @@ import json
 import math
 import os
 import select
+import signal
 import sys
 import threading
 import time
@@ -121,12 +122,7 @@ def grab(
                 "or after it"
             )
         device = torch.cuda.current_device()
-    grabber = session().features.get("grab")
-    if grabber is None or not grabber.alive:
-        if grabber is not None:
-            grabber.close()
-        grabber = Grabber("" if device is None else driver.gpu_uuid(device), timeout)
-        session().add("grab", grabber)
+    grabber = _running_grabber(device, timeout)
     with grabber.lock:
         request = RenderRequest(
             timeout,
@@ -136,6 +132,23 @@ def grab(
             **_newest(name, run, device is not None),
         )
         return grabber.draw(request, device or 0)
+
+
+def _running_grabber(device: int | None, timeout: float) -> Grabber:
+    """Return the program that draws for this process, which the first of all threads starts.
+
+    `device`: the ordinal of the GPU to draw on, None for any; `timeout` as for `Grabber`, which says what it raises.
+    """
+    current = session()
+    with current.starting:
+        grabber: Grabber | None = current.features.get("grab")
+        if grabber is None or not grabber.alive:
+            if grabber is not None:
+                grabber.close()
+            gpu_uuid = "" if device is None else driver.gpu_uuid(device)
+            grabber = Grabber(gpu_uuid, timeout)
+            current.add("grab", grabber)
+        return grabber
 
 
 def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
@@ -238,7 +251,7 @@ class Grabber:
 
         Raises RuntimeError or TimeoutError, with the program's last words, when it does not start.
         """
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self._program = ChildProgram(
             "splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True
         )
@@ -347,10 +360,18 @@ class Grabber:
         )
 
     def close(self) -> None:
-        """End the program. Idempotent."""
-        if self._subscriber is not None:
-            self._subscriber.close()
-        self._program.end(_END_PATIENCE_S)
+        """End the program, and with it what another thread waits for. Idempotent."""
+        if not self.lock.acquire(blocking=False):
+            self._program.send_signal(signal.SIGTERM)
+            if not self.lock.acquire(timeout=_END_PATIENCE_S):
+                self._program.send_signal(signal.SIGKILL)
+                self.lock.acquire()
+        try:
+            if self._subscriber is not None:
+                self._subscriber.close()
+            self._program.end(_END_PATIENCE_S)
+        finally:
+            self.lock.release()
 
 
 def _copied(frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:

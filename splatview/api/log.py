@@ -47,7 +47,10 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
     logger: Logger | None = session().feature("log", Logger)
     if logger is None:
         return
-    if step is None and (step := scalars.pop("step", None)) is None:
+    if step is None:
+        step = scalars.pop("step", None)
+    counts_itself = step is None
+    if counts_itself:
         step = logger.step + 1
     step = checks.step(step)
     if not scalars:
@@ -55,6 +58,8 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
     later = False
     for name, value in scalars.items():
         if name not in logger.known:
+            if counts_itself:
+                _check_not_step(name)
             logger.introduce(name, value)
         if type(value) is not float:
             value = scalars[name] = _converted(name, value)
@@ -166,6 +171,15 @@ class Logger:
                 f"{self._lost} values are missing, since the GPU was too far behind"
             )
         self._stream.publish((self._table.tensors(), meta))
+
+
+def _check_not_step(name: str) -> None:
+    """Raise TypeError for a misspelt `step`. Steps, such as those of an episode, are counted."""
+    if name != "steps" and checks.near_miss(name, ("step",)) is not None:
+        raise TypeError(
+            f"log has no option {name!r}: did you mean step? A scalar of this name needs a step beside it: "
+            f"splatview.log(step, {name}=...)"
+        )
 
 
 def _converted(name: str, value: Any) -> Any:

@@ -80,41 +80,47 @@ def show(
     lengths = _length("width", width), _length("height", height)
     run, port = checks.run(run), checks.whole("port", port, 0, 65535)
     timeout = checks.number("timeout", timeout, 0.001, 3600)
-    if (viewer := _running(run)) is None:
-        from splatview_ipc.control.errors import NoViewerError
-        from splatview_ipc.system.child_program import ChildProgram
-
-        end = time.monotonic() + timeout
-        program = ChildProgram(
-            "splatview_viewer",
-            "serve",
-            "--web",
-            "--port",
-            str(port),
-            *([] if run is None else ["--run", run]),
-        )
-        try:
-            while (viewer := _running(run, program.pid)) is None:
-                if not program.running():
-                    raise NoViewerError(
-                        f"the viewer ended with code {program.exit_code}: {program.last_words()}"
-                    )
-                if time.monotonic() > end:
-                    raise NoViewerError(
-                        f"the viewer did not serve within timeout={timeout:g} s: "
-                        f"{program.last_words()}"
-                    )
-                time.sleep(_LOOK_S)
-        except BaseException:
-            program.end(2.0)
-            raise
-        session().programs.append(program)
+    with session().starting:
+        viewer = _running(run) or _start_viewer(run, port, timeout)
     page = Page(viewer, *lengths)
     if not hasattr(
         sys, "ps1"
     ):  # a prompt, Python's or a notebook's, shows what a call returns
         print(page, flush=True)
     return page
+
+
+def _start_viewer(run: str | None, port: int, timeout: float) -> ViewerInfo:
+    """Start a viewer that serves browsers; arguments as those of `show`. Raises NoViewerError."""
+    from splatview_ipc.control.errors import NoViewerError
+    from splatview_ipc.system.child_program import ChildProgram
+
+    end = time.monotonic() + timeout
+    program = ChildProgram(
+        "splatview_viewer",
+        "serve",
+        "--web",
+        "--port",
+        str(port),
+        *([] if run is None else ["--run", run]),
+    )
+    try:
+        while (viewer := _running(run, program.pid)) is None:
+            if not program.running():
+                raise NoViewerError(
+                    f"the viewer ended with code {program.exit_code}: {program.last_words()}"
+                )
+            if time.monotonic() > end:
+                raise NoViewerError(
+                    f"the viewer did not serve within timeout={timeout:g} s: "
+                    f"{program.last_words()}"
+                )
+            time.sleep(_LOOK_S)
+    except BaseException:
+        program.end(2.0)
+        raise
+    session().programs.append(program)
+    return viewer
 
 
 def _length(name: str, value: Any) -> str:

@@ -19,10 +19,7 @@ _LOOK_S = 0.01
 def paused() -> bool:
     """Return True while a viewer pauses the run. Reads shared memory; costs nothing."""
     publisher = begun()
-    try:
-        return publisher is not None and publisher.control.paused
-    except ValueError:  # another thread has closed the run
-        return False
+    return publisher is not None and publisher.control.paused
 
 
 @public(answers=True)
@@ -43,35 +40,32 @@ def wait_while_paused(timeout: float | None = None) -> bool:
     if publisher is None:
         return True
     control = publisher.control
-    try:
-        if control.paused:
-            begin = time.monotonic()
-            if control.noted is None:
-                control.noted = begin
-                _log.warning(
-                    "splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that "
-                    "one",
-                    printable(control.paused_by or "a viewer"),
-                )
-            control.waits = 2
-            try:
-                while control.paused:
-                    if control.passed < control.granted:
-                        control.passed += 1
-                        return True
-                    if timeout is not None and time.monotonic() - begin >= timeout:
-                        return False
-                    time.sleep(_LOOK_S)
-            finally:
-                control.waits = 1
-        if not control.waits:
-            control.waits = 1
-        if control.noted is not None:
+    if control.paused:
+        begin = time.monotonic()
+        if control.noted is None:
+            control.noted = begin
             _log.warning(
-                "splatview: the run goes on after %.1f s",
-                time.monotonic() - control.noted,
+                "splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that "
+                "one",
+                printable(control.paused_by or "a viewer"),
             )
-            control.noted = None
-    except ValueError:  # another thread has closed the run
-        pass
+        control.waits = 2
+        try:
+            while control.paused:
+                if control.passed < control.granted:
+                    control.passed += 1
+                    return True
+                if timeout is not None and time.monotonic() - begin >= timeout:
+                    return False
+                time.sleep(_LOOK_S)
+        finally:
+            control.waits = 1
+    if not control.waits:
+        control.waits = 1
+    noted_at = control.noted
+    if noted_at is not None:
+        _log.warning(
+            "splatview: the run goes on after %.1f s", time.monotonic() - noted_at
+        )
+        control.noted = None
     return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import logging
@@ -14,6 +13,7 @@ import time
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from splatview.api.exits import ExitCall
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.system.terminal import printable_lines
 
@@ -54,6 +54,8 @@ class Session:
         """Viewers that go on when the run ends, and end with this process."""
         self.lock = threading.RLock()
         """Held while streams and features are made."""
+        self.starting = threading.Lock()
+        """Held while a child program is started that calls share; taken before `lock`."""
         self.exiting = False
         self._retry_at = -math.inf
         self._wake = threading.Event()
@@ -81,10 +83,8 @@ class Session:
                     except (IpcError, OSError):
                         self._retry_at = time.monotonic() + RETRY_S
                         raise
-                    atexit.unregister(_at_exit)
-                    atexit.register(
-                        _at_exit
-                    )  # behind those of the modules that it uses, to come before them
+                    # Behind those of the modules that it uses, to come before them.
+                    _exit_call.register()
         return self.publisher
 
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
@@ -118,11 +118,10 @@ class Session:
     def forget(self, name: str) -> None:
         """Release what a stream shows; the stream stays for its viewers. Not while another thread publishes it."""
         self.published.pop(name, None)
-        if (
-            self.publisher is not None
-            and (stream := self.publisher.streams.get(name)) is not None
-        ):
-            stream.close()
+        publisher = self.publisher
+        stream = publisher.streams.get(name) if publisher is not None else None
+        if stream is not None:
+            stream.clear()
 
     def close(self, exiting: bool = False) -> None:
         """End the run and all features. Idempotent. `exiting`: the process ends; viewers keep what they have mapped."""
@@ -199,10 +198,11 @@ def capturing() -> bool:
     torch = torch_with_cuda()
     if torch is None or not torch.cuda.is_current_stream_capturing():
         return False
-    if _session.publisher is not None:
+    publisher = _session.publisher
+    if publisher is not None:
         from splatview_ipc.shm.control_block import SKIPPED
 
-        _session.publisher.control.words[SKIPPED] += 1
+        publisher.control.words[SKIPPED] += 1
     return True
 
 
@@ -245,11 +245,14 @@ def untraced(*classes: type) -> None:
             function._torchdynamo_disable = _Untraced(code)  # type: ignore[attr-defined]
 
 
-def public(answers: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def public(
+    answers: bool = False, fallback: Callable[..., R] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a public function: torch.compile does not trace it, and faults of the surroundings do not leave it.
 
     TypeError and ValueError, mistakes of the caller, are raised; everything else is a `fault`, and the call returns
-    None. `answers`: the caller waits for a result, so that faults are raised as well.
+    what `fallback` makes of its arguments, by default None. `answers`: the caller waits for a result, so that faults
+    are raised as well.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -262,7 +265,11 @@ def public(answers: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except Exception as e:
                 if answers or strict():
                     raise
-                fault(e) if _session.publisher is None else _session.publisher.fault(e)
+                publisher = _session.publisher
+                report = fault if publisher is None else publisher.fault
+                report(e)
+                if fallback is not None:
+                    return fallback(*args, **kwargs)
                 return None  # type: ignore[return-value]
 
         call._torchdynamo_disable = _Untraced(call.__code__)  # type: ignore[attr-defined]
@@ -301,6 +308,9 @@ def fault(error: BaseException) -> None:
 
 def _at_exit() -> None:
     _session.close(exiting=True)
+
+
+_exit_call = ExitCall(_at_exit)
 
 
 def _after_fork_in_child() -> None:

@@ -132,21 +132,22 @@ class Window:
             if self._program is program and (reason := self._let_go()):
                 raise RuntimeError(reason)
 
-    @public()
+    @public(fallback=lambda self: False)
     def is_running(self) -> bool:
         """Return True while the window is open, or about to be. Costs some system calls."""
         return self._is_open()
 
-    @public()
+    @public(fallback=lambda self: self._asked_size)
     def size(self) -> tuple[int, int]:
-        """Return (width, height) of the window's picture in pixels; before it is open, what was asked for."""
+        """Return (width, height) of the window's picture in pixels; what was asked for before it is open, and where a
+        fault of the surroundings hides it."""
         return (
             (self._state.width, self._state.height)
             if self._is_open()
             else self._asked_size
         )
 
-    @public()
+    @public(fallback=lambda self: 0.0)
     def fps(self) -> float:
         """Return the pictures that the window drew in the last second; 0.0 while nothing changes, or when closed."""
         return self._state.fps if self._is_open() else 0.0

@@ -87,7 +87,7 @@ def _run(run: RemoteRun) -> dict[str, Any]:
                 "device": s.device,
                 "sharing": s.sharing,
                 "ways": list(s.info.transports),
-                "why": s.info.why,
+                "why": s.info.reasons,
                 "gpu": s.gpu,
                 "live": s.live,
                 "rate_hz": round(s.rate_hz, 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,16 @@ def test_the_program_that_draws_is_replaced_and_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     splatview.publish(picture(), "render")
-    assert torch.equal(grab("render"), picture())
+    grabbed: list[torch.Tensor] = []
+    threads = [
+        threading.Thread(target=lambda: grabbed.append(grab("render")))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [torch.equal(each, picture()) for each in grabbed] == [True] * 3
     (first,) = drawing()
     in_child(splatview.close)  # which ends nothing of the parent's
     assert torch.equal(grab("render"), picture())

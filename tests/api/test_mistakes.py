@@ -89,7 +89,13 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "copy": False}, "copy=False"),
         ({"value": torch.zeros(4, 4, 3), "layout": "XY"}, "'XY'"),
         ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
+        ({"value": torch.zeros(4, 4), "step": -(2**63)}, "64 bits"),
         ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
+        (
+            {"value": torch.zeros(4, 4)}
+            | {f"t{i}": "\u6d41" * 1024 for i in range(24)},
+            "73728 bytes",
+        ),
         ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),
         ({"value": gaussians(), "shard": 2}, "shard"),
         ({"value": gaussians(), "shard": (True, 2)}, "shard"),
@@ -133,6 +139,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"version": 2**63}, "legal are 0 to"),
         ({"run": "../x"}, "not a run's id"),
         ({"color": "red"}, "'color'"),
+        ({"lables": ["a"]}, "did you mean 'labels'"),
         (
             {"boxes": BOXES, "masks": np.zeros((5, 4, 4))},
             "masks is uint8 of shape (5, 4, 4)",
@@ -151,6 +158,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"name": "a", "value": torch.zeros(2)}, "shape (2,)"),
         ({"name": "a", "value": 10**400}, "too large"),
         ({"name": "a\nb", "value": 1.0}, "printable"),
+        ({"name": "stpe", "value": 3, "step": None}, "did you mean step"),
     ],
     splatview.wait_while_paused: [
         ({"timeout": "soon"}, "timeout is a str"),
@@ -219,6 +227,41 @@ def test_mistakes_after_a_good_call_are_named() -> None:
     for value in (NESTED, gaussians(means=NESTED)):
         with pytest.raises(TypeError, match=r"nested tensor.*unbind"):
             splatview.publish(value)
+
+
+MISSPELT = {
+    "copy": {"cpoy": False, "copyy": True, "cop": None, "Copy": True},
+    "live": {"lvie": True, "liv": True, "LIVE": True},
+    "kind": {"knid": "image", "kindd": "image"},
+    "name": {"nmae": "camera", "nam": "camera"},
+    "shard": {"shrad": (0, 2), "shards": [0, 2]},
+    "layout": {"layot": "BGR", "lay_out": "HWC"},
+    "activated": {"activate": True, "actviated": False},
+    "sh_degree": {"shdegree": 2, "sh_degre": 2},
+    "antialiased": {"anti_aliased": True, "antialiasing": True},
+}
+METADATA = (
+    "step loss note epoch camera time lr psnr frames size shape points count title caption label labels index views "
+    "view_id image stage mode level lives line like alive copies degree degrees active seed rank share start sharp card "
+    "layer weight speed scale opacity exposure gain find same date run steps"
+).split()
+
+
+@pytest.mark.parametrize("option", MISSPELT)
+def test_a_misspelt_option_is_named_and_never_metadata(option: str) -> None:
+    for misspelt, value in MISSPELT[option].items():
+        with pytest.raises(TypeError, match=f"{misspelt!r}: did you mean {option}="):
+            splatview.publish(torch.zeros(4, 4), **{misspelt: value})
+    assert publishing.begun() is None
+
+
+def test_metadata_of_any_other_name_is_taken() -> None:
+    for name in METADATA:
+        for value in (3, 0.5, (1.0, 2.0), "text"):
+            splatview.publish(torch.zeros(4, 4), **{name: value})
+    splatview.publish(torch.zeros(4, 4), alive=True, active=False, line=True, like=True)
+    splatview.log(steps=200, reward=1.0)
+    splatview.log(3, stepp=1.0)
 
 
 @pytest.mark.parametrize(

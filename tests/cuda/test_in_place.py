@@ -225,7 +225,7 @@ def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
     stream = stream_of(subscriber)
     version = next_frame(subscriber, stream).version
     assert stream.sharing == way, (stream.sharing, stream.fallback)
-    assert "cudaMallocAsync" in stream.info.why
+    assert "cudaMallocAsync" in stream.info.reasons
     assert "cudaMallocAsync" in stream.fallback
     for value in range(2, 6):
         trainer.do(f"fill(scene, {value}); splatview.publish(scene{options})")

@@ -392,7 +392,7 @@ class InPlace(zero_copy_writer.ZeroCopyWriter):
 
     def __init__(self) -> None:
         slot_writer.SlotWriter.__init__(self, 0, 3)
-        self._generations, self._gpu, self.index = deque(), "", 0
+        self._generations, self._gpu, self.index = deque(), "", -1
         self._marks, self._key = [0] * self.slots, ()
 
     def _describe(self, tensors: Any) -> Any:

@@ -163,6 +163,38 @@ def test_runs_are_in_tmp_unless_a_folder_is_named(
         folder.rmdir()
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o2755, 0o1777])
+def test_runs_are_in_a_folder_of_their_own_in_one_that_others_enter(
+    mode: int, runtime_dir: Path
+) -> None:
+    runtime_dir.mkdir()
+    runtime_dir.chmod(mode)
+    own = runtime_dir / f"splatview-{os.getuid()}"
+    assert runtime_folder() == own == runtime_folder()
+    assert stat.S_IMODE(own.stat().st_mode) & 0o777 == 0o700
+    assert stat.S_IMODE(runtime_dir.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o777])
+def test_a_folder_that_others_write_in_is_refused_and_stays_as_it_is(
+    mode: int, runtime_dir: Path
+) -> None:
+    runtime_dir.mkdir()
+    runtime_dir.chmod(mode)
+    with pytest.raises(RuntimeFolderError, match=f"{mode:o}.*chmod go-w") as caught:
+        runtime_folder()
+    assert str(runtime_dir) in str(caught.value)
+    assert stat.S_IMODE(runtime_dir.stat().st_mode) == mode
+    assert list(runtime_dir.iterdir()) == []
+
+
+def test_a_private_folder_keeps_its_mode(runtime_dir: Path) -> None:
+    runtime_dir.mkdir()
+    runtime_dir.chmod(0o2700)
+    assert runtime_folder() == runtime_dir
+    assert stat.S_IMODE(runtime_dir.stat().st_mode) == 0o2700
+
+
 URL = "http://127.0.0.1:7007/"
 HOLD = """
 import sys

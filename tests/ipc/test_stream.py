@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from support.pair import Pair
 from support.transports import reader_of
+from support.wait import PATIENCE
 
+from splatview.adapters.series import MEMORY, SCALARS, Samples, Table
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm import segment
 from splatview_ipc.subscriber import remote_stream
@@ -111,6 +116,155 @@ def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -
     assert shows(pair, 5) == 1
 
 
+def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
+    """All of its versions have one layout, whatever their size."""
+    table, samples = Table(), Samples()
+    scalars = pair.publisher.stream("scalars", "scalars")
+    scalars.describe(SCALARS)
+    memory = pair.publisher.stream("memory", "memory")
+    memory.describe(MEMORY)
+    about = {"device": "cpu", "gpu": "", "total": 0, "hz": 1.0}
+    count, rings = 0, set()
+    for more in (10, 1000, 1000, 2000, 6000):
+        table.add({"loss": [(float(i), 1.0, 2.0) for i in range(more)]}, more)
+        for i in range(more):
+            samples.add([float(i)] * len(MEMORY_COLUMNS))
+        count += more
+        scalars.publish((table.tensors(), {"step": count}))
+        memory.publish((samples.tensors(), {**about, "count": count}))
+        _, meta, arrays = pair.newest("scalars", scalars.version - 1)
+        assert (len(arrays["rows"]), meta["step"]) == (count, count)
+        _, meta, arrays = pair.newest("memory", memory.version - 1)
+        assert arrays["samples"][-1, 0] == more - 1 and meta["count"] == count
+        rings.add(scalars.offer("ring"))
+    assert not pair.faults
+    assert len(rings) == 4, "a ring holds more than what it was made for"
+
+
+# ---- threads that come between
+
+
+class Amid:
+    """A transport whose writer stays amid a write until it may go on."""
+
+    def __init__(self) -> None:
+        self.inside, self.may_go_on = threading.Event(), threading.Event()
+        self.faults: list[str] = []
+
+    def make(self, tensors: Any, growing: bool) -> Any:
+        writer = RING.writer(tensors, growing)
+        write, close = writer.write, writer.close
+
+        def waiting(*args: Any, **more: Any) -> bool:
+            self.inside.set()
+            assert self.may_go_on.wait(PATIENCE)
+            self.inside.clear()
+            return write(*args, **more)
+
+        def closing() -> None:
+            if self.inside.is_set():
+                self.faults.append("closed amid a write")
+            close()
+
+        writer.write, writer.close = waiting, closing  # type: ignore[method-assign]
+        return writer
+
+
+@pytest.fixture
+def amid(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Amid:
+    made = Amid()
+    offer(monkeypatch, pair, ring=Transport(made.make, RING.reader, ""))
+    return made
+
+
+def while_the_helper_writes(
+    pair: Pair, amid: Amid, call: Callable[[], object]
+) -> Stream:
+    """Have `call` made while another thread writes a late copy of the stream."""
+    pair.publish(image(1))
+    stream = published(pair)
+    stream.open("ring")
+    helper = threading.Thread(target=stream.turn, args=(pair.now + 1,))
+    helper.start()
+    assert amid.inside.wait(PATIENCE)
+    try:
+        call()
+    finally:
+        amid.may_go_on.set()
+        helper.join()
+    return stream
+
+
+def test_an_interrupt_leaves_alone_what_another_thread_writes(
+    pair: Pair, amid: Amid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    def publish() -> None:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(pair.publisher.helper, "wake", interrupted)
+            pair.publish(image(2))
+
+    stream = while_the_helper_writes(pair, amid, publish)
+    assert not amid.faults
+    stream.release("ring")
+    pair.now += 1
+    pair.publish(image(3))
+    shows(pair, 3)
+    assert not pair.faults
+
+
+def test_publishing_another_size_waits_for_no_writer(pair: Pair, amid: Amid) -> None:
+    def publish() -> None:
+        pair.publish(image(2, 16))
+        pair.publish(image(3, 500))
+
+    stream = while_the_helper_writes(pair, amid, publish)
+    stream.release("ring")
+    assert shows(pair, 3) == 3
+
+
+def test_a_stream_is_announced_while_transports_fail(pair: Pair) -> None:
+    """Another thread looks at what the helper thread changes."""
+    pair.publish(image(1))
+    stream = published(pair)
+    stream.open("ring")
+    ended = threading.Event()
+    infos: list[Any] = []
+
+    def look() -> None:
+        while not ended.is_set():
+            infos.append(stream.info)
+            del infos[:-10]
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for turn in range(300):
+            stream.turn(pair.now + turn)
+            pair.publisher.stream(f"other {turn % 200}", "image")
+    finally:
+        ended.set()
+        looking.join()
+    assert infos[-1].name == "image"
+
+
+def test_what_is_published_into_a_run_that_has_ended_is_dropped(pair: Pair) -> None:
+    """As another thread does that has just looked its stream up."""
+    pair.publish(image(1))
+    shows(pair, 1)
+    stream = published(pair)
+    pair.publisher.close()
+    stream.publish(((image(2),), {"layout": "HW"}))
+    stream.turn(pair.now + 1)
+    stream.release("ring")
+    stream.clear()
+    pair.publisher.fault(OSError("later"))
+    assert not stream.behind() and stream.offer("ring") is None
+    assert not pair.publisher.control.paused
+
+
 # ---- late viewers
 
 
@@ -181,7 +335,7 @@ def test_a_transport_that_fails_in_the_trainer_is_given_up_and_said_once(
     stream = pair.stream()
     assert (stream.sharing, stream.info.transports) == ("ring", ("ring",))
     assert (
-        stream.info.why
+        stream.info.reasons
         == stream.fallback
         == "device-ring: this GPU has no memory to share"
     )
@@ -189,6 +343,57 @@ def test_a_transport_that_fails_in_the_trainer_is_given_up_and_said_once(
     assert ["goes by ring instead of device-ring" in str(e) for e in pair.faults] == [
         True
     ]
+
+
+def _broken_writer(*args: Any) -> Any:
+    raise RuntimeError("CUDA error: out of memory\nCompile with ...")
+
+
+class _BreaksAtWrite:
+    def __init__(self, *args: Any) -> None:
+        self.writer = RING.writer(*args)
+        self.ref, self.note = self.writer.ref, ""
+        self.fits, self.close = self.writer.fits, self.writer.close
+
+    def write(self, *args: Any) -> bool:
+        raise RuntimeError("CUDA error: out of memory\nCompile with ...")
+
+    def turn(self, now: float) -> None:
+        return None
+
+
+@pytest.mark.parametrize("breaking", [_broken_writer, _BreaksAtWrite])
+def test_a_transport_is_given_up_whatever_its_error_is(
+    breaking: Any, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(
+        monkeypatch, pair, device_ring=Transport(breaking, RING.reader, ""), ring=RING
+    )
+    monkeypatch.setattr(
+        "splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: ""
+    )
+    for value in range(1, 5):
+        pair.publish(image(value))
+        shows(pair, value)
+    assert pair.stream().sharing == "ring"
+    reason = "RuntimeError: CUDA error: out of memory"
+    assert pair.stream().info.why == (("device-ring", reason),)
+    assert len(pair.faults) == 1 and reason in str(pair.faults[0])
+
+
+def test_a_reason_keeps_its_own_semicolons(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "no memory (12 MB left; 40 are needed); tried; ring: again"
+
+    def no_writer(*args: Any) -> Any:
+        raise SharingError(reason)
+
+    offer(monkeypatch, pair, ring=Transport(no_writer, RING.reader, ""))
+    pair.publish(image(1))
+    stream = pair.stream()
+    assert pair.until(lambda: stream.fault) == f"ring: {reason}"
+    assert stream.fallback == f"ring: {reason}"
 
 
 def test_a_transport_that_fails_in_the_viewer_is_followed_by_the_next(

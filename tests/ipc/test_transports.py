@@ -61,13 +61,15 @@ def test_the_newest_frame_arrives_whole(pair: TransportPair) -> None:
             assert frame.intact() and frame.confirmed
 
 
-def test_it_says_what_fits(copying: TransportPair) -> None:
+def test_it_says_what_fits_and_takes_nothing_else(copying: TransportPair) -> None:
     assert copying.writer.fits(copying.scene(1000, 0))
     assert copying.writer.fits(copying.scene(0, 0))
     assert not copying.writer.fits(copying.scene(5000, 0))
     copying.write(5, 1)
-    with pytest.raises(SharingError):
-        copying.write(5000, 2)  # as soon as the transport takes anything again
+    writer = copying.writer
+    assert not writer.write("gaussians", copying.scene(5000, 2), {"step": 3}, 2)
+    copying.write(7, 3)  # as soon as the transport takes anything again
+    assert copying.read(1).version == 3
 
 
 def test_an_overwritten_frame_is_known(copying: TransportPair) -> None:

@@ -2,7 +2,7 @@
 
 VERSION = "0.2.0"
 """Release of splatview; the build and `splatview.__version__` read it here. Refusals for another protocol name it."""
-PROTOCOL = 10
+PROTOCOL = 11
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
 MAX_RUNS = 128
@@ -16,7 +16,7 @@ MAX_VERSION = 40
 MAX_NAME = 200
 """Characters of a stream's or run's name."""
 MAX_MESSAGE = 256 * 1024
-"""Bytes of one message: a manifest of MAX_STREAMS streams fits."""
+"""Bytes of one message. What a run announces of its streams comes in several where one does not hold it."""
 MAX_TENSORS = 16
 """Tensors that travel together as one frame."""
 MAX_DIMS = 4
@@ -27,6 +27,8 @@ MAX_EXTENT = 1 << 40
 MAX_META = 32
 """Entries of a frame's metadata."""
 MAX_META_TEXT = 1024
+MAX_META_BYTES = 48 * 1024
+"""Bytes of all texts in the metadata that a caller gives a frame: a slot's header holds them beside all else."""
 MAX_COUNTER = 2**63 - 1
 """The largest version, and the last nanosecond since the epoch, that there may be."""
 MAX_SEGMENT = 1 << 42

@@ -163,8 +163,8 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: Annotated[str, Meta(max_length=40)]
     transports: Annotated[tuple[TransportName, ...], Meta(max_length=5)]
     """The transports that the run offers, the best first."""
-    why: Text = ""
-    """The reason why a better transport is not among them, for users."""
+    why: Annotated[tuple[tuple[TransportName, Text], ...], Meta(max_length=5)] = ()
+    """Transports that are not among them, or bring nothing now, and the reason of each, for users."""
     gpu: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
     """UUID of the GPU of its tensors; empty for the CPU."""
     live: bool = False
@@ -181,6 +181,11 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.shard is not None and self.shard[0] >= self.shard[1]:
             raise ValueError(f"rank {self.shard[0]} of {self.shard[1]}")
+
+    @property
+    def reasons(self) -> str:
+        """`why` as one text; "" where there is none."""
+        return "; ".join(f"{name}: {reason}" for name, reason in self.why)
 
 
 class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -263,10 +268,15 @@ class Welcome(_Message, frozen=True):
 
 
 class Manifest(_Message, frozen=True):
-    """All streams and viewers of the run; sent after Welcome and whenever one of them changes."""
+    """All streams and viewers of the run; sent after Welcome and whenever one of them changes.
+
+    Streams that one message does not hold come in several.
+    """
 
     streams: Annotated[tuple[StreamInfo, ...], Meta(max_length=limits.MAX_STREAMS)]
     viewers: Annotated[tuple[ViewerInfo, ...], Meta(max_length=limits.MAX_VIEWERS)]
+    continued: bool = False
+    """True if further streams follow in the next message."""
 
 
 class Offer(_Message, frozen=True):

@@ -42,6 +42,8 @@ _CONTENTS = re.compile(r"lock|run\.json|socket|in-[0-9a-f]{8}")
 _FOLDER = re.compile(r"\.?[A-Za-z0-9._-]{1,40}-[0-9]{1,10}-[0-9a-f]{4}")
 _LONGEST = 60
 """Bytes of the runtime folder's path. A socket's address has 107: the rest is for a run's folder and its sockets."""
+_OTHERS, _OTHERS_WRITE = 0o077, 0o022
+"""Bits of a folder's mode."""
 _SLUG = 20
 """Letters of a run's name in the name of its folder."""
 _MAX_DESCRIPTION = 64 * 1024
@@ -149,12 +151,46 @@ class OwnedRunFolder(RunFolder):
 def runtime_folder() -> Path:
     """Return the folder with all runs: SPLATVIEW_RUNTIME_DIR or /tmp/splatview-UID.
 
-    It is made (mode 0700) when missing. Raises RuntimeFolderError when it cannot be used safely.
+    It is made (mode 0700) when missing. A folder of SPLATVIEW_RUNTIME_DIR that other users may enter keeps its mode:
+    runs are in `splatview-UID` in it. Raises RuntimeFolderError when it cannot be used safely.
     """
-    explicit = os.environ.get("SPLATVIEW_RUNTIME_DIR")
-    path = (
-        Path(explicit).absolute() if explicit else Path(f"/tmp/splatview-{os.getuid()}")
-    )
+    own_name = f"splatview-{os.getuid()}"
+    named = os.environ.get("SPLATVIEW_RUNTIME_DIR")
+    if not named:
+        return _private_folder(Path("/tmp") / own_name, own_name)
+    path = Path(named).absolute()
+    if _is_open_to_others(path):
+        path /= own_name
+    return _private_folder(path, own_name)
+
+
+def _is_open_to_others(path: Path) -> bool:
+    """Return whether there is a folder that other users may enter, in which one of ours is safe.
+
+    Raises RuntimeFolderError where they could take the place of ours.
+    """
+    try:
+        info = path.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid not in (0, os.getuid()):
+        return False
+    mode = stat.S_IMODE(info.st_mode)
+    if info.st_uid == os.getuid() and not mode & _OTHERS:
+        return False
+    if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
+        raise RuntimeFolderError(
+            f"runtime folder {path}: other users can write in it (mode {mode:o}) and could replace what is made "
+            "there; chmod go-w it, or set SPLATVIEW_RUNTIME_DIR to a folder of your own"
+        )
+    return True
+
+
+def _private_folder(path: Path, own_name: str) -> Path:
+    """Return a folder that this user alone may enter, which is made when missing; `own_name` is no user's choice.
+
+    Raises RuntimeFolderError.
+    """
     trouble = ""
     if len(os.fsencode(path)) > _LONGEST:
         trouble = f"longer than {_LONGEST} bytes, too long for sockets in it"
@@ -164,8 +200,11 @@ def runtime_folder() -> Path:
             info = path.lstat()
             if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
                 trouble = "not a folder that belongs to you"
-            elif info.st_mode & 0o777 != 0o700:
-                path.chmod(0o700)
+            elif info.st_mode & _OTHERS:
+                if path.name == own_name:
+                    path.chmod(0o700)
+                else:
+                    trouble = "opened to other users just now"
         except OSError as e:
             trouble = str(e.strerror)
     if trouble:

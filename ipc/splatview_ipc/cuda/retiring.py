@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_FINISH_PERIOD_S = 0.005
+"""Time between two looks of the thread that gives back what a run leaves behind."""
 
 _waiting: deque[tuple[int, Callable[[], bool], Callable[[], None]]] = deque()
 """Process, condition, release. An entry belongs to the thread that popped it, so no lock is needed: the garbage
@@ -34,3 +39,21 @@ def turn() -> bool:
         else:
             _waiting.append(entry)
     return not _waiting
+
+
+def finish() -> None:
+    """Give everything back though no run takes turns any more: what a GPU still uses, in a thread that ends with it."""
+    if turn() or any(t.name == _FINISHER for t in threading.enumerate()):
+        return
+    finisher = threading.Thread(target=_finish, name=_FINISHER, daemon=True)
+    with contextlib.suppress(RuntimeError):  # no thread can be started: the next run's
+        finisher.start()
+
+
+_FINISHER = "splatview retiring"
+
+
+def _finish() -> None:
+    never = threading.Event()
+    while not turn():
+        never.wait(_FINISH_PERIOD_S)

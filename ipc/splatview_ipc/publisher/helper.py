@@ -22,7 +22,7 @@ from splatview_ipc.control.sockets import EndedError, Server, pid_namespace, wai
 from splatview_ipc.shm.control_block import DROPPED, ControlBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from splatview_ipc.control.messages import Ref
@@ -71,21 +71,27 @@ class Helper:
         self,
         folder: OwnedRunFolder,
         control: ControlBlock,
-        streams: dict[str, Stream],
+        streams: Callable[[], Iterable[Stream]],
         on_request: dict[tuple[str, str], Callable[[Any], None]],
         fault: Callable[[BaseException], None],
         *,
         clock: Callable[[], float],
         endpoint: Callable[[Path, str], str],
     ):
-        """The arguments are the run's own. Without `start`, `turn` has to be called. Raises SharingError."""
-        self._folder, self._control, self._streams = folder, control, streams
+        """The arguments are the run's own; `streams` returns all there are. Without `start`, `turn` has to be called.
+
+        Raises SharingError.
+        """
+        self._folder, self._control = folder, control
+        self._streams = streams
         self._on_request, self._fault = on_request, fault
         self.clock, self._endpoint = clock, endpoint
         self._viewers: dict[Connection, _Viewer] = {}
         self._told, self._changed = -math.inf, False
         """Clock time of the last manifests; True if something is to be sent."""
         self._woken = self._closing = False
+        self._wake_lock = threading.RLock()
+        """Held while the descriptor of `wake` is used or closed: its number may be another file's afterwards."""
         self._thread: threading.Thread | None = None
         try:
             self._server = Server(folder.path / SOCKET_NAME)
@@ -110,9 +116,11 @@ class Helper:
 
     def wake(self) -> None:
         """Have a turn taken soon, in which streams and manifests are looked at. Any thread may call it."""
-        if not self._woken:
-            self._woken = True
-            with contextlib.suppress(OSError):
+        if self._woken:
+            return
+        self._woken = True
+        with self._wake_lock, contextlib.suppress(OSError):
+            if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
 
     def close(self) -> bool:
@@ -182,7 +190,7 @@ class Helper:
             except SharingError as e:
                 self._report(e)
         due: list[float | None] = [self._folder.refresh(now), self._server.due()]
-        for stream in list(self._streams.values()):
+        for stream in self._streams():
             try:
                 due.append(stream.turn(now))
             except Exception as e:
@@ -288,7 +296,7 @@ class Helper:
         self._told, self._changed = -math.inf, True
 
     def _by_index(self) -> dict[int, Stream]:
-        return {stream.index: stream for stream in list(self._streams.values())}
+        return {stream.index: stream for stream in self._streams()}
 
     def _release(self, viewer: _Viewer, index: int) -> bool:
         transport = viewer.opened.pop(index, None)
@@ -322,24 +330,31 @@ class Helper:
             " and ".join([*by[:2], *(["others"] if len(by) > 2 else [])])
         )
 
+    def _manifest(self, streams: Iterable[Stream]) -> messages.Manifest:
+        infos = [stream.info for stream in streams]
+        return messages.Manifest(
+            tuple(info for info in infos if info is not None),
+            tuple(
+                messages.ViewerInfo(v.hello.pid, v.hello.client)
+                for v in self._viewers.values()
+            ),
+        )
+
     def _tell(self, now: float) -> float | None:
         """Send offers and manifests that have changed; return when the rest is due."""
         streams = self._by_index()
         if self._changed and now >= self._told + _TELL_PERIOD_S:
             self._told, self._changed = now, False
-            manifest = messages.Manifest(
-                tuple(info for s in streams.values() if (info := s.info) is not None),
-                tuple(
-                    messages.ViewerInfo(v.hello.pid, v.hello.client)
-                    for v in self._viewers.values()
-                ),
-            )
+            manifest = self._manifest(streams.values())
+            packets: list[bytes] = []
             for viewer in self._viewers.values():
-                if viewer.manifest != manifest:
-                    if viewer.push.send(messages.encode(manifest)):
-                        viewer.manifest = manifest
-                    else:
-                        self._changed = True
+                if viewer.manifest == manifest:
+                    continue
+                packets = packets or _packets(manifest)
+                if all(map(viewer.push.send, packets)):
+                    viewer.manifest = manifest
+                else:
+                    self._changed = True
         for viewer in self._viewers.values():
             for index, transport in viewer.opened.items():
                 offer = streams[index].offer(transport)
@@ -360,13 +375,24 @@ class Helper:
 
     def _give_back(self) -> None:
         """Idempotent."""
-        wake, self._wake = self._wake, -1
-        if wake < 0:
-            return
-        self._woken = (
-            True  # nothing is written to a descriptor that others may have by then
-        )
+        with self._wake_lock:
+            if self._wake < 0:
+                return
+            self._woken = True
+            os.close(self._wake)
+            self._wake = -1
         for viewer in self._viewers.values():
             viewer.close()
         self._server.close()
-        os.close(wake)
+
+
+def _packets(manifest: messages.Manifest) -> list[bytes]:
+    """Return a manifest as messages, in as many as its streams need."""
+    packet = messages.encode(manifest)
+    streams = manifest.streams
+    if len(packet) <= limits.MAX_MESSAGE or len(streams) < 2:
+        return [packet]
+    middle = len(streams) // 2
+    first = messages.Manifest(streams[:middle], manifest.viewers, continued=True)
+    rest = messages.Manifest(streams[middle:], manifest.viewers, manifest.continued)
+    return [*_packets(first), *_packets(rest)]

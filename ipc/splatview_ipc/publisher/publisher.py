@@ -40,6 +40,7 @@ class Publisher:
         `threaded`, False: the caller turns `helper`; `clock` (seconds); `endpoint` (as `mail.endpoint`).
         """
         self.streams: dict[str, Stream] = {}
+        """By name. Replaced, never changed in place, since several threads look at it."""
         self.on_request: dict[tuple[str, str], Callable[[Any], None]] = {}
         """By message ("Snapshot", "Photos") and stream: called with a viewer's request, from the helper thread."""
         self._on_fault = on_fault
@@ -55,7 +56,7 @@ class Publisher:
             self.helper = Helper(
                 self.folder,
                 self.control,
-                self.streams,
+                lambda: self.streams.values(),
                 self.on_request,
                 self.fault,
                 clock=clock,
@@ -85,9 +86,8 @@ class Publisher:
                         f"stream {name!r} is one too many: a run has at most {limits.MAX_STREAMS}; "
                         "publish under a name you used before"
                     )
-                stream = self.streams[name] = Stream(
-                    len(self.streams), name, kind, self
-                )
+                stream = Stream(len(self.streams), name, kind, self)
+                self.streams = {**self.streams, name: stream}
             elif stream.kind != kind:
                 raise ValueError(
                     f"stream {name!r} shows {stream.kind} since it was first published, not {kind}; "
@@ -112,17 +112,20 @@ class Publisher:
         """
         if self not in _open_publishers:
             return
-        _open_publishers.remove(self)
-        streams = list(self.streams.values())
-        if self.helper.close() and ending:
+        has_ended = self.helper.close()
+        streams = self.streams.values()
+        if has_ended and ending:
             for stream in streams:
                 stream.finish()
         self.folder.remove()
-        if ending:
-            return
-        for stream in streams:
-            stream.close()
-        self.control.close()
+        if not ending:
+            for stream in streams:
+                stream.end()
+            self.control.close()
+            retiring = sys.modules.get("splatview_ipc.cuda.retiring")
+            if retiring is not None:
+                retiring.finish()
+        _open_publishers.remove(self)
 
     def abandon(self) -> None:
         """Leave the run to the parent, in a forked child. Keep this object: nothing of it may be torn down there."""

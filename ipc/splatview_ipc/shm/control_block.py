@@ -90,7 +90,11 @@ class ControlBlock(_Words):
         self.words[_PAUSED] = int(bool(by))
 
     def close(self) -> None:
-        self.words.release()
+        """Give the memory back. Idempotent.
+
+        Threads that publish meanwhile go on to write words that nobody reads.
+        """
+        self.words = memoryview(bytearray(_SIZE)).cast("Q")
         self.segment.close()
 
 

@@ -117,13 +117,11 @@ class SlotWriter(SlotPlaces):
         version: int,
         confirmed: bool = True,
     ) -> bool:
-        """As `Writer.write`; False when no slot is free now."""
-        layout = [(name, t.dtype, t.shape) for name, t in tensors.items()]
+        """As `Writer.write`; False when no slot is free now, or a slot is too small."""
+        layout = [(name, t.dtype, t.shape, t.device) for name, t in tensors.items()]
         if layout != self._layout:
             if not self.fits(tensors):
-                raise SharingError(
-                    f"a frame of {data_bytes(tensors)} bytes does not fit a slot of {self.capacity}"
-                )
+                return False
             headers, offset = [], 0
             for name, t in tensors.items():
                 headers.append(

@@ -270,7 +270,7 @@ class RemoteRun:
                 elif self.streams[info.index].info != info:
                     self.streams[info.index].info_changed(info)
             self.viewers = [{"pid": v.pid, "client": v.client} for v in message.viewers]
-            self.welcomed = True
+            self.welcomed = self.welcomed or not message.continued
         elif isinstance(message, messages.Offer):
             if message.transport == self._opened.get(message.index):
                 self._wait_for(message.index, message)

@@ -211,14 +211,13 @@ class RemoteStream:
             for n in (names[: names.index(chosen)] if chosen else names)
         ]
         note = f"{chosen}: {self._note}" if self._note else ""
-        self.fallback = "; ".join(filter(None, [info.why, *better, note]))
-        short = next(
-            (part for part in info.why.split("; ") if part.startswith(f"{chosen}: ")),
-            None,
-        )
-        self.fault = (
-            short if chosen else self.fallback or None
-        )  # `short`: nothing comes until there is memory
+        self.fallback = "; ".join(filter(None, [info.reasons, *better, note]))
+        if not chosen:
+            self.fault = self.fallback or None
+            return
+        # The run still offers a transport whose memory is short: nothing comes until there is some.
+        reason = dict(info.why).get(chosen)  # type: ignore[call-overload]
+        self.fault = None if reason is None else f"{chosen}: {reason}"
 
     def _drop_reader(self) -> None:
         if self._reader is not None:

@@ -58,7 +58,7 @@ class Writer(Protocol):
         """Make these tensors, all of one version, the newest frame.
 
         confirmed: as `Frame.confirmed`. Returns False when it is not possible now (all slots are busy, the transport
-        rests): the stream brings the newest version later. Raises SharingError.
+        rests) or the tensors do not fit: the stream brings the newest version later. Raises SharingError.
         """
         ...
 

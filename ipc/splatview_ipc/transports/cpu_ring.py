@@ -41,14 +41,20 @@ class CpuRingWriter(SlotWriter):
             target.copy_(source)
         self.set_done(slot, whole)
 
+    def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """As `Writer.fits`: a stream's tensors may move to a GPU."""
+        return all(t.device.type == "cpu" for t in tensors.values()) and super().fits(
+            tensors
+        )
+
     def holds(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether the newest frame has the values that these tensors have now. (A NaN differs from itself.)"""
         import torch
 
-        looks = [(name, t.dtype, t.shape) for name, t in tensors.items()]
+        layout = [(name, t.dtype, t.shape, t.device) for name, t in tensors.items()]
         return (
             self._last >= 0
-            and looks == self._layout
+            and layout == self._layout
             and all(map(torch.equal, self._slot_targets[self._last], tensors.values()))
         )
 

@@ -112,6 +112,8 @@ class ZeroCopyWriter(GpuSlotWriter):
         """
         if tensors is not self._seen:  # the same dictionary holds the same tensors
             if _key(tensors) != self._key:
+                if not self.fits(tensors):
+                    return False
                 self._begin_generation(tensors)
             self._seen = tensors
         header = encoded(VersionHeader(kind, self._generations[-1].number, meta))  # type: ignore[arg-type]

@@ -1,0 +1,157 @@
+"""The end of a run while others are at work: threads that publish, a GPU, and children of multiprocessing."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from support.programs import Programs
+from support.reading import copied, newest, stream_of
+from support.wait import at_random, wait_until
+
+import splatview
+from splatview.api.session import session
+from splatview_ipc.cuda import retiring
+from splatview_ipc.subscriber.remote_run import RemoteRun
+from splatview_ipc.subscriber.subscriber import Subscriber
+
+CALLS: dict[str, Callable[[int], object]] = {
+    "publish": lambda i: splatview.publish(torch.zeros(8, 8), "camera", step=i),
+    "annotate": lambda i: splatview.annotate("camera", boxes=[[1, 1, 5, 5]]),
+    "log": lambda i: splatview.log(i, loss=0.5),
+    "cameras": lambda i: splatview.publish_cameras(current=i % 7),
+    "pause": lambda i: splatview.wait_while_paused(0.0),
+}
+
+
+def test_closing_harms_no_call_of_another_thread(
+    subscriber: Subscriber, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[str] = []
+    ended = threading.Event()
+
+    def call(name: str) -> None:
+        chance, count = random.Random(name), 0
+        while not ended.is_set():
+            try:
+                CALLS[name](count)
+            except BaseException as e:
+                errors.append(f"{name}: {e!r}")
+            count += 1
+            at_random(chance, 0.0005)
+
+    threads = [threading.Thread(target=call, args=(name,)) for name in CALLS]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(150):
+            subscriber.poll()
+            for stream in subscriber.streams:
+                stream.open()
+            splatview.close()
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
+    assert not caplog.records
+
+
+def test_what_a_gpu_still_uses_is_given_back_after_the_end() -> None:
+    is_idle = threading.Event()
+    given_back = threading.Event()
+    splatview.publish(torch.zeros(8, 8))
+    retiring.retire(is_idle.is_set, given_back.set)
+    splatview.close()
+    splatview.publish(torch.zeros(8, 8))
+    splatview.close()
+    assert not given_back.is_set()
+    is_idle.set()
+    wait_until(given_back.is_set, "the memory is given back")
+
+
+def test_what_a_window_no_longer_shows_is_given_back_without_a_viewer() -> None:
+    given_back = threading.Event()
+    splatview.publish(torch.zeros(8, 8), "window")
+    retiring.retire(lambda: True, given_back.set)
+    session().forget("window")
+    wait_until(given_back.is_set, "the memory is given back")
+
+
+_CHILDREN = """
+import multiprocessing, sys, threading
+import torch, splatview
+image = torch.zeros((8, 8), dtype=torch.uint8)
+def publish(step):
+    image.fill_(step)
+    splatview.publish(image, "image", step=step)
+def follow(last):
+    last.wait()
+    for step in range(41, 81):
+        publish(step)
+def work(steps, begun, go, last):
+    publish(0)
+    splatview.log(0, loss=1.0)
+    begun.set()
+    go.wait()
+    for step in range(1, 41):
+        publish(step)
+    splatview.log(40, loss=0.5)
+    if steps > 40:
+        threading.Thread(target=follow, args=(last,)).start()
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    context.set_forkserver_preload(["torch", "splatview.adapters.images"])
+    for steps in (40, 80):
+        begun, go, last = context.Event(), context.Event(), context.Event()
+        child = context.Process(target=work, args=(steps, begun, go, last))
+        child.start()
+        begun.wait()
+        print(child.pid, flush=True)
+        sys.stdin.readline()
+        go.set()
+        print(steps, flush=True)
+        sys.stdin.readline()
+        last.set()
+        child.join()
+        print("ended", child.exitcode, flush=True)
+"""
+"""Its second child has a thread that goes on to publish when the child's own work has ended."""
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    "method", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.soak)]
+)
+def test_the_last_version_of_a_child_process_is_seen(
+    method: str, programs: Programs, tmp_path: Path, runtime_dir: Path
+) -> None:
+    script = tmp_path / "training.py"
+    script.write_text(_CHILDREN)
+    program = programs.python(script, method)
+    for _ in range(2):
+        pid = int(program.line())
+        with Subscriber() as subscriber:
+            assert newest(subscriber, "image", pid=pid)[1]["step"] == 0
+            newest(subscriber, "scalars", pid=pid)
+            image = stream_of(subscriber, "image", pid)
+            scalars = stream_of(subscriber, "scalars", pid)
+            program.say()
+            last = int(program.line())
+            program.say()
+            assert program.line() == "ended 0"
+            wait_until(partial(ended, subscriber, image.run), "the run has ended")
+            _, meta, arrays = copied(image)
+            assert (meta["step"], int(arrays["image"].max())) == (last, last)
+            assert copied(scalars)[1]["step"] == 40
+        assert list(runtime_dir.iterdir()) == []
+
+
+def ended(subscriber: Subscriber, run: RemoteRun) -> bool:
+    subscriber.poll()
+    return not run.alive
