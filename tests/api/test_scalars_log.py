@@ -11,6 +11,7 @@ import torch
 from support.reading import logged_rows
 
 import splatview
+from splatview.api.session import session
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -59,6 +60,22 @@ def test_what_is_not_finite_is_counted(logged: Logged) -> None:
     assert rows[:, BROKEN].tolist() == [0, 1, 1, 1, 0]
     np.testing.assert_array_equal(rows[:, VALUE], [1, math.nan, math.inf, -math.inf, 2])
     np.testing.assert_array_equal(rows[:, HIGH], [1, math.nan, math.nan, math.nan, 2])
+
+
+def test_what_grows_beside_a_viewer_is_seen_without_a_fault(
+    logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = 0
+    for total in (10, 2000, 4000, 9000):
+        while step < total:
+            splatview.log(step, loss=0.5, psnr=2.0)
+            step += 1
+        found = logged("psnr", total)
+        assert found["loss"][-1, STEP] == total - 1
+    publisher = session().publisher
+    assert publisher is not None
+    assert publisher.control.counters()["faults"] == 0
+    assert not caplog.records
 
 
 def test_one_scalar_too_many_is_refused_and_others_go_on(logged: Logged) -> None:

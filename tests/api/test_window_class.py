@@ -20,6 +20,7 @@ from support.wait import wait_until
 
 from splatview import Window
 from splatview_ipc.control.registry import viewers
+from splatview_ipc.system.child_program import ChildProgram
 
 Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
 
@@ -307,6 +308,14 @@ def test_without_a_display_a_page_shows_it(
     assert window.size() == (64, 64)
     (viewer,) = viewers()
     assert viewer.run == str(os.getpid())
+
+    def broken(program: ChildProgram) -> bool:
+        raise OSError("too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ChildProgram, "running", broken)
+        state = window.size(), window.fps(), window.is_running()
+        assert state == ((64, 64), 0.0, False), "a fault is no answer"
     window.destroy()
     assert not window.is_running()
 

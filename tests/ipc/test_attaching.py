@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 import torch
 from support.impostor import Liar
-from support.pair import Pair
+from support.pair import Pair, show
 from support.programs import Programs
-from support.reading import newest, stream_of
+from support.reading import newest, stream_of, welcomed
 from support.trainers import Trainer
 from support.wait import wait_until
 
 import splatview
+from splatview.adapters.checks import metadata
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import wait_for
+from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
@@ -43,6 +45,45 @@ def test_value_arrives_with_its_metadata(pair: Pair) -> None:
         "ring",
     )
     assert pair.run.viewers == [{"pid": os.getpid(), "client": "viewer"}]
+
+
+def test_metadata_up_to_its_limit_arrives(pair: Pair) -> None:
+    """Counted in bytes, as a slot's header holds it; of texts, in characters, as receivers count them."""
+    letter = "\u6d41"
+    count = limits.MAX_META_BYTES // limits.MAX_META_TEXT // len(letter.encode())
+    texts = {f"text_{i}": letter * limits.MAX_META_TEXT for i in range(count)}
+    numbers = {f"{'n' * 38}{i}": (0.1,) * 16 for i in range(24 - count)}
+    given = metadata(texts | numbers)
+    for value in (1, 2):
+        pair.publish(torch.full((4, 4), value, dtype=torch.uint8), **given)
+        _, meta, arrays = pair.newest(after=value - 1)
+        assert meta == given | {"layout": "HW"}
+        assert (arrays["image"] == value).all()
+    assert not pair.faults
+
+
+def test_all_streams_are_announced_however_long_their_names_are(
+    runtime_dir: Path, subscriber: Subscriber
+) -> None:
+    """More than one message holds, to viewers that were there and to those that come."""
+    publisher = Publisher("many")
+    letter = "\U0001f600"
+    welcomed(subscriber)
+    for i in range(limits.MAX_STREAMS):
+        name = letter * (limits.MAX_NAME - 3) + f"{i:03}"
+        show(publisher, torch.zeros(4, 4), name)
+        publisher.streams[name].over = name, ""
+    with Subscriber() as late:
+
+        def all_are_known() -> bool:
+            subscriber.poll()
+            late.poll()
+            counts = {len(subscriber.streams), len(late.streams)}
+            return counts == {limits.MAX_STREAMS}
+
+        wait_until(all_are_known, "all streams are known")
+        assert welcomed(subscriber).dropped == welcomed(late).dropped == 0
+    publisher.close()
 
 
 def test_nothing_is_copied_for_a_stream_that_is_not_open(pair: Pair) -> None:
