@@ -56,6 +56,38 @@ def test_a_cuda_image(subscriber: Subscriber) -> None:
         assert frame.intact()
 
 
+def test_a_stream_moves_between_a_gpu_and_the_cpu() -> None:
+    with Subscriber(transports=("device-ring", "ring")) as viewer:
+        for value, device in enumerate(("cuda", "cpu", "cuda", "cpu"), 1):
+            image = torch.full((9, 7), value, dtype=torch.uint8, device=device)
+            splatview.publish(image, "image")
+            stream = stream_of(viewer, "image")
+            with next_frame(viewer, stream, value - 1) as frame:
+                assert (values(frame)["image"] == value).all()
+                assert frame.on_gpu == (device == "cuda")
+    publisher = publishing.begun()
+    assert publisher is not None
+    assert publisher.control.counters()["faults"] == 0
+
+
+def test_gpu_memory_goes_back_when_the_run_is_closed() -> None:
+    """Also what the last copy still uses, which nobody waits for."""
+    image = torch.zeros(4000, 4000, 4, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    free = torch.cuda.mem_get_info()[0]
+    with Subscriber(transports=("device-ring",)) as viewer:
+        splatview.publish(image, "image")
+        next_frame(viewer, stream_of(viewer, "image")).close()
+        assert torch.cuda.mem_get_info()[0] < free - 2 * image.nbytes
+        torch.cuda._sleep(LONG)
+        splatview.publish(image, "image")
+        splatview.close()
+    wait_until(
+        lambda: torch.cuda.mem_get_info()[0] > free - image.nbytes,
+        "the ring is given back",
+    )
+
+
 def test_live_images_follow_changes_made_in_place(subscriber: Subscriber) -> None:
     image = torch.zeros(40, 50, device="cuda")
     splatview.publish(image, live=True)

@@ -225,6 +225,16 @@ def test_publishing_another_size_waits_for_no_writer(pair: Pair, amid: Amid) -> 
     assert shows(pair, 3) == 3
 
 
+def test_releasing_a_value_waits_for_no_writer(pair: Pair, amid: Amid) -> None:
+    stream = while_the_helper_writes(pair, amid, lambda: published(pair).clear())
+    stream.turn(pair.now + 2)
+    assert stream.offer("ring") is None
+    assert not amid.faults and not pair.faults
+    stream.release("ring")
+    pair.publish(image(3))
+    shows(pair, 3)
+
+
 def test_a_stream_is_announced_while_transports_fail(pair: Pair) -> None:
     """Another thread looks at what the helper thread changes."""
     pair.publish(image(1))
