@@ -153,9 +153,8 @@ def annotate(
         meta,
     )
     current = session()
-    with (
-        current.lock
-    ):  # results may come from several threads, and one may close the run
+    # Results may come from several threads, and one may close the run.
+    with current.lock:
         publisher = current.run() if drawn else begun()
         if publisher is None:
             return

@@ -258,7 +258,7 @@ def test_a_misspelt_option_is_named_and_never_metadata(option: str) -> None:
 def test_metadata_of_any_other_name_is_taken() -> None:
     for name in METADATA:
         for value in (3, 0.5, (1.0, 2.0), "text"):
-            splatview.publish(torch.zeros(4, 4), **{name: value})
+            publish(torch.zeros(4, 4), **{name: value})
     splatview.publish(torch.zeros(4, 4), alive=True, active=False, line=True, like=True)
     splatview.log(steps=200, reward=1.0)
     splatview.log(3, stepp=1.0)

@@ -62,7 +62,7 @@ def to_viewer() -> list[Any]:
         "float32",
         "cuda:0",
         ("in-place", "device-ring"),
-        "because",
+        (("host", "because"), ("torch-ipc", "another; reason")),
         GPU,
         True,
     )
