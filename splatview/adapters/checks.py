@@ -150,7 +150,10 @@ def _check_key(key: str, value: Any) -> None:
     if option is None:
         if len(_usual_keys) < _MAX_USUAL_KEYS:
             _usual_keys.add(key)
-    elif value is None or isinstance(value, PUBLISH_OPTIONS[option]):
+        return
+    if getattr(value, "ndim", None) == 0:
+        value = _as_metadata(key, value)
+    if value is None or isinstance(value, PUBLISH_OPTIONS[option]):
         raise TypeError(
             f"publish has no option {key!r}: did you mean {option}={shown(value)}? Metadata needs a name that is less "
             "like an option's"

@@ -136,11 +136,18 @@ class Session:
                 with contextlib.suppress(Exception):
                     feature.close()
             self.features, self._turns = {}, {}
-            if self.publisher is not None:
-                self.publisher.close(exiting)
-            self.publisher = None
-            self.published.clear()
-            self._retry_at = -math.inf
+            publisher = self.publisher
+            try:
+                if publisher is not None:
+                    publisher.close(exiting)
+            except BaseException:  # Ctrl-C: what is left is done now, without a pause
+                if publisher is not None:
+                    publisher.close(exiting)
+                raise
+            finally:
+                self.publisher = None
+                self.published.clear()
+                self._retry_at = -math.inf
 
     def _work(self) -> None:
         with self.lock:  # which `add` holds until it has noted this thread

@@ -230,7 +230,7 @@ def test_mistakes_after_a_good_call_are_named() -> None:
 
 
 MISSPELT = {
-    "copy": {"cpoy": False, "copyy": True, "cop": None, "Copy": True},
+    "copy": {"cpoy": False, "copyy": True, "cop": None, "Copy": np.True_},
     "live": {"lvie": True, "liv": True, "LIVE": True},
     "kind": {"knid": "image", "kindd": "image"},
     "name": {"nmae": "camera", "nam": "camera"},

@@ -54,7 +54,7 @@ def _no_writer(*args: Any) -> Any:
 
 
 def _no_reader(*args: Any) -> Any:
-    raise SharingError("permission denied")
+    raise PermissionError("permission denied")
 
 
 # ---- publishing
@@ -275,6 +275,38 @@ def test_what_is_published_into_a_run_that_has_ended_is_dropped(pair: Pair) -> N
     assert not pair.publisher.control.paused
 
 
+def test_a_signal_that_closes_the_run_amid_a_publish_harms_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler runs in the very thread that is publishing."""
+    closed: list[bool] = []
+
+    def make(tensors: Any, growing: bool) -> Any:
+        writer = RING.writer(tensors, growing)
+        write, close = writer.write, writer.close
+
+        def interrupted(*args: Any) -> bool:
+            if args[3] == 2:
+                pair.publisher.close()
+                assert not closed, "closed amid a write"
+            return write(*args)
+
+        writer.write = interrupted  # type: ignore[method-assign]
+        writer.close = lambda: (closed.append(True), close())[1]  # type: ignore[method-assign]
+        return writer
+
+    offer(monkeypatch, pair, ring=Transport(make, RING.reader, ""))
+    pair.publish(image(1))
+    shows(pair, 1)
+    pair.now += 1
+    stream = published(pair)
+    pair.publish(image(2))
+    assert closed == [True]
+    assert stream.offer("ring") is None
+    pair.publish(image(3))
+    assert not pair.faults
+
+
 # ---- late viewers
 
 
@@ -419,7 +451,10 @@ def test_a_transport_that_fails_in_the_viewer_is_followed_by_the_next(
     shows(pair, 1)
     stream = pair.stream()
     assert stream.sharing == "host"
-    assert stream.fallback == "device-ring: permission denied; ring: permission denied"
+    assert stream.fallback == (
+        "device-ring: PermissionError: permission denied; "
+        "ring: PermissionError: permission denied"
+    )
     assert stream.fault is None
     pair.until(lambda: published(pair).offer("ring") is None)
     assert published(pair).readers == 1

@@ -15,3 +15,13 @@ class NoViewerError(IpcError):
 
 class SharingError(IpcError):
     """A shared-memory segment could not be made, or what another process announced cannot be trusted."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error as the reason of a transport that fails, for users: in full where it was written for them, else
+    its type and first line."""
+    text = str(error)
+    if isinstance(error, IpcError):
+        return text
+    first_line = text.splitlines()[0] if text else ""
+    return f"{type(error).__name__}: {first_line}"

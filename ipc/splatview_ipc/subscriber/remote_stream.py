@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control import messages
-from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.errors import reason_of
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.transports import TRANSPORTS, Reader
 
@@ -182,9 +182,9 @@ class RemoteStream:
                 self._drop_reader()
                 self._reader, self._reader_transport = made, offer.transport
             self._ref, self.fault, self._doubted = offer.ref, None, None
-        except SharingError as e:
+        except Exception as e:
             if self._doubted == offer.ref:
-                self._failed[offer.transport] = str(e)
+                self._failed[offer.transport] = reason_of(e)
                 self._choose()
             else:  # perhaps it was replaced just now
                 self._doubted = offer.ref
