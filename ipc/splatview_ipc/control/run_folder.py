@@ -247,7 +247,7 @@ def create_run(
             (making / _DESCRIPTION).touch(0o600)
             (making / _DESCRIPTION).write_bytes(msgspec.json.encode(description))
             making.rename(path)
-        except OSError:
+        except BaseException:  # Ctrl-C too
             shutil.rmtree(making, ignore_errors=True)
             if fd >= 0:
                 os.close(fd)

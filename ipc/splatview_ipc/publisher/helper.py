@@ -107,12 +107,12 @@ class Helper:
 
     def start(self) -> None:
         """Start the thread that takes the turns. Raises SharingError."""
-        thread = threading.Thread(target=self.run, name="splatview", daemon=True)
+        # Known before it is started: Ctrl-C amid `start` leaves a thread that runs.
+        self._thread = threading.Thread(target=self.run, name="splatview", daemon=True)
         try:
-            thread.start()
+            self._thread.start()
         except (OSError, RuntimeError) as e:
             raise SharingError(f"viewers cannot be answered: {e}") from None
-        self._thread = thread
 
     def wake(self) -> None:
         """Have a turn taken soon, in which streams and manifests are looked at. Any thread may call it."""
@@ -130,7 +130,10 @@ class Helper:
             self._give_back()
             return True
         self.wake()
-        self._thread.join(_JOIN_S)
+        try:
+            self._thread.join(_JOIN_S)
+        except RuntimeError:  # it was never started
+            self._give_back()
         return not self._thread.is_alive()
 
     def fds(self) -> list[int]:

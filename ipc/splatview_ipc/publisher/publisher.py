@@ -65,9 +65,9 @@ class Publisher:
             undoing.callback(self.helper.close)
             if threaded:
                 self.helper.start()
+            self.now = self.helper.clock
+            _open_publishers.append(self)
             undoing.pop_all()
-        self.now = self.helper.clock
-        _open_publishers.append(self)
 
     @property
     def run_id(self) -> str:
