@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from splatview_ipc.system.free_memory import available_bytes
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.snapshot import SQL
@@ -113,8 +114,12 @@ NUMBERS = (
 )
 """First letters of DuckDB's types of numbers."""
 
-_BATCH = 1024
-"""Rows of a CSV that are fetched at once."""
+RESULT_BYTES = 256 << 20
+"""Bytes of the values of an answer that is kept."""
+_BATCH = 64
+"""Rows that are fetched at once: few, because each can be large."""
+_VALUE_BYTES = 32
+"""Bytes of any value beside those of its text or of what it holds."""
 LEGAL = "SELECT, WITH, FROM, VALUES, EXPLAIN, DESCRIBE, SHOW and SUMMARIZE"
 """First words of legal queries."""
 
@@ -195,19 +200,28 @@ class Database:
         timeout: float = 30.0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Result:
-        """The answer to one query, of which at most `limit` rows are fetched.
+        """Answer one query, of which at most `limit` rows are fetched.
 
         Args:
             cancelled: asked again and again; True interrupts the query.
 
         Raises:
             QueryError: it is not a query that reads, or it is wrong (the message shows where), or it was interrupted,
-                or it took longer than `timeout` seconds.
+                or it took longer than `timeout` seconds, or its values are larger than RESULT_BYTES.
         """
         began = time.perf_counter()
+        rows: list[tuple[Any, ...]] = []
+        size = 0
         with self._query(sql, timeout, cancelled) as con:
             described = con.description or []
-            rows = con.fetchmany(limit + 1)
+            while len(rows) <= limit:
+                batch = con.fetchmany(min(_BATCH, limit + 1 - len(rows)))
+                if not batch:
+                    break
+                size += _value_bytes(batch)
+                if size > RESULT_BYTES:
+                    raise QueryError(_too_large(len(rows) + len(batch)))
+                rows += batch
         return Result(
             tuple(str(d[0]) for d in described),
             tuple(str(d[1]) for d in described),
@@ -225,6 +239,8 @@ class Database:
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow([d[0] for d in con.description or []])
             while rows := con.fetchmany(_BATCH):
+                if _value_bytes(rows) > RESULT_BYTES:
+                    raise QueryError(_too_large(len(rows)))
                 writer.writerows(rows)
 
     @contextmanager
@@ -282,9 +298,7 @@ class Database:
                 OverflowError,
                 ValueError,
             ) as e:
-                raise QueryError(
-                    self._why or str(e).strip() or type(e).__name__
-                ) from None
+                raise QueryError(self._why or _error_text(e)) from None
             finally:
                 over.set()
                 thread.join()
@@ -293,6 +307,48 @@ class Database:
                 self._con.execute(
                     "SELECT 0"
                 ).fetchall()  # an answer that is not fetched whole is in the next one's way
+
+
+def _value_bytes(value: Any) -> int:
+    """Return the bytes that a value of an answer takes, roughly."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return _VALUE_BYTES + len(value)
+    if isinstance(value, dict):
+        return _VALUE_BYTES + sum(map(_value_bytes, (*value, *value.values())))
+    if isinstance(value, (list, tuple)):
+        return _VALUE_BYTES + sum(map(_value_bytes, value))
+    return _VALUE_BYTES
+
+
+def _too_large(row_count: int) -> str:
+    return (
+        f"the answer is too large: the values of {row_count:,} rows take more than {RESULT_BYTES >> 20} MiB; "
+        "ask for fewer or smaller columns, for parts of texts (left(text, 200)), or for a count or sum"
+    )
+
+
+def _error_text(error: BaseException) -> str:
+    """Return DuckDB's words, and a next step where memory was not enough."""
+    text = str(error).strip()
+    is_memory = (
+        isinstance(error, MemoryError) or "Out of Memory" in text or "bad_alloc" in text
+    )
+    if is_memory:
+        return (
+            f"not enough memory: a query may take {memory_bound() >> 20:,} MiB; ask for fewer rows or columns, or end "
+            f"other programs ({text.partition(chr(10))[0] or type(error).__name__})"
+        )
+    return text or type(error).__name__
+
+
+def memory_bound() -> int:
+    """Return the bytes that a query may take: a quarter of the machine's, and half of what is free."""
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = available_bytes()
+    bound = machine_bytes // 4
+    if free is not None:
+        bound = min(bound, free // 2)
+    return max(bound, 256 << 20)
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
@@ -572,7 +628,6 @@ def _text(values: np.ndarray) -> Column:
 def _connect() -> duckdb.DuckDBPyConnection:
     with needed(SQL, "duckdb", error=ViewerError):
         import duckdb
-    bytes_of_machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     con = duckdb.connect(
         ":memory:",
         config={
@@ -582,7 +637,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
             "temp_directory": "",
-            "memory_limit": f"{max(bytes_of_machine >> 22, 256)}MiB",  # a quarter of it
+            "memory_limit": f"{memory_bound() >> 20}MiB",
             "threads": str(
                 max(1, min(4, (os.cpu_count() or 1) // 2))
             ),  # the training beside it needs the others
