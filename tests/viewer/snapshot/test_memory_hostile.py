@@ -135,6 +135,10 @@ BROKEN: list[tuple[Any, str]] = [
         snapshot([], [segment(512, [block(512, 512)], total_size=None)]),
         r"got `null` - at `\$.segments\[0\].total_size",
     ),
+    (
+        snapshot([event("segment_alloc", i << 61, 1 << 61) for i in range(4)]),
+        "reserved ranges are together more than any machine",
+    ),
     ([1, 2], "no memory snapshot: it holds a list"),
     ({"a": 1}, "a mapping with 'a'"),
 ]

@@ -25,6 +25,7 @@ from splatview_viewer.kinds.snapshot.model import (
     LIMIT,
     NO_STACK,
     SEGMENT_TYPES,
+    SPAN_LIMIT,
     UNKNOWN_POOL,
     Annotation,
     Blocks,
@@ -608,12 +609,15 @@ def _trace(
     )
     spans = make_spans(events, segments)
     fill_pools(a, events, segments)
-    if (
-        float(np.sum(a.size, dtype=np.float64)) >= LIMIT
-    ):  # beyond it sums would overflow
-        raise FileError(
-            f"{device_text(device)}: the sizes of its allocations are together more than any machine hands out"
-        )
+    for what, sizes, limit in (
+        ("allocations", a.size, LIMIT),
+        ("reserved ranges", spans.size, SPAN_LIMIT),
+    ):
+        # Beyond it sums, and places in the address space, would overflow.
+        if float(np.sum(sizes, dtype=np.float64)) >= limit:
+            raise FileError(
+                f"{device_text(device)}: the sizes of its {what} are together more than any machine hands out"
+            )
     if early := int((a.start < 0).sum()):
         notes.append(
             f"{device_text(device)}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "
