@@ -7,7 +7,6 @@ import gzip
 import io
 import pickle
 import re
-import resource
 import sys
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from support.programs import Programs
 from splatview_viewer.__main__ import main
 from splatview_viewer.app.commands import Memory
 from splatview_viewer.app.memory_command import answer
-from splatview_viewer.kinds.snapshot import query
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.query import Database
 
@@ -179,20 +177,6 @@ def test_what_cannot_be_done_is_said(
     assert main(["memory", str(small), *options]) == 2
     out, err = capsys.readouterr()
     assert (out, err.startswith("splatview: "), word in err) == ("", True, True), err
-
-
-def test_a_query_takes_no_more_memory_than_it_may(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """DuckDB does not count what one function makes; and the limit goes with the query."""
-    monkeypatch.setattr(query, "RESULT_BYTES", 1 << 20)
-    monkeypatch.setattr(query, "memory_bound", lambda: 256 << 20)
-    limits = resource.getrlimit(resource.RLIMIT_DATA)
-    sql = "SELECT length(repeat(text, 4_000_000_000 // length(text))) FROM stacks"
-    assert main(["memory", str(small), "--sql", sql]) == 2
-    err = capsys.readouterr().err
-    assert "not enough memory: a query may take 256 MiB; ask for fewer rows" in err
-    assert resource.getrlimit(resource.RLIMIT_DATA) == limits
 
 
 def test_files_that_are_no_snapshots_are_named(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import resource
 import sys
 import time
-from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
 from splatview_viewer.core.errors import FileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from splatview_viewer.kinds.snapshot.model import Snapshot
@@ -47,19 +44,12 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     Raises:
         ViewerError: no snapshot, or no query that can be answered.
     """
-    from splatview_viewer.kinds.snapshot.query import (
-        RESULT_BYTES,
-        Database,
-        memory_bound,
-    )
+    from splatview_viewer.kinds.snapshot.query import Database
 
     if sql == "-":
         sql = sys.stdin.read()
     try:
-        with (
-            Database(read(path)) as database,
-            _bounded(memory_bound() + 2 * RESULT_BYTES),
-        ):
+        with Database(read(path)) as database:
             if as_csv:
                 text: Any = _Printable(out) if out.isatty() else out
                 database.csv(sql, text)
@@ -85,21 +75,6 @@ class _Printable:
 
     def write(self, text: str) -> int:
         return self._out.write(_CONTROL.sub("?", text))
-
-
-@contextmanager
-def _bounded(size: int) -> Iterator[None]:
-    """Let this process take at most `size` bytes more meanwhile: one function of SQL can ask for any number."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        used = re.search(r"^VmData:\s+(\d+) kB", status.read(), re.MULTILINE)
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bound = size + ((int(used[1]) << 10) if used else 0)
-    limits = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min([bound, *limits]), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def read(path: Path) -> Snapshot:

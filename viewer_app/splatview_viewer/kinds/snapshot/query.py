@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from splatview_ipc.system.free_memory import available_bytes
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.snapshot import SQL
+from splatview_viewer.kinds.snapshot import SQL, query_memory
 from splatview_viewer.kinds.snapshot.analysis.frames import (
     USER,
     categories,
@@ -114,8 +113,6 @@ NUMBERS = (
 )
 """First letters of DuckDB's types of numbers."""
 
-RESULT_BYTES = 256 << 20
-"""Bytes of the values of an answer that is kept."""
 _BATCH = 64
 """Rows that are fetched at once: few, because each can be large."""
 _VALUE_BYTES = 32
@@ -169,7 +166,7 @@ class Database:
     """A snapshot as tables that can be read. For any thread; queries of several wait for each other.
 
     DuckDB lets a query read or write no file, load no extension and change no setting (`_connect`). Each query runs in
-    a transaction that only reads.
+    a transaction that only reads, with the memory that `query_memory` allows.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -207,7 +204,7 @@ class Database:
 
         Raises:
             QueryError: it is not a query that reads, or it is wrong (the message shows where), or it was interrupted,
-                or it took longer than `timeout` seconds, or its values are larger than RESULT_BYTES.
+                or it took longer than `timeout` seconds, or its values are larger than `query_memory.RESULT_BYTES`.
         """
         began = time.perf_counter()
         rows: list[tuple[Any, ...]] = []
@@ -219,7 +216,7 @@ class Database:
                 if not batch:
                     break
                 size += _value_bytes(batch)
-                if size > RESULT_BYTES:
+                if size > query_memory.RESULT_BYTES:
                     raise QueryError(_too_large(len(rows) + len(batch)))
                 rows += batch
         return Result(
@@ -239,7 +236,7 @@ class Database:
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow([d[0] for d in con.description or []])
             while rows := con.fetchmany(_BATCH):
-                if _value_bytes(rows) > RESULT_BYTES:
+                if _value_bytes(rows) > query_memory.RESULT_BYTES:
                     raise QueryError(_too_large(len(rows)))
                 writer.writerows(rows)
 
@@ -263,7 +260,7 @@ class Database:
                 if self._why:  # again: the query may not have begun yet
                     self._con.interrupt()
 
-        with self._lock:
+        with self._lock, query_memory.bounded_memory():
             if not self._close.alive:
                 raise QueryError("the snapshot was closed")
             self._why = ""
@@ -322,7 +319,7 @@ def _value_bytes(value: Any) -> int:
 
 def _too_large(row_count: int) -> str:
     return (
-        f"the answer is too large: the values of {row_count:,} rows take more than {RESULT_BYTES >> 20} MiB; "
+        f"the answer is too large: the values of {row_count:,} rows take more than {query_memory.RESULT_BYTES >> 20} MiB; "
         "ask for fewer or smaller columns, for parts of texts (left(text, 200)), or for a count or sum"
     )
 
@@ -335,20 +332,10 @@ def _error_text(error: BaseException) -> str:
     )
     if is_memory:
         return (
-            f"not enough memory: a query may take {memory_bound() >> 20:,} MiB; ask for fewer rows or columns, or end "
+            f"not enough memory: a query may take {query_memory.memory_bound() >> 20:,} MiB; ask for fewer rows or columns, or end "
             f"other programs ({text.partition(chr(10))[0] or type(error).__name__})"
         )
     return text or type(error).__name__
-
-
-def memory_bound() -> int:
-    """Return the bytes that a query may take: a quarter of the machine's, and half of what is free."""
-    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    free = available_bytes()
-    bound = machine_bytes // 4
-    if free is not None:
-        bound = min(bound, free // 2)
-    return max(bound, 256 << 20)
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
@@ -637,7 +624,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
             "temp_directory": "",
-            "memory_limit": f"{memory_bound() >> 20}MiB",
+            "memory_limit": f"{query_memory.memory_bound() >> 20}MiB",
             "threads": str(
                 max(1, min(4, (os.cpu_count() or 1) // 2))
             ),  # the training beside it needs the others
