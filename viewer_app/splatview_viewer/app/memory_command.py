@@ -1,4 +1,4 @@
-"""What `splatview memory FILE` does without a viewer: the answer to a query as text."""
+"""`splatview memory FILE` without a viewer: the answer to a query as text."""
 
 from __future__ import annotations
 

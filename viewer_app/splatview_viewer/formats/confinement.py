@@ -1,4 +1,4 @@
-"""What the kernel refuses to the process that decodes an untrusted file: `confine`.
+"""Confinement by the kernel of the process that decodes an untrusted file: `confine`.
 
 Two mechanisms, each where the kernel has it. Neither can be taken back, and both hold for threads that begin later.
 
@@ -40,7 +40,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 class Confinement(NamedTuple):
-    """What is in force for this process."""
+    """The mechanisms in force for a process."""
 
     landlock: int = 0
     """Landlock's version, of which each refuses more than the one before; 0: none."""
@@ -393,18 +393,18 @@ def _argument(index: int) -> _Instruction:
 
 
 class Examined(msgspec.Struct, frozen=True, tag="examined"):
-    """What a confined process tried, and what came of it."""
+    """Attempts of a confined process, and their outcome."""
 
     landlock: int
     seccomp: bool
     reasons: tuple[str, ...]
     permitted: tuple[str, ...]
-    """What should have been refused."""
+    """Attempts that should have been refused."""
     thread_count: int
 
 
 in_force = Confinement()
-"""What holds for this process."""
+"""The mechanisms in force for this process."""
 
 
 def examine(files: list[File], progress: Progress) -> tuple[Examined, list[np.ndarray]]:

@@ -131,7 +131,7 @@ class Result:
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    """What DuckDB calls the types of the columns: "BIGINT", "VARCHAR"."""
+    """DuckDB's names of the columns' types: "BIGINT", "VARCHAR"."""
     rows: list[tuple[Any, ...]]
     truncated: bool
     """There are more rows than these."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _READING = 0.7
-"""Of the time that it takes, reading the events; the rest is pairing."""
+"""Share of the time that reading the events takes; the rest is pairing."""
 CHUNK = 4096
 """Events that are read together: few enough that the processor's cache holds them."""
 ACTION = {name: i for i, name in enumerate(ACTIONS)}
@@ -67,7 +67,7 @@ TOP = 2**64
 SAMPLE, FEW = 4, 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
-"""How many stacks and frames are known by identity; a file that shares none would hold all of them."""
+"""Most stacks and frames that are known by identity; a file that shares none would hold all of them."""
 MAX_LINE = 2**31 - 1
 
 
@@ -89,7 +89,7 @@ class _Entry(msgspec.Struct, gc=False):
     addr: _Whole = 0
     size: _Whole = 0
     device_free: _Whole | None = None
-    """What the driver still had: of an oom, which has no address."""
+    """Bytes that the driver still had: of an oom, which has no address."""
     time_us: _Bytes = 0
     stream: _Stream = 0
     pool_id: _Pool | None = None
@@ -122,7 +122,7 @@ class _Segment(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """What a pickle holds. Entries of traces are read many at once (`_Chunk`)."""
+    """Content of a pickle. Entries of traces are read many at once (`_Chunk`)."""
 
     segments: list[_Segment] | None = None
     device_traces: list[Any] | None = None
@@ -419,7 +419,7 @@ def read_segments(entries: list[_Segment], tables: Tables) -> tuple[Segments, Bl
 
 @dataclass
 class _Recording:
-    """What a file holds of one device, not yet converted."""
+    """Content of a file for one device, not yet converted."""
 
     device: int
     where: str
