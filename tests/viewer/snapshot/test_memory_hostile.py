@@ -181,6 +181,12 @@ SHARED: dict[str, Any] = {
         "device_traces": [[event("alloc", 512, frames=[{}] * 9000)] * 9000],
     },
     "blocks": {"segments": [segment(512, [block(512, 512)] * 1500)] * 1500},
+    "tuples": {
+        "segments": ({**segment(512, []), "blocks": (block(512, 512),) * 1500},) * 1500
+    },
+    "tuples of frames": {
+        "device_traces": [[event("alloc", 512, frames=({},) * 9000)] * 9000],
+    },
     "segments": {"segments": [wide(**segment(512, []))] * 3000},
     "annotations": {"segments": [], "external_annotations": [wide()] * 3000},
     "host": {"segments": [], "host_segments": [wide(**segment(512, []))] * 3000},
