@@ -15,7 +15,7 @@ from splatview_viewer.formats.repeats import LEAST_VALUES
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SHARED_FRAMES = 64
+SHARED_FRAMES = 16
 """Frames of stacks for each other value: PyTorch shares frames, and may share whole stacks, among entries."""
 
 
