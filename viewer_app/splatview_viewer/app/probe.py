@@ -153,7 +153,7 @@ def probe_sandbox() -> str:
     means += ["seccomp"] if found.seccomp else []
     if found.permitted:
         raise Broken(
-            f"decoders of pages' files have bounds, but also {', '.join(found.permitted)}: "
+            f"the kernel does not refuse {', '.join(found.permitted)} to decoders of pages' files: "
             f"{'; '.join((*means, *found.reasons))}",
             "a kernel of 5.13 or later with landlock among its security modules (lsm=); in a container, a seccomp "
             "profile that permits landlock_create_ruleset and seccomp",

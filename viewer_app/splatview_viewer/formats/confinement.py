@@ -320,6 +320,12 @@ _Instruction = tuple[int, int, int, int]
 """Code, jump if true, jump if false, operand."""
 
 
+SECCOMP_CALL = (
+    _SECCOMP[MACHINES[platform.machine()][0]] if platform.machine() in MACHINES else 0
+)
+"""The number of the system call that sets a filter; 0: this machine's is not known here."""
+
+
 class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
@@ -332,9 +338,8 @@ def _filter_calls() -> None:
     steps = call_filter(machine, os.getpid())
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     program = _FilterProgram(len(steps), code)
-    column, _ = MACHINES[machine]
     _call(
-        _SECCOMP[column],
+        SECCOMP_CALL,
         ctypes.c_uint(_SET_MODE_FILTER),
         ctypes.c_uint(_ALL_THREADS),
         ctypes.byref(program),
