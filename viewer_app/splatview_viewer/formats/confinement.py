@@ -304,7 +304,7 @@ MACHINES = {
 }
 """The column of the tables above, and the kernel's name of the machine (AUDIT_ARCH_*)."""
 _WRITING = 0o3 | 0o100 | 0o1000 | 0o20000000
-"""Flags of an opening that writes: O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_TMPFILE."""
+"""Flags of an opening that writes: the two of its mode, then making, emptying, and a file without a name."""
 _CLONE_THREAD = 0x10000
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into a terminal."""
