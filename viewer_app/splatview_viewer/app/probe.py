@@ -135,14 +135,16 @@ def probe_sandbox() -> str:
     import tempfile
     from pathlib import Path
 
+    from splatview_ipc.system.files import output_file
     from splatview_viewer.core.errors import FileError
     from splatview_viewer.formats import confinement
     from splatview_viewer.formats.sandbox import limits_for, run
 
     with tempfile.TemporaryDirectory(prefix="sv-doctor-") as folder:
         secret, job = Path(folder, "secret"), Path(folder, "job")
-        secret.write_text("x", "utf-8")
-        job.write_text(f"{folder}\n{secret}", "utf-8")
+        for path, text in ((secret, "x"), (job, f"{folder}\n{secret}")):
+            with output_file(path, private=True) as out:
+                out.file.write(text.encode())
         try:
             found, _ = run(
                 confinement.examine, [job], limits_for(0), confinement.Examined
