@@ -69,6 +69,7 @@ SAMPLE, FEW = 4, 16
 HELD = 1 << 18
 """Most stacks and frames that are known by identity; a file that shares none would hold all of them."""
 MAX_LINE = 2**31 - 1
+_FLAT = (str, int, float, bool, type(None))
 
 
 _Whole = Annotated[int, Meta(ge=0)]
@@ -147,7 +148,7 @@ class Tables:
     """Gives the same number to equal texts, frames, stacks, streams and pools, of all devices.
 
     PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the identities of every
-    fourth frame lead to few lists, which are compared by identity too. What is known is held,
+    fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is known is held,
     which keeps identities valid.
     """
 
@@ -159,6 +160,8 @@ class Tables:
         self._stacks: dict[bytes, int] = {}
         self._known: dict[int, tuple[dict[Any, Any], int]] = {}
         self._lists: dict[tuple[int, ...], list[tuple[Any, int]]] = {}
+        self._frames_are_flat = True
+        """No known frame holds other values, which two of them could compare without end if they hold each other."""
 
     def stacks(self, lists: Sequence[Any], where: Callable[[int], str]) -> np.ndarray:
         """The numbers int32 (N,) of stacks as a file holds them: lists of dictionaries; None: no stack.
@@ -178,8 +181,11 @@ class Tables:
                 frames = read(frames, list[Any], where(i))
             same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
             for known, number in same:
-                # By identity: values that hold each other would be compared without end.
-                if len(known) == len(frames) and all(map(is_, known, frames)):
+                if self._frames_are_flat:
+                    is_same = known == frames
+                else:
+                    is_same = _are_identical(known, frames)
+                if is_same:
                     numbers.append(number)
                     break
             else:
@@ -203,6 +209,7 @@ class Tables:
     def frame(self, frame: Any, where: str) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
         f, texts = read(frame, _Frame, where), self._texts
+        self._frames_are_flat &= all(type(v) in _FLAT for v in frame.values())
         line = (
             f.line if abs(f.line) <= MAX_LINE else 0
         )  # what C++ frames say where nothing is known
@@ -249,6 +256,11 @@ class Tables:
         return Texts(blob, start), Stacks(
             file, line, name, _starts([len(s) // 4 for s in stacks]), inner
         )
+
+
+def _are_identical(known: list[Any], frames: list[Any]) -> bool:
+    """Return whether two lists hold the same objects: a slower comparison that looks into none of them."""
+    return len(known) == len(frames) and all(map(is_, known, frames))
 
 
 def shown(value: Any) -> str:

@@ -259,6 +259,9 @@ def folder() -> Path | None:
     """Return the folder for columns, made if needed; None if it cannot be used: it must be the user's own."""
     try:
         path = cache_folder() / "snapshots" / "columns-v1"
+        # What others could write into a folder stays in it when it is made private.
+        if path.exists() and path.stat().st_mode & 0o022:
+            return None
         make_private(path)
         s = path.lstat()
     except (OSError, RuntimeError):
