@@ -21,7 +21,10 @@ from pathlib import Path
 from splatview_viewer.formats.confinement import confine
 
 folder = sys.argv[1]
-secret, made = folder + "/.ssh/id_ed25519", folder + "/made"
+# A home folder among the places of modules opens nothing in it.
+sys.path.append(folder)
+os.environ["HOME"] = folder + "/home"
+secret, made = folder + "/home/.ssh/id_ed25519", folder + "/made"
 source = open(folder + "/input", "rb")
 out = os.memfd_create("out")
 reading = f"/proc/self/fd/{source.fileno()}"
@@ -93,8 +96,8 @@ print(json.dumps([state, permitted]))
 @pytest.fixture
 def permitted(tmp_path: Path) -> list[str]:
     """What a confined process could do, beside decoding."""
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh" / "id_ed25519").write_text("secret")
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    (tmp_path / "home" / ".ssh" / "id_ed25519").write_text("secret")
     (tmp_path / "input").write_bytes(b"P6 1 1 255\n\xff\0\0")
     done = subprocess.run(
         [sys.executable, "-P", "-c", CONFINED, str(tmp_path)],

@@ -16,6 +16,7 @@ import ctypes
 import errno
 import os
 import platform
+import pwd
 import socket
 import struct
 import sys
@@ -147,10 +148,14 @@ def _readable_paths() -> Iterator[str]:
     yield from _SYSTEM_PATHS
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     own = [*sys.path, *libraries, sysconfig.get_config_var("LIBDIR") or ""]
-    home = Path(os.path.expanduser("~")).resolve()
+    homes = [os.path.expanduser("~")]
+    with suppress(KeyError):  # of a container's user without an account
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    resolved_homes = [Path(home).resolve() for home in homes]
     for path in filter(None, own):
+        folder = Path(path).resolve()
         # A home folder, or the root, as a place of modules would open everything in it.
-        if not home.is_relative_to(Path(path).resolve()):
+        if not any(home.is_relative_to(folder) for home in resolved_homes):
             yield path
 
 
