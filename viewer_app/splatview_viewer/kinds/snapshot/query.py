@@ -38,7 +38,7 @@ from splatview_viewer.kinds.snapshot.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import duckdb
 
@@ -113,6 +113,8 @@ NUMBERS = (
 )
 """First letters of DuckDB's types of numbers."""
 
+_FIXED_TYPES = (*NUMBERS, "BOOLEAN", "DATE", "TIME", "INTERVAL", "UUID")
+"""First letters of the types whose values are of one size."""
 _BATCH = 64
 """Rows that are fetched at once: few, because each can be large."""
 _VALUE_BYTES = 32
@@ -211,11 +213,12 @@ class Database:
         size = 0
         with self._query(sql, timeout, cancelled) as con:
             described = con.description or []
+            varying = _varying_columns(described)
             while len(rows) <= limit:
                 batch = con.fetchmany(min(_BATCH, limit + 1 - len(rows)))
                 if not batch:
                     break
-                size += _value_bytes(batch)
+                size += _rows_bytes(batch, varying)
                 if size > query_memory.RESULT_BYTES:
                     raise QueryError(_too_large(len(rows) + len(batch)))
                 rows += batch
@@ -233,10 +236,12 @@ class Database:
         Raises QueryError as `run` does, and what writing raises.
         """
         with self._query(sql, float("inf"), lambda: False) as con:
+            described = con.description or []
+            varying = _varying_columns(described)
             writer = csv.writer(out, lineterminator="\n")
-            writer.writerow([d[0] for d in con.description or []])
+            writer.writerow([d[0] for d in described])
             while rows := con.fetchmany(_BATCH):
-                if _value_bytes(rows) > query_memory.RESULT_BYTES:
+                if _rows_bytes(rows, varying) > query_memory.RESULT_BYTES:
                     raise QueryError(_too_large(len(rows)))
                 writer.writerows(rows)
 
@@ -304,6 +309,22 @@ class Database:
                 self._con.execute(
                     "SELECT 0"
                 ).fetchall()  # an answer that is not fetched whole is in the next one's way
+
+
+def _varying_columns(described: Sequence[Any]) -> list[int]:
+    """Return the columns of an answer whose values are of any size: texts, lists and the like."""
+    names = [str(description[1]) for description in described]
+    return [
+        i
+        for i, name in enumerate(names)
+        if name.endswith("]") or not name.startswith(_FIXED_TYPES)
+    ]
+
+
+def _rows_bytes(rows: list[tuple[Any, ...]], varying: list[int]) -> int:
+    """Return the bytes that rows take, roughly. `varying`: as `_varying_columns` returns them."""
+    size = sum(_value_bytes(row[i]) for row in rows for i in varying)
+    return size + _VALUE_BYTES * sum(map(len, rows))
 
 
 def _value_bytes(value: Any) -> int:
