@@ -252,8 +252,6 @@ ELSEWHERE = {
     "ipc/splatview_ipc/system/files.py": "the mechanism itself",
     "ipc/splatview_ipc/control/run_folder.py": "the run's own folder, in a private folder, by O_EXCL and O_NOFOLLOW",
     "ipc/splatview_ipc/control/registry.py": "the viewer's entry in the same folder, likewise",
-    "viewer_app/splatview_viewer/app/probe.py": "two words in a temporary folder, which goes at once",
-    "viewer_app/splatview_viewer/formats/confinement.py": "names flags that it forbids, and writes nothing",
     "viewer_app/splatview_viewer/render/gsplat/build.py": "kernels in the private cache, written by a compiler",
 }
 _WRITES = re.compile(

@@ -178,6 +178,22 @@ def test_a_program_that_lies_is_an_error(
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
+def test_secrets_of_the_environment_stay_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "SSH_AUTH_SOCK")
+    for name in (*secrets, "OTHER"):
+        monkeypatch.setenv(name, "value")
+    code = f"told = {{k for k in os.environ if k in {(*secrets, 'OTHER')}}}\n"
+    code += "print(json.dumps(['error', str(sorted(told))]))"
+    monkeypatch.setattr(
+        "splatview_ipc.system.child_program.command",
+        lambda module, job: [sys.executable, "-c", BEGIN + code, job],
+    )
+    with pytest.raises(FileError, match=r"\['OTHER'\]"):
+        read_untrusted(w.write_splat(tmp_path / "a.splat", T))
+
+
 def test_a_result_cannot_be_written_after_it_was_checked() -> None:
     fd = os.memfd_create("splatview-test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 4096)

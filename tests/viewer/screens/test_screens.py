@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +173,57 @@ def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> Non
         if np.array_equal(read_pixels(app.screen.framebuffer)[:294, 280:, :3], picture):
             break
     app.close()
+
+
+@pytest.mark.display
+def test_a_window_larger_than_the_screen_is_fitted(
+    display: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    from splatview_viewer.screens.window import WindowScreen
+
+    screen = WindowScreen(8000, 2000, vsync=False)
+    width, height = screen.framebuffer.size
+    screen.close()
+    assert width < 8000 and abs(width / height - 4) < 0.05
+    assert f"8000x2000 is larger than the screen ({width}x" in caplog.text
+
+
+OLD = """
+from splatview_viewer.core.errors import GraphicsError
+from splatview_viewer.screens.{module} import {screen}
+try:
+    {screen}(64, 64)
+except GraphicsError as e:
+    print(e)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "screen", "place"),
+    [
+        ("offscreen", "OffscreenScreen", "EGL"),
+        pytest.param(
+            "window", "WindowScreen", "this display", marks=pytest.mark.display
+        ),
+    ],
+)
+@pytest.mark.programs
+def test_an_old_opengl_is_told_with_both_versions(
+    module: str, screen: str, place: str, request: pytest.FixtureRequest
+) -> None:
+    if module == "window":
+        request.getfixturevalue("display")
+    done = subprocess.run(
+        [sys.executable, "-c", OLD.format(module=module, screen=screen)],
+        env={**os.environ, "MESA_GL_VERSION_OVERRIDE": "2.1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if not done.stdout:
+        pytest.skip("not Mesa's OpenGL, which can be had in an older version")
+    told = f"OpenGL 3.3 or newer is needed, {place} offers 2.1 ("
+    assert done.stdout.startswith(told) and "update the graphics driver" in done.stdout
 
 
 # -- which GPU the offscreen screen draws on ---------------------------------------------------------------------------

@@ -135,6 +135,10 @@ BROKEN: list[tuple[Any, str]] = [
         snapshot([], [segment(512, [block(512, 512)], total_size=None)]),
         r"got `null` - at `\$.segments\[0\].total_size",
     ),
+    (
+        snapshot([event("segment_alloc", i << 61, 1 << 61) for i in range(4)]),
+        "reserved ranges are together more than any machine",
+    ),
     ([1, 2], "no memory snapshot: it holds a list"),
     ({"a": 1}, "a mapping with 'a'"),
 ]
@@ -177,6 +181,12 @@ SHARED: dict[str, Any] = {
         "device_traces": [[event("alloc", 512, frames=[{}] * 9000)] * 9000],
     },
     "blocks": {"segments": [segment(512, [block(512, 512)] * 1500)] * 1500},
+    "tuples": {
+        "segments": ({**segment(512, []), "blocks": (block(512, 512),) * 1500},) * 1500
+    },
+    "tuples of frames": {
+        "device_traces": [[event("alloc", 512, frames=({},) * 9000)] * 9000],
+    },
     "segments": {"segments": [wide(**segment(512, []))] * 3000},
     "annotations": {"segments": [], "external_annotations": [wide()] * 3000},
     "host": {"segments": [], "host_segments": [wide(**segment(512, []))] * 3000},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from support.memory_data import HIGH, TORCH, several
 from support.wait import PATIENCE
 
+from splatview_viewer.kinds.snapshot import query_memory
 from splatview_viewer.kinds.snapshot.model import Snapshot, live_bytes
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, TABLES, Database, QueryError
 
@@ -206,3 +208,40 @@ def test_a_query_ends_when_it_takes_too_long_or_is_cancelled(real_db: Database) 
     with pytest.raises(QueryError, match="interrupted"):
         real_db.run(ENDLESS, timeout=PATIENCE, cancelled=lambda: True)
     assert rows(real_db, "SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "value", ["repeat('x', 3000)", "range(100)", "{'a': [repeat('x', 3000)]}"]
+)
+def test_an_answer_that_is_too_large_is_an_error(
+    value: str, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is fetched is counted row by row; what is written as it comes may be as large as it likes."""
+    monkeypatch.setattr(query_memory, "RESULT_BYTES", 1 << 20)
+    sql = f"SELECT {value} FROM range(1000)"
+    with pytest.raises(QueryError, match=r"too large.* more than 1 MiB; ask for"):
+        db.run(sql)
+    assert len(db.run(sql, limit=100).rows) == 100
+    out = io.StringIO()
+    db.csv(sql, out)
+    assert out.getvalue().count("\n") == 1001
+    monkeypatch.setattr(query_memory, "RESULT_BYTES", 1 << 10)
+    with pytest.raises(QueryError, match="too large"):
+        db.csv(sql, io.StringIO())
+
+
+def test_a_query_takes_no_more_memory_than_it_may(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what one function makes, which DuckDB does not count; and other queries run on under the same limit."""
+    monkeypatch.setattr(query_memory, "memory_bound", lambda: 200 << 20)
+    monkeypatch.setattr(query_memory, "RESULT_BYTES", 1 << 20)
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    with query_memory.bounded_memory():
+        inside = resource.getrlimit(resource.RLIMIT_DATA)
+        for value in ("repeat(text, 1500000000 // length(text))", "range(100000000)"):
+            with pytest.raises(QueryError, match=r"not enough memory.* 200 MiB"):
+                db.run(f"SELECT length({value}::VARCHAR) FROM stacks LIMIT 1")
+        assert db.run("SELECT 1").rows == [(1,)]
+        assert resource.getrlimit(resource.RLIMIT_DATA) == inside != limits
+    assert resource.getrlimit(resource.RLIMIT_DATA) == limits

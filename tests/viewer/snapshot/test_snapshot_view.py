@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.memory_data import small_snapshot
+from support.memory_data import event, small_snapshot, snapshot
 from support.snapshot_cases import User
 from support.wait import PATIENCE
 
@@ -29,6 +29,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.analysis.details import ranges
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.content import Content
+from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotView
@@ -61,6 +62,26 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
         np.testing.assert_array_equal(
             now != painted.pixels, (painted.ids == chosen) & (lifted != (None, None))
         )
+
+
+@pytest.mark.parametrize(
+    ("events", "tab", "words"),
+    [
+        ([event("alloc", 1 << 20)], "addresses", "names no segments"),
+        ([event("alloc", 1 << 20)], "timeline", ""),
+        ([event("segment_alloc", 1 << 20)], "addresses", ""),
+        ([event("snapshot", 0, 0)], "addresses", "Nothing was allocated"),
+        ([event("snapshot", 0, 0)], "timeline", "Nothing was allocated"),
+    ],
+)
+def test_what_a_snapshot_does_not_tell_is_said_over_the_plot(
+    events: list[Any], tab: str, words: str, screen: OffscreenScreen
+) -> None:
+    made = User(screen, from_pickled(snapshot(events)), legend=False, tab=tab)
+    assert words in made.view.missing and bool(made.view.missing) == bool(words)
+    corner = made.settle()[55:85, 60:400]
+    made.close()
+    assert (corner.min(axis=2) > 180).any() == bool(words), "white letters"
 
 
 def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:

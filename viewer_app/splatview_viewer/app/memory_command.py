@@ -1,8 +1,7 @@
-"""What `splatview memory FILE` does without a viewer: the answer to a query as text."""
+"""`splatview memory FILE` without a viewer: the answer to a query as text."""
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 import time
@@ -52,10 +51,8 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     try:
         with Database(read(path)) as database:
             if as_csv:
-                text: Any = io.StringIO() if out.isatty() else out
+                text: Any = _Printable(out) if out.isatty() else out
                 database.csv(sql, text)
-                if text is not out:
-                    out.write(_CONTROL.sub("?", text.getvalue()))
             else:
                 result = database.run(sql, timeout=float("inf"))
                 out.write(table(result))
@@ -68,6 +65,16 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
         out.flush()
     except BrokenPipeError:  # `| head` has seen enough
         pass
+
+
+class _Printable:
+    """Writes text to a terminal without what the terminal would obey."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        return self._out.write(_CONTROL.sub("?", text))
 
 
 def read(path: Path) -> Snapshot:

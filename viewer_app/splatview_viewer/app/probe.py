@@ -135,14 +135,16 @@ def probe_sandbox() -> str:
     import tempfile
     from pathlib import Path
 
+    from splatview_ipc.system.files import output_file
     from splatview_viewer.core.errors import FileError
     from splatview_viewer.formats import confinement
     from splatview_viewer.formats.sandbox import limits_for, run
 
     with tempfile.TemporaryDirectory(prefix="sv-doctor-") as folder:
         secret, job = Path(folder, "secret"), Path(folder, "job")
-        secret.write_text("x", "utf-8")
-        job.write_text(f"{folder}\n{secret}", "utf-8")
+        for path, text in ((secret, "x"), (job, f"{folder}\n{secret}")):
+            with output_file(path, private=True) as out:
+                out.file.write(text.encode())
         try:
             found, _ = run(
                 confinement.examine, [job], limits_for(0), confinement.Examined
@@ -153,7 +155,7 @@ def probe_sandbox() -> str:
     means += ["seccomp"] if found.seccomp else []
     if found.permitted:
         raise Broken(
-            f"decoders of pages' files have bounds, but also {', '.join(found.permitted)}: "
+            f"the kernel does not refuse {', '.join(found.permitted)} to decoders of pages' files: "
             f"{'; '.join((*means, *found.reasons))}",
             "a kernel of 5.13 or later with landlock among its security modules (lsm=); in a container, a seccomp "
             "profile that permits landlock_create_ruleset and seccomp",

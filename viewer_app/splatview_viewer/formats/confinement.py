@@ -1,4 +1,4 @@
-"""What the kernel refuses to the process that decodes an untrusted file: `confine`.
+"""Confinement by the kernel of the process that decodes an untrusted file: `confine`.
 
 Two mechanisms, each where the kernel has it. Neither can be taken back, and both hold for threads that begin later.
 
@@ -16,6 +16,7 @@ import ctypes
 import errno
 import os
 import platform
+import pwd
 import socket
 import struct
 import sys
@@ -40,7 +41,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 class Confinement(NamedTuple):
-    """What is in force for this process."""
+    """The mechanisms in force for a process."""
 
     landlock: int = 0
     """Landlock's version, of which each refuses more than the one before; 0: none."""
@@ -147,10 +148,14 @@ def _readable_paths() -> Iterator[str]:
     yield from _SYSTEM_PATHS
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     own = [*sys.path, *libraries, sysconfig.get_config_var("LIBDIR") or ""]
-    home = Path(os.path.expanduser("~")).resolve()
+    homes = [os.path.expanduser("~")]
+    with suppress(KeyError):  # of a container's user without an account
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    resolved_homes = [Path(home).resolve() for home in homes]
     for path in filter(None, own):
+        folder = Path(path).resolve()
         # A home folder, or the root, as a place of modules would open everything in it.
-        if not home.is_relative_to(Path(path).resolve()):
+        if not any(home.is_relative_to(folder) for home in resolved_homes):
             yield path
 
 
@@ -304,7 +309,7 @@ MACHINES = {
 }
 """The column of the tables above, and the kernel's name of the machine (AUDIT_ARCH_*)."""
 _WRITING = 0o3 | 0o100 | 0o1000 | 0o20000000
-"""Flags of an opening that writes: O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_TMPFILE."""
+"""Flags of an opening that writes: the two of its mode, then making, emptying, and a file without a name."""
 _CLONE_THREAD = 0x10000
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into a terminal."""
@@ -320,6 +325,12 @@ _Instruction = tuple[int, int, int, int]
 """Code, jump if true, jump if false, operand."""
 
 
+SECCOMP_CALL = (
+    _SECCOMP[MACHINES[platform.machine()][0]] if platform.machine() in MACHINES else 0
+)
+"""The number of the system call that sets a filter; 0: this machine's is not known here."""
+
+
 class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
@@ -332,9 +343,8 @@ def _filter_calls() -> None:
     steps = call_filter(machine, os.getpid())
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     program = _FilterProgram(len(steps), code)
-    column, _ = MACHINES[machine]
     _call(
-        _SECCOMP[column],
+        SECCOMP_CALL,
         ctypes.c_uint(_SET_MODE_FILTER),
         ctypes.c_uint(_ALL_THREADS),
         ctypes.byref(program),
@@ -393,18 +403,18 @@ def _argument(index: int) -> _Instruction:
 
 
 class Examined(msgspec.Struct, frozen=True, tag="examined"):
-    """What a confined process tried, and what came of it."""
+    """Attempts of a confined process, and their outcome."""
 
     landlock: int
     seccomp: bool
     reasons: tuple[str, ...]
     permitted: tuple[str, ...]
-    """What should have been refused."""
+    """Attempts that should have been refused."""
     thread_count: int
 
 
 in_force = Confinement()
-"""What holds for this process."""
+"""The mechanisms in force for this process."""
 
 
 def examine(files: list[File], progress: Progress) -> tuple[Examined, list[np.ndarray]]:

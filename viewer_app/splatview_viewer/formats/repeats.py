@@ -1,7 +1,7 @@
 """A bound on values that name each other again and again, as the objects of a pickle can.
 
-Ten lists that each hold the one before ten times are a file of 200 bytes, and ten thousand million values to whoever
-walks through them. Once `check_repeats` has passed, any walk is as short as the file.
+Ten lists that each hold the one before ten times are a file of 200 bytes, and a walk through them meets ten thousand
+million values. Once `check_repeats` has passed, any walk is as short as the file.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import json
 import math
 import mmap
 import os
+import re
 import resource
 import selectors
 import signal
@@ -65,6 +66,8 @@ MAX_FILES = 64
 """Descriptors that the child may have open beside those that it inherits: modules are opened one by one."""
 AT_ONCE = 2
 """Child processes at a time; other files wait."""
+SECRETS = re.compile("TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+"""Names of environment variables that the child does not get: what it answers is shown to the one who sent the file."""
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
 MAX_LINE = 1 << 20
@@ -186,6 +189,7 @@ def run(
                 pass_fds=[*files, out],
                 # One thread is enough, and what others reserve counts against the bound.
                 env=child_program.environment(
+                    {k: v for k, v in os.environ.items() if not SECRETS.search(k)},
                     OPENBLAS_NUM_THREADS="1",
                     OMP_NUM_THREADS="1",
                     PYTHONUNBUFFERED="",

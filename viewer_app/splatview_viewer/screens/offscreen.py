@@ -20,6 +20,7 @@ from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.core.events import Close, Inbox, Resize
 from splatview_viewer.core.screen import ScreenState, read_pixels
 from splatview_viewer.formats.pictures import output_path, save_picture
+from splatview_viewer.screens import gl_versions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,6 +182,9 @@ def _create(**device: int) -> moderngl.Context:
     except Exception as e:  # moderngl raises bare Exception here
         if "not loaded" in str(e):
             raise GraphicsError(f"EGL not found ({e}): {_INSTALL}") from e
+        settings.pop("backend")
+        if offered := gl_versions.egl_version(**settings):
+            raise GraphicsError(gl_versions.too_old("EGL", offered)) from e
         raise GraphicsError(
             f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a container, start it "
             f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}"

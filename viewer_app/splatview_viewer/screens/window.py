@@ -6,7 +6,10 @@ library that it finds. Naming the library avoids that.
 
 from __future__ import annotations
 
+import ctypes
+import logging
 import os
+import re
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +38,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import ScreenState
+from splatview_viewer.screens import gl_versions
 from splatview_viewer.screens.offscreen import LocalDesktop, let_go
 
 if TYPE_CHECKING:
@@ -65,6 +69,7 @@ if not os.environ.get("PYGLFW_LIBRARY") and (library := _bundled()) is not None:
 
 import glfw  # noqa: E402  (reads the variable)
 
+log = logging.getLogger("splatview")
 _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_LEFT: "left",
     glfw.MOUSE_BUTTON_RIGHT: "right",
@@ -76,6 +81,62 @@ _MODS: dict[int, Mod] = {
     glfw.MOD_ALT: "alt",
     glfw.MOD_SUPER: "super",
 }
+
+
+def _fit_screen(width: int, height: int) -> tuple[int, int]:
+    """Return the size of a window, smaller in proportion where the screen has no room for it."""
+    monitor = glfw.get_primary_monitor()
+    if not monitor:
+        return width, height
+    *_, area_width, area_height = glfw.get_monitor_workarea(monitor)
+    # On X11 the work area is in pixels, and a window gets its points times the scale of them.
+    is_wayland = "wayland" in os.environ.get("PYGLFW_LIBRARY", "")
+    scale = 1.0 if is_wayland else max(glfw.get_monitor_content_scale(monitor))
+    room = area_width / max(scale, 1.0), area_height / max(scale, 1.0)
+    if min(room) < 1 or (width <= room[0] and height <= room[1]):
+        return width, height
+    factor = min(room[0] / width, room[1] / height)
+    fitted = max(int(width * factor), 1), max(int(height * factor), 1)
+    log.warning(
+        "a window of %dx%d is larger than the screen (%dx%d): it is opened as %dx%d",
+        width,
+        height,
+        *map(int, room),
+        *fitted,
+    )
+    return fitted
+
+
+def _offered_version() -> str:
+    """Return the OpenGL version and renderer that a window gets which asks for none; "" where there is none."""
+    glfw.default_window_hints()
+    glfw.window_hint(glfw.VISIBLE, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        window = glfw.create_window(64, 64, "splatview", None, None)
+    if not window:
+        return ""
+    glfw.make_context_current(window)
+
+    def load(name: str) -> int | None:
+        return ctypes.cast(glfw.get_proc_address(name), ctypes.c_void_p).value
+
+    return gl_versions.version_words(load)
+
+
+def _why_no_window(offered: str, faults: list[str]) -> str:
+    """Return the words for a window that could not be opened. `faults`: GLFW's."""
+    if offered:
+        return gl_versions.too_old(
+            "this display",
+            offered,
+            "use --web, for a browser, which does not need the display (over ssh -X it is an old one), ",
+        )
+    why = f" ({faults[0]})" if faults else ""
+    return (
+        f"no window could be opened{why}. Is a display reachable (DISPLAY or "
+        "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot"
+    )
 
 
 class WindowScreen:
@@ -117,16 +178,15 @@ class WindowScreen:
                     (glfw.VISIBLE, visible),
                 ):
                     glfw.window_hint(hint, value)
+                width, height = _fit_screen(width, height)
                 self._window = glfw.create_window(width, height, title, None, None)
-            faults = [str(w.message) for w in caught]
+            # pyGLFW writes its bytes as Python does: (65543) b'GLX: ...'
+            faults = [re.sub(r" b'(.*)'$", r" \1", str(w.message)) for w in caught]
         if not self._window:
+            offered = _offered_version() if ready else ""
             if ready:
                 glfw.terminate()
-            why = f" ({faults[0]})" if faults else ""
-            raise GraphicsError(
-                f"no window could be opened{why}. Is a display reachable (DISPLAY or "
-                "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot"
-            )
+            raise GraphicsError(_why_no_window(offered, faults))
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:

@@ -168,8 +168,10 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
                 ground=faint(theme.BAR, 0.8),
                 pad=0.7,
             )
-        if view.state.lit is not None:
-            words = f"Lit: {view.state.lit.words}   (Esc: everything again)"
+        lit, words = view.state.lit, view.missing
+        if lit is not None:
+            words = f"Lit: {lit.words}   (Esc: everything again)"
+        if words:
             card(
                 draw,
                 (r.x + 10 * scale, r.y + above + 8 * scale),

@@ -56,6 +56,8 @@ NO_STACK = -1
 UNKNOWN_POOL = -1
 LIMIT = 2**62
 """Sizes and times are smaller, so that sums of two do not overflow; but what was asked for in vain may be any size."""
+SPAN_LIMIT = 2**61
+"""The sizes of all reserved ranges of a device are together less."""
 MIDDLE = 1 << 63  # the first address in the upper half
 HOST = -1
 """The device of pinned host memory. Where a file has several such traces, their devices are -1, -2 and so on."""

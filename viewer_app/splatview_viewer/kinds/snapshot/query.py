@@ -22,7 +22,7 @@ import numpy as np
 
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.snapshot import SQL
+from splatview_viewer.kinds.snapshot import SQL, query_memory
 from splatview_viewer.kinds.snapshot.analysis.frames import (
     USER,
     categories,
@@ -38,7 +38,7 @@ from splatview_viewer.kinds.snapshot.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import duckdb
 
@@ -113,8 +113,12 @@ NUMBERS = (
 )
 """First letters of DuckDB's types of numbers."""
 
-_BATCH = 1024
-"""Rows of a CSV that are fetched at once."""
+_FIXED_TYPES = (*NUMBERS, "BOOLEAN", "DATE", "TIME", "INTERVAL", "UUID")
+"""First letters of the types whose values are of one size."""
+_BATCH = 64
+"""Rows that are fetched at once: few, because each can be large."""
+_VALUE_BYTES = 32
+"""Bytes of any value beside those of its text or of what it holds."""
 LEGAL = "SELECT, WITH, FROM, VALUES, EXPLAIN, DESCRIBE, SHOW and SUMMARIZE"
 """First words of legal queries."""
 
@@ -129,7 +133,7 @@ class Result:
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    """What DuckDB calls the types of the columns: "BIGINT", "VARCHAR"."""
+    """DuckDB's names of the columns' types: "BIGINT", "VARCHAR"."""
     rows: list[tuple[Any, ...]]
     truncated: bool
     """There are more rows than these."""
@@ -164,7 +168,7 @@ class Database:
     """A snapshot as tables that can be read. For any thread; queries of several wait for each other.
 
     DuckDB lets a query read or write no file, load no extension and change no setting (`_connect`). Each query runs in
-    a transaction that only reads.
+    a transaction that only reads, with the memory that `query_memory` allows.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -195,19 +199,29 @@ class Database:
         timeout: float = 30.0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Result:
-        """The answer to one query, of which at most `limit` rows are fetched.
+        """Answer one query, of which at most `limit` rows are fetched.
 
         Args:
             cancelled: asked again and again; True interrupts the query.
 
         Raises:
             QueryError: it is not a query that reads, or it is wrong (the message shows where), or it was interrupted,
-                or it took longer than `timeout` seconds.
+                or it took longer than `timeout` seconds, or its values are larger than `query_memory.RESULT_BYTES`.
         """
         began = time.perf_counter()
+        rows: list[tuple[Any, ...]] = []
+        size = 0
         with self._query(sql, timeout, cancelled) as con:
             described = con.description or []
-            rows = con.fetchmany(limit + 1)
+            varying = _varying_columns(described)
+            while len(rows) <= limit:
+                batch = con.fetchmany(min(_BATCH, limit + 1 - len(rows)))
+                if not batch:
+                    break
+                size += _rows_bytes(batch, varying)
+                if size > query_memory.RESULT_BYTES:
+                    raise QueryError(_too_large(len(rows) + len(batch)))
+                rows += batch
         return Result(
             tuple(str(d[0]) for d in described),
             tuple(str(d[1]) for d in described),
@@ -222,9 +236,13 @@ class Database:
         Raises QueryError as `run` does, and what writing raises.
         """
         with self._query(sql, float("inf"), lambda: False) as con:
+            described = con.description or []
+            varying = _varying_columns(described)
             writer = csv.writer(out, lineterminator="\n")
-            writer.writerow([d[0] for d in con.description or []])
+            writer.writerow([d[0] for d in described])
             while rows := con.fetchmany(_BATCH):
+                if _rows_bytes(rows, varying) > query_memory.RESULT_BYTES:
+                    raise QueryError(_too_large(len(rows)))
                 writer.writerows(rows)
 
     @contextmanager
@@ -247,7 +265,7 @@ class Database:
                 if self._why:  # again: the query may not have begun yet
                     self._con.interrupt()
 
-        with self._lock:
+        with self._lock, query_memory.bounded_memory():
             if not self._close.alive:
                 raise QueryError("the snapshot was closed")
             self._why = ""
@@ -282,9 +300,7 @@ class Database:
                 OverflowError,
                 ValueError,
             ) as e:
-                raise QueryError(
-                    self._why or str(e).strip() or type(e).__name__
-                ) from None
+                raise QueryError(self._why or _error_text(e)) from None
             finally:
                 over.set()
                 thread.join()
@@ -293,6 +309,54 @@ class Database:
                 self._con.execute(
                     "SELECT 0"
                 ).fetchall()  # an answer that is not fetched whole is in the next one's way
+
+
+def _varying_columns(described: Sequence[Any]) -> list[int]:
+    """Return the columns of an answer whose values are of any size: texts, lists and the like."""
+    names = [str(description[1]) for description in described]
+    return [
+        i
+        for i, name in enumerate(names)
+        if name.endswith("]") or not name.startswith(_FIXED_TYPES)
+    ]
+
+
+def _rows_bytes(rows: list[tuple[Any, ...]], varying: list[int]) -> int:
+    """Return the bytes that rows take, roughly. `varying`: as `_varying_columns` returns them."""
+    size = sum(_value_bytes(row[i]) for row in rows for i in varying)
+    return size + _VALUE_BYTES * sum(map(len, rows))
+
+
+def _value_bytes(value: Any) -> int:
+    """Return the bytes that a value of an answer takes, roughly."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return _VALUE_BYTES + len(value)
+    if isinstance(value, dict):
+        return _VALUE_BYTES + sum(map(_value_bytes, (*value, *value.values())))
+    if isinstance(value, (list, tuple)):
+        return _VALUE_BYTES + sum(map(_value_bytes, value))
+    return _VALUE_BYTES
+
+
+def _too_large(row_count: int) -> str:
+    return (
+        f"the answer is too large: the values of {row_count:,} rows take more than {query_memory.RESULT_BYTES >> 20} MiB; "
+        "ask for fewer or smaller columns, for parts of texts (left(text, 200)), or for a count or sum"
+    )
+
+
+def _error_text(error: BaseException) -> str:
+    """Return DuckDB's words, and a next step where memory was not enough."""
+    text = str(error).strip()
+    is_memory = (
+        isinstance(error, MemoryError) or "Out of Memory" in text or "bad_alloc" in text
+    )
+    if is_memory:
+        return (
+            f"not enough memory: a query may take {query_memory.memory_bound() >> 20:,} MiB; ask for fewer rows or columns, or end "
+            f"other programs ({text.partition(chr(10))[0] or type(error).__name__})"
+        )
+    return text or type(error).__name__
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
@@ -572,7 +636,6 @@ def _text(values: np.ndarray) -> Column:
 def _connect() -> duckdb.DuckDBPyConnection:
     with needed(SQL, "duckdb", error=ViewerError):
         import duckdb
-    bytes_of_machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     con = duckdb.connect(
         ":memory:",
         config={
@@ -582,7 +645,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
             "temp_directory": "",
-            "memory_limit": f"{max(bytes_of_machine >> 22, 256)}MiB",  # a quarter of it
+            "memory_limit": f"{query_memory.memory_bound() >> 20}MiB",
             "threads": str(
                 max(1, min(4, (os.cpu_count() or 1) // 2))
             ),  # the training beside it needs the others

@@ -362,6 +362,17 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.content.fault_of_layout or (f"{busy} \u2026" if busy else "")
 
     @property
+    def missing(self) -> str:
+        """Words over the plot for what the snapshot does not tell; "" where nothing is missing."""
+        trace = self.trace
+        if not len(trace.allocations) and not len(trace.spans):
+            events = count_text(len(trace.events), "event")
+            return f"Nothing was allocated or reserved in this trace ({events})"
+        if self.tab == "addresses" and not len(trace.spans):
+            return "The snapshot names no segments: only the addresses of allocations are known"
+        return ""
+
+    @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
         content = self.data.content

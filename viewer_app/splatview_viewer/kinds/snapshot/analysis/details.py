@@ -52,7 +52,7 @@ class Details:
     allocation: int
     title: str
     rows: list[tuple[str, str]]
-    """What, and its value."""
+    """A property, and its value."""
     frames: list[FrameLine]
     """The whole stack, innermost first."""
     freed_frames: list[FrameLine]

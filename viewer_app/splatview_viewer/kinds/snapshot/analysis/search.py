@@ -26,7 +26,7 @@ class Hits:
     mask: np.ndarray
     """bool (A,)"""
     words: tuple[str, ...]
-    """How each word was understood."""
+    """The reading of each word."""
     count: int
     bytes: int
     """The sum of the sizes of all hits, live at one time or not."""

@@ -286,7 +286,7 @@ class Suspect:
     oldest: int
     """The event that made the oldest of them."""
     age_us: int
-    """How long that one lives, to the end of the trace; 0 where there are no times."""
+    """Its lifetime, to the end of the trace; 0 where there are no times."""
     kept: np.ndarray
     """int64 (PERIODS,): how many of those made in each period are still there."""
     growing: bool
@@ -398,7 +398,7 @@ class Oom:
     usable: np.ndarray
     """int64: sizes of the free blocks that the request could take."""
     holders: Table
-    """What was live, by stack."""
+    """Live memory, by stack."""
     verdict: str
     """In a sentence or three."""
     stack: int

@@ -7,12 +7,15 @@ size: each value that PyTorch writes takes at least one byte of it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.repeats import LEAST_VALUES
 
-SHARED_FRAMES = 64
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+SHARED_FRAMES = 16
 """Frames of stacks for each other value: PyTorch shares frames, and may share whole stacks, among entries."""
 
 
@@ -53,14 +56,17 @@ class Budget:
     def check_entries(self, entries: list[Any], where: str) -> None:
         """Count entries of a trace with what they hold. Raises FileError as `spend` does."""
         mappings = [entry for entry in entries if type(entry) is dict]
-        frames = (entry.get("frames") for entry in mappings)
-        frame_count = sum(len(stack) for stack in frames if type(stack) is list)
+        frame_count = sum(_length(entry.get("frames")) for entry in mappings)
         self.spend(sum(map(len, mappings)) + frame_count // SHARED_FRAMES, where)
 
 
-def _list(value: Any) -> list[Any]:
-    return value if type(value) is list else []
+_SEQUENCES = (list, tuple, set, frozenset)
+"""Types that are converted where a list is expected."""
+
+
+def _list(value: Any) -> Collection[Any]:
+    return value if type(value) in _SEQUENCES else ()
 
 
 def _length(value: Any) -> int:
-    return len(value) if type(value) in (dict, list, tuple) else 0
+    return len(value) if type(value) in (dict, *_SEQUENCES) else 0

@@ -25,6 +25,7 @@ from splatview_viewer.kinds.snapshot.model import (
     LIMIT,
     NO_STACK,
     SEGMENT_TYPES,
+    SPAN_LIMIT,
     UNKNOWN_POOL,
     Annotation,
     Blocks,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _READING = 0.7
-"""Of the time that it takes, reading the events; the rest is pairing."""
+"""Share of the time that reading the events takes; the rest is pairing."""
 CHUNK = 4096
 """Events that are read together: few enough that the processor's cache holds them."""
 ACTION = {name: i for i, name in enumerate(ACTIONS)}
@@ -66,8 +67,9 @@ TOP = 2**64
 SAMPLE, FEW = 4, 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
-"""How many stacks and frames are known by identity; a file that shares none would hold all of them."""
+"""Most stacks and frames that are known by identity; a file that shares none would hold all of them."""
 MAX_LINE = 2**31 - 1
+_FLAT = (str, int, float, bool, type(None))
 
 
 _Whole = Annotated[int, Meta(ge=0)]
@@ -88,7 +90,7 @@ class _Entry(msgspec.Struct, gc=False):
     addr: _Whole = 0
     size: _Whole = 0
     device_free: _Whole | None = None
-    """What the driver still had: of an oom, which has no address."""
+    """Bytes that the driver still had: of an oom, which has no address."""
     time_us: _Bytes = 0
     stream: _Stream = 0
     pool_id: _Pool | None = None
@@ -121,7 +123,7 @@ class _Segment(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """What a pickle holds. Entries of traces are read many at once (`_Chunk`)."""
+    """Content of a pickle. Entries of traces are read many at once (`_Chunk`)."""
 
     segments: list[_Segment] | None = None
     device_traces: list[Any] | None = None
@@ -146,7 +148,7 @@ class Tables:
     """Gives the same number to equal texts, frames, stacks, streams and pools, of all devices.
 
     PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the identities of every
-    fourth frame lead to few lists, which are compared by identity too. What is known is held,
+    fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is known is held,
     which keeps identities valid.
     """
 
@@ -158,6 +160,8 @@ class Tables:
         self._stacks: dict[bytes, int] = {}
         self._known: dict[int, tuple[dict[Any, Any], int]] = {}
         self._lists: dict[tuple[int, ...], list[tuple[Any, int]]] = {}
+        self._frames_are_flat = True
+        """No known frame holds other values, which two of them could compare without end if they hold each other."""
 
     def stacks(self, lists: Sequence[Any], where: Callable[[int], str]) -> np.ndarray:
         """The numbers int32 (N,) of stacks as a file holds them: lists of dictionaries; None: no stack.
@@ -177,8 +181,11 @@ class Tables:
                 frames = read(frames, list[Any], where(i))
             same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
             for known, number in same:
-                # By identity: values that hold each other would be compared without end.
-                if len(known) == len(frames) and all(map(is_, known, frames)):
+                if self._frames_are_flat:
+                    is_same = known == frames
+                else:
+                    is_same = _are_identical(known, frames)
+                if is_same:
                     numbers.append(number)
                     break
             else:
@@ -202,6 +209,7 @@ class Tables:
     def frame(self, frame: Any, where: str) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
         f, texts = read(frame, _Frame, where), self._texts
+        self._frames_are_flat &= all(type(v) in _FLAT for v in frame.values())
         line = (
             f.line if abs(f.line) <= MAX_LINE else 0
         )  # what C++ frames say where nothing is known
@@ -248,6 +256,11 @@ class Tables:
         return Texts(blob, start), Stacks(
             file, line, name, _starts([len(s) // 4 for s in stacks]), inner
         )
+
+
+def _are_identical(known: list[Any], frames: list[Any]) -> bool:
+    """Return whether two lists hold the same objects: a slower comparison that looks into none of them."""
+    return len(known) == len(frames) and all(map(is_, known, frames))
 
 
 def shown(value: Any) -> str:
@@ -418,7 +431,7 @@ def read_segments(entries: list[_Segment], tables: Tables) -> tuple[Segments, Bl
 
 @dataclass
 class _Recording:
-    """What a file holds of one device, not yet converted."""
+    """Content of a file for one device, not yet converted."""
 
     device: int
     where: str
@@ -608,12 +621,15 @@ def _trace(
     )
     spans = make_spans(events, segments)
     fill_pools(a, events, segments)
-    if (
-        float(np.sum(a.size, dtype=np.float64)) >= LIMIT
-    ):  # beyond it sums would overflow
-        raise FileError(
-            f"{device_text(device)}: the sizes of its allocations are together more than any machine hands out"
-        )
+    for what, sizes, limit in (
+        ("allocations", a.size, LIMIT),
+        ("reserved ranges", spans.size, SPAN_LIMIT),
+    ):
+        # Beyond it sums, and places in the address space, would overflow.
+        if float(np.sum(sizes, dtype=np.float64)) >= limit:
+            raise FileError(
+                f"{device_text(device)}: the sizes of its {what} are together more than any machine hands out"
+            )
     if early := int((a.start < 0).sum()):
         notes.append(
             f"{device_text(device)}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "

@@ -161,7 +161,7 @@ def make_spans(events: Events, segments: Segments) -> Spans:
     """
     m = len(events)
     held: list[tuple[int, int, int, int, int]] = []
-    """What is reserved now, by address: its first byte, its end, event, stream, pool."""
+    """Ranges reserved now, by address: its first byte, its end, event, stream, pool."""
     rows: list[tuple[int, int, int, int, int, int]] = []
 
     def take_out(low: int, high: int, event: int) -> list[tuple[int, int]]:

@@ -30,6 +30,7 @@ from splatview_viewer.kinds.snapshot.model import (
     BLOCK_STATES,
     LIMIT,
     SEGMENT_TYPES,
+    SPAN_LIMIT,
     Allocations,
     Annotation,
     Blocks,
@@ -235,6 +236,8 @@ def _trace(
         and float(np.sum(a["size"], dtype=np.float64)) < LIMIT,
         "allocations",
     )
+    span_bytes = float(np.sum(parts["spans"]["size"], dtype=np.float64))
+    _check(span_bytes < SPAN_LIMIT, "spans")
     _check(parts["segments"]["blocks"].sum(dtype=np.int64) == blocks, "segments.blocks")
     return Trace(device.device, **{part: PARTS[part](**parts[part]) for part in PARTS})  # type: ignore[arg-type]
 
@@ -256,6 +259,9 @@ def folder() -> Path | None:
     """Return the folder for columns, made if needed; None if it cannot be used: it must be the user's own."""
     try:
         path = cache_folder() / "snapshots" / "columns-v1"
+        # What others could write into a folder stays in it when it is made private.
+        if path.exists() and path.stat().st_mode & 0o022:
+            return None
         make_private(path)
         s = path.lstat()
     except (OSError, RuntimeError):
