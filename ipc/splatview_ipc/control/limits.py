@@ -2,7 +2,7 @@
 
 VERSION = "0.2.0"
 """Release of splatview; the build and `splatview.__version__` read it here. Refusals for another protocol name it."""
-PROTOCOL = 11
+PROTOCOL = 12
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
 MAX_RUNS = 128
