@@ -214,13 +214,13 @@ def plot(
     x: Axis,
     y: Axis,
     *,
-    above: Sequence[Tick] | None = None,
+    second: Sequence[Tick] | None = None,
     legend: Literal["list", "row"] | None = None,
     ground: ImVec4 | None = None,
 ) -> Iterator[Plot | None]:
     """Draw a plot of this size in pixels at imgui's cursor; None where it is not seen.
 
-    above: labels of a second horizontal axis, at the upper edge, that goes along with the first. legend: a list on the
+    second: labels of a second horizontal axis, below the first, that goes along with it. legend: a list on the
     right or a row on the left, whose entries the user clicks to hide a curve. ground: the colour behind the curves.
     """
     flags = (
@@ -237,16 +237,16 @@ def plot(
     )
     implot.get_input_map().override_mod = 0  # Ctrl is for the caller
     with _ground(ground or theme.BAR):
-        if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+        if not implot.begin_plot(f"##{name}", _at_least_a_pixel(size), flags):
             yield None
             return
         found = Plot(x.span, y.span, small=small, scale=theme.scale())
         for which, axis in ((_X, x), (_Y, y)):
             _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
             _link(which, axis.span)
-        upper_ticks = None if small else above
-        if upper_ticks is not None:
-            marks = Axis(x.span, ticks=upper_ticks)
+        second_ticks = None if small else second
+        if second_ticks is not None:
+            marks = Axis(x.span, ticks=second_ticks)
             _setup(_X2, marks, implot.AxisFlags_.no_grid_lines.value)
             _link(_X2, x.span)
         if legend is not None:
@@ -264,7 +264,7 @@ def plot(
         return
     left, right = _linked_range(_X)
     # A drag in the plot moves both horizontal axes, one on an axis that axis alone.
-    if upper_ticks is not None and not _differ((left, right), x.span):
+    if second_ticks is not None and not _differ((left, right), x.span):
         left, right = _linked_range(_X2)
     low, high = _linked_range(_Y)
     aside = imgui.get_io().mouse_wheel_h
@@ -305,7 +305,7 @@ def bare(
     flags = implot.Flags_.canvas_only.value | implot.Flags_.no_inputs.value
     implot.push_style_var(implot.StyleVar_.plot_padding.value, ImVec2(0, 0))
     try:
-        if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+        if not implot.begin_plot(f"##{name}", _at_least_a_pixel(size), flags):
             yield None
             return
         for which, span in ((_X, x), (_Y, y)):
@@ -443,6 +443,11 @@ def _setup(which: int, axis: Axis, flags: int = 0) -> None:
         implot.setup_axis_ticks(
             which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False
         )
+
+
+def _at_least_a_pixel(size: tuple[float, float]) -> ImVec2:
+    """Return a size that ImPlot takes as it is: it has other meanings for 0 and less."""
+    return ImVec2(max(size[0], 1.0), max(size[1], 1.0))
 
 
 def _link(which: int, span: Range) -> None:

@@ -48,7 +48,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
             for at, text in ago_ticks(begin - history.end, end - history.end, many)
         ],
     )
-    with plots.plot("memory", size, across, up, above=steps, legend="row") as plot:
+    with plots.plot("memory", size, across, up, second=steps, legend="row") as plot:
         if plot is None:
             return None
         _areas(
