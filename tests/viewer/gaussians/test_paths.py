@@ -394,6 +394,7 @@ def test_it_is_filmed_while_the_loop_goes_on(
         if rig.tool.filming is None:
             break
         rig.view.tick(clock())
+        rig.view.work()
         rig.draw()
     assert len(list((tmp_path / "scene").iterdir())) == 4
     assert "4 pictures" in rig.said[-1]

@@ -271,6 +271,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         again |= data.moves_on(self.picture, self.moving)
         return again or (self.picture.scale < 1.0 and not self.moving)
 
+    def work(self) -> bool:
+        return self.path.work()
+
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         if how == "idle":
             self.data.rest()
