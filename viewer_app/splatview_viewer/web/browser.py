@@ -189,7 +189,7 @@ class BrowserScreen:
             return
         self._closed = True
         self._connection.close()
-        self._sender.clear()
+        self._sender.close()
         self._release_target()
         self.wake()
 
