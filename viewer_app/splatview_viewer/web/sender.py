@@ -13,6 +13,7 @@ import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -158,6 +159,9 @@ class Sender:
         self._cleared = 0
         """Counts `clear`: a picture that was taken out before it is kept no more."""
         self._closed = False
+        self._lock = Lock()
+        self._running = 0
+        """Encodings that run just now."""
         connection.pictures = self
 
     # -- in the thread that draws ------------------------------------------------------------------------------------
@@ -168,6 +172,11 @@ class Sender:
         return (
             self._waiting is None and self._encoding + self._pacer.in_flight < IN_FLIGHT
         )
+
+    @property
+    def is_encoding(self) -> bool:
+        """An encoding runs, which may be of a page that has gone."""
+        return self._running > 0
 
     @property
     def level(self) -> Level:
@@ -250,7 +259,7 @@ class Sender:
         has no loss (100), or hardly any where the line is too slow. None as well for a page that has gone."""
         if self._closed:
             return None
-        with self._arrived(picture):
+        with self._counted(), self._arrived(picture):
             if before is not None and _same(picture, before):
                 return None
             if level is None:
@@ -274,6 +283,17 @@ class Sender:
             log.warning("pictures for a page are encoded on the CPU: %s", e)
             self._encoder = TurboEncoder(str(e), self._encoder.device)
             return self._encoder.encode(picture.pixels, level.quality, size=size)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count an encoding that runs, also of a page that has gone meanwhile."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
 
     @contextmanager
     def _arrived(self, picture: Copy) -> Iterator[None]:

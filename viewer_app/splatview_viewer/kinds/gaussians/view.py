@@ -278,7 +278,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         if how == "idle":
             self.data.rest()
         elif how == "away":
-            self.picture.drop()
+            self.data.drop(self.picture)
         else:
             for tool in self.tools.values():
                 tool.close()
