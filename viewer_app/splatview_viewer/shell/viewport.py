@@ -51,7 +51,7 @@ class Viewport:
         self.captured = False
         """True while a drag that began in it lasts."""
         self.faults = Faults("viewport")
-        """Faults of what one user sees and does here: nobody else's picture suffers."""
+        """Faults of what one user sees and does here, which others do not see."""
         self._told_fault = ""
         """The last reason why input failed that the user was told."""
         self._latency_of = 0

@@ -345,7 +345,7 @@ def _empty_cache() -> None:
     """Have torch give back GPU memory that it keeps, of pictures that were encoded there. No CUDA context is made."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        with suppress(RuntimeError):  # a GPU that has failed is told by whoever draws
+        with suppress(RuntimeError):  # a GPU that has failed is told where it draws
             torch.cuda.empty_cache()
 
 
