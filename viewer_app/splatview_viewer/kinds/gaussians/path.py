@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -342,10 +342,11 @@ class PathTool(Tool):
         return again
 
     def work(self) -> bool:
-        """Go on with the film. True while there is one."""
+        """Go on with the film. True when it has come further."""
         filming = self.filming
         if filming is None:
             return False
+        drawn = filming.drawn
         filming.turn()
         if filming.ended:
             self.close()
@@ -354,7 +355,7 @@ class PathTool(Tool):
             )
             if not filming.fault:
                 self.view.host.hand_over(filming.out)
-        return True
+        return filming.ended or filming.drawn != drawn
 
     def over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.camera(rect)
@@ -746,19 +747,19 @@ def _drawn(
     dtype: Literal["f1", "f4"] = "f1",
 ) -> list[np.ndarray]:
     """(H, W, 3) uint8, or float32 of "f4", top row first: what `draw` lays over each of the backgrounds."""
-    texture, before = ctx.texture(size, 4, dtype=dtype), ctx.fbo
-    framebuffer, out = ctx.framebuffer([texture]), []
-    try:
+    pictures = []
+    with ExitStack() as held:
+        texture = ctx.texture(size, 4, dtype=dtype)
+        held.callback(texture.release)
+        framebuffer = ctx.framebuffer([texture])
+        held.callback(framebuffer.release)
+        held.callback(ctx.fbo.use)
         for background in backgrounds:
             draw(framebuffer, background)
             data = framebuffer.read(components=3, alignment=1, dtype=dtype)
             values = np.frombuffer(data, {"f1": np.uint8, "f4": np.float32}[dtype])
-            out.append(values.reshape(size[1], size[0], 3)[::-1])
-        return out
-    finally:
-        before.use()
-        framebuffer.release()
-        texture.release()
+            pictures.append(values.reshape(size[1], size[0], 3)[::-1])
+    return pictures
 
 
 class Filming:
