@@ -164,7 +164,7 @@ class View(Generic[Data, State]):
         return False
 
     def work(self) -> bool:
-        """Go on with what a user began and nobody has to watch, such as a film. True to draw the picture again. Quick
+        """Go on with what a user began and need not watch, such as a film. True to draw the picture again. Quick
         when idle."""
         return False
 

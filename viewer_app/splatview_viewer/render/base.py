@@ -237,7 +237,7 @@ class Renderer:
         raise NotImplementedError
 
     def rest(self) -> None:
-        """Give back what a picture's size takes: nobody looks at the scene. The next picture makes it anew; those that
+        """Give back what a picture's size takes: no view shows the scene. The next picture makes it anew; those that
         were made are not valid any more."""
 
     def read(self) -> None:

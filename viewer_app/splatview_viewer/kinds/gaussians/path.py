@@ -822,7 +822,7 @@ class Filming:
                     self.film, self.drawn / self.film.fps, self._transparent
                 )
                 self._write(picture)
-            except Exception as e:  # without an end nobody would ever close it
+            except Exception as e:  # without an end it would never be closed
                 self._give_up(words_of(e))
                 return
             if time.perf_counter() - begin >= seconds:
