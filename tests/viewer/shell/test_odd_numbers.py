@@ -83,7 +83,12 @@ def test_view_survives_the_greatest_numbers_of_a_page(
 
 @pytest.mark.parametrize(
     ("size", "scale"),
-    [((16, 16), 8.0), ((1024, 16), 8.0), ((16, 1024), 0.25), ((16, 520), 2.0)],
+    [
+        ((16, 520), 2.0),
+        pytest.param((16, 16), 8.0, marks=pytest.mark.soak),
+        pytest.param((1024, 16), 8.0, marks=pytest.mark.soak),
+        pytest.param((16, 1024), 0.25, marks=pytest.mark.soak),
+    ],
 )
 def test_view_survives_the_odd_sizes_of_a_page(
     open_viewer: Callable[..., Viewer], size: tuple[int, int], scale: float
