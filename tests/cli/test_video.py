@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,11 +15,16 @@ from PIL import Image
 from support.frames import cloud, gaussian_frame
 from support.scene_files import ply_columns, truth, write_ply
 from support.view_cases import scene_view
-from support.wait import wait_until
+from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.formats.camera_paths import Film, make_writer, write_path
+from splatview_viewer.formats.camera_paths import (
+    Film,
+    PngFolder,
+    make_writer,
+    write_path,
+)
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
@@ -141,6 +147,74 @@ def test_what_is_given_up_leaves_no_mp4(
     for _ in range(2):
         filming.close()
     assert filming.ended and not list(tmp_path.iterdir())
+
+
+class Stuck(PngFolder):
+    """Writes no picture until it may, as a disk that hangs."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__(out)
+        self.begun, self.may = threading.Event(), threading.Event()
+
+    def add(self, picture: np.ndarray) -> None:
+        self.begun.set()
+        assert self.may.wait(PATIENCE)
+        super().add(picture)
+
+
+def test_film_whose_picture_cannot_be_drawn_ends_and_leaves_nothing(
+    view: Any,
+    screen: OffscreenScreen,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("CUDA is out of memory")
+
+    monkeypatch.setattr(Camerawork, "picture", fail)
+    filming = made(view, screen, tmp_path / "film.mp4")
+    assert filming.ended and filming.fault == "CUDA is out of memory"
+    assert not list(tmp_path.iterdir())
+
+
+def test_film_is_given_up_without_waiting_for_a_disk_that_hangs(
+    view: Any,
+    screen: OffscreenScreen,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writer = Stuck(tmp_path / "film")
+    camerawork = Camerawork(screen.ctx, view.view, W, H)
+    filming = Filming(camerawork, short_film(), writer)
+    filming.turn(0.0)
+    assert writer.begun.wait(PATIENCE)
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(Camerawork, "picture", fail)
+    filming.turn(0.0)
+    assert filming.ended and filming.fault == "no more"
+    writer.may.set()
+    filming.close()
+    assert [p.name for p in (tmp_path / "film").iterdir()] == ["000000.png"]
+
+
+def test_pictures_that_wait_to_be_written_are_bounded_by_their_size(
+    view: Any, screen: OffscreenScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Camerawork, "picture", lambda *_: np.zeros((2, 2, 3), np.uint8))
+    waiting = {}
+    for size in (64, 5000, 16384):
+        writer = Stuck(tmp_path / str(size))
+        film = Film(short_film().path, size, size, 10.0)
+        filming = Filming(Camerawork(screen.ctx, view.view, W, H), film, writer)
+        for _ in range(8):
+            filming.turn()
+        waiting[size] = filming.drawn
+        writer.may.set()
+        filming.close()
+    assert waiting == {64: 5, 5000: 3, 16384: 1}
 
 
 # -- splatview video ------------------------------------------------------------------------------------------

@@ -76,3 +76,15 @@ def test_hidden_pages_cost_no_pictures(viewer: Any) -> None:
         page(f"hidden{n}", visible=False)
     page("last").picture()  # pages are taken in as they arrive: the others were before
     assert memory() < base + (PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN)
+
+
+def test_pages_that_close_give_back_what_they_were_drawn_with(viewer: Any) -> None:
+    page, memory = viewer
+    base = memory()
+    for turn in range(2):
+        pages = [page(f"{turn}-{n}") for n in range(PAGES)]
+        for drawn in pages:
+            drawn.picture()
+        for closing in pages:
+            closing.end()
+        wait_until(lambda: memory() < base + MARGIN)

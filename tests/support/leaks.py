@@ -151,3 +151,12 @@ def _open() -> dict[int, tuple[int, int]]:
             status = os.fstat(fd)
             found[fd] = status.st_dev, status.st_ino
     return found
+
+
+def living_pixels() -> int:
+    """Return the texels of all of moderngl's textures in this process that were not released."""
+    import moderngl
+
+    textures = [o for o in gc.get_objects() if type(o) is moderngl.Texture]
+    living = [t for t in textures if not isinstance(t.mglo, moderngl.InvalidObject)]
+    return sum(texture.width * texture.height for texture in living)

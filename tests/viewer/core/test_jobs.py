@@ -122,3 +122,34 @@ def test_a_pool_has_a_bounded_number_of_threads() -> None:
     go.set()
     assert all(job.wait(PATIENCE) for job in jobs)
     wait_until(lambda: sorted(woken) == [*range(50)])
+
+
+def test_job_without_a_thread_has_failed_and_the_next_one_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = Jobs("under test")
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", fail)
+        job = jobs.submit(lambda _: 1)
+    assert job.done and "no thread could be started" in job.fault
+    assert not jobs.busy and jobs.close()
+    later = jobs.submit(lambda _: 2)
+    assert later.wait(PATIENCE) and later.result() == 2
+
+
+def test_queue_goes_on_behind_a_job_that_exits_and_a_wake_that_fails() -> None:
+    def wake() -> None:
+        raise OSError("the loop has ended")
+
+    def leave(_: object) -> None:
+        raise SystemExit(3)
+
+    jobs = Jobs("under test", wake)
+    first, second = jobs.submit(leave), jobs.submit(lambda _: 2)
+    assert second.wait(PATIENCE) and second.result() == 2
+    assert "SystemExit" in first.fault
+    assert wait_until(lambda: not jobs.busy)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from splatview_viewer.core.host import Host, Memo
+from splatview_viewer.core.host import MOST_BYTES, Host, Memo
 
 
 def test_what_was_put_is_there_the_next_time(tmp_path: Path) -> None:
@@ -23,6 +23,36 @@ def test_what_was_put_is_there_the_next_time(tmp_path: Path) -> None:
     assert [p.name for p in file.parent.iterdir()] == [
         "viewer.json"
     ]  # nothing half written stays
+
+
+def test_value_that_is_too_large_is_not_remembered_and_keeps_no_other_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for memo in (Memo(tmp_path / "viewer.json"), Memo()):
+        caplog.clear()
+        memo.put("a", 1)
+        for _ in range(3):
+            memo.put("path", ["x" * 1000] * 600)
+        memo.put("b", 2)
+        assert (memo.get("a"), memo.get("b"), memo.get("path")) == (1, 2, None)
+        assert [r.getMessage()[:23] for r in caplog.records] == [
+            "path is not remembered:"
+        ]
+        memo.put("path", ["x"])
+        assert memo.get("path") == ["x"]
+
+
+def test_oldest_values_give_way_where_all_are_too_large_together(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "viewer.json"
+    for memo in (Memo(file), Memo()):
+        for number in range(12):
+            memo.put(str(number), "x" * 200_000)
+        held = [n for n in range(12) if memo.get(str(n)) is not None]
+        assert held == list(range(7, 12))
+    assert file.stat().st_size <= MOST_BYTES
+    assert Memo(file).get("11") == "x" * 200_000
 
 
 def test_a_file_that_is_none_of_ours_is_said_once_and_in_nobodys_way(

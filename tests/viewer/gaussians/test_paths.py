@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.frames import cloud, gaussian_frame
+from support.scene_files import ply_columns, truth, write_ply
 from support.view_cases import scene_view
+from support.viewer import Viewer
 from support.wait import clock, turns
 
 from splatview_viewer.core.errors import CameraError
@@ -25,8 +28,9 @@ from splatview_viewer.formats.camera_paths import (
     read_path,
     write_path,
 )
+from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
-from splatview_viewer.geometry.path import CameraPath, Key
+from splatview_viewer.geometry.path import MOST_FRAMES, MOST_KEYS, CameraPath, Key
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
@@ -249,6 +253,55 @@ def test_a_file_that_cannot_be_read_is_told_by_its_name(
         read_path(tmp_path / "path.json")
 
 
+def many_frames(count: int, *, wrong: dict[int, Any] | None = None) -> str:
+    """A path that was written as pictures alone, each a little to the right of the one before."""
+    frames = [
+        (wrong or {}).get(
+            i, {"camera_to_world": [1, 0, 0, i, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 1]}
+        )
+        for i in range(count)
+    ]
+    return json.dumps({"camera_path": frames, "fps": 30})
+
+
+def test_path_of_more_pictures_than_an_hour_is_refused() -> None:
+    film = parse_path(many_frames(2000))
+    assert len(film.path.keys) == 2000 and film.path.frames(30.0) == 2000
+    with pytest.raises(CameraError, match=f"{MOST_FRAMES + 1} pictures.*keyframes"):
+        parse_path(many_frames(MOST_FRAMES + 1))
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        ({"camera_to_world": [1, 2]}, "16 numbers"),
+        ({"camera_to_world": [2.0] * 16}, "no rotation"),
+        ({"camera_to_world": [float("nan")] * 16}, "no rotation"),
+        ({}, "16 numbers"),
+        (7, "no keyframe"),
+        ({"camera_to_world": np.eye(4).ravel().tolist(), "fov": -1}, '"fov" is -1'),
+    ],
+)
+def test_wrong_picture_among_many_is_told(frame: Any, words: str) -> None:
+    with pytest.raises(CameraError, match=words):
+        parse_path(many_frames(500, wrong={321: frame}))
+
+
+def test_many_rotations_are_those_of_each() -> None:
+    turns = np.random.default_rng(3).normal(size=(200, 4))
+    turns[:4] = np.eye(4)  # half turns, and none
+    turns[4:7] = [[1e-9, 1, 1, 0], [0, -1, 1e-9, 1], [1, 1, 1, 1]]
+    matrices = rotations.matrix(turns)
+    made = rotations.quaternions(matrices)
+    each = np.stack([rotations.quaternion(m) for m in matrices])
+    np.testing.assert_allclose(made, each, atol=1e-12)
+    broken = matrices.copy()
+    broken[1], broken[3], broken[5, 0, 0] = 2 * matrices[1], -matrices[3], np.nan
+    valid = rotations.are_rotations(broken)
+    assert valid.tolist() == [rotations.is_rotation(m) for m in broken]
+    assert np.flatnonzero(~valid).tolist() == [1, 3, 5]
+
+
 # -- the tool of a view ------------------------------------------------------------------------------------------------
 
 
@@ -394,6 +447,7 @@ def test_it_is_filmed_while_the_loop_goes_on(
         if rig.tool.filming is None:
             break
         rig.view.tick(clock())
+        rig.view.work()
         rig.draw()
     assert len(list((tmp_path / "scene").iterdir())) == 4
     assert "4 pictures" in rig.said[-1]
@@ -402,3 +456,70 @@ def test_it_is_filmed_while_the_loop_goes_on(
     assert rig.tool.filming is None
     assert "given up" in rig.said[-1]
     assert len(rig.view.content.pictures) == 1
+
+
+def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
+    rig: Rig, tmp_path: Path
+) -> None:
+    (tmp_path / "path.json").write_text(many_frames(20_000))
+    assert rig.view.view.dropped(tmp_path / "path.json")
+    assert rig.tool.shown
+    rig.tool.chosen = 5
+    rig.draw()
+    rig.tool.tick(1.0)
+    assert rig.view.view.host.memo.get("path/scene.ply") is None
+    rig.tool.seek(500.0)
+    rig.check_camera()
+    del rig.tool.path.keys[MOST_KEYS:]
+    rig.draw()
+    rig.tool.tick(2.0)
+    kept = rig.view.view.host.memo.get("path/scene.ply")
+    assert kept is not None and len(kept["keyframes"]) == MOST_KEYS + 1
+
+
+@pytest.mark.parametrize("act", ["save", "record"])
+def test_path_of_too_many_pictures_is_neither_written_nor_filmed(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rig.key(-1.0, 1.0)
+    rig.tool.path.stretch(1e6)
+    rig.tool.film = Film(rig.tool.path, 64, 48, 1000.0)
+    getattr(rig.tool, act)()
+    assert "1,000,000,000 pictures" in rig.said[-1]
+    assert rig.tool.filming is None and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("away", ["another entry", "a fault", "another pane alone"])
+def test_film_goes_on_while_its_scene_is_not_seen(
+    open_viewer: Callable[..., Viewer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    away: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
+    picture = tmp_path / "other.png"
+    Image.new("RGB", (60, 40)).save(picture)
+    viewer = open_viewer((400, 300), files=(scene, picture))
+    viewer.until(viewer.loaded)
+    viewer.user.select(str(scene))
+    viewer.until(viewer.loaded)
+    shown: Any = viewer.user.view
+    tool = shown.view.tools["path"]
+    tool.film = Film(path(), 64, 48, 2.0)
+    tool.record()
+    filming = tool.filming
+    assert filming is not None
+    viewer.step()
+    if away == "another entry":
+        viewer.user.select(str(picture))
+    elif away == "a fault":
+        assert viewer.state.shown is not None
+        viewer.state.shown.fault = "the newest version is damaged"
+    else:
+        viewer.user.layout.add(str(picture))
+        viewer.user.layout.maximise(viewer.user.layout.active)
+    viewer.until(lambda: tool.filming is None)
+    assert filming.ended and not filming.fault and filming.drawn == filming.total
+    assert (tmp_path / "scene.mp4").stat().st_size > 500

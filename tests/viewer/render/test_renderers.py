@@ -8,6 +8,7 @@ import moderngl
 import numpy as np
 import pytest
 import torch
+from support.leaks import living_pixels
 from support.renderer_cases import (
     CENTER,
     CLASSIC,
@@ -236,3 +237,27 @@ def test_source(renderer: Renderer, ctx: moderngl.Context) -> None:
             2**-11 * expected.max() if renderer.name == "gsplat" else 0
         )
         assert np.array_equal(read_source(ctx, picture.source()), values)
+
+
+def test_renderer_that_rests_draws_the_same_afterwards(
+    renderer: Renderer, ctx: moderngl.Context
+) -> None:
+    """Nobody looks at its scene: what a picture takes is given back, and made anew for the next one."""
+    renderer.rest()
+    renderer.load(random_scene(16, Chance(n=300)))
+    options = replace(CLASSIC, depth=True)
+    view = looking_at_origin(400, 300)
+    before = renderer.render(view, options)
+    pixels, shown = before.pixels(), read_source(ctx, before.source())
+    held = living_pixels()
+    renderer.rest()
+    renderer.rest()
+    if renderer.name == "gl":
+        assert living_pixels() <= held - 400 * 300
+    after = renderer.render(view, options)
+    again = after.pixels()
+    np.testing.assert_array_equal(again.color, pixels.color)
+    np.testing.assert_array_equal(again.depth, pixels.depth)
+    np.testing.assert_array_equal(read_source(ctx, after.source()), shown)
+    renderer.close()
+    renderer.rest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 import torch
 from PIL import Image
 from support.house import House
+from support.leaks import living_pixels
+from support.scene_files import ply_columns, truth, write_ply
 
 import splatview
 from splatview_viewer.core import events as ev
 from splatview_viewer.shell.user import User
+from splatview_viewer.web.messages import Visible
 
 
 def shown(user: User) -> str:
@@ -76,6 +80,34 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
     with Image.open(out) as written:
         assert written.size == (700, 400)
     house.close()
+
+
+def test_page_that_is_hidden_or_closes_gives_back_what_it_was_drawn_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trimmed = threading.Event()
+    monkeypatch.setattr("splatview_viewer.web.browser.trim", trimmed.set)
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
+    with House(scene) as house:
+        house.until(
+            lambda: all(e.progress is None for e in house.app.catalogue.entries)
+        )
+        before = living_pixels()
+        page, other = house.page(1600, 1200), house.page(1600, 1200)
+        house.at_rest(page)
+        house.at_rest(other)
+        shown = living_pixels()
+        assert shown - before > 2 * 1600 * 1200
+        first, second = house.app.users
+        page.send(Visible(False))
+        other.end()
+        house.until(lambda: len(house.app.users) == 1)
+        house.until(lambda: not first.screen.has_target)  # type: ignore[attr-defined]
+        assert not second.screen.has_target  # type: ignore[attr-defined]
+        house.until(lambda: living_pixels() < before + 1600 * 1200 // 2)
+        house.until(trimmed.is_set)
+        page.send(Visible(True))
+        assert house.at_rest(page).shape == (1200, 1600, 3)
 
 
 def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(

@@ -30,6 +30,7 @@ from splatview_viewer.core.screen import (
 from splatview_viewer.formats.camera_paths import (
     Film,
     check_film,
+    check_length,
     make_writer,
     read_path,
 )
@@ -625,6 +626,7 @@ def _film(
     made = Film(path.path, *size, asked.fps or path.fps)
     if asked.seconds is not None:
         made.path.stretch(asked.seconds)
+    check_length(made)
     transparent = look.background is None
     camerawork = Camerawork(still.screen.ctx, view, *size)
     filming = Filming(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from splatview_ipc.system.files import make_private, write_output
+from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.regular import open_regular
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ log = logging.getLogger("splatview")
 
 MOST_BYTES = 1 << 20
 """Size of the memo's file; a larger one is not ours."""
+MOST_VALUE_BYTES = MOST_BYTES // 2
+"""Size of one value, as JSON; a camera path of as many keyframes as there may be takes less."""
 MOST_KEYS = 1000
 """Values of a memo; the oldest is forgotten first."""
 
@@ -42,6 +45,8 @@ class Memo:
         self._file = file
         self._held: dict[str, Any] = {}
         self._said = False
+        self._told_size = False
+        """It was told that a value is too large."""
         self._read()
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -49,29 +54,55 @@ class Memo:
         return self._held.get(key, default)
 
     def put(self, key: str, value: Any) -> None:
-        """Remember a value that JSON knows; None: forget it."""
+        """Remember a value that JSON knows; None: forget it. One of more than MOST_VALUE_BYTES is not remembered."""
         if self._held.get(key) == value:
             return
         self._read()
         self._held.pop(key, None)
-        if value is not None:
+        if value is not None and self._fits(key, value):
             self._held[key] = value
         for old in list(self._held)[: max(len(self._held) - MOST_KEYS, 0)]:
             del self._held[old]
-        if self._file is None:
-            return
         try:
-            text = json.dumps(self._held, indent=1)
-            if len(text) > MOST_BYTES:
-                raise ValueError("more than fits")
-            make_private(self._file.parent)
-            write_output(self._file, text.encode(), private=True)
+            text = self._shortened()
+            if self._file is not None:
+                make_private(self._file.parent)
+                write_output(self._file, text.encode(), private=True)
         except (
             OSError,
             ValueError,
             RecursionError,
         ) as e:  # a file may hold more levels than can be written
             self._trouble(e)
+
+    def _fits(self, key: str, value: Any) -> bool:
+        """Return whether a value is small enough; tell of the first that is not."""
+        try:
+            size = len(json.dumps(value))
+        except (TypeError, ValueError, RecursionError) as e:
+            size, reason = MOST_VALUE_BYTES + 1, str(e)
+        else:
+            reason = f"it takes {size:,} bytes of JSON, and {MOST_VALUE_BYTES:,} are the most"
+        if size <= MOST_VALUE_BYTES:
+            return True
+        if not self._told_size:
+            self._told_size = True
+            log.warning("%s is not remembered: %s", printable(key), reason)
+        return False
+
+    def _shortened(self) -> str:
+        """Return the file's text, after forgetting the oldest values that are too much for it."""
+        text = json.dumps(self._held)
+        sizes = {}
+        if len(text) > MOST_BYTES:
+            sizes = {k: len(json.dumps({k: v})) for k, v in self._held.items()}
+        total = sum(sizes.values())
+        for key, size in sizes.items():
+            if total <= MOST_BYTES:
+                break
+            del self._held[key]
+            total -= size
+        return json.dumps(self._held) if sizes else text
 
     def _read(self) -> None:
         if self._file is None:

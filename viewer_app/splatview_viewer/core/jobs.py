@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from splatview_ipc.control.errors import IpcError
@@ -124,11 +125,19 @@ class Jobs:
         with self._lock:
             (self._waiting.appendleft if first else self._waiting.append)(job)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, name=self._name, daemon=True
-                )
-                self._thread.start()
+                self._start(job)
         return job
+
+    def _start(self, job: Job[Any]) -> None:
+        """Start the thread. Where the system has none left, `job` has failed; a later one may start it."""
+        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as e:
+            self._waiting.remove(job)
+            job.end(None, ViewerError(f"no thread could be started: {e}"))
+            return
+        self._thread = thread
 
     def cancel(self, job: Job[Any]) -> None:
         """Cancel one job; see `Job.cancel`."""
@@ -166,13 +175,14 @@ class Jobs:
             value, error = None, None
             try:
                 value = job.function(job)  # type: ignore[misc]
-            except Exception as e:
-                error = e
+            except BaseException as e:  # the thread goes on with the next job
+                error = e if isinstance(e, Exception) else RuntimeError(repr(e))
             with self._lock:
                 self._running = None
                 job.end(value, error)
             if not job.cancelled:
-                (job.wake or self.wake)()
+                with suppress(Exception):  # a loop that has ended needs no waking
+                    (job.wake or self.wake)()
             del job, value, error  # they may hold a scene until the next one
 
 

@@ -112,7 +112,8 @@ class View(Generic[Data, State]):
 
         view = kind.view(ctx, work)        # over new data, in the state that a user sees first
         other = type(view)(view.data, view.state)      # another user's view of the same data
-        view.tick(now)                     # in each turn of the loop
+        view.tick(now)                     # in each turn of the loop in which it is seen
+        view.work()                        # in each turn of the loop
         view.take("", value)               # once it returned True for one of them, these follow:
         view.handle(event, rect)           # any number of times
         view.draw(framebuffer, rect)
@@ -160,6 +161,11 @@ class View(Generic[Data, State]):
 
     def tick(self, now: float) -> bool:
         """Do what could wait: a sharper picture after a drag, a count of NaNs. Quick when idle."""
+        return False
+
+    def work(self) -> bool:
+        """Go on with what a user began and need not watch, such as a film. True to draw the picture again. Quick
+        when idle."""
         return False
 
     def dropped(self, file: Path) -> bool:
@@ -266,6 +272,9 @@ class ShownView:
 
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))
+
+    def work(self) -> bool:
+        return not self._closed and self.view.work()
 
     def _draws_again(self, call: Callable[[], bool | None]) -> bool:
         """Call a method that may change the state."""

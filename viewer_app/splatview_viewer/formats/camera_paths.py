@@ -31,11 +31,18 @@ from splatview_viewer.formats.pictures import (
 )
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view, focal_length
-from splatview_viewer.geometry.path import MOST_KEYS, SECONDS, CameraPath, Key
-from splatview_viewer.geometry.poses import read_pose
+from splatview_viewer.geometry.path import (
+    MOST_FRAMES,
+    MOST_KEYS,
+    MOST_PICTURES,
+    SECONDS,
+    CameraPath,
+    Key,
+)
+from splatview_viewer.geometry.poses import FAR, read_pose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from splatview_viewer.geometry.cameras import CameraModel
 
@@ -63,8 +70,19 @@ class Film:
 
 
 def write_path(film: Film) -> str:
-    """Return the JSON text."""
+    """Return the JSON text. Raises CameraError for a film of too many pictures."""
+    check_length(film, MOST_FRAMES, "a file of its path")
     return json.dumps(path_values(film))
+
+
+def check_length(film: Film, most: int = MOST_PICTURES, what: str = "a film") -> None:
+    """Raise CameraError for a film of more pictures than `what` may have, before anything is made of them."""
+    count = film.path.frames(film.fps)
+    if count > most:
+        raise CameraError(
+            f"path: {film.path.duration:,.0f} s at {film.fps:g} pictures a second are {count:,} pictures; "
+            f"{what} may have {most:,}. Make it shorter, or have fewer a second"
+        )
 
 
 def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
@@ -189,9 +207,44 @@ def _film(d: Any) -> Film:
         if not has_transitions:
             path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
         return Film(path, width, height, fps)
-    poses = [_key(f, d, 1 / fps, model, "camera_to_world") for f in frames or ()]
-    path = CameraPath(poses, False, False, model, held=True)
-    return Film(path, width, height, fps)
+    keys = _frames(frames or (), d, 1 / fps, model)
+    return Film(CameraPath(keys, False, False, model, held=True), width, height, fps)
+
+
+def _frames(
+    frames: Sequence[Any], whole: dict[str, Any], between: float, model: CameraModel
+) -> list[Key]:
+    """Return a key for each picture of a path, all matrices at once."""
+    if len(frames) > MOST_FRAMES:
+        raise CameraError(
+            f"path: {len(frames)} pictures without keyframes; {MOST_FRAMES} are the most. "
+            "Write the path with its keyframes, or in parts"
+        )
+    matrices = _matrices(frames)
+    if matrices is None:
+        # One by one, which reads other forms and tells what is wrong with the first that is.
+        name = "camera_to_world"
+        return [_key(frame, whole, between, model, name) for frame in frames]
+    keys = []
+    positions = matrices[:, :3, 3].copy()
+    quaternions = rotations.quaternions(matrices[:, :3, :3] @ _FLIP)
+    for frame, position, rotation in zip(frames, positions, quaternions, strict=True):
+        seconds, fov = _seconds(frame, between), _fov(frame, whole, model)
+        keys.append(Key(position, rotation, fov, seconds))
+    return keys
+
+
+def _matrices(frames: Sequence[Any]) -> np.ndarray | None:
+    """Return the matrices (N, 4, 4) of pictures; None where one of them has another form, or is none."""
+    try:
+        values = [frame["camera_to_world"] for frame in frames]
+        matrices = np.asarray(values, np.float64).reshape(len(frames), 4, 4)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return None
+    is_near = (np.abs(matrices) < FAR).all(axis=(1, 2))
+    is_by_rows = ~matrices[:, 3, :3].any(axis=1)
+    valid = is_near & is_by_rows & rotations.are_rotations(matrices[:, :3, :3])
+    return matrices if valid.all() else None
 
 
 def _key(
@@ -204,15 +257,23 @@ def _key(
     if not isinstance(d, dict):
         raise CameraError(f"path: {d!r:.60} is no keyframe")
     matrix = read_pose(d.get(name), f'path: "{name}"')
-    seconds = between
-    if d.get("override_transition_enabled") is True:
-        seconds = _number(d, "override_transition_sec", between, 0.001, 3600)
+    rotation = rotations.quaternion(matrix[:3, :3] @ _FLIP)
+    seconds, fov = _seconds(d, between), _fov(d, whole, model)
+    return Key(matrix[:3, 3].copy(), rotation, fov, seconds)
+
+
+def _seconds(d: dict[str, Any], between: float) -> float:
+    """Return the seconds from a keyframe to the next."""
+    if d.get("override_transition_enabled") is not True:
+        return between
+    return _number(d, "override_transition_sec", between, 0.001, 3600)
+
+
+def _fov(d: dict[str, Any], whole: dict[str, Any], model: CameraModel) -> float:
+    """Return the field of view of a keyframe, in degrees; of all, where it has none."""
     default = _number(whole, "default_fov", 50.0, LEAST_FOV, MOST_FOV)
     fov = _number(d, "fov", default, LEAST_FOV, MOST_FOV)
-    if model == "fisheye":
-        fov = _fisheye_fov(fov)
-    rotation = rotations.quaternion(matrix[:3, :3] @ _FLIP)
-    return Key(matrix[:3, 3].copy(), rotation, fov, seconds)
+    return _fisheye_fov(fov) if model == "fisheye" else fov
 
 
 def _fisheye_fov(fov: float) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 SECONDS = 2.0
 """Between two keyframes, unless something else is said."""
 MOST_KEYS = 1000
+"""Keyframes that are set by hand, drawn and remembered."""
+MOST_FRAMES = 108_000
+"""Keyframes of a path that was written as pictures, and pictures in a file of a path:
+an hour of 30 a second."""
+MOST_PICTURES = 1_000_000
+"""Pictures of a film, which are numbered by six digits."""
 MOST_FOV, MOST_FISHEYE_FOV = 179.0, 13140.0
 """Degrees from top to bottom of the picture. An equidistant one may show more than a whole turn: nerfstudio makes focal
 lengths so short."""
@@ -38,7 +44,7 @@ def most_fov(model: CameraModel) -> float:
     return MOST_FISHEYE_FOV if model == "fisheye" else MOST_FOV
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Key:
     """One keyframe: where the camera is at that time. Equal to itself alone."""
 
@@ -77,16 +83,23 @@ class CameraPath:
     model: CameraModel = "pinhole"
     held: bool = False
     """True if the last key is shown for its seconds, as each picture of a film is."""
+    _times: tuple[list[Key], bool, list[float]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """The keys, whether it was a loop, and the times that came of them."""
 
     @property
     def times(self) -> list[float]:
-        """When each key is reached, in seconds; of a loop, the first once more at the end."""
-        out = [0.0]
-        for key in self.keys[
-            : len(self.keys) if self.loop and len(self.keys) > 1 else -1
-        ]:
-            out.append(out[-1] + key.seconds)
-        return out
+        """When each key is reached, in seconds; of a loop, the first once more at the end. Not to be changed."""
+        known = self._times
+        # Comparing the keys takes a hundredth of adding up the times of many.
+        if known is not None and known[1] == self.loop and known[0] == self.keys:
+            return known[2]
+        closed = self.loop and len(self.keys) > 1
+        steps = [key.seconds for key in self.keys[: None if closed else -1]]
+        times = list(accumulate(steps, initial=0.0))
+        self._times = list(self.keys), self.loop, times
+        return times
 
     @property
     def duration(self) -> float:

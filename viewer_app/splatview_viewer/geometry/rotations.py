@@ -34,6 +34,30 @@ def quaternion(m: np.ndarray) -> np.ndarray:
     return q / np.linalg.norm(q)
 
 
+def are_rotations(m: np.ndarray) -> np.ndarray:
+    """Return for each matrix (N, 3, 3) whether it only turns, as `is_rotation` does."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(m @ np.swapaxes(m, 1, 2) - np.eye(3)).max(axis=(1, 2))
+        return (off <= 1e-3) & (np.linalg.det(m) > 0)
+
+
+def quaternions(m: np.ndarray) -> np.ndarray:
+    """(N, 4) of rotation matrices (N, 3, 3), as `quaternion`."""
+    rows = np.moveaxis(np.asarray(m, np.float64), 0, -1)
+    t = rows[0, 0] + rows[1, 1] + rows[2, 2]
+    largest = np.argmax([t, rows[0, 0], rows[1, 1], rows[2, 2]], axis=0)
+    # Row i of `products`: 4 q_i q, worked out without a division.
+    products = np.empty((4, 4, len(t)))
+    products[0, 0] = 1 + t
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        products[1 + i, 1 + i] = 1 + rows[i, i] - rows[j, j] - rows[k, k]
+        products[0, 1 + i] = products[1 + i, 0] = rows[k, j] - rows[j, k]
+        products[1 + i, 1 + j] = products[1 + j, 1 + i] = rows[j, i] + rows[i, j]
+    q = products[largest, :, np.arange(len(t))]
+    return q / np.linalg.norm(q, axis=1, keepdims=True)
+
+
 def matrix(q: np.ndarray) -> np.ndarray:
     """(..., 3, 3) of quaternions (..., 4) of any length but 0."""
     q = np.asarray(q, np.float64)

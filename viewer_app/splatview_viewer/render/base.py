@@ -236,6 +236,10 @@ class Renderer:
         """Give back everything. Idempotent."""
         raise NotImplementedError
 
+    def rest(self) -> None:
+        """Give back what a picture's size takes: no view shows the scene. The next picture makes it anew; those that
+        were made are not valid any more."""
+
     def read(self) -> None:
         """Begin to read what is pending, without a picture."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
+from splatview_ipc.system.terminal import without_surrogates
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info
@@ -244,7 +245,7 @@ class Panel:
                 io.add_key_event(modifier, mod in event.mods)
         elif typing:  # a paste comes while Ctrl is down: imgui would take no characters
             io.add_key_event(imgui.Key.mod_ctrl, False)
-            io.add_input_characters_utf8(event.text)
+            io.add_input_characters_utf8(without_surrogates(event.text))
         return typing
 
     def _over(self, x: float, y: float, picture: Rect) -> bool:

@@ -186,7 +186,7 @@ class User:
         self.layout.look(False)
 
     def let_go(self) -> None:
-        """Release all keys and buttons that are down: nobody will tell of their end."""
+        """Release all keys and buttons that are down: their end will not be reported."""
         self.panel.let_go()
         for viewport in self.layout:
             viewport.let_go()

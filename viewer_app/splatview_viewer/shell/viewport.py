@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,7 +51,7 @@ class Viewport:
         self.captured = False
         """True while a drag that began in it lasts."""
         self.faults = Faults("viewport")
-        """Faults of what one user sees and does here: nobody else's picture suffers."""
+        """Faults of what one user sees and does here, which others do not see."""
         self._told_fault = ""
         """The last reason why input failed that the user was told."""
         self._latency_of = 0
@@ -241,34 +242,36 @@ class Viewport:
     def keep_picture(self, transparent: bool = False) -> None:
         """Give the user what the view shows, as large as the screen: of images and plots with what is written over it,
         of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
-        screen, found = self.user.screen, self.working()
-        if found is None or found[1].empty or screen.state.closed:
+        found = self.working()
+        if found is None or found[1].empty or self.user.screen.state.closed:
             return
-        slot, view = found
+        self._attempt("keeping the picture", partial(self._keep, transparent), None)
+        if reason := self.faults.reason("keeping the picture"):
+            self.user.say(f"The picture is not kept: {reason}")
+        self.user.mark()
+
+    def _keep(self, transparent: bool, slot: Slot, view: ShownView) -> None:
+        screen = self.user.screen
 
         def draw() -> None:
             view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
             self.user.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
 
-        with self.user.catalogue.guard(slot):
-            pixels = None
-            with view.view.host.drawing_exactly("scene" if transparent else "picture"):
-                if transparent:
-                    size = screen.state.size
-                    pixels = transparent_picture(view, screen.ctx, size)
-                if pixels is None:
-                    pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
-            entry = slot.entry
-            name = (
-                Path(entry.name).stem
-                if entry.is_file
-                else f"{entry.name}-{entry.version}"
-            )
-            try:
-                screen.desktop.keep(pixels, name)
-            except ViewerError as e:
-                self.user.catalogue.notice(str(e))
-        self.user.mark()
+        pixels = None
+        with view.view.host.drawing_exactly("scene" if transparent else "picture"):
+            if transparent:
+                size = screen.state.size
+                pixels = transparent_picture(view, screen.ctx, size)
+            if pixels is None:
+                pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
+        entry = slot.entry
+        name = f"{entry.name}-{entry.version}"
+        if entry.is_file:
+            name = Path(entry.name).stem
+        try:
+            screen.desktop.keep(pixels, name)
+        except ViewerError as e:
+            self.user.catalogue.notice(str(e))
 
 
 def _is_release(event: Event) -> bool:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import sys
 from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
 from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
+from splatview_viewer.core.heap import trim
 from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.offscreen import Target, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
 from splatview_viewer.web.encoders import choose, nvjpeg_library
-from splatview_viewer.web.sender import Sender, scaled
+from splatview_viewer.web.sender import Sender, scaled, workers
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ log = logging.getLogger("splatview")
 
 _FAILURES = (moderngl.Error, IpcError, RuntimeError)
 """Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little memory for instance."""
+_TRIM_AFTER_S = 2.0
+"""Seconds from the end of a page until the memory that it leaves is given back: others may end with it."""
 _MOST_PIXELS = 3840 * 2160
 """Largest picture of a page, as in its script. A page holds about five pictures of 4 bytes a pixel: what is drawn,
 read, encoded and shown, and what waits to be sent."""
@@ -112,6 +117,16 @@ class BrowserScreen:
         return ScreenState(
             self._size, self._scale, visible, visible and self._sender.ready, closed
         )
+
+    @property
+    def has_target(self) -> bool:
+        """True while there is something to draw into: the page is there and seen."""
+        return self._target is not None
+
+    @property
+    def is_encoding(self) -> bool:
+        """True while a picture is encoded, which may be the last one of a page that has gone."""
+        return self._sender.is_encoding
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
@@ -189,7 +204,7 @@ class BrowserScreen:
             return
         self._closed = True
         self._connection.close()
-        self._sender.clear()
+        self._sender.close()
         self._release_target()
         self.wake()
 
@@ -258,6 +273,10 @@ class Browsers:
 
         self._ctx = ctx
         self._encoder: Encoder | None = None
+        self._screens: WeakSet[BrowserScreen] = WeakSet()
+        self._targets = 0
+        """Pages that had something to draw into at the last turn."""
+        self._trim_at = math.inf
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
             self.server = WebServer(
@@ -282,6 +301,7 @@ class Browsers:
     def arrivals(self, now: float, work: GpuWork) -> list[BrowserScreen]:
         """Return the screens of browsers that connected since the last call. Call it at each turn."""
         self._entry.refresh(now)
+        self._give_back(now)
         while self._encoder is not None and self._encoder.took:
             size, ms = self._encoder.took.popleft()
             work.took(("encode", *size), ms)
@@ -296,13 +316,37 @@ class Browsers:
                 connection.close("no picture can be drawn for it")
                 continue
             screens.append(screen)
+            self._screens.add(screen)
         return screens
+
+    def _give_back(self, now: float) -> None:
+        """Have malloc and torch give back what pages were drawn with, once the encoders are through with those that
+        have gone."""
+        with_target = [screen for screen in self._screens if screen.has_target]
+        if len(with_target) < self._targets:
+            self._trim_at = now + _TRIM_AFTER_S
+        self._targets = len(with_target)
+        if now < self._trim_at:
+            return
+        others = [screen for screen in self._screens if not screen.has_target]
+        if not any(screen.is_encoding for screen in others):
+            self._trim_at = math.inf
+            workers().submit(trim)
+            _empty_cache()
 
     def close(self) -> None:
         """Stop serving and end the connections. Idempotent."""
         self._opened.close()
         if self._encoder is not None:
             self._encoder.close()
+
+
+def _empty_cache() -> None:
+    """Have torch give back GPU memory that it keeps, of pictures that were encoded there. No CUDA context is made."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        with suppress(RuntimeError):  # a GPU that has failed is told where it draws
+            torch.cuda.empty_cache()
 
 
 def _prepare() -> None:

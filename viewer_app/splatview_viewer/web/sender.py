@@ -13,6 +13,7 @@ import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -155,6 +156,12 @@ class Sender:
         self._rests_at = math.inf
         self._number = 0
         self._stream: Any = None
+        self._cleared = 0
+        """Counts `clear`: a picture that was taken out before it is kept no more."""
+        self._closed = False
+        self._lock = Lock()
+        self._running = 0
+        """Encodings that run just now."""
         connection.pictures = self
 
     # -- in the thread that draws ------------------------------------------------------------------------------------
@@ -167,18 +174,32 @@ class Sender:
         )
 
     @property
+    def is_encoding(self) -> bool:
+        """An encoding runs, which may be of a page that has gone."""
+        return self._running > 0
+
+    @property
     def level(self) -> Level:
         """The level of the next picture."""
         return self._pacer.level
 
     def put(self, picture: Copy) -> None:
         """Send a picture, if it is not what the page has."""
-        self._waiting = picture
-        self._connection.work()
+        if not self._closed:
+            self._waiting = picture
+            self._connection.work()
 
     def clear(self) -> None:
         """Keep no picture. The next one is sent even if the page shows it already."""
-        self._waiting = self._shown = None
+        self._cleared += 1
+        self._waiting = None
+        self._shown = None
+
+    def close(self) -> None:
+        """Keep no picture from now on. Idempotent."""
+        self._closed = True
+        self.clear()
+        self._stream = None
 
     # -- in the web thread -------------------------------------------------------------------------------------------
 
@@ -190,9 +211,13 @@ class Sender:
     async def next(self) -> tuple[Picture, bytes] | None:
         """Return the next picture to send; None while there is none. Raises ViewerError where it cannot be encoded."""
         loop = asyncio.get_running_loop()
-        if (picture := self._waiting) is not None:
+        cleared = self._cleared
+        picture = self._waiting
+        if picture is not None:
             level, self._encoding, self._waiting = self._pacer.level, True, None
             before, self._shown = self._shown, picture
+            if cleared != self._cleared:
+                self._shown = None
             try:
                 made = await loop.run_in_executor(
                     workers(), self._encode, picture, before, level
@@ -231,8 +256,10 @@ class Sender:
         self, picture: Copy, before: Copy | None, level: Level | None
     ) -> tuple[bytes, int] | None:
         """Return the file of a picture and its quality; None if it is the same as the one before. Without `level` it
-        has no loss (100), or hardly any where the line is too slow."""
-        with self._arrived(picture):
+        has no loss (100), or hardly any where the line is too slow. None as well for a page that has gone."""
+        if self._closed:
+            return None
+        with self._counted(), self._arrived(picture):
             if before is not None and _same(picture, before):
                 return None
             if level is None:
@@ -256,6 +283,17 @@ class Sender:
             log.warning("pictures for a page are encoded on the CPU: %s", e)
             self._encoder = TurboEncoder(str(e), self._encoder.device)
             return self._encoder.encode(picture.pixels, level.quality, size=size)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count an encoding that runs, also of a page that has gone meanwhile."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
 
     @contextmanager
     def _arrived(self, picture: Copy) -> Iterator[None]:

@@ -678,6 +678,19 @@ class SceneCache:
         if self.renderer.pending:
             self.renderer.read()
         self._let_go()
+        self.drop(*self.pictures)
+
+    def drop(self, *pictures: Picture) -> None:
+        """Give back pictures that are not seen; without any that is, also what the renderer draws into."""
+        # A GPU that has failed brings nothing: the next picture tells.
+        with suppress(RendererError, SharingError):
+            self.land(wait=True)
+        for picture in pictures:
+            picture.drop()
+        if any(picture.source is not None for picture in self.pictures):
+            return
+        with suppress(RendererError):
+            self.renderer.rest()
 
     def release(self, picture: Picture) -> None:
         """Close a viewport's picture; with the last one everything is given back. Idempotent."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.formats.camera_paths import (
     Film,
+    check_length,
     make_writer,
     parse_path,
     path_values,
@@ -65,6 +66,8 @@ _FLIGHT = 0.35
 """Seconds on the way to a keyframe that was chosen."""
 _STEPS = 24
 """Points of the line between two keys."""
+_MOST_POINTS = 2000
+"""Points of the line of a whole path."""
 _SIZE = 0.06
 """Size of the small cameras, against the way from one to the next."""
 SIZES = {
@@ -76,8 +79,10 @@ SIZES = {
     (1080, 1920): "1080 x 1920",
 }
 RATES = {24.0: "24 fps", 25.0: "25 fps", 30.0: "30 fps", 50.0: "50 fps", 60.0: "60 fps"}
-_AHEAD = 5
-"""Pictures that wait to be written, with the one that is being written."""
+_AHEAD, _AHEAD_BYTES = 5, 256 << 20
+"""Pictures that wait to be written, with the one that is being written, and their bytes; one at least."""
+_ABORT_S = 5.0
+"""Seconds to wait until what is unfinished has been taken away, by a disk that may hang."""
 _TURN = 0.012
 """Seconds that one turn of the loop is given to, if a picture does not take longer."""
 
@@ -227,9 +232,10 @@ class PathTool(Tool):
         """Into the current folder, as nerfstudio's viewer writes paths."""
         path = output_path(f"{_stem(self.view.host.name)}-path", ".json")
         try:
+            text = write_path(self.film).encode()
             with output_file(path, numbered=True) as out:
-                out.file.write(write_path(self.film).encode())
-        except OSError as e:
+                out.file.write(text)
+        except (OSError, CameraError) as e:
             self.view.host.say(f"The path is not saved: {e}")
             return
         self.view.host.say(f"Saved {out.path}")
@@ -266,6 +272,7 @@ class PathTool(Tool):
         out = output_path(_stem(self.view.host.name), "" if self.as_frames else ".mp4")
         transparent = self.transparent and self.as_frames
         try:
+            check_length(film)
             writer = make_writer(
                 out, film.width, film.height, film.fps, transparent, numbered=True
             )
@@ -316,10 +323,9 @@ class PathTool(Tool):
             self._kept = self._made
         elif name and self._dragged is None and self._kept != self._made:
             self._kept = self._made
-            host.remember(
-                "path",
-                path_values(self.film, frames=False) if self.path.keys else None,
-            )
+            is_drawn = 0 < len(self.path.keys) <= MOST_KEYS
+            values = path_values(self.film, frames=False) if is_drawn else None
+            host.remember("path", values)
         if self.playing:
             if self._playing_since is None:
                 self._playing_since = now - self.time
@@ -333,17 +339,23 @@ class PathTool(Tool):
             self.seek(self.time)
             self.view.in_motion()
             again = True
-        if (filming := self.filming) is not None:
-            filming.turn()
-            again = True
-            if filming.ended:
-                self.close()
-                self.view.host.say(
-                    filming.fault or f"Saved {filming.out}, {filming.drawn} pictures"
-                )
-                if not filming.fault:
-                    self.view.host.hand_over(filming.out)
         return again
+
+    def work(self) -> bool:
+        """Go on with the film. True when it has come further."""
+        filming = self.filming
+        if filming is None:
+            return False
+        drawn = filming.drawn
+        filming.turn()
+        if filming.ended:
+            self.close()
+            self.view.host.say(
+                filming.fault or f"Saved {filming.out}, {filming.drawn} pictures"
+            )
+            if not filming.fault:
+                self.view.host.hand_over(filming.out)
+        return filming.ended or filming.drawn != drawn
 
     def over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.camera(rect)
@@ -435,7 +447,9 @@ class PathTool(Tool):
                 text,
             )
         middle, r = left.y + height * 0.36, 5 * scale
-        for i, x in enumerate(map(at, self.path.times)):
+        # Of more there are several in each pixel.
+        marked = times if len(times) <= MOST_KEYS + 1 else []
+        for i, x in enumerate(map(at, marked)):
             chosen = self.chosen is not None and i % len(path.keys) == self.chosen
             corners = (
                 ImVec2(x, middle - r),
@@ -607,7 +621,12 @@ def draw_path(
 ) -> None:
     """Over the picture that `camera` shows in `rect`."""
     draw = imgui.get_background_draw_list()
-    line = _line(tuple(path.keys), path.loop, path.smooth)
+    has_cameras = len(path.keys) <= MOST_KEYS
+    line = (
+        _line(tuple(path.keys), path.loop, path.smooth)
+        if has_cameras
+        else _thinned(path.keys)
+    )
     at = _on_screen(line, camera, rect)
     seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
@@ -618,7 +637,7 @@ def draw_path(
         if len(line) > 1
         else 1.0
     )
-    for i, key in enumerate(path.keys):
+    for i, key in enumerate(path.keys if has_cameras else ()):
         half = 0.5 / focal_length(min(key.fov, 120.0), 1)
         pyramid = np.array(
             [
@@ -658,11 +677,16 @@ def _on_screen(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:
     ] + [rect.x, rect.y]
 
 
+def _thinned(keys: Sequence[Key]) -> np.ndarray:
+    """Return (N, 3) places of a path of very many keys, which lie close together."""
+    return np.stack([key.position for key in keys[:: -(-len(keys) // _MOST_POINTS)]])
+
+
 @lru_cache(maxsize=8)
 def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
     path = CameraPath(list(keys), loop, smooth)
     return (
-        positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), 2000) + 1)
+        positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), _MOST_POINTS) + 1)
         if len(keys) > 1
         else (np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
     )
@@ -723,19 +747,19 @@ def _drawn(
     dtype: Literal["f1", "f4"] = "f1",
 ) -> list[np.ndarray]:
     """(H, W, 3) uint8, or float32 of "f4", top row first: what `draw` lays over each of the backgrounds."""
-    texture, before = ctx.texture(size, 4, dtype=dtype), ctx.fbo
-    framebuffer, out = ctx.framebuffer([texture]), []
-    try:
+    pictures = []
+    with ExitStack() as held:
+        texture = ctx.texture(size, 4, dtype=dtype)
+        held.callback(texture.release)
+        framebuffer = ctx.framebuffer([texture])
+        held.callback(framebuffer.release)
+        held.callback(ctx.fbo.use)
         for background in backgrounds:
             draw(framebuffer, background)
             data = framebuffer.read(components=3, alignment=1, dtype=dtype)
             values = np.frombuffer(data, {"f1": np.uint8, "f4": np.float32}[dtype])
-            out.append(values.reshape(size[1], size[0], 3)[::-1])
-        return out
-    finally:
-        before.use()
-        framebuffer.release()
-        texture.release()
+            pictures.append(values.reshape(size[1], size[0], 3)[::-1])
+    return pictures
 
 
 class Filming:
@@ -762,6 +786,9 @@ class Filming:
         self._writer = writer
         self._camerawork = camerawork
         self._transparent = transparent
+        channels = 4 if transparent else 3
+        picture_bytes = film.width * film.height * channels
+        self._ahead = max(min(_AHEAD, _AHEAD_BYTES // max(picture_bytes, 1)), 1)
         self._jobs = Jobs("film", wake)
         self._written: deque[Job[None]] = deque()
         """Jobs that have not ended, the oldest first; behind the last picture the one that completes the film."""
@@ -784,7 +811,7 @@ class Filming:
             if self._complete:
                 self.ended = not self._written
                 return
-            if len(self._written) >= _AHEAD:
+            if len(self._written) >= self._ahead:
                 return
             if self.drawn == self.total:
                 self._written.append(self._jobs.submit(lambda _: self._writer.close()))
@@ -794,29 +821,37 @@ class Filming:
                 picture = self._camerawork.picture(
                     self.film, self.drawn / self.film.fps, self._transparent
                 )
-            except ViewerError as e:
-                self._give_up(str(e))
+                self._write(picture)
+            except Exception as e:  # without an end it would never be closed
+                self._give_up(words_of(e))
                 return
-            self._written.append(
-                self._jobs.submit(lambda _, picture=picture: self._writer.add(picture))
-            )
-            self.drawn += 1
             if time.perf_counter() - begin >= seconds:
                 return
 
+    def _write(self, picture: np.ndarray) -> None:
+        """Have a job write the next picture."""
+        job = self._jobs.submit(lambda _: self._writer.add(picture))
+        self._written.append(job)
+        self.drawn += 1
+
     def wait(self, timeout: float) -> None:
         """Sleep until there is room for a picture, or the film has ended, or for so many seconds."""
-        if self._written and (self._complete or len(self._written) >= _AHEAD):
+        if self._written and (self._complete or len(self._written) >= self._ahead):
             self._written[0].wait(timeout)
 
     def _give_up(self, fault: str = "") -> None:
-        """End it unfinished: an mp4 is not written, PNGs that are written stay."""
+        """End it unfinished: an mp4 is not written, PNGs that are written stay.
+
+        What was written goes behind the picture that is being written: this does not wait for a disk.
+        """
         self.fault, self.ended = fault, True
-        self._jobs.close(None)
-        self._writer.abort()
+        self._jobs.close()
+        self._written.clear()
+        self._jobs.submit(lambda _: self._writer.abort())
 
     def close(self) -> None:
         """Give back everything; give up what is unfinished. Idempotent."""
         if not self.ended:
             self._give_up()
+        self._jobs.wait(_ABORT_S)
         self._camerawork.close()

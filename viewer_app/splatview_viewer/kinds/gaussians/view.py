@@ -271,11 +271,14 @@ class GaussianView(View[SceneCache, GaussianState]):
         again |= data.moves_on(self.picture, self.moving)
         return again or (self.picture.scale < 1.0 and not self.moving)
 
+    def work(self) -> bool:
+        return self.path.work()
+
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         if how == "idle":
             self.data.rest()
         elif how == "away":
-            self.picture.drop()
+            self.data.drop(self.picture)
         else:
             for tool in self.tools.values():
                 tool.close()

@@ -219,6 +219,10 @@ class GlRenderer(Renderer):
         self.thinned = compositor.thinned
         return picture
 
+    def rest(self) -> None:
+        if not self._closed:
+            self._compositor.rest()
+
     def close(self) -> None:
         """Release every GL object. Idempotent."""
         if self._closed:
@@ -383,6 +387,11 @@ class QuadCompositor(Compositor):
         elif visible:
             self._blend(target, visible, *DEFINES[self._options.paint])
         return target.color, target.depth
+
+    def rest(self) -> None:
+        if self._target is not None:
+            self._target.release()
+            self._target = None
 
     def release(self) -> None:
         for held in (

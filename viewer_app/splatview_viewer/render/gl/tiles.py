@@ -154,6 +154,12 @@ class TileCompositor(Compositor):
         depth = self._target("depth").textures["picture"] if options.depth else None
         return self._target("color").textures["picture"], depth
 
+    def rest(self) -> None:
+        self._release_layers()
+        self._size = 0, 0
+        self._lists.release()
+        self._lists, self._room = Fields(self._ctx), 1
+
     def release(self) -> None:
         self._release_layers()
         self._lists.release()

@@ -204,6 +204,12 @@ class FrameGraph:
             torch.cuda.empty_cache()
         return self.capacity.saw(needed)
 
+    def rest(self) -> None:
+        """Give back what frames were captured with; they are captured anew when they come often again."""
+        self._drop_graphs()
+        with torch.cuda.device(self._device):
+            torch.cuda.empty_cache()
+
     def close(self) -> None:
         """Give back everything. Idempotent."""
         self._drop_graphs()

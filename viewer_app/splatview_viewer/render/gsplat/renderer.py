@@ -159,6 +159,14 @@ class GsplatRenderer(Renderer):
             pending = self._reading.to_host()
             return self._gaussians.to_host() if pending is None else pending
 
+    def rest(self) -> None:
+        if self._closed or self._device is None:
+            return
+        with self._working():
+            self._stream.synchronize()  # a picture may be on its way to OpenGL
+            self._frame.rest()
+        self._close_canvases()
+
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context, if any, must be current."""
         if self._closed:
@@ -249,14 +257,17 @@ class GsplatRenderer(Renderer):
             a.means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:]
         )
 
-    def _leave(self) -> None:
-        """Give back what is on the present GPU."""
-        for clock in self._clocks.values():
-            clock.clear()
+    def _close_canvases(self) -> None:
         for held in (self._canvas_held, self._mover_held):
             if held is not None:
                 held.close()
         self._canvas_held = self._mover_held = None
+
+    def _leave(self) -> None:
+        """Give back what is on the present GPU."""
+        for clock in self._clocks.values():
+            clock.clear()
+        self._close_canvases()
         try:
             self._stream.synchronize()
             self._frame.close()
