@@ -124,6 +124,8 @@ def grab(
         device = torch.cuda.current_device()
     grabber = _running_grabber(device, timeout)
     with grabber.lock:
+        if not grabber.alive:  # closed while another thread drew
+            raise grabber.ended()
         request = RenderRequest(
             timeout,
             camera=scene,
@@ -300,7 +302,7 @@ class Grabber:
                         f"grab: the picture cannot be read: {stream.fault}"
                     )
             if not self._program.running():
-                raise self._ended()
+                raise self.ended()
             if time.monotonic() > self._deadline:
                 raise self._hangs()
             time.sleep(_LOOK_S)
@@ -310,6 +312,8 @@ class Grabber:
         """Send a request, and return the answer. Until the picture is there, the program may take `timeout` seconds."""
         self._timeout, self._deadline = timeout, time.monotonic() + timeout
         assert self._program.stdin is not None and self._program.stdout is not None
+        if self._program.stdin.closed:
+            raise self.ended()
         requests, answers = self._program.stdin.fileno(), self._program.stdout.fileno()
         os.set_blocking(
             requests, False
@@ -327,7 +331,7 @@ class Grabber:
                 read += part
             return render_requests.decode_answer(read)
         except BrokenPipeError:
-            raise self._ended() from None
+            raise self.ended() from None
         except (*render_requests.DecodeError, ValueError) as e:
             self.close()
             raise RuntimeError(
@@ -352,7 +356,8 @@ class Grabber:
             f"{self._program.last_words()}"
         )
 
-    def _ended(self) -> RuntimeError:
+    def ended(self) -> RuntimeError:
+        """Return the error of a program that has ended."""
         self.close()
         return RuntimeError(
             f"grab: the program that draws ended with code {self._program.exit_code}: "

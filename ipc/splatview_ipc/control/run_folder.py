@@ -135,9 +135,11 @@ class OwnedRunFolder(RunFolder):
 
     def abandon(self) -> None:
         """Close the lock: in a forked child, which would otherwise hold it for the parent's run."""
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
+        fd = self._lock_fd
+        if fd >= 0:
+            # First: after Ctrl-C behind `close` its number may be another file's.
             self._lock_fd = -1
+            os.close(fd)
 
     def remove(self) -> None:
         """Remove the folder, unless another one has taken its place, and release the lock. Idempotent."""

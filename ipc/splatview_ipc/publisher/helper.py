@@ -93,6 +93,8 @@ class Helper:
         self._wake_lock = threading.RLock()
         """Held while the descriptor of `wake` is used or closed: its number may be another file's afterwards."""
         self._thread: threading.Thread | None = None
+        self._has_ended = threading.Event()
+        """Set at the end of the thread."""
         try:
             self._server = Server(folder.path / SOCKET_NAME)
             try:
@@ -118,23 +120,28 @@ class Helper:
         """Have a turn taken soon, in which streams and manifests are looked at. Any thread may call it."""
         if self._woken:
             return
-        self._woken = True
-        with self._wake_lock, contextlib.suppress(OSError):
-            if self._wake >= 0:
-                os.eventfd_write(self._wake, 1)
+        try:
+            self._woken = True
+            with self._wake_lock, contextlib.suppress(OSError):
+                if self._wake >= 0:
+                    os.eventfd_write(self._wake, 1)
+        except BaseException:  # Ctrl-C: the next call wakes
+            self._woken = False
+            raise
 
     def close(self) -> bool:
         """End the thread, and close the sockets. False: it is busy, and closes them itself later. Idempotent."""
         self._closing = True
-        if self._thread is None:
+        thread = self._thread
+        if thread is None or thread.ident is None:  # there is none that runs
             self._give_back()
             return True
         self.wake()
-        try:
-            self._thread.join(_JOIN_S)
-        except RuntimeError:  # it was never started
-            self._give_back()
-        return not self._thread.is_alive()
+        # Ctrl-C amid `join` has Python 3.11 and 3.12 take a thread for ended that runs: it only joins one that ended.
+        if not self._has_ended.wait(_JOIN_S):
+            return False
+        thread.join(_JOIN_S)
+        return True
 
     def fds(self) -> list[int]:
         """Return the descriptors to wait for."""
@@ -172,6 +179,7 @@ class Helper:
                     time.sleep(_REST_S)
         finally:
             self._give_back()
+            self._has_ended.set()
 
     def turn(self, now: float, ready: set[int]) -> float | None:
         """Do all that can be done now, `ready` being those of `fds` that are; return when to be called again, None:
@@ -382,8 +390,10 @@ class Helper:
             if self._wake < 0:
                 return
             self._woken = True
-            os.close(self._wake)
+            # First: after Ctrl-C behind `close` its number may be another file's.
+            wake = self._wake
             self._wake = -1
+            os.close(wake)
         for viewer in self._viewers.values():
             viewer.close()
         self._server.close()

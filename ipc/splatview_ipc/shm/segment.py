@@ -102,8 +102,10 @@ class Segment:
         """Give the memory back; readers keep what they have mapped. Idempotent."""
         if self.fd >= 0:
             descriptors.withdraw(self.token)
-            os.close(self.fd)
+            # First: after Ctrl-C behind `close` its number may be another file's.
+            fd = self.fd
             self.fd = -1
+            os.close(fd)
             close_map(self.map)
 
 
