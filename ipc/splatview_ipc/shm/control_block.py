@@ -92,7 +92,7 @@ class ControlBlock(_Words):
     def close(self) -> None:
         """Give the memory back. Idempotent.
 
-        Threads that publish meanwhile go on to write words that nobody reads.
+        Threads that publish meanwhile go on to write words that no viewer reads.
         """
         self.words = memoryview(bytearray(_SIZE)).cast("Q")
         self.segment.close()
