@@ -50,7 +50,8 @@ def publish(
     shard: (rank, world) of a scene whose Gaussians are spread over processes, 0 <= rank < world <= 64. Each publishes
         its part under the same name; viewers show one scene. Processes belong together by what their launcher
         (torchrun, SLURM, mpirun) told them, by the process that started them, or by SPLATVIEW_GROUP.
-    meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (False: scales
+    meta: shown beside the picture: bool, int, float, str, or up to 16 floats; texts of 1,024 characters each and 48 KiB
+        together. A name that is nearly an option's raises TypeError. For Gaussians `activated` (False: scales
         and opacities before exp and sigmoid; a pair for scales and opacities apart; left out: what the model's getters
         give, or read off the names), `sh_degree` (the degree in use) and
         `antialiased` steer the drawing; for images `layout`: "HWC", "CHW", or "BGR" for (H, W, 3|4) with blue first.
