@@ -167,6 +167,19 @@ def _picture(path: Path, form: str) -> None:
     Image.fromarray(pixels).save(path, form)
 
 
+def _splatam(path: Path) -> None:
+    """Write Gaussians under the names of SplaTAM's params.npz."""
+    rng = np.random.default_rng(0)
+    np.savez(
+        path,
+        means3D=rng.standard_normal((6, 3)).astype(np.float32),
+        unnorm_rotations=rng.standard_normal((6, 4)).astype(np.float32),
+        log_scales=rng.standard_normal((6, 1)).astype(np.float32),
+        logit_opacities=rng.standard_normal((6, 1)).astype(np.float32),
+        rgb_colors=rng.random((6, 3)).astype(np.float32),
+    )
+
+
 def _tensors(path: Path) -> object:
     """Read a checkpoint in this process; `sandbox.serve` has words for any exception."""
     try:
@@ -371,6 +384,7 @@ TARGETS: dict[str, Target] = {
     "checkpoint": of_format(
         "checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors
     ),
+    "npz": of_format("npz", "params.npz", _splatam),
     "picture": of_format(
         "picture",
         "s.png",
