@@ -7,6 +7,7 @@ import functools
 import logging
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -181,6 +182,7 @@ _session = Session()
 _inherited: list[Session] = []
 """Sessions of the parents of a forked child, kept from being torn down there."""
 _logged: set[str] = set()
+"""Kinds of faults: their texts with # for each number."""
 
 
 def session() -> Session:
@@ -295,9 +297,11 @@ def fault(error: BaseException) -> None:
     if strict():
         raise error
     text = printable_lines(f"{type(error).__name__}: {error}")
-    if text in _logged or len(_logged) >= _MAX_LOGGED:
+    # A fault that comes back with another size or number is the same fault.
+    kind = re.sub(r"\d+", "#", text)
+    if kind in _logged or len(_logged) >= _MAX_LOGGED:
         return
-    _logged.add(text)
+    _logged.add(kind)
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(
         "."

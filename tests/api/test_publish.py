@@ -477,3 +477,16 @@ def test_paths_are_told_and_not_read(subscriber: Subscriber) -> None:
         assert texts == [f"{os.getcwd()}/nowhere/Ä.jpg", "", "/b.png", ""]
         assert frame.meta == {"photos": 0}
     assert [s.name for s in subscriber.streams] == ["cameras"]
+
+
+def test_a_fault_is_logged_once_whatever_numbers_it_names(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPLATVIEW_STRICT", raising=False)
+    with caplog.at_level(logging.WARNING, "splatview"):
+        for size in (4096, 8192, 12288):
+            publishing.fault(
+                OSError(f"a disk of this test has no room for {size} bytes")
+            )
+    assert len(caplog.records) == 1
+    assert "4096 bytes" in caplog.text
