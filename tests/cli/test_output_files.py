@@ -6,8 +6,10 @@ import os
 import re
 import resource
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -376,9 +378,86 @@ def test_no_writer_follows_links_that_others_made_in_shared_folders(
         save_picture(GREY, shared / "way" / "a.png", numbered=True)
     assert (tmp_path / "precious").read_bytes() == b"old"
     assert not [*(tmp_path / "folder").iterdir()]
-    for folder in (taken_folder(tmp_path / "theirs"), tmp_path / "folder"):
-        taken_link(folder / "a.png", tmp_path / "precious")
-        write_output(folder / "a.png", b"new")  # of its owner, or where none can plant
+    theirs = taken_folder(tmp_path / "theirs")
+    taken_link(theirs / "a.png", tmp_path / "precious")
+    taken_link(theirs / "way", tmp_path / "folder")
+    for target in ("a.png", "way/a.png"):
+        with pytest.raises(OutputError, match="a link of another user"):
+            write_output(theirs / target, b"new")
+    with pytest.raises(OutputError, match="a link of another user"):
+        StreamFolder(theirs / "way", "run", "scene")
+    assert (tmp_path / "precious").read_bytes() == b"old"
+    assert not [*(tmp_path / "folder").iterdir()]
+
+
+@needs_root
+def test_links_of_a_folders_owner_are_followed_where_the_kernel_would(
+    tmp_path: Path,
+) -> None:
+    """A group's folder, whose owner has laid out links to folders, and one where none can plant any."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "old").write_bytes(b"old")
+    group = taken_folder(tmp_path / "group")
+    group.chmod(0o2775)
+    taken_link(group / "data", tmp_path / "data")
+    write_output(group / "data" / "a.png", b"new")
+    assert (tmp_path / "data" / "a.png").read_bytes() == b"new"
+    taken_link(group / "a.png", tmp_path / "old")
+    for write in (
+        lambda: write_output(group / "a.png", b"new"),
+        lambda: StreamFolder(group / "data", "run", "scene"),
+    ):
+        with pytest.raises(OutputError, match="a link of another user"):
+            write()
+    group.chmod(0o755)
+    write_output(group / "a.png", b"new")
+    assert (tmp_path / "old").read_bytes() == b"new"
+
+
+FLIP = f"""
+import os, sys
+os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})
+folder = int(sys.argv[2])
+print("flips", flush=True)
+while os.getppid() == {os.getpid()}:
+    try:
+        os.symlink(sys.argv[1], "a.png", dir_fd=folder)
+    except OSError:
+        pass
+    try:
+        os.unlink("a.png", dir_fd=folder)
+    except OSError:
+        pass
+"""
+
+
+@needs_root
+def test_links_that_come_and_go_while_a_file_is_written_are_not_followed(
+    shared: Path, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"old")
+    target = shared / "a.png"
+    folder = os.open(shared, os.O_RDONLY | os.O_DIRECTORY)
+    flips = [sys.executable, "-ISc", FLIP, "../precious", str(folder)]
+    with subprocess.Popen(flips, stdout=subprocess.PIPE, pass_fds=[folder]) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        for _ in range(1200):
+            with suppress(OutputError):
+                write_output(target, b"new")
+            target.unlink(missing_ok=True)
+        other.kill()
+    os.close(folder)
+    assert precious.read_bytes() == b"old"
+
+
+def test_links_without_end_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OutputError, match="symbolic links"):
+        write_output(tmp_path / "a", b"new")
+    with pytest.raises(OutputError, match="symbolic links"):
+        write_output(tmp_path / "a" / "deeper", b"new")
 
 
 @needs_root

@@ -41,10 +41,11 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     if isinstance(error, OutputError):
         return error
     if isinstance(error, FileNotFoundError):
-        return OutputError(
-            path,
-            f"there is no folder {os.path.dirname(os.path.realpath(path))!r}; make it first",
-        )
+        folder = os.path.dirname(path)
+        # Links on the way may be gone by now, and the current folder too.
+        with contextlib.suppress(OSError):
+            folder = os.path.dirname(os.path.realpath(path))
+        return OutputError(path, f"there is no folder {folder!r}; make it first")
     return OutputError(path, error.strerror or str(error))
 
 
@@ -92,8 +93,8 @@ def make_private(path: Path) -> None:
 
 def check_own(path: str | os.PathLike[str]) -> None:
     """Raise PermissionError for a folder of another user, but root, or behind a link of one."""
-    check_links(path)
-    owner = os.stat(path).st_uid
+    real = real_path(path, strict=True)
+    owner = os.stat(real).st_uid
     if owner not in (os.getuid(), 0):
         reason = f"it belongs to another user ({owner}); choose a folder of your own"
         raise PermissionError(errno.EPERM, reason, os.fspath(path))
@@ -110,19 +111,21 @@ def check_closed(path: str | os.PathLike[str]) -> None:
         raise PermissionError(errno.EPERM, reason, os.fspath(path))
 
 
-def check_links(path: str | os.PathLike[str]) -> None:
-    """Raise PermissionError where a link of another user leads to `path`."""
-    link = _foreign_link(path)
-    if link is not None:
-        reason = f"{link} is a link of another user; choose another name"
-        raise PermissionError(errno.EPERM, reason, os.fspath(path))
+def real_path(path: str | os.PathLike[str], *, strict: bool = False) -> str:
+    """Return a path without links, as `os.path.realpath` does, but follow none of a stranger.
 
+    Where all can write, anybody's link may lead anywhere. The kernel refuses it only with
+    fs.protected_symlinks, only in sticky folders, and never to programs that read links
+    themselves. Each link is read together with its owner: one that is made a moment later
+    is not in the path that is returned.
 
-def _foreign_link(path: str | os.PathLike[str]) -> str | None:
-    """Return the first link on the way to `path` that a user made who owns nothing there.
+    Args:
+        path: an absolute path, or one from the current folder. It may be missing.
+        strict: follow none of the folder's owner either, where a group can write.
 
-    It may lead anywhere, and where all can write it can be made before the name is used.
-    The kernel refuses it only with fs.protected_symlinks, and only in sticky folders.
+    Raises:
+        PermissionError: another user has made a link on the way.
+        OSError: the links have no end.
     """
     pending = os.fspath(path).split("/")[::-1]
     folder = "/" if os.path.isabs(path) else os.getcwd()
@@ -135,25 +138,45 @@ def _foreign_link(path: str | os.PathLike[str]) -> str | None:
             folder = os.path.dirname(folder)
             continue
         entry = os.path.join(folder, name)
-        try:
-            status = os.lstat(entry)
-        except OSError:  # it is missing, or the kernel says what is wrong
-            return None
-        if not stat.S_ISLNK(status.st_mode):
+        target = _read_link(entry, folder, strict=strict)
+        if target is None:
             folder = entry
             continue
         links += 1
-        around = os.stat(folder)
-        is_shared = bool(around.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-        if is_shared and status.st_uid not in (os.getuid(), 0, around.st_uid):
-            return entry
-        if links > _MAX_LINKS:  # the kernel refuses such a path
-            return None
-        target = os.readlink(entry)
+        if links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
         if os.path.isabs(target):
             folder = "/"
         pending += target.split("/")[::-1]
-    return None
+    return folder
+
+
+def _read_link(entry: str, folder: str, *, strict: bool) -> str | None:
+    """Return where a link leads; None for what is no link, or missing.
+
+    Raises PermissionError for a link that may not be followed.
+    """
+    try:
+        fd = os.open(entry, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        # Who uses the path hears from the kernel what is wrong.
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISLNK(status.st_mode):
+            return None
+        target = os.readlink("", dir_fd=fd)
+    finally:
+        os.close(fd)
+    if status.st_uid in (os.getuid(), 0):
+        return target
+    around = os.stat(folder)
+    is_owners = status.st_uid == around.st_uid and not strict
+    is_strangers = bool(around.st_mode & stat.S_IWGRP) and not is_owners
+    if around.st_mode & stat.S_IWOTH or is_strangers:
+        reason = f"{entry} is a link of another user; choose another name"
+        raise PermissionError(errno.EPERM, reason, entry)
+    return target
 
 
 @dataclass
@@ -182,7 +205,7 @@ def output_file(
     """
     before, target = None, Path(path)
     try:
-        check_links(target.parent if numbered else target)
+        folder = Path(real_path(target.parent))
         if not numbered:
             with contextlib.suppress(FileNotFoundError):
                 before = os.stat(path)
@@ -190,7 +213,9 @@ def output_file(
                 raise OutputError(
                     path, "it is not a regular file; expected one, or a new name"
                 )
-            target = Path(os.path.realpath(path))
+            target = Path(real_path(folder / target.name, strict=True))
+        else:
+            target = folder / target.name
         part = target.with_name(f".splatview-{os.urandom(8).hex()}.part")
         # Another user's file in a shared folder does not say who reads this one.
         keeps_mode = not private and before is not None and before.st_uid == os.getuid()
@@ -203,9 +228,8 @@ def output_file(
                     os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) & 0o777)
             if out.keep:
                 if numbered:
-                    out.path = target = take_free_name(
-                        target, partial(Path.touch, exist_ok=False)
-                    )
+                    target = take_free_name(target, partial(Path.touch, exist_ok=False))
+                    out.path = out.path.with_name(target.name)
                 os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)

@@ -14,12 +14,12 @@ import numpy as np
 from splatview_ipc.system.files import (
     PICTURES,
     OutputError,
-    check_links,
     check_output,
     check_own,
     make_private,
     output_error,
     output_file,
+    real_path,
 )
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
@@ -229,8 +229,7 @@ def make_output_folder(path: str | os.PathLike[str], *, private: bool = False) -
     Raises OutputError where it cannot be made or written, or is another user's.
     """
     try:
-        check_links(path)
-        real = Path(os.path.realpath(path))
+        real = Path(real_path(path, strict=private))
         if private and not real.exists():
             make_private(real)
         real.mkdir(parents=True, exist_ok=True)
