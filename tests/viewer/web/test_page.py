@@ -268,6 +268,22 @@ CONNECTED = "splatview.state().connected"
 TOKEN = "secret-Token_1"
 
 
+@pytest.mark.parametrize("path", ["", "?a=b&c=%2F"])
+def test_page_opens_by_an_address_with_a_name_and_password(
+    start: Callable[..., Viewer], open_page: Open, path: str
+) -> None:
+    """As for the login of a proxy. Scripts may not repeat these, and do not see them."""
+    viewer = start(token=TOKEN)
+    joint = "&" if "?" in path else "?"
+    url = f"http://me:word@127.0.0.1:{viewer.port}/{path}{joint}token={TOKEN}"
+    page = open_page(url)
+    viewer.client()
+    until(page, CONNECTED)
+    assert page.evaluate("location.href") == f"{viewer.bare}{path}"
+    page.reload()
+    viewer.client()
+
+
 def test_token_leaves_the_address(
     start: Callable[..., Viewer], open_page: Open
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fuzz.targets import PAGE
 from support.other_users import OTHER, needs_root
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import HELLO, Answer, Page, Visitor, ask, raw
 
 from splatview_viewer.core import events as ev
@@ -351,6 +351,52 @@ def test_what_is_no_hello_and_no_message_ends_that_page_only(
                 sent
             )
     visitor.goes_on()
+
+
+UPGRADE = {
+    "X-Splatview-Token": "secret",
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+"""Headers of a request that opens a WebSocket."""
+
+
+def test_pings_do_not_put_off_the_hello(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELLO_WITHIN", 0.3)
+    ping = b"\x89\x80" + bytes(4)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in UPGRADE.items())
+    head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n"
+    received = b""
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as client:
+        client.sendall(head.encode())
+        client.settimeout(0.05)
+        for _ in turns("the server closes a page that only pings"):
+            with suppress(TimeoutError, ConnectionError):
+                client.sendall(ping)
+                received += client.recv(65536)
+            if b"no hello within" in received:
+                break
+
+
+def test_handshakes_that_are_none_cost_one_answer(
+    server: WebServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for key in ("\xff", "a", "", "=" * 8000):
+        headers = {**UPGRADE, "Sec-WebSocket-Key": key}
+        assert ask(server.port, "/ws", **headers).status == 400, key
+    assert not caplog.records
+
+
+def test_cookies_of_the_other_programs_behind_a_name_are_no_fault(
+    server: WebServer,
+) -> None:
+    """Browsers send all in one header; those of single sign-on have some kilobytes each."""
+    cookies = "; ".join(f"session{i}={'x' * 3900}" for i in range(4))
+    assert ask(server.port, "/", Cookie=cookies).status == 200
 
 
 def test_a_page_that_floods_a_busy_viewer_is_closed(server: WebServer) -> None:

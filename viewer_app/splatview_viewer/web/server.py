@@ -46,6 +46,9 @@ MAX_CLIENTS = 32
 """Pages connected at a time."""
 MAX_CONNECTIONS = 256
 """TCP connections at a time. Further ones are closed at once."""
+MAX_FIELD = 16 * 1024
+"""Bytes of a header. Browsers send the cookies of all programs behind a proxy's name, which
+has one for each login, in one."""
 KEEP_ALIVE = 15.0
 """Seconds without a complete request after which an idle connection is closed."""
 HELLO_WITHIN = 5.0
@@ -360,6 +363,7 @@ class WebServer:
             logger=_http_log,
             keepalive_timeout=KEEP_ALIVE,
             lingering_time=1,
+            max_field_size=MAX_FIELD,
             shutdown_timeout=_CLOSING,
             auto_decompress=False,
         )
@@ -435,7 +439,10 @@ class WebServer:
             compress=False,
             max_msg_size=m.MAX_MESSAGE,
         )
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+        except ValueError as e:  # a key that is not even ASCII
+            raise web.HTTPBadRequest(text=f"No WebSocket: {e}") from None
         self._open += 1
         try:
             code, reason = await self._talk(request, response)
@@ -464,7 +471,9 @@ class WebServer:
             m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE))
         )
         try:
-            hello = m.parse(await response.receive_str(timeout=HELLO_WITHIN))
+            # Not the time-out of `receive_str`, which begins anew with each ping.
+            async with asyncio.timeout(HELLO_WITHIN):
+                hello = m.parse(await response.receive_str())
         except TimeoutError:
             return 1008, f"no hello within {HELLO_WITHIN:g} s"
         except m.MessageError as e:

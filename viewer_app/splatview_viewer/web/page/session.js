@@ -30,7 +30,9 @@ export function takeToken() {
   store.set("token", token);
   if (store.get("token") === token) {
     here.searchParams.delete("token");
-    history.replaceState(history.state, "", here.href);
+    // Relative: a name and password for a proxy's login are in the page's address, but not in what scripts see of it.
+    const file = here.pathname.replace(/^.*\//, "");
+    history.replaceState(history.state, "", `./${file}${here.search}${here.hash}`);
   }
   return token;
 }
