@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 import tyro
@@ -18,6 +17,7 @@ import tyro
 from splatview.adapters.checks import stream_name
 from splatview.camera.capture import PLAYED
 from splatview.camera.detectors import LEGAL
+from splatview.camera.only_host import host_of
 from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of, shown
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
@@ -414,7 +414,7 @@ def _run_name(source: str) -> str:
 
     kind = kind_of(source)
     short = (
-        urlsplit(source).hostname or kind
+        host_of(source).lower() or kind
         if kind == "network"
         else {"file": Path(source).name, "pipeline": kind}.get(kind, shown(source))
     )

@@ -21,6 +21,7 @@ import socketserver
 import ssl
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -99,8 +100,7 @@ class OnlyHost:
 
     def answer(self, connection: socket.socket) -> None:
         """Refuse a request, or pass it on to the user's own proxy, by which alone the named host may be reached."""
-        connection.settimeout(_TIMEOUT_S)
-        head = _read_head(connection)
+        head = _read_head(connection, _TIMEOUT_S)
         match = _TARGET.match(head)
         host = _without_port(match[1].decode("latin1")) if match else ""
         if self._upstream is None or host not in self._hosts:
@@ -154,10 +154,18 @@ class _Server(socketserver.ThreadingTCPServer):
         self.server_close()
 
 
-def _read_head(connection: socket.socket) -> bytes:
-    """Read a request up to its empty line. Raises OSError, ConnectionError for one that is too long."""
+def _read_head(connection: socket.socket, timeout_s: float) -> bytes:
+    """Read a request or an answer up to its empty line, within a time for all of it.
+
+    Raises OSError, ConnectionError for one that is too long.
+    """
+    ends_at = time.monotonic() + timeout_s
     head = b""
     while b"\r\n\r\n" not in head:
+        left = ends_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("too slow")
+        connection.settimeout(left)
         chunk = connection.recv(4096)
         if not chunk or len(head) > _MAX_HEAD:
             raise ConnectionError("no request")
@@ -199,10 +207,9 @@ def rtsp_leads_to(source: str, timeout_s: float) -> str:
 
 def _rtsp_location(source: str, timeout_s: float) -> str:
     """Return the Location in a server's answer; "" for none. Raises OSError, ValueError."""
-    parts = urlsplit(source)
+    url = re.sub(r"^([^/]*//)[^/?#]*@", r"\1", source)
     is_secure = _scheme_of(source) == "rtsps"
-    address = host_of(source), parts.port or (322 if is_secure else 554)
-    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    address = host_of(source), urlsplit(url).port or (322 if is_secure else 554)
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(socket.create_connection(address, timeout_s))
         if is_secure:
@@ -215,7 +222,8 @@ def _rtsp_location(source: str, timeout_s: float) -> str:
                 f"{method} {url} RTSP/1.0\r\nCSeq: {number}\r\n"
                 "Accept: application/sdp\r\nUser-Agent: Lavf\r\n\r\n".encode()
             )
-            head = _read_head(server).decode("latin1").partition("\r\n\r\n")[0]
+            answer = _read_head(server, timeout_s)
+            head = answer.decode("latin1").partition("\r\n\r\n")[0]
             status, *lines = head.split("\r\n")
             if not re.match(r"RTSP/1\.\d 3\d\d", status):
                 continue
@@ -282,8 +290,12 @@ def _scheme_of(source: str) -> str:
 
 
 def host_of(source: str) -> str:
-    """Return the host in an address, as it is written there."""
-    return _without_port(urlsplit(source).netloc.rpartition("@")[2])
+    """Return the host in an address, as it is written there.
+
+    As FFmpeg reads it: any sign but these three may be in a password, also "[".
+    """
+    authority = re.split(r"[/?#]", source.partition("://")[2], maxsplit=1)[0]
+    return _without_port(authority.rpartition("@")[2])
 
 
 def _without_port(host: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import cv2
 
@@ -77,9 +77,9 @@ class OpenCVSource:
         if not capture.isOpened():
             raise CameraError(self._led_away() or _CLOSED[self._kind].format(source))
         if self._kind == "network":
-            self.recorded = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9 or urlsplit(
-                self._settings.source
-            ).path.endswith(_SEGMENTED)
+            path = re.split(r"[?#]", self._settings.source, maxsplit=1)[0]
+            has_end = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9
+            self.recorded = has_end or path.endswith(_SEGMENTED)
         rate = capture.get(cv2.CAP_PROP_FPS)
         # FFmpeg only guesses the rate of a live stream.
         self.rate = (

@@ -10,7 +10,7 @@ from av.error import EOFError as EndOfFile
 from av.error import FFmpegError
 
 from splatview.camera.orientation import UPRIGHT, orientation_of, stored_size
-from splatview.camera.sources import CameraError
+from splatview.camera.sources import CameraError, file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class PyAVSource:
         self.close()
         _silence()
         try:
-            container = self._container = av.open(source.removeprefix("file://"))
+            container = self._container = av.open(file_path(source))
         except (FFmpegError, OSError, ValueError) as e:
             raise CameraError(
                 f"{source} is no video that FFmpeg reads: {getattr(e, 'strerror', '') or e}"

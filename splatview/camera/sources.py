@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import unquote
 
 import msgspec
 
@@ -105,12 +106,23 @@ def kind_of(source: str) -> Literal["test", "device", "pipeline", "network", "fi
     return "network" if "://" in source and not source.startswith("file://") else "file"
 
 
+def file_path(source: str) -> str:
+    """Return the absolute path of a file, which FFmpeg never takes for a protocol's address.
+
+    A relative one such as "12:30:00.mp4" or "concat:a" it would.
+    """
+    path = source.removeprefix("file://")
+    if path != source and not os.path.lexists(path):
+        path = unquote(path)
+    return os.path.abspath(path)
+
+
 def shown(source: str) -> str:
     """Return a SOURCE for messages: without the password in an address, and with the node of a camera's number."""
     return (
         f"/dev/video{int(source)}"
         if source.isdecimal()
-        else re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:...@", source)
+        else re.sub(r"(://[^/?#@:\s]*):[^/?#\s]*@", r"\1:...@", source)
     )
 
 
@@ -157,7 +169,7 @@ def check(settings: CaptureSettings) -> None:
     if kind == "device":
         check_device(shown(source))
     elif kind == "file":
-        path = Path(source.removeprefix("file://"))
+        path = Path(file_path(source))
         if not path.exists() or path.is_dir():
             raise CameraError(f"there is no file {source}; {_LEGAL}")
     elif (

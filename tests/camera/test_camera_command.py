@@ -144,6 +144,8 @@ def test_a_file_that_was_played_waits_for_its_picture(
         ("0", "camera /dev/video0"),
         ("/a/street.mp4", "camera street.mp4"),
         ("rtsp://me:secret@porch:554/a?token=b", "camera porch"),
+        ("rtsp://me:p@s[s@porch/a", "camera porch"),
+        ("udp://@:5000", "camera network"),
         ("a ! b", "camera pipeline"),
     ],
 )

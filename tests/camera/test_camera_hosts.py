@@ -6,13 +6,13 @@ import http.server
 import os
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.stream_servers import video
 
-from splatview.camera.only_host import Connections
+from splatview.camera.only_host import Connections, rtsp_leads_to
 from splatview.camera.opencv import OpenCVSource
 from splatview.camera.sources import CameraError, CaptureSettings
 
@@ -257,6 +257,23 @@ def test_rtsp_servers_redirect_to_no_other_host(method: str) -> None:
     finally:
         own.close()
         other.close()
+
+
+def test_rtsp_servers_that_drip_are_not_waited_for() -> None:
+    """Each byte comes in time, the answer never."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            with server.accept()[0] as connection, suppress(OSError):
+                connection.settimeout(0.02)
+                while True:
+                    connection.sendall(b"R")
+                    with suppress(TimeoutError):
+                        connection.recv(4096)
+
+        threading.Thread(target=drip, daemon=True).start()
+        url = f"rtsp://127.0.0.1:{server.getsockname()[1]}/a"
+        assert rtsp_leads_to(url, 0.3) == ""
 
 
 def test_peers_that_are_not_the_named_host_are_found(

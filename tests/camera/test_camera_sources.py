@@ -30,6 +30,7 @@ from support.wait import PATIENCE, turns
 import splatview
 from splatview.api.frames import Frame
 from splatview.camera.capture import main
+from splatview.camera.only_host import host_of
 from splatview.camera.pattern import number_of
 from splatview.camera.sources import (
     CameraError,
@@ -37,6 +38,7 @@ from splatview.camera.sources import (
     NoPictureError,
     Source,
     check,
+    shown,
     source_for,
 )
 from splatview.cli import doctor
@@ -234,6 +236,42 @@ def test_pixels_that_are_not_square_are_shown_in_their_proportions(
             assert picture.shape == (H, W * 3 // 2, 3), source
             small = read_all(source_for(CaptureSettings(source=source, width=160)), 1)
             assert small[0].shape == (round(H / 3), 160, 3), source
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["2026-11-29T12:30:00.mp4", "concat:a.mp4", "http:a.mp4", "pipe:0", "a%20b.mp4"],
+)
+def test_file_is_read_by_any_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FFmpeg takes what stands before a colon for a protocol."""
+    monkeypatch.chdir(tmp_path)
+    video(tmp_path / "a.mp4").rename(name)
+    for source in (name, f"file://{tmp_path}/{name}"):
+        settings = CaptureSettings(source=source)
+        check(settings)
+        opened = source_for(settings)
+        opened.open()
+        assert opened.grab() is not None, source
+        opened.close()
+
+
+def test_address_of_a_file_has_spaces_as_programs_write_them(tmp_path: Path) -> None:
+    video(tmp_path / "my film.mp4")
+    settings = CaptureSettings(source=f"file://{tmp_path}/my%20film.mp4")
+    check(settings)
+    opened = source_for(settings)
+    opened.open()
+    assert opened.grab() is not None
+    opened.close()
+
+
+@pytest.mark.parametrize("password", ["secret", "se@cret", "se[cret", "s:e:cret", "]"])
+def test_password_is_not_shown_and_hides_no_host(password: str) -> None:
+    address = f"rtsp://me:{password}@porch:554/a@b?c"
+    assert shown(address) == "rtsp://me:...@porch:554/a@b?c"
+    assert host_of(address) == "porch"
 
 
 def test_what_can_never_be_read_is_found_at_once(
