@@ -21,7 +21,6 @@ import socketserver
 import ssl
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -159,18 +158,27 @@ def _read_head(connection: socket.socket, timeout_s: float) -> bytes:
 
     Raises OSError, ConnectionError for one that is too long.
     """
-    ends_at = time.monotonic() + timeout_s
+    connection.settimeout(timeout_s)
+    # A peer that drips keeps each `recv` within its own time.
+    timer = threading.Timer(timeout_s, _end, (connection,))
+    timer.daemon = True
+    timer.start()
     head = b""
-    while b"\r\n\r\n" not in head:
-        left = ends_at - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("too slow")
-        connection.settimeout(left)
-        chunk = connection.recv(4096)
-        if not chunk or len(head) > _MAX_HEAD:
-            raise ConnectionError("no request")
-        head += chunk
+    try:
+        while b"\r\n\r\n" not in head:
+            chunk = connection.recv(4096)
+            if not chunk or len(head) > _MAX_HEAD:
+                raise ConnectionError("no request")
+            head += chunk
+    finally:
+        timer.cancel()
     return head
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection, so that whoever reads it goes on."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
@@ -178,9 +186,8 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while chunk := source.recv(65536):
             target.sendall(chunk)
-    for end in (source, target):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+    _end(source)
+    _end(target)
 
 
 def rtsp_leads_to(source: str, timeout_s: float) -> str:
