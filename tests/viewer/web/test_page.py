@@ -284,6 +284,31 @@ def test_page_opens_by_an_address_with_a_name_and_password(
     viewer.client()
 
 
+def test_token_behind_a_hash_is_in_no_request(
+    start: Callable[..., Viewer], open_page: Open
+) -> None:
+    viewer = start(token=TOKEN)
+    urls: list[str] = []
+
+    def note(route: Route) -> None:
+        urls.append(route.request.url)
+        route.continue_()
+
+    page = open_page(
+        f"{viewer.bare}#token=another", routes={"**/*": note}, expected="403"
+    )
+    until(page, "splatview.state().notice.includes('token')")
+    page.evaluate("token => { location.hash = `token=${token}`; }", TOKEN)
+    page.wait_for_url(viewer.bare)
+    until(page, CONNECTED)
+    viewer.client()
+    assert page.evaluate("location.href") == viewer.bare
+    page.reload()
+    until(page, CONNECTED)
+    viewer.client()
+    assert urls and not any(TOKEN in url for url in urls)
+
+
 def test_token_leaves_the_address(
     start: Callable[..., Viewer], open_page: Open
 ) -> None:

@@ -195,7 +195,7 @@ def test_addresses_for_this_machine_and_for_others() -> None:
             == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
         )
     (_, proxied) = lines(server(allowed=("viewer.example",)), {})
-    assert "viewer.example" in proxied and "?token=a_-1" in proxied
+    assert "viewer.example" in proxied and "#token=a_-1" in proxied
     _, *others = lines(server("0.0.0.0"), {})
     urls = [
         re.fullmatch(

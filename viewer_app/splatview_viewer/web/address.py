@@ -115,7 +115,7 @@ def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
         )
     said.extend(
         f"splatview: or, through the reverse proxy {name}, its address with "
-        f"?token={server.token} at the end"
+        f"#token={server.token} at the end"
         for name in server.allowed
     )
     tunnel = ssh_line(

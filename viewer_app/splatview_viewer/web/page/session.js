@@ -23,16 +23,22 @@ export const framed = window.top !== window;
  */
 export function takeToken() {
   const here = new URL(location.href);
-  const given = here.searchParams.get("token");
+  // Behind #, it is in no request, and so in no log of a proxy.
+  const behind = /^#token=(.*)$/.exec(here.hash);
+  const given = behind ? behind[1] : here.searchParams.get("token");
   if (given === null) return store.get("token");
   const token = /^[A-Za-z0-9_-]{1,128}$/.test(given) ? given : "";
   if (framed) return token;
   store.set("token", token);
   if (store.get("token") === token) {
     here.searchParams.delete("token");
+    if (behind) here.hash = "";
     // Relative: a name and password for a proxy's login are in the page's address, but not in what scripts see of it.
     const file = here.pathname.replace(/^.*\//, "");
     history.replaceState(history.state, "", `./${file}${here.search}${here.hash}`);
   }
   return token;
 }
+
+// Browsers load no page anew where only what is behind # is another.
+addEventListener("hashchange", () => { if (/^#token=/.test(location.hash)) location.reload(); });
