@@ -69,7 +69,11 @@ def end_with_parent() -> None:
 
     def wait() -> None:
         select.select([pidfd], [], [])
-        os.kill(os.getpid(), signal.SIGTERM)
+        # To the main thread, where Python handles it: one that sleeps in a lock is not
+        # woken by a signal that another thread gets, as where a debugger stops this one.
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        signal.pthread_kill(main_thread, signal.SIGTERM)
 
     if (
         os.getppid() == parent
