@@ -133,6 +133,8 @@ def test_allowed_names_are_names() -> None:
     for given, name in (
         ("Viewer.Example.", "viewer.example"),
         ("[2001:DB8::1]", "2001:db8::1"),
+        ("2001:db8:0:0:0:0:0:1", "2001:db8::1"),
+        ("my_viewer", "my_viewer"),
         ("b\xfccher.example", "xn--bcher-kva.example"),
         ("10.1.2.3", "10.1.2.3"),
     ):

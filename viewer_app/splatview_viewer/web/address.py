@@ -271,9 +271,10 @@ def allowed_host(text: str) -> str:
     except UnicodeError:
         raise ViewerError(f"invalid --allow-host {_shown(text)}: {legal}") from None
     bare = name.removeprefix("[").removesuffix("]")
-    is_address = _address(bare) is not None
-    is_name = ":" not in name and bool(_host_name(name))
-    if not is_address and not is_name:
+    address = _address(bare)
+    if address is not None:
+        return str(address)  # as browsers write it
+    if ":" in name or not _host_name(name):
         raise ViewerError(f"invalid --allow-host {_shown(text)}: {legal}")
     return bare
 
