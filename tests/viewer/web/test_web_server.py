@@ -387,7 +387,7 @@ def test_handshakes_that_are_none_cost_one_answer(
 ) -> None:
     for key in ("\xff", "a", "", "=" * 8000):
         headers = {**UPGRADE, "Sec-WebSocket-Key": key}
-        assert ask(server.port, "/ws", **headers).status == 400, key
+        assert ask(server.port, "/ws", None, "GET", **headers).status == 400, key
     assert not caplog.records
 
 
