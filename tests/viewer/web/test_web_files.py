@@ -215,9 +215,15 @@ def test_uploads_take_no_thread_each(
 def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
     folder: Path,
 ) -> None:
-    left, used = (folder / f"splatview-files-{name}" for name in ("left", "used"))
-    for path in (left, used):
-        path.mkdir()
+    left, used, users = (
+        folder / f"splatview-files-{name}" for name in ("left", "used", "of-mine")
+    )
+    (left / "1").mkdir(parents=True)
+    (left / "1" / "scene.ply").write_bytes(b"content")
+    used.mkdir()
+    users.mkdir()
+    (users / "thesis.txt").write_text("the user's own, by that name")
+    for path in (left, used, users):
         os.utime(path, (0, 0))
     held = os.open(used, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -227,11 +233,10 @@ def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
     os.close(held)
     assert visitor.post().status == 200
     with visitor.begin(4_000_000, b"x" * 1_500_000):
-        wait_until(lambda: len(kept(folder)) == 2)
+        wait_until(lambda: len(kept(folder)) == 3)
         server.close()
     visitor.end()
-    assert [*folder.iterdir()] == [used]
-    used.rmdir()
+    assert {*folder.iterdir()} == {used, users} and [*users.iterdir()]
 
 
 def test_a_file_is_offered_once_and_nothing_else_is(

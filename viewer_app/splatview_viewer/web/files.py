@@ -263,13 +263,27 @@ def _sweep(around: Path) -> None:
             continue
         try:
             found = os.fstat(lock)
-            if found.st_uid == os.getuid() and time.time() - found.st_mtime > _YOUNG:
+            is_old = time.time() - found.st_mtime > _YOUNG
+            if found.st_uid == os.getuid() and is_old and _has_uploads_alone(lock):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # it is in use
             pass
         finally:
             os.close(lock)
+
+
+def _has_uploads_alone(folder: int) -> bool:
+    """Return whether a folder has only what `Files` makes: a numbered folder for each.
+
+    The user may have named one likewise, and where others write and nothing keeps them
+    from renaming (TMPDIR), so may they have with any folder of the user's.
+    """
+    with os.scandir(folder) as entries:
+        return all(
+            entry.name.isdecimal() and entry.is_dir(follow_symlinks=False)
+            for entry in entries
+        )
 
 
 def file_name(given: str) -> str:
