@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 _MJPEG = int.from_bytes(b"MJPG", "little")
 _APPSINK = " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buffers=2"
+_OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
+_SCANNING = "input_format;mjpeg|analyzeduration;200000"
+"""Options with which FFmpeg looks for JPEGs in all that comes, whatever lies between them."""
 _SEGMENTED = (".m3u8", ".mpd")
 """Playlists of segments of some seconds, each of which arrives at once."""
 _CLOSED = {
@@ -61,6 +65,10 @@ class OpenCVSource:
         """Refuses other hosts than the named one, while the source is open."""
         self._was_asked = False
         """The server was asked for redirects, and has none."""
+        self._scans = False
+        """JPEGs are looked for in all that comes: the parts of this stream are not as FFmpeg reads them."""
+        self._decoded = 0
+        """Pictures that were decoded since the source was opened."""
         self.recorded = False
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"
@@ -172,23 +180,58 @@ class OpenCVSource:
             # Not again: some servers take only one client at a time.
             self._was_asked = True
         connections = Connections()
-        patience_ms = int(settings.patience * 1000)
-        capture = cv2.VideoCapture(
-            source,
-            cv2.CAP_FFMPEG,
-            [
-                cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
-                patience_ms,
-                cv2.CAP_PROP_READ_TIMEOUT_MSEC,
-                patience_ms,
-            ],
-        )
+        started_at = time.monotonic()
+        capture = self._connected()
+        is_quick = time.monotonic() - started_at < settings.patience
+        has_answered = is_quick or capture.isOpened()
+        if has_answered and not self._scans and self._may_scan(capture):
+            self._scans = True
+            capture.release()
+            capture = self._connected()
+            has_size = capture.get(cv2.CAP_PROP_FRAME_WIDTH) > 0
+            self._scans = has_size
+            if not has_size:
+                capture.release()
         if is_limited and self._only_host is None and capture.isOpened():
             host = connections.foreign(source)
             if host:
                 capture.release()
                 raise CameraError(_LED_AWAY.format(shown(source), host))
         return capture
+
+    def _connected(self) -> cv2.VideoCapture:
+        """Return a capture of the address, which may not be open."""
+        patience_ms = int(self._settings.patience * 1000)
+        timeouts = [
+            cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
+            patience_ms,
+            cv2.CAP_PROP_READ_TIMEOUT_MSEC,
+            patience_ms,
+        ]
+        options = os.environ.get(_OPTIONS)
+        if self._scans:
+            os.environ[_OPTIONS] = f"{options}|{_SCANNING}" if options else _SCANNING
+        try:
+            return cv2.VideoCapture(self._settings.source, cv2.CAP_FFMPEG, timeouts)
+        finally:
+            if options is None:
+                os.environ.pop(_OPTIONS, None)
+            else:
+                os.environ[_OPTIONS] = options
+
+    def _may_scan(self, capture: cv2.VideoCapture) -> bool:
+        """Return whether an address may have JPEGs in parts that FFmpeg refuses.
+
+        It wants dashes before a boundary, image/jpeg as type, and lines that end as in HTTP.
+        """
+        scheme = self._settings.source.partition("://")[0].lower()
+        is_chosen = "input_format" in os.environ.get(_OPTIONS, "")
+        if scheme not in ("http", "https") or is_chosen or self._led_away():
+            return False
+        if not capture.isOpened():
+            return True
+        code = int(capture.get(cv2.CAP_PROP_FOURCC))
+        return code == _MJPEG and capture.get(cv2.CAP_PROP_FRAME_WIDTH) <= 0
 
     def _led_away(self) -> str:
         """Return the error for a source that has led to another host; "" for any other."""

@@ -1,0 +1,126 @@
+"""Pictures in the forms in which other programs write them: photographs, odd streams, codecs that nobody has."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+from support.stream_servers import H, StreamServer, W, jpeg, pattern, video
+from support.wait import PATIENCE
+
+from splatview.camera.pattern import number_of
+from splatview.camera.sources import CameraError, CaptureSettings, source_for
+
+_ORIENTATION = 0x112
+
+
+def first_picture(path: Path) -> np.ndarray:
+    source = source_for(CaptureSettings(source=str(path)))
+    source.open()
+    source.grab()
+    picture = source.retrieve()
+    source.close()
+    assert picture is not None
+    return picture
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photographs_are_displayed_as_their_exif_says(
+    tmp_path: Path, orientation: int
+) -> None:
+    exif = Image.Exif()
+    exif[_ORIENTATION] = orientation
+    path = tmp_path / "photo.png"
+    Image.fromarray(pattern(5)).save(path, exif=exif)
+    with Image.open(path) as picture:
+        expected = np.asarray(ImageOps.exif_transpose(picture).convert("RGB"))
+    shown = first_picture(path)
+    assert shown.flags.c_contiguous and shown.flags.writeable
+    np.testing.assert_array_equal(shown, expected)
+
+
+def test_photographs_with_exif_but_no_orientation_lie_as_they_are(
+    tmp_path: Path,
+) -> None:
+    exif = Image.Exif()
+    exif[0x10F] = "a camera's maker"
+    Image.fromarray(pattern(5)).save(tmp_path / "photo.png", exif=exif)
+    np.testing.assert_array_equal(first_picture(tmp_path / "photo.png"), pattern(5))
+
+
+def test_a_codec_that_nobody_has_is_a_clear_error(tmp_path: Path) -> None:
+    path = video(tmp_path / "a.mp4")
+    path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
+    source = source_for(CaptureSettings(source=str(path)))
+    with pytest.raises(CameraError, match="form that FFmpeg cannot decode"):
+        source.open()
+    source.close()
+
+
+def parts(boundary: bytes, head: bytes) -> Callable[[socket.socket], None]:
+    """Serve numbered pictures without end, each behind this head."""
+
+    def serve(connection: socket.socket) -> None:
+        with connection.makefile("rb") as request:
+            while request.readline().strip():
+                pass
+        connection.sendall(
+            b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary="
+            + boundary
+            + b"\r\n\r\n"
+        )
+        encoded = [jpeg(number) for number in range(4)]
+        while True:
+            for data in encoded:
+                connection.sendall(head + data + b"\r\n")
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"picture\r\nContent-Type: image/jpeg\r\n\r\n", id="no dashes"),
+        pytest.param(b"--picture\r\nContent-Type: image/jpg\r\n\r\n", id="image/jpg"),
+        pytest.param(b"--picture\r\nX-Timestamp: 1.5\r\n\r\n", id="no type"),
+        pytest.param(b"--picture\r\n\r\n", id="no head"),
+    ],
+)
+def test_streams_whose_parts_are_not_as_ffmpeg_wants_them_are_shown(
+    head: bytes,
+) -> None:
+    numbers = []
+    with StreamServer(parts(b"picture", head)) as server:
+        address = f"http://127.0.0.1:{server.port}/stream"
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        source.open()
+        while len(numbers) < 5:
+            source.grab()
+            picture = source.retrieve()
+            if picture is not None:
+                assert picture.shape == (H, W, 3)
+                numbers.append(number_of(picture))
+        source.close()
+    first = numbers[0]
+    assert numbers == [(first + n) % 4 for n in range(5)]
+
+
+def test_a_page_in_place_of_a_stream_is_a_clear_error() -> None:
+    def serve(connection: socket.socket) -> None:
+        with connection.makefile("rb") as request:
+            while request.readline().strip():
+                pass
+        connection.sendall(
+            b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n<img src=/stream>"
+        )
+
+    with StreamServer(serve) as server:
+        address = f"http://127.0.0.1:{server.port}/"
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        with pytest.raises(CameraError, match="nothing that OpenCV reads"):
+            source.open()
+        source.close()
