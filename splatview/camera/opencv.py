@@ -180,9 +180,9 @@ class OpenCVSource:
             # Not again: some servers take only one client at a time.
             self._was_asked = True
         connections = Connections()
-        started_at = time.monotonic()
+        started_at = time.perf_counter()
         capture = self._connected()
-        is_quick = time.monotonic() - started_at < settings.patience
+        is_quick = time.perf_counter() - started_at < settings.patience
         has_answered = is_quick or capture.isOpened()
         if has_answered and not self._scans and self._may_scan(capture):
             self._scans = True
