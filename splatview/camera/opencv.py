@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import cv2
 
+from splatview.camera.http_status import refusal_of
 from splatview.camera.only_host import (
     Connections,
     OnlyHost,
@@ -36,6 +37,8 @@ _APPSINK = " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buf
 _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
 _SCANNING = "input_format;mjpeg|analyzeduration;200000"
 """Options with which FFmpeg looks for JPEGs in all that comes, whatever lies between them."""
+_REFUSAL_S = 2.0
+"""Patience with a server that is asked for its refusal."""
 _SEGMENTED = (".m3u8", ".mpd")
 """Playlists of segments of some seconds, each of which arrives at once."""
 _CLOSED = {
@@ -67,8 +70,8 @@ class OpenCVSource:
         """The server was asked for redirects, and has none."""
         self._scans = False
         """JPEGs are looked for in all that comes: the parts of this stream are not as FFmpeg reads them."""
-        self._decoded = 0
-        """Pictures that were decoded since the source was opened."""
+        self._has_answered = False
+        """The server was not silent when the address was opened last."""
         self.recorded = False
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"
@@ -83,7 +86,7 @@ class OpenCVSource:
         capture, name = self._opened()
         self._capture = capture
         if not capture.isOpened():
-            raise CameraError(self._led_away() or _CLOSED[self._kind].format(source))
+            raise CameraError(self._led_away() or self._refused())
         if self._kind == "network":
             self.recorded = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9 or urlsplit(
                 self._settings.source
@@ -183,8 +186,8 @@ class OpenCVSource:
         started_at = time.perf_counter()
         capture = self._connected()
         is_quick = time.perf_counter() - started_at < settings.patience
-        has_answered = is_quick or capture.isOpened()
-        if has_answered and not self._scans and self._may_scan(capture):
+        self._has_answered = is_quick or capture.isOpened()
+        if self._has_answered and not self._scans and self._may_scan(capture):
             self._scans = True
             capture.release()
             capture = self._connected()
@@ -198,6 +201,16 @@ class OpenCVSource:
                 capture.release()
                 raise CameraError(_LED_AWAY.format(shown(source), host))
         return capture
+
+    def _refused(self) -> str:
+        """Return the error for a source that is not open."""
+        source = self._settings.source
+        refusal = ""
+        if self._kind == "network" and self._has_answered:
+            refusal = refusal_of(source, min(self._settings.patience, _REFUSAL_S))
+        if refusal:
+            return f"{shown(source)} answers {refusal}"
+        return _CLOSED[self._kind].format(shown(source))
 
     def _connected(self) -> cv2.VideoCapture:
         """Return a capture of the address, which may not be open."""

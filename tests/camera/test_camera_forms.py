@@ -124,3 +124,29 @@ def test_a_page_in_place_of_a_stream_is_a_clear_error() -> None:
         with pytest.raises(CameraError, match="nothing that OpenCV reads"):
             source.open()
         source.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"401 Unauthorized\r\nWWW-Authenticate: Basic", r"401 Unauthorized; user and"),
+        (b"404 Not Found", r"404 Not Found"),
+        (b"503 \x1b[31mBusy", r"503 \\x1b\[31mBusy$"),
+        (b"200 OK", r"nothing that OpenCV reads"),
+    ],
+)
+def test_what_a_server_answers_in_place_of_a_stream_is_told(
+    head: bytes, words: str
+) -> None:
+    def serve(connection: socket.socket) -> None:
+        with connection.makefile("rb") as request:
+            while request.readline().strip():
+                pass
+        connection.sendall(b"HTTP/1.0 " + head + b"\r\n\r\n")
+
+    with StreamServer(serve) as server:
+        address = f"http://127.0.0.1:{server.port}/video"
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        with pytest.raises(CameraError, match=words):
+            source.open()
+        source.close()
