@@ -1,4 +1,4 @@
-"""What a server answers in place of a stream, for people: FFmpeg does not tell."""
+"""The refusals of servers that give no stream, as FFmpeg does not tell of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures in the forms in which other programs write them: photographs, odd streams, codecs that nobody has."""
+"""Pictures in the forms in which other programs write them: photographs, odd streams, unknown codecs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_photographs_with_exif_but_no_orientation_lie_as_they_are(
     np.testing.assert_array_equal(first_picture(tmp_path / "photo.png"), pattern(5))
 
 
-def test_a_codec_that_nobody_has_is_a_clear_error(tmp_path: Path) -> None:
+def test_an_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
     path = video(tmp_path / "a.mp4")
     path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
     source = source_for(CaptureSettings(source=str(path)))
