@@ -13,7 +13,7 @@ from support.stream_servers import H, StreamServer, W, jpeg, pattern, video
 from support.wait import PATIENCE
 
 from splatview.camera.pattern import number_of
-from splatview.camera.sources import CameraError, CaptureSettings, source_for
+from splatview.camera.sources import CameraError, CaptureSettings, shown, source_for
 
 _ORIENTATION = 0x112
 
@@ -150,3 +150,21 @@ def test_what_a_server_answers_in_place_of_a_stream_is_told(
         with pytest.raises(CameraError, match=words):
             source.open()
         source.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("rtsp://me:secret@porch:554/a", "rtsp://me:...@porch:554/a"),
+        ("http://me:se@cret@porch/a", "http://me:...@porch/a"),
+        ("http://porch/v.cgi?user=me&pwd=secret&n=1", "user=me&pwd=...&n=1"),
+        ("http://porch/v?accessToken=secret#top", "accessToken=...#top"),
+        ("http://porch:8080/me:a@b", "http://porch:8080/me:a@b"),
+        (
+            "a ! rtspsrc location=rtsp://me:secret@porch/a ! b",
+            "rtsp://me:...@porch/a ! b",
+        ),
+    ],
+)
+def test_messages_hold_no_passwords(source: str, words: str) -> None:
+    assert words in shown(source) and "cret" not in shown(source)
