@@ -70,6 +70,8 @@ class OpenCVSource:
         """The server was asked for redirects, and has none."""
         self._scans = False
         """JPEGs are looked for in all that comes: the parts of this stream are not as FFmpeg reads them."""
+        self._decoded = 0
+        """Pictures that were decoded since the source was opened."""
         self._has_answered = False
         """The server was not silent when the address was opened last."""
         self.recorded = False
@@ -83,6 +85,7 @@ class OpenCVSource:
         )  # errors here are CameraErrors
         os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
         self.close()
+        self._change_reading()
         capture, name = self._opened()
         self._capture = capture
         if not capture.isOpened():
@@ -125,6 +128,15 @@ class OpenCVSource:
             and self._kind in raw_mode
             and capture.set(*raw_mode[self._kind])
         )
+
+    def _change_reading(self) -> None:
+        """Read a stream otherwise that gave no more than one picture: its parts may end in odd ways."""
+        is_stream = self._compressed and self._kind == "network" and not self.recorded
+        if is_stream and self._decoded <= 1:
+            self._scans = not self._scans and self._may_choose_reading()
+        # A server that does not answer next says nothing about its stream.
+        self._compressed = False
+        self._decoded = 0
 
     def _note_geometry(self, capture: cv2.VideoCapture) -> None:
         """Read how the pictures of a network are displayed."""
@@ -237,14 +249,18 @@ class OpenCVSource:
 
         It wants dashes before a boundary, image/jpeg as type, and lines that end as in HTTP.
         """
-        scheme = self._settings.source.partition("://")[0].lower()
-        is_chosen = "input_format" in os.environ.get(_OPTIONS, "")
-        if scheme not in ("http", "https") or is_chosen or self._led_away():
+        if not self._may_choose_reading() or self._led_away():
             return False
         if not capture.isOpened():
             return True
         code = int(capture.get(cv2.CAP_PROP_FOURCC))
         return code == _MJPEG and capture.get(cv2.CAP_PROP_FRAME_WIDTH) <= 0
+
+    def _may_choose_reading(self) -> bool:
+        """Return whether FFmpeg may be told how to read the address."""
+        scheme = self._settings.source.partition("://")[0].lower()
+        is_chosen = "input_format" in os.environ.get(_OPTIONS, "")
+        return scheme in ("http", "https") and not is_chosen
 
     def _led_away(self) -> str:
         """Return the error for a source that has led to another host; "" for any other."""
@@ -271,6 +287,7 @@ class OpenCVSource:
             return None
         if self._compressed:
             image = _decoded(image)
+            self._decoded += image is not None
         if image is None or image.ndim < 2:
             return None
         size = self._display_size(image.shape[1], image.shape[0])

@@ -13,7 +13,14 @@ from support.stream_servers import H, StreamServer, W, jpeg, pattern, video
 from support.wait import PATIENCE
 
 from splatview.camera.pattern import number_of
-from splatview.camera.sources import CameraError, CaptureSettings, shown, source_for
+from splatview.camera.sources import (
+    CameraError,
+    CaptureSettings,
+    NoPictureError,
+    Source,
+    shown,
+    source_for,
+)
 
 _ORIENTATION = 0x112
 
@@ -63,6 +70,11 @@ def test_an_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
 
 def parts(boundary: bytes, head: bytes) -> Callable[[socket.socket], None]:
     """Serve numbered pictures without end, each behind this head."""
+    return repeated(boundary, [head + jpeg(number) + b"\r\n" for number in range(4)])
+
+
+def repeated(boundary: bytes, chunks: list[bytes]) -> Callable[[socket.socket], None]:
+    """Serve the same parts again and again."""
 
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
@@ -73,10 +85,9 @@ def parts(boundary: bytes, head: bytes) -> Callable[[socket.socket], None]:
             + boundary
             + b"\r\n\r\n"
         )
-        encoded = [jpeg(number) for number in range(4)]
         while True:
-            for data in encoded:
-                connection.sendall(head + data + b"\r\n")
+            for chunk in chunks:
+                connection.sendall(chunk)
 
     return serve
 
@@ -107,6 +118,37 @@ def test_streams_whose_parts_are_not_as_ffmpeg_wants_them_are_shown(
         source.close()
     first = numbers[0]
     assert numbers == [(first + n) % 4 for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("too_short", "end"), [(0, b"\r\n--picture--\r\n"), (10, b"\r\n")]
+)
+def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
+    too_short: int, end: bytes
+) -> None:
+    """Each part ends the whole, or is longer than it says."""
+    data = jpeg(0)
+    head = b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
+    part = head % (len(data) - too_short) + data + end
+    with StreamServer(repeated(b"picture", [part])) as server:
+        address = f"http://127.0.0.1:{server.port}/stream"
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        counts = [decoded_of(source, 8), decoded_of(source, 8)]
+    assert counts[0] <= 1 and counts[1] >= 6
+
+
+def decoded_of(source: Source, tries: int) -> int:
+    """Open a source, and count the whole pictures in so many grabs."""
+    count = 0
+    source.open()
+    for _ in range(tries):
+        try:
+            source.grab()
+        except NoPictureError:
+            continue
+        count += source.retrieve() is not None
+    source.close()
+    return count
 
 
 def test_a_page_in_place_of_a_stream_is_a_clear_error() -> None:
