@@ -72,6 +72,8 @@ class OpenCVSource:
         """JPEGs are looked for in all that comes: the parts of this stream are not as FFmpeg reads them."""
         self._decoded = 0
         """Pictures that were decoded since the source was opened."""
+        self._has_ended = False
+        """The last grab gave no picture."""
         self._has_answered = False
         """The server was not silent when the address was opened last."""
         self.recorded = False
@@ -130,12 +132,12 @@ class OpenCVSource:
         )
 
     def _change_reading(self) -> None:
-        """Read a stream otherwise that gave no more than one picture: its parts may end in odd ways."""
-        is_stream = self._compressed and self._kind == "network" and not self.recorded
-        if is_stream and self._decoded <= 1:
+        """Read a stream otherwise that ended after one picture or none: its parts may end in odd ways."""
+        has_failed = self._has_ended and self._compressed and self._decoded <= 1
+        if has_failed and not self.recorded:
             self._scans = not self._scans and self._may_choose_reading()
         # A server that does not answer next says nothing about its stream.
-        self._compressed = False
+        self._has_ended = False
         self._decoded = 0
 
     def _note_geometry(self, capture: cv2.VideoCapture) -> None:
@@ -270,7 +272,8 @@ class OpenCVSource:
         return _LED_AWAY.format(shown(self._settings.source), printable(host))
 
     def grab(self) -> float | None:
-        if self._capture.grab():
+        self._has_ended = not self._capture.grab()
+        if not self._has_ended:
             return (
                 self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
                 if self.recorded
