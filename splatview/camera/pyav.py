@@ -34,6 +34,8 @@ _MAX_READ_ERRORS = 300
 """Errors in a row, while packets are read, after which the rest of a file is given up."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's bit for a stream that is a cover."""
+_PHOTOS = ("_pipe", "image2")
+"""Ends of the names of FFmpeg's formats for single pictures."""
 
 
 class PyAVSource:
@@ -135,15 +137,20 @@ class PyAVSource:
             entries = list(cast("Iterable[Any]", frame.side_data))
         except ValueError:
             # PyAV does not know all that comes with a frame, such as EXIF, and then gives none of it.
-            return self._orientation_without_matrix(frame)
+            entries = []
         for entry in entries:
             if entry.type.name == "DISPLAYMATRIX":
                 return orientation_of(bytes(entry))
-        return UPRIGHT
+        return self._orientation_without_matrix(frame)
 
     def _orientation_without_matrix(self, frame: VideoFrame) -> Orientation:
-        """Return how a frame is displayed whose matrix cannot be read: by EXIF, or else by its angle alone."""
-        if self._exif is None:
+        """Return how a frame is displayed whose matrix cannot be read: by EXIF, or else by its angle alone.
+
+        FFmpeg makes a matrix of EXIF from version 8 on.
+        """
+        container = self._container
+        is_photo = container is not None and container.format.name.endswith(_PHOTOS)
+        if is_photo and self._exif is None:
             self._exif = exif_orientation(self._settings.source.removeprefix("file://"))
         if self._exif:
             return ORIENTATIONS_OF_EXIF.get(self._exif, UPRIGHT)
