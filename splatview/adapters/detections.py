@@ -23,6 +23,8 @@ _MIN_CONFIDENCE = 0.25
 _PERSON_POINTS = 17
 """Points of a person in COCO, whose skeleton is known."""
 _MAX_NAMES = 10_000
+_MAX_CLASS = 2**31 - 128
+"""The largest float32 below the largest int32."""
 
 
 def is_result(value: Any) -> bool:
@@ -40,6 +42,11 @@ def with_result(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     What the caller gives beside it goes before the result's own. Raises TypeError, ValueError.
     """
     value = arguments.get("boxes")
+    if isinstance(value, Mapping) and "boxes" in value:
+        raise TypeError(
+            "boxes is a mapping with boxes in it; give its parts by their names: "
+            "splatview.annotate(name, **result)"
+        )
     if value is None or not is_result(value):
         return arguments
     if isinstance(value, (list, tuple)):
@@ -107,7 +114,7 @@ def _ultralytics_boxes(boxes: Any, names: Mapping[int, str] | None = None) -> Ar
     parts: Arguments = {
         "boxes": boxes.xyxy if corners is None else corners,
         "scores": boxes.conf,
-        "classes": _integers(boxes.cls),
+        "classes": class_numbers(boxes.cls),
     }
     if names:
         parts["names"] = names
@@ -129,7 +136,7 @@ def _yolov5(result: Any) -> Arguments:
     return {
         "boxes": table[:, :4],
         "scores": table[:, 4],
-        "classes": _integers(table[:, 5]),
+        "classes": class_numbers(table[:, 5]),
         "names": _names(result.names),
     }
 
@@ -174,7 +181,7 @@ def _supervision(detections: Any) -> Arguments:
     parts: Arguments = {
         "boxes": detections.xyxy if corners is None else corners,
         "scores": detections.confidence,
-        "classes": _integers(detections.class_id),
+        "classes": class_numbers(detections.class_id),
     }
     masks = getattr(detections, "mask", None)
     if masks is not None:
@@ -182,7 +189,7 @@ def _supervision(detections: Any) -> Arguments:
     labels = None
     class_names = data.get("class_name")
     if class_names is not None and len(class_names) == len(detections.xyxy):
-        labels = [str(name) for name in class_names]
+        labels = ["" if name is None else str(name) for name in class_names]
     tracks = getattr(detections, "tracker_id", None)
     if labels is not None:
         parts["labels"] = labels
@@ -207,20 +214,21 @@ def _supervision_points(keypoints: Any) -> Arguments:
         scores = torch.as_tensor(np.asarray(confidence, np.float32))
         points = torch.cat((points, scores.reshape(*points.shape[:2], 1)), 2)
     parts = _seen_points(points, 0.0)
-    parts["point_classes"] = _integers(keypoints.class_id)
+    parts["point_classes"] = class_numbers(keypoints.class_id)
     return parts
 
 
 # ---- parts of both
 
 
-def _integers(value: Any) -> Any:
+def class_numbers(value: Any) -> Any:
     """Return class numbers as integers, which detectors give as floating point; -1 for NaN."""
     if value is None:
         return None
     tensor = array(value, "classes")
     if tensor.is_floating_point():
-        tensor = tensor.nan_to_num(-1).to(torch.int32)
+        sound = tensor.float().nan_to_num(-1, -1, -1)
+        tensor = sound.clamp(-1, _MAX_CLASS).to(torch.int32)
     return tensor
 
 
@@ -230,7 +238,7 @@ def _names(value: Any) -> dict[int, str]:
     names = {}
     for class_id, name in pairs:
         number = int(class_id)
-        if 0 <= number < _MAX_NAMES:
+        if 0 <= number < _MAX_NAMES and name is not None:
             names[number] = str(name)
     return names
 

@@ -46,7 +46,7 @@ _MAX_TRIES = 300
 _MAX_PIXELS = 1 << 28
 """Pixels of the largest picture that OpenCV decodes from a JPEG: as many as can be published."""
 _STILL_S = 1.0
-"""Period in which a file with one picture is read again."""
+"""Period in which a source with one picture is read again."""
 _LONGEST_S = 60.0
 """Maximum time for which one picture of a recording is shown."""
 _BEHIND_S = 0.5
@@ -221,7 +221,7 @@ class Reading:
         grabbed = 0
         damaged = 0
         while not self._stop.is_set():
-            captured_at = self._grab()
+            captured_at = self._grab(grabbed)
             if captured_at is None:
                 if not grabbed:
                     raise CameraError(f"{source.words}: there is no picture in it")
@@ -230,6 +230,8 @@ class Reading:
                     output.tell(PLAYED)
                     self._stop.wait()
                     return
+                if not source.recorded:
+                    self._stop.wait(_STILL_S)
                 source.open()
                 pace.again(grabbed, source.rate)
                 grabbed = 0
@@ -247,11 +249,15 @@ class Reading:
             if damaged > _MOST_DAMAGED:
                 raise CameraError(f"{source.words}: its pictures cannot be decoded")
 
-    def _grab(self) -> float | None:
+    def _grab(self, grabbed: int) -> float | None:
         """Grab the next picture, past those that are damaged. Return its time; None at the end.
 
         A damaged picture, the end of a recording and a lost connection look the same until the next
-        grab. Raises CameraError for a live source that gives no more pictures.
+        grab. Raises CameraError for a live source that gives no more pictures. One that ends after the
+        first of its pictures is a camera's still picture, which can be read again.
+
+        Args:
+            grabbed: pictures that came since the source was opened.
         """
         source = self._source
         waited = 0.0
@@ -264,7 +270,8 @@ class Reading:
                 is_lost = waited >= self._settings.patience or self._stop.is_set()
                 if damaged < _MAX_TRIES - 1 and not is_lost:
                     continue
-                if source.recorded:
+                is_still = grabbed == 1 and not is_lost
+                if source.recorded or is_still:
                     return None
                 raise CameraError(str(error)) from None
             self._dropped += damaged

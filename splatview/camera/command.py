@@ -28,8 +28,12 @@ from splatview_ipc.system.terminal import printable, without_surrogates
 RESTART_S = 3.0
 """Pause before a program that died is started again."""
 _LOOK_S = 0.05
-_NOISE = "splatview: serve: no run"
-"""First words of the viewer before the first picture."""
+_NOISE = (
+    "splatview: serve: no run",
+    "Corrupt JPEG data:",
+    "Premature end of JPEG file",
+)
+"""First words of the viewer before the first picture, and of libjpeg about each damaged one."""
 _EXPLAINED = 2
 """Exit status of a program whose stderr has the reason why it cannot do what was requested."""
 

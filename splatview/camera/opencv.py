@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import time
 from typing import TYPE_CHECKING
 
 import cv2
 
+from splatview.camera.http_status import refusal_of
 from splatview.camera.only_host import (
     Connections,
     OnlyHost,
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 
 _MJPEG = int.from_bytes(b"MJPG", "little")
 _APPSINK = " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buffers=2"
+_OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
+_SCANNING = "input_format;mjpeg|analyzeduration;200000"
+"""Options with which FFmpeg looks for JPEGs in all that comes, whatever lies between them."""
+_REFUSAL_S = 2.0
+"""Patience with a server that is asked for its refusal."""
 _SEGMENTED = (".m3u8", ".mpd")
 """Playlists of segments of some seconds, each of which arrives at once."""
 _CLOSED = {
@@ -61,6 +68,14 @@ class OpenCVSource:
         """Refuses other hosts than the named one, while the source is open."""
         self._was_asked = False
         """The server was asked for redirects, and has none."""
+        self._scans = False
+        """JPEGs are looked for in all that comes: the parts of this stream are not as FFmpeg reads them."""
+        self._decoded = 0
+        """Pictures that were decoded since the source was opened."""
+        self._has_ended = False
+        """The last grab gave no picture."""
+        self._has_answered = False
+        """The server was not silent when the address was opened last."""
         self.recorded = False
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"
@@ -72,10 +87,11 @@ class OpenCVSource:
         )  # errors here are CameraErrors
         os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
         self.close()
+        self._change_reading()
         capture, name = self._opened()
         self._capture = capture
         if not capture.isOpened():
-            raise CameraError(self._led_away() or _CLOSED[self._kind].format(source))
+            raise CameraError(self._led_away() or self._refused())
         if self._kind == "network":
             path = re.split(r"[?#]", self._settings.source, maxsplit=1)[0]
             has_end = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9
@@ -114,6 +130,15 @@ class OpenCVSource:
             and self._kind in raw_mode
             and capture.set(*raw_mode[self._kind])
         )
+
+    def _change_reading(self) -> None:
+        """Read a stream otherwise that ended after one picture or none: its parts may end in odd ways."""
+        has_failed = self._has_ended and self._compressed and self._decoded <= 1
+        if has_failed and not self.recorded:
+            self._scans = not self._scans and self._may_choose_reading()
+        # A server that does not answer next says nothing about its stream.
+        self._has_ended = False
+        self._decoded = 0
 
     def _note_geometry(self, capture: cv2.VideoCapture) -> None:
         """Read how the pictures of a network are displayed."""
@@ -172,23 +197,72 @@ class OpenCVSource:
             # Not again: some servers take only one client at a time.
             self._was_asked = True
         connections = Connections()
-        patience_ms = int(settings.patience * 1000)
-        capture = cv2.VideoCapture(
-            source,
-            cv2.CAP_FFMPEG,
-            [
-                cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
-                patience_ms,
-                cv2.CAP_PROP_READ_TIMEOUT_MSEC,
-                patience_ms,
-            ],
-        )
+        started_at = time.perf_counter()
+        capture = self._connected()
+        is_quick = time.perf_counter() - started_at < settings.patience
+        self._has_answered = is_quick or capture.isOpened()
+        if self._has_answered and not self._scans and self._may_scan(capture):
+            self._scans = True
+            capture.release()
+            capture = self._connected()
+            has_size = capture.get(cv2.CAP_PROP_FRAME_WIDTH) > 0
+            self._scans = has_size
+            if not has_size:
+                capture.release()
         if is_limited and self._only_host is None and capture.isOpened():
             host = connections.foreign(source)
             if host:
                 capture.release()
                 raise CameraError(_LED_AWAY.format(shown(source), host))
         return capture
+
+    def _refused(self) -> str:
+        """Return the error for a source that is not open."""
+        source = self._settings.source
+        refusal = ""
+        if self._kind == "network" and self._has_answered:
+            refusal = refusal_of(source, min(self._settings.patience, _REFUSAL_S))
+        if refusal:
+            return f"{shown(source)} answers {refusal}"
+        return _CLOSED[self._kind].format(shown(source))
+
+    def _connected(self) -> cv2.VideoCapture:
+        """Return a capture of the address, which may not be open."""
+        patience_ms = int(self._settings.patience * 1000)
+        timeouts = [
+            cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
+            patience_ms,
+            cv2.CAP_PROP_READ_TIMEOUT_MSEC,
+            patience_ms,
+        ]
+        options = os.environ.get(_OPTIONS)
+        if self._scans:
+            os.environ[_OPTIONS] = f"{options}|{_SCANNING}" if options else _SCANNING
+        try:
+            return cv2.VideoCapture(self._settings.source, cv2.CAP_FFMPEG, timeouts)
+        finally:
+            if options is None:
+                os.environ.pop(_OPTIONS, None)
+            else:
+                os.environ[_OPTIONS] = options
+
+    def _may_scan(self, capture: cv2.VideoCapture) -> bool:
+        """Return whether an address may have JPEGs in parts that FFmpeg refuses.
+
+        It wants dashes before a boundary, image/jpeg as type, and lines that end as in HTTP.
+        """
+        if not self._may_choose_reading() or self._led_away():
+            return False
+        if not capture.isOpened():
+            return True
+        code = int(capture.get(cv2.CAP_PROP_FOURCC))
+        return code == _MJPEG and capture.get(cv2.CAP_PROP_FRAME_WIDTH) <= 0
+
+    def _may_choose_reading(self) -> bool:
+        """Return whether FFmpeg may be told how to read the address."""
+        scheme = self._settings.source.partition("://")[0].lower()
+        is_chosen = "input_format" in os.environ.get(_OPTIONS, "")
+        return scheme in ("http", "https") and not is_chosen
 
     def _led_away(self) -> str:
         """Return the error for a source that has led to another host; "" for any other."""
@@ -198,7 +272,8 @@ class OpenCVSource:
         return _LED_AWAY.format(shown(self._settings.source), printable(host))
 
     def grab(self) -> float | None:
-        if self._capture.grab():
+        self._has_ended = not self._capture.grab()
+        if not self._has_ended:
             return (
                 self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
                 if self.recorded
@@ -215,6 +290,7 @@ class OpenCVSource:
             return None
         if self._compressed:
             image = _decoded(image)
+            self._decoded += image is not None
         if image is None or image.ndim < 2:
             return None
         size = self._display_size(image.shape[1], image.shape[0])

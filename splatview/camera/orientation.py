@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
 from splatview.camera.sources import fitted
 
@@ -46,6 +49,18 @@ class Orientation:
 
 
 UPRIGHT = Orientation()
+ORIENTATIONS_OF_EXIF = {
+    1: UPRIGHT,
+    2: Orientation(flipped_x=True),
+    3: Orientation(flipped_x=True, flipped_y=True),
+    4: Orientation(flipped_y=True),
+    5: Orientation(transposed=True),
+    6: Orientation(transposed=True, flipped_x=True),
+    7: Orientation(transposed=True, flipped_x=True, flipped_y=True),
+    8: Orientation(transposed=True, flipped_y=True),
+}
+"""The eight ways by EXIF's numbers."""
+_EXIF_ORIENTATION = 0x112
 
 
 def orientation_of(matrix: bytes) -> Orientation:
@@ -60,6 +75,22 @@ def orientation_of(matrix: bytes) -> Orientation:
     if abs(b) + abs(c) > abs(a) + abs(d):
         return Orientation(transposed=True, flipped_x=c < 0, flipped_y=b < 0)
     return Orientation(flipped_x=a < 0, flipped_y=d < 0)
+
+
+def orientation_of_angle(degrees: float) -> Orientation:
+    """Return the orientation that is nearest to an angle against the clock."""
+    quarter_turns = round(degrees / 90) % 4
+    return ORIENTATIONS_OF_EXIF[(1, 8, 3, 6)[quarter_turns]]
+
+
+def exif_orientation(path: str) -> int:
+    """Return EXIF's number for the orientation of a picture file; 0 for none, and for a file that is no picture."""
+    # Pillow has many errors, and warnings, for files that are damaged.
+    with warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
+        with Image.open(path) as picture:
+            return int(picture.getexif().get(_EXIF_ORIENTATION, 0))
+    return 0
 
 
 def stored_size(

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import av
 import av.logging
+import numpy as np
 from av.error import EOFError as EndOfFile
 from av.error import FFmpegError
 
-from splatview.camera.orientation import UPRIGHT, orientation_of, stored_size
+from splatview.camera.orientation import (
+    ORIENTATIONS_OF_EXIF,
+    UPRIGHT,
+    exif_orientation,
+    orientation_of,
+    orientation_of_angle,
+    stored_size,
+)
 from splatview.camera.sources import CameraError, file_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from fractions import Fraction
 
-    import numpy as np
     from av.container import InputContainer
     from av.video.frame import VideoFrame
 
@@ -25,6 +32,10 @@ if TYPE_CHECKING:
 
 _MAX_READ_ERRORS = 300
 """Errors in a row, while packets are read, after which the rest of a file is given up."""
+_ATTACHED_PICTURE = 0x400
+"""FFmpeg's bit for a stream that is a cover."""
+_PHOTOS = ("_pipe", "image2")
+"""Ends of the names of FFmpeg's formats for single pictures."""
 
 
 class PyAVSource:
@@ -39,6 +50,8 @@ class PyAVSource:
         self._frame: VideoFrame | None = None
         self._pixel_aspect: Fraction | None = None
         """Width of a pixel over its height, where the file has it."""
+        self._exif: int | None = None
+        """Orientation in the file's EXIF, 0 for none; None: not looked at yet."""
         self._time = 0.0
         """Time of the last picture in the recording, seconds."""
         self.rate = 0.0
@@ -56,12 +69,17 @@ class PyAVSource:
             ) from None
         if not container.streams.video:
             raise CameraError(f"{source} has no pictures in it")
-        stream = container.streams.video[0]
+        stream = _stream_of(container)
+        if stream is None:
+            raise CameraError(
+                f"{source} has pictures in a form that FFmpeg cannot decode"
+            )
         stream.thread_type = "AUTO"
         rate = stream.average_rate
         self.rate = float(rate) if rate and 0 < rate < 1000 else 0.0
         self._frames = self._decoded(container, stream)
         self._time = 0.0
+        self._exif = None
         context = stream.codec_context
         self._pixel_aspect = stream.sample_aspect_ratio or context.sample_aspect_ratio
         size = f", {context.width} x {context.height}" if context.width else ""
@@ -101,7 +119,7 @@ class PyAVSource:
     def retrieve(self) -> np.ndarray:
         frame = self._frame
         assert frame is not None
-        orientation = _orientation_of(frame)
+        orientation = self._orientation_of(frame)
         width, height = stored_size(
             frame.width,
             frame.height,
@@ -110,7 +128,33 @@ class PyAVSource:
             self._settings,
         )
         image = frame.to_ndarray(format="rgb24", width=width, height=height)
-        return orientation.applied(image)
+        # Rows of a picture that is RGB already lie apart.
+        return np.ascontiguousarray(orientation.applied(image))
+
+    def _orientation_of(self, frame: VideoFrame) -> Orientation:
+        """Return how a frame is displayed, by the matrix that comes with it."""
+        try:
+            entries = list(cast("Iterable[Any]", frame.side_data))
+        except ValueError:
+            # PyAV does not know all that comes with a frame, such as EXIF, and then gives none of it.
+            entries = []
+        for entry in entries:
+            if entry.type.name == "DISPLAYMATRIX":
+                return orientation_of(bytes(entry))
+        return self._orientation_without_matrix(frame)
+
+    def _orientation_without_matrix(self, frame: VideoFrame) -> Orientation:
+        """Return how a frame is displayed whose matrix cannot be read: by EXIF, or else by its angle alone.
+
+        FFmpeg makes a matrix of EXIF from version 8 on.
+        """
+        container = self._container
+        is_photo = container is not None and container.format.name.endswith(_PHOTOS)
+        if is_photo and self._exif is None:
+            self._exif = exif_orientation(self._settings.source.removeprefix("file://"))
+        if self._exif:
+            return ORIENTATIONS_OF_EXIF.get(self._exif, UPRIGHT)
+        return orientation_of_angle(getattr(frame, "rotation", 0))
 
     def close(self) -> None:
         if self._container is not None:
@@ -125,18 +169,25 @@ def _silence() -> None:
         av.logging.set_level(av.logging.PANIC)
 
 
+def _stream_of(container: InputContainer) -> Any:
+    """Return the stream of pictures to show: no cover of a recording, if there is more; None if none can be decoded."""
+    streams: list[Any] = []
+    for stream in container.streams.video:
+        if stream.codec_context is not None:
+            streams.append(stream)
+    moving = [stream for stream in streams if not _is_cover(stream)]
+    return next(iter(moving or streams), None)
+
+
+def _is_cover(stream: Any) -> bool:
+    """Return whether a stream is one picture that stands for the file."""
+    disposition = getattr(stream, "disposition", None)
+    return bool(getattr(disposition, "value", 0) & _ATTACHED_PICTURE)
+
+
 def _pictures_of(packet: Any) -> list[VideoFrame]:
     """Return the pictures in a packet; none if it is damaged."""
     try:
         return packet.decode()
     except FFmpegError:
         return []
-
-
-def _orientation_of(frame: VideoFrame) -> Orientation:
-    """Return how a frame is displayed, by the matrix that comes with it."""
-    entries: Any = frame.side_data  # PyAV's stubs take it for a mapping
-    for entry in entries:
-        if entry.type.name == "DISPLAYMATRIX":
-            return orientation_of(bytes(entry))
-    return UPRIGHT

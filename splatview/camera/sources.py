@@ -34,6 +34,14 @@ _NETWORK = (
 )
 
 
+_LOGIN = re.compile(r"(://[^/@:\s]*):[^/?#\s]*@")
+"""User and password in an address; others write "@" in a password as it is."""
+_SECRET = re.compile(
+    r"([?&;][\w-]*(?:pass|pwd|token|secret|key|auth)[\w-]*=)[^&;#\s]+", re.IGNORECASE
+)
+"""Passwords among the parameters of an address, as many cameras take them."""
+
+
 class CameraError(Exception):
     """A source cannot be read. The message is for users."""
 
@@ -118,12 +126,11 @@ def file_path(source: str) -> str:
 
 
 def shown(source: str) -> str:
-    """Return a SOURCE for messages: without the password in an address, and with the node of a camera's number."""
-    return (
-        f"/dev/video{int(source)}"
-        if source.isdecimal()
-        else re.sub(r"(://[^/?#@:\s]*):[^/?#\s]*@", r"\1:...@", source)
-    )
+    """Return a SOURCE for messages: without the passwords in an address, and with the node of a camera's number."""
+    if source.isdecimal():
+        return f"/dev/video{int(source)}"
+    without_login = _LOGIN.sub(r"\1:...@", source)
+    return _SECRET.sub(r"\1...", without_login)
 
 
 def cameras() -> dict[str, str]:

@@ -206,3 +206,22 @@ def test_boxes_that_look_like_fractions_are_told_about_once(
             splatview.annotate("fractions", boxes=[[0.25, 0.5, 0.75, 1]])
     assert len(caplog.records) == 1
     assert "'fractions'" in caplog.text and "size=(1, 1)" in caplog.text
+
+
+def test_a_mapping_of_parts_as_boxes_is_refused_with_the_way_to_give_it() -> None:
+    """As torchvision and transformers return them."""
+    parts = {
+        "boxes": torch.tensor([[1.0, 2, 3, 4]]),
+        "labels": torch.tensor([7]),
+        "scores": torch.tensor([0.5]),
+    }
+    with pytest.raises(TypeError, match=r"annotate\(name, \*\*result\)"):
+        made(boxes=parts)
+    tensors, _ = made(**parts)
+    assert tensors["classes"].tolist() == [7]
+
+
+def test_names_that_are_none_leave_the_number() -> None:
+    whole = result(boxes=boxes())
+    whole.names = {2: None, 7: "deer"}
+    assert texts(made(boxes=whole)[0]["labels"]) == ["deer", "2", "9"]

@@ -124,6 +124,14 @@ def test_what_cannot_run_is_explained(launched: Callable[..., Launched]) -> None
     assert (found.code, found.said) == (2, "camera: no such thing\n")
 
 
+def test_damaged_pictures_are_not_told_of_one_by_one(
+    launched: Callable[..., Launched],
+) -> None:
+    tell = "import sys; print('Corrupt JPEG data: bad Huffman code\\nsaid', file=sys.stderr); sys.exit(2)"
+    said = launched(capture=[tell]).said
+    assert said.endswith("camera: said\n") and "Huffman" not in said
+
+
 def test_a_file_that_was_played_waits_for_its_picture(
     launched: Callable[..., Launched], tmp_path: Path
 ) -> None:

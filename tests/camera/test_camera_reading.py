@@ -207,10 +207,21 @@ def test_grabs_without_a_picture_are_passed_over() -> None:
     watched = Watched(2).run(Script([0.001, *[missing] * 40, 0.002]))
     assert [value for _, value in watched.shown] == [1, 2]
     assert (watched.dropped, watched.troubles) == (40, [])
-    lost = Watched(2).run(Script([0.001, *[missing] * 300], [0.002]))
+    lost = Watched(3).run(Script([0.001, 0.002, *[missing] * 300], [0.003]))
     assert lost.troubles == ["none comes; trying again"]
     recorded = Script([0.0, missing, 0.1, *[missing] * 300], recorded=True, rate=10)
     assert [value for _, value in Watched(4).run(recorded).shown] == [0, 100, 0, 100]
+
+
+def test_an_address_of_one_picture_is_read_again_every_second() -> None:
+    """As cameras have it beside their stream, for a page that loads it again."""
+    missing = NoPictureError("none comes")
+    still = Script(*([n / 1000, *[missing] * 300] for n in (1, 2, 3)))
+    watched = Watched(3).run(still)
+    assert watched.shown == [(0.0, 1), (1.0, 2), (2.0, 3)]
+    assert watched.troubles == []
+    gone = Script([0.001, *[missing] * 300], [CameraError("gone")], [0.002])
+    assert Watched(2).run(gone).troubles == ["gone; trying again"]
 
 
 def test_a_silent_source_is_lost_after_its_patience() -> None:

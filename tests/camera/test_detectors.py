@@ -336,6 +336,7 @@ def test_layouts_are_told_apart() -> None:
         (((1, 6, 6),), 2, {"end2end": "True"}, True, 0),
         (((1, 56, BOXES),), 1, {"kpt_shape": "[17, 3]"}, False, 51),
         (((1, 300, 57),), 1, {"kpt_shape": "[17, 3]"}, True, 51),
+        (((1, 56, BOXES),), 1, {"kpt_shape": "(17,3)"}, False, 51),
         (((1, 116, BOXES), masks.shape), 80, {}, False, 32),
         (((1, 300, 38), masks.shape), 80, {}, True, 32),
     ):
@@ -495,6 +496,8 @@ def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
         ("np.array([[1, 2, 3, 4, 0.5]])", [[1, 2, 3, 4]], [0.5], None),
         ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),
         ("([[1, 2, 3, 4]], ['cat'], [0.5])", [[1, 2, 3, 4]], [0.5], None),
+        ("np.array([[1, 2, 3, 4, 0.5, np.nan]])", [[1, 2, 3, 4]], [0.5], [-1]),
+        ("torch.tensor([[1, 2, 3, 4, 0.5, 7]]).half()", [[1, 2, 3, 4]], [0.5], [7]),
     ):
         found = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
         for name, expected in (
@@ -536,6 +539,9 @@ def test_what_functions_may_not_be_or_return(
         "1 / 0",
     ):
         with pytest.raises((TypeError, ValueError, ZeroDivisionError)):
+            returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
+    for expression in ("{1, 2}", "[[[1, 2, 3, 4]], ['cat']]", "(n for n in [1])"):
+        with pytest.raises(ValueError, match=r"the detector returned .* legal are"):
             returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
     for what in (
         "nowhere:find",

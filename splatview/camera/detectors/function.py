@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.adapters.detections import is_result
+from splatview.adapters.detections import class_numbers, is_result
+from splatview.adapters.tensors import is_array
+from splatview.adapters.values import shown
 from splatview.camera.detectors import DetectorError
 from splatview.camera.detectors.user_modules import import_user_module
 
@@ -67,8 +69,8 @@ class FunctionDetector:
                 )
             boxes, labels, scores = value
             return {"boxes": boxes, "labels": labels, "scores": scores}
-        if not hasattr(value, "shape"):
-            value = cast("Any", np.asarray(value, np.float32))
+        if not is_array(value):
+            value = _table(value)
         shape = tuple(value.shape)
         if shape[:1] == (0,):  # nothing, in any form
             return {}
@@ -80,10 +82,17 @@ class FunctionDetector:
         if shape[1] > 4:
             found["scores"] = value[:, 4]
         if shape[1] > 5:
-            classes = value[:, 5]
-            found["classes"] = (
-                classes.int()
-                if hasattr(classes, "detach")
-                else classes.astype(np.int32)
-            )
+            found["classes"] = class_numbers(value[:, 5])
         return found
+
+
+def _table(value: Any) -> np.ndarray:
+    """Return an array of lists of numbers. Raises ValueError for what is none."""
+    if isinstance(value, list):
+        try:
+            return np.asarray(value, np.float32)
+        except (TypeError, ValueError):
+            pass
+    raise ValueError(
+        f"the detector returned {shown(value)}, of type {type(value).__name__}; legal are {_LEGAL}"
+    )

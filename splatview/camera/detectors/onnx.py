@@ -156,7 +156,9 @@ class OnnxDetector:
             found |= {"skeleton": "coco"} if layout.points[0] == 17 else {}
         elif layout.prototypes is not None:
             prototypes = outputs[layout.prototypes][0].astype(np.float32, copy=False)
-            values = np.nan_to_num(more @ prototypes.reshape(len(prototypes), -1))
+            with np.errstate(invalid="ignore", over="ignore"):
+                values = more @ prototypes.reshape(len(prototypes), -1)
+            values = np.nan_to_num(values)
             found["masks"] = placement.masks(
                 values.reshape(-1, *prototypes.shape[1:]), boxes
             )

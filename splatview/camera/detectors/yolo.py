@@ -173,7 +173,8 @@ def _only(outputs: Sequence[np.ndarray], ndim: int) -> int | None:
 
 def _keypoints_in(metadata: Mapping[str, str]) -> tuple[int, int]:
     """Return the number of keypoints and the numbers of each, such as "[17, 3]"; (0, 0) for none."""
-    match = re.fullmatch(r"\[(\d{1,4}), ([23])\]", metadata.get("kpt_shape", ""))
+    written = metadata.get("kpt_shape", "")[:100]
+    match = re.fullmatch(r"\s*[\[(]\s*(\d{1,4})\s*,\s*([23])\s*[\])]\s*", written)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 

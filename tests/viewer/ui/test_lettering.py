@@ -13,6 +13,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.ui import fonts, lettering, theme
+from splatview_viewer.ui.text_order import in_drawing_order
 from splatview_viewer.ui.widgets import card
 
 W, H = 300, 100
@@ -114,6 +115,41 @@ def test_letters_from_right_to_left_begin_at_the_right(
         " ",
         "12",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("א 12", "12 א"),
+        ("(א)", "(א)"),
+        ("א (ב)", "(ב) א"),
+        ("א 12 0.50", "0.50 12 א"),
+        ("x א 12 ב 0.50", "x ב 12 א 0.50"),
+        ("א (hello world) ב", "ב (hello world) א"),
+        ("id:5 א 0.50", "id:5 א 0.50"),
+        ("א.", ".א"),
+        ("א x 世", "x 世 א"),
+        ("x 12", "x 12"),
+    ],
+)
+def test_words_numbers_and_brackets_are_ordered_as_they_are_read(
+    text: str, drawn: str
+) -> None:
+    pieces: list[tuple[str, str]] = []
+    for char in text:
+        face = "hebrew" if char in "אב" else "cjk" if char == "世" else "imgui"
+        if pieces and pieces[-1][1] == face:
+            pieces[-1] = pieces[-1][0] + char, face
+        else:
+            pieces.append((char, face))
+    assert "".join(piece for piece, _ in in_drawing_order(pieces)) == drawn
+
+
+def test_a_letter_that_harfbuzz_takes_apart_is_in_the_font_of_its_word() -> None:
+    """Thai's am, which is drawn as two characters where a font lacks it."""
+    word = "น้ำ"
+    face = face_of(word)
+    assert lettering.runs(word) == (lettering.Run(word, face),)
 
 
 @pytest.mark.parametrize(("word", "letters"), [("بيت", "بيت"), ("हिन्दी", "हिन्दी")])

@@ -206,8 +206,17 @@ def _sign_of_absence(face: FontFace) -> tuple[tuple[int, int], bytes]:
 
 def _pixels_of(face: FontFace, char: str) -> tuple[tuple[int, int], bytes]:
     """Return the size and the pixels of a character. Raises OSError, ValueError."""
-    mask = _opened(face, 16).getmask(char)
+    mask = _unshaped(face).getmask(char)
     return mask.size, bytes(mask)
+
+
+@lru_cache(64)
+def _unshaped(face: FontFace) -> Any:
+    """Return a font without HarfBuzz, which takes some characters apart that the font lacks, as Thai's am."""
+    from PIL import ImageFont
+
+    engine = ImageFont.Layout.BASIC
+    return ImageFont.truetype(face.path, 16, index=face.index, layout_engine=engine)
 
 
 @lru_cache(1)

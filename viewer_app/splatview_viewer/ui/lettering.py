@@ -17,6 +17,11 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.ui import fonts, theme
 from splatview_viewer.ui.fonts import FontFace
+from splatview_viewer.ui.text_order import (
+    has_right_to_left,
+    in_drawing_order,
+    is_right_to_left,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,8 +37,6 @@ _MAX_MERGED = 3
 """Fonts that one imgui context gets beside its own; that of East Asia has 20 MB."""
 _MERGED_SCALE = 1.25
 """Such fonts keep much room above and below their characters."""
-_RIGHT_TO_LEFT = ("R", "AL")
-_STRONG = ("L", *_RIGHT_TO_LEFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +200,9 @@ def runs(text: str) -> tuple[Run, ...]:
     pieces = _joined(pieces)
     if any(face is not None for _, face in pieces):
         pieces = _with_spaces_apart(pieces)
-    line = [Run(piece, face, _is_right_to_left(piece)) for piece, face in pieces]
-    return tuple(reversed(line) if _is_right_to_left(text) else line)
+    if has_right_to_left(text):
+        pieces = in_drawing_order(pieces)
+    return tuple(Run(piece, face, is_right_to_left(piece)) for piece, face in pieces)
 
 
 def _face_of(
@@ -254,15 +258,6 @@ def _with_spaces_apart(
         parts = text[:start], core, text[start + len(core) :]
         out += [(part, face) for part in parts if part]
     return out
-
-
-def _is_right_to_left(text: str) -> bool:
-    """Return whether the first letter with a direction goes from right to left."""
-    for char in text:
-        direction = unicodedata.bidirectional(char)
-        if direction in _STRONG:
-            return direction in _RIGHT_TO_LEFT
-    return False
 
 
 def _east_asian(text: str) -> str:
