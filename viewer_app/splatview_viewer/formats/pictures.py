@@ -79,7 +79,7 @@ def open_picture(
     Raises:
         FileError: damaged, too large, of another format; also for faults of decoding within the `with`.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -103,6 +103,16 @@ def open_picture(
         raise FileError(
             f"{what} has too many pixels; at most {most:,} are read"
         ) from None
+    except UnidentifiedImageError:
+        # Its own text is the address of the open file.
+        file.seek(0)
+        why = "is damaged"
+        if file.read(4) in TIFF_MAGIC:
+            why += (
+                ", or a TIFF that Pillow does not read (floating point with several channels or of 64 bits): save it "
+                "with 8 or 16 bits, or as .npy"
+            )
+        raise FileError(f"{what} {why}") from None
     except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error, ValueError, OSError and more
         raise FileError(f"{what} is damaged or unreadable: {e}") from None
 
