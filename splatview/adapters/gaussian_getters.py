@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from splatview.adapters.gaussian_holders import attribute
+from splatview.adapters.tensors import as_tensor, is_array
 from splatview_ipc.kinds.gaussians import FILTER_NAMES
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _reader(
             return functools.partial(_call_getter, name)
     for name in GETTERS[field]:
         value = _handed_on(model, name)
-        if callable(value) or isinstance(value, torch.Tensor):
+        if callable(value) or is_array(value):
             return functools.partial(_call_getter, name)
     for name in ACTIVATIONS.get(field, ()):
         if callable(attribute(model, name)):
@@ -226,21 +227,26 @@ def _is_own(model: Any, field: str) -> bool:
 def _handed_on(model: Any, name: str) -> Any:
     """Return an attribute for which an object asks another one, by a `__getattr__` of its own."""
     asks = getattr(type(model), "__getattr__", None)
-    if asks is None or asks is torch.nn.Module.__getattr__:
+    asks_own = asks is None or asks is torch.nn.Module.__getattr__
+    # weakref's proxies, and others that are written in C.
+    if asks_own and type(model).__getattribute__ is object.__getattribute__:
         return None
     return attribute(model, name)
 
 
 def _call_getter(name: str, model: Any) -> torch.Tensor:
     value = getattr(model, name)
-    return value if isinstance(value, torch.Tensor) else value()
+    if isinstance(value, torch.Tensor):
+        return value
+    # Arrays of other libraries are not called, as methods are.
+    return as_tensor(value if is_array(value) else value(), name)
 
 
 def _activate(name: str, container: str | None, key: str, model: Any) -> torch.Tensor:
     activation = getattr(model, name)
-    if container is None:
-        return activation(getattr(model, key))
-    return activation(getattr(model, container)[key])
+    holder = model if container is None else getattr(model, container)
+    value = getattr(holder, key) if container is None else holder[key]
+    return as_tensor(activation(value), name)
 
 
 def _sample(field: str, keys: Mapping[str, str]) -> torch.Tensor:

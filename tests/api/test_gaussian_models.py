@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
+import weakref
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -292,6 +294,42 @@ def test_getters_behind_what_hands_on_attributes_count(wrapper: Any) -> None:
     is_raw = meta["activated"] == (0.0, 1.0)
     scales = fields["scales"].exp() if is_raw else fields["scales"]
     assert torch.allclose(scales, model._scaling.exp())
+
+
+def test_a_getter_behind_a_weak_reference_counts() -> None:
+    model = Absolute()
+    fields, _ = published(weakref.proxy(model))
+    assert torch.equal(fields["opacities"], model._opacity.abs()[:, 0])
+
+
+class OfArrays:
+    """A model of NumPy, whose opacities are activated in its own way."""
+
+    def __init__(self) -> None:
+        for name, value in vars(Model()).items():
+            if isinstance(value, torch.Tensor):
+                setattr(self, name, value.numpy())
+
+    @property
+    def get_opacity(self) -> Any:
+        return np.abs(np.asarray(self.__dict__["_opacity"]))
+
+    def get_scaling(self) -> Any:
+        return np.exp(np.asarray(self.__dict__["_scaling"]))
+
+
+def test_getters_that_give_arrays_of_other_libraries_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = OfArrays()
+    layout = layout_of(model)
+    for _ in range(2):
+        fields, meta = published(model, layout)
+        assert meta["activated"] is True
+        raw = Model()
+        assert torch.equal(fields["opacities"], raw._opacity.abs()[:, 0])
+        assert torch.allclose(fields["scales"], raw._scaling.exp())
+    assert not caplog.records
 
 
 def test_what_torch_compiles_is_shared_in_place() -> None:
