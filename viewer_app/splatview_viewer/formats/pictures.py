@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import warnings
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ CHANNELS = (1, 2, 3, 4)
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
 """Formats that Pillow may open here, by its names; also as the photograph of a camera."""
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+PPM_MAGIC = re.compile(rb"P[1-6]\s")
+PPM_HEADER_LIMIT = 1 << 16
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 """Sizes that the second header of a BMP may have: "BM" alone begins many texts."""
 
@@ -81,6 +84,7 @@ def open_picture(
     """
     from PIL import Image, UnidentifiedImageError
 
+    _check_ppm(file, what)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -117,6 +121,20 @@ def open_picture(
         raise FileError(f"{what} is damaged or unreadable: {e}") from None
 
 
+def _check_ppm(file: BinaryIO, what: str) -> None:
+    """Raise FileError for a PPM whose comments are longer than any real one: Pillow reads them byte by byte."""
+    head = file.read(PPM_HEADER_LIMIT)
+    file.seek(0)
+    if not PPM_MAGIC.match(head) or len(head) < PPM_HEADER_LIMIT:
+        return
+    words = re.sub(rb"#[^\r\n]*", b"", head[2:]).split(maxsplit=3)
+    # Those of black and white name no brightest value.
+    if len(words) < (2 if head[1:2] in b"14" else 3):
+        raise FileError(
+            f"{what} is damaged: a PPM without a size in its first {PPM_HEADER_LIMIT:,} bytes"
+        )
+
+
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
     """Return (H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H, W), (H, W, C) or (C, H, W)."""
     # Mapped, numpy holds the shape against the size of the file and allocates nothing. But if a program saves the file
@@ -148,8 +166,8 @@ def _is_picture(start: Start) -> bool:
         return True
     if head[:2] == b"BM":
         return int.from_bytes(head[14:18], "little") in BMP_HEADERS
-    if head[:1] == b"P" and head[1:2] in b"123456":
-        return head[2:3].isspace()
+    if PPM_MAGIC.match(head):
+        return True
     return (head[:4], head[8:12]) == (b"RIFF", b"WEBP")
 
 
