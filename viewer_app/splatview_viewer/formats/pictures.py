@@ -41,6 +41,9 @@ FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 PPM_MAGIC = re.compile(rb"P[1-6]\s")
 PPM_HEADER_LIMIT = 1 << 16
+JPEG_MAGIC = b"\xff\xd8"
+EXIF, MOST_EXIF = b"Exif\0\0", 100
+"""The beginning of a piece of EXIF, of which a JPEG has one, and how many are read; each has up to 64 KB."""
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 """Sizes that the second header of a BMP may have: "BM" alone begins many texts."""
 
@@ -85,6 +88,7 @@ def open_picture(
     from PIL import Image, UnidentifiedImageError
 
     _check_ppm(file, what)
+    _check_jpeg(file, what)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -133,6 +137,21 @@ def _check_ppm(file: BinaryIO, what: str) -> None:
         raise FileError(
             f"{what} is damaged: a PPM without a size in its first {PPM_HEADER_LIMIT:,} bytes"
         )
+
+
+def _check_jpeg(file: BinaryIO, what: str) -> None:
+    """Raise FileError for a JPEG of more pieces of EXIF than any real one: Pillow puts them together one by one, which
+    takes the square of their number."""
+    pieces = 0
+    if file.read(2) == JPEG_MAGIC:
+        end = b""
+        while block := file.read(1 << 20):
+            pieces += (end + block).count(EXIF)
+            # No whole one, but maybe the beginning of one.
+            end = block[1 - len(EXIF) :]
+    file.seek(0)
+    if pieces > MOST_EXIF:
+        raise FileError(f"{what} is damaged: more than {MOST_EXIF:,} pieces of EXIF")
 
 
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
