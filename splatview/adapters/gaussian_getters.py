@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from splatview.adapters.gaussian_holders import attribute
+from splatview.adapters.tensors import as_tensor, is_array
 from splatview_ipc.kinds.gaussians import FILTER_NAMES
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ _FUNCTIONS = (
     torch.jit.ScriptFunction,
     functools.partial,
 )
+_MOST_WRAPPED = 4
+"""Functions within each other that are looked into."""
 _MISSING = object()
 
 
@@ -104,21 +107,28 @@ class Getters:
         return self._differs(model)
 
     def _differs(self, model: Any) -> bool:
-        for name, value in self.watched:
-            current = getattr(model, name, _MISSING)
-            if current is value:
-                continue
-            if isinstance(value, _OfType):
-                if type(current) is not value.type:
-                    return True
-            elif not isinstance(current, _CONSTANTS) or current != value:
-                return True
-        return False
+        return any(self._has_changed(model, *pair) for pair in self.watched)
+
+    @staticmethod
+    def _has_changed(model: Any, name: str, value: Any) -> bool:
+        current = getattr(model, name, _MISSING)
+        if current is value:
+            return False
+        if isinstance(value, _OfType):
+            return type(current) is not value.type
+        return not isinstance(current, _CONSTANTS) or current != value
 
     def read(self, model: Any) -> dict[str, torch.Tensor]:
         """Return the parts that the model's own getters give, queued on torch's current stream."""
         with torch.no_grad():
             return {field: read(model) for field, read in self.parts.items()}
+
+    def settled(self, model: Any) -> Getters:
+        """Return them without the attributes that reading them has changed, such as what a getter counts or keeps."""
+        same = [pair for pair in self.watched if not self._has_changed(model, *pair)]
+        if len(same) == len(self.watched):
+            return self
+        return replace(self, watched=tuple(same))
 
     def only(self, fields: Iterable[str]) -> Getters:
         """Return the getters of these parts alone."""
@@ -150,22 +160,43 @@ def getters_of(
         read = _reader(model, field, keys, container)
         if read is None:
             continue
+        if not _is_own(model, field):
+            # Of another object, to which this one hands on what it is asked for: nothing of it can be tried here.
+            parts[field] = read
+            continue
         probe = _Probe(model, named, container)
         if _is_usual(read, probe, field, samples):
             usual.append(field)
         else:
             parts[field] = read
         for name, value in probe.splatview_reads.items():
-            watched[name] = value if _is_simple(value) else _OfType(type(value))
+            is_kept = isinstance(value, (*_CONSTANTS, *_FUNCTIONS))
+            watched[name] = value if is_kept else _OfType(type(value))
         names = probe.splatview_reads.keys() | probe.splatview_others
         has_filter = not names.isdisjoint(FILTER_NAMES)
         filters = filters or (has_filter and field in ("scales", "opacities"))
     return Getters(parts, tuple(watched.items()), frozenset(usual), filters=filters)
 
 
-def _is_simple(value: Any) -> bool:
+def _is_simple(value: Any, depth: int = 0) -> bool:
     """Return whether a value stays what it is as long as it is the same object."""
-    return isinstance(value, (*_CONSTANTS, *_FUNCTIONS))
+    if isinstance(value, (*_CONSTANTS, type, torch.jit.ScriptFunction)):
+        return True
+    if not isinstance(value, _FUNCTIONS) or depth > _MOST_WRAPPED:
+        return False
+    # What a function holds besides its arguments may change in itself: a dict of settings, the object of a method.
+    held: list[Any] = []
+    if isinstance(value, types.MethodType):
+        held = [value.__self__, value.__func__]
+    elif isinstance(value, functools.partial):
+        held = [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, types.FunctionType):
+        cells = value.__closure__ or ()
+        try:
+            held = [cell.cell_contents for cell in cells]
+        except ValueError:
+            return False
+    return all(_is_simple(each, depth + 1) for each in held)
 
 
 def _reader(
@@ -175,22 +206,47 @@ def _reader(
     for name in GETTERS[field]:
         if inspect.getattr_static(model, name, None) is not None:
             return functools.partial(_call_getter, name)
+    for name in GETTERS[field]:
+        value = _handed_on(model, name)
+        if callable(value) or is_array(value):
+            return functools.partial(_call_getter, name)
     for name in ACTIVATIONS.get(field, ()):
         if callable(attribute(model, name)):
             return functools.partial(_activate, name, container, keys[field])
     return None
 
 
+def _is_own(model: Any, field: str) -> bool:
+    """Return whether what gives a part of a model is an attribute that it has, or its class."""
+    names = (*GETTERS[field], *ACTIVATIONS.get(field, ()))
+    if any(inspect.getattr_static(model, name, None) is not None for name in names):
+        return True
+    return all(_handed_on(model, name) is None for name in GETTERS[field])
+
+
+def _handed_on(model: Any, name: str) -> Any:
+    """Return an attribute for which an object asks another one, by a `__getattr__` of its own."""
+    asks = getattr(type(model), "__getattr__", None)
+    asks_own = asks is None or asks is torch.nn.Module.__getattr__
+    # weakref's proxies, and others that are written in C.
+    if asks_own and type(model).__getattribute__ is object.__getattribute__:
+        return None
+    return attribute(model, name)
+
+
 def _call_getter(name: str, model: Any) -> torch.Tensor:
     value = getattr(model, name)
-    return value if isinstance(value, torch.Tensor) else value()
+    if isinstance(value, torch.Tensor):
+        return value
+    # Arrays of other libraries are not called, as methods are.
+    return as_tensor(value if is_array(value) else value(), name)
 
 
 def _activate(name: str, container: str | None, key: str, model: Any) -> torch.Tensor:
     activation = getattr(model, name)
-    if container is None:
-        return activation(getattr(model, key))
-    return activation(getattr(model, container)[key])
+    holder = model if container is None else getattr(model, container)
+    value = getattr(holder, key) if container is None else holder[key]
+    return as_tensor(activation(value), name)
 
 
 def _sample(field: str, keys: Mapping[str, str]) -> torch.Tensor:
@@ -288,6 +344,10 @@ class _Probe:
         value = getattr(model, name)
         if isinstance(static, (classmethod, staticmethod)):
             return value
+        if isinstance(value, types.MethodType) and value.__self__ is model:
+            # An activation that is a method of the model itself: what it reads counts as well.
+            self.splatview_reads[name] = value
+            return types.MethodType(value.__func__, self)
         self.splatview_reads[name] = value
         if not _is_simple(value):
             raise _OpaqueError(name)

@@ -22,6 +22,9 @@ CONTAINERS = ("gauss_params", "gaussians", "splats")
 """Attributes by which models keep a mapping of their Gaussians."""
 WRAPPERS = ("module", "model", "_model", "gaussian_model", "gaussians")
 """Attributes by which one object keeps the model."""
+_FORWARDERS = ("_orig_mod", "_original_module", "_fsdp_wrapped_module", "__wrapped__")
+"""Attributes by which torch.compile, Lightning's Fabric, FSDP and proxies keep the model to which they hand on everything
+that they are asked for."""
 _DEPTH = 3
 """Wrappers around each other that are looked through, at most."""
 
@@ -83,11 +86,15 @@ def is_complete(names: Iterable[str]) -> bool:
 def find(value: Any) -> Place:
     """Return where the Gaussians of a value are; the names may be incomplete. Raises TypeError for what holds none."""
     if isinstance(value, (tuple, list)):
+        names = getattr(value, "_fields", ())
+        if is_complete(names):
+            return Place(itself, {name: name for name in names})
         if len(value) != len(TUPLE):
             raise TypeError(
                 f"gaussians: a tuple of {len(value)}; legal is ({', '.join(TUPLE)})"
             )
-        return Place(itself, {name: name for name in TUPLE})
+        # A named tuple of other names is read by its order, like any other.
+        return Place(tuple, {name: name for name in TUPLE})
     if _is_mapping(value):
         return _of_mapping(value)
     candidates: list[Place] = []
@@ -170,6 +177,7 @@ def _models(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the value and the models that it wraps, each with its path of attributes."""
     level: list[tuple[str, Any]] = [("", value)]
     for _ in range(_DEPTH + 1):
+        level = [_unwrapped(path, model) for path, model in level]
         yield from level
         wrapped = [
             (f"{path}.{name}".lstrip("."), attribute(model, name))
@@ -181,6 +189,18 @@ def _models(value: Any) -> Iterator[tuple[str, Any]]:
             for path, model in wrapped
             if model is not None and not _is_mapping(model)
         ]
+
+
+def _unwrapped(path: str, model: Any) -> tuple[str, Any]:
+    """Return the model behind what only hands on what it is asked for: its getters are those that count."""
+    for _ in range(_DEPTH):
+        inner = {name: attribute(model, name) for name in _FORWARDERS}
+        name = next((n for n, held in inner.items() if held is not None), None)
+        if name is None or callable(inner[name]) != callable(model):
+            break
+        path = f"{path}.{name}".lstrip(".")
+        model = inner[name]
+    return path, model
 
 
 def _of_model(path: str, model: Any) -> Iterator[Place]:

@@ -117,9 +117,10 @@ class GaussianLayout:
         space = color.space
         if space == "rgb" and tensors["color"].ndim == 3:
             space = "sh"
+        model = place.owner(value) if place.owner is not None else None
         if getters.parts:
-            model = place.owner(value) if place.owner is not None else None
             tensors, self._getters = _read_getters(getters, model, keys, tensors, space)
+        self._getters = self._getters.settled(model)
         activated = Activated(
             _is_activated("scales", activated.scales, self._getters),
             _is_activated("opacities", activated.opacities, self._getters),
@@ -139,12 +140,11 @@ class GaussianLayout:
         self._last: tuple[Any, ...] = (None,) * len(tensors)
         self._degree = _stored_degree(tensors) if self._color == "sh" else 0
         """The SH degree for which there are coefficients."""
-        owner = None if place.owner is None else place.owner(value)
-        self._degree_name = _degree_name(owner)
+        self._degree_name = _degree_name(model)
         """The model's attribute that is the degree in use."""
-        self._facts = _facts_reader(owner)
+        self._facts = _facts_reader(model)
         self._may_filter = (
-            owner is not None
+            model is not None
             and place.container is None
             and "filter_3D" not in keys
             and not self._getters.filters
@@ -334,7 +334,7 @@ def _is_filter(value: Any, count: int) -> bool:
 
 def _part_getter(held: Any, keys: Mapping[str, str]) -> Callable[[Any], Any]:
     """Return what takes at least two parts out of what holds them."""
-    if isinstance(held, (tuple, list)):
+    if isinstance(held, (tuple, list)) and not hasattr(held, "_fields"):
         return itemgetter(*(TUPLE.index(key) for key in keys.values()))
     if isinstance(held, (Mapping, torch.nn.ParameterDict)):
         return itemgetter(*keys.values())

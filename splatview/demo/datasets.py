@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 from collections import ChainMap
 from collections.abc import Callable, Mapping
@@ -260,6 +261,8 @@ def _read_model(sparse: Path, source: Path) -> _Model:
     found = []
     for name, view in sorted(views, key=lambda pair: pair[0]):
         try:
+            if isinstance(view, ViewError):
+                raise view
             found.append(replace(view, path=finder.find(f"images/{name}").path))
         except ViewError as e:
             left_out.add(name, e)
@@ -317,21 +320,28 @@ def _cameras(data: bytes) -> dict[int, View]:
     return found
 
 
-def _images(data: bytes, cameras: dict[int, View]) -> list[tuple[str, View]]:
-    """Return the names of the pictures in an images.bin, with their views."""
+def _images(
+    data: bytes, cameras: dict[int, View]
+) -> list[tuple[str, View | ViewError]]:
+    """Return the names of the pictures in an images.bin, with their views, or why one cannot be used."""
     offset = 8
-    views = []
+    views: list[tuple[str, View | ViewError]] = []
     for _ in range(_count(data, 73)):
         _, *pose, camera = struct.unpack_from("<i7di", data, offset)
         end = data.index(b"\0", offset + 64)
-        name = data[offset + 64 : end].decode("utf-8")
+        # COLMAP writes names as the file system has them.
+        name = os.fsdecode(data[offset + 64 : end])
         (observed,) = struct.unpack_from("<Q", data, end + 1)
         offset = end + 9 + 24 * observed
         if camera not in cameras:
-            raise ValueError(f"camera {camera} is not in cameras.bin")
+            fault = f"{name}: its camera {camera} is not in cameras.bin"
+            views.append((name, ViewError(fault)))
+            continue
         quaternion = torch.tensor(pose[:4], dtype=torch.float64)
-        if not quaternion.norm() > 0:
-            raise ValueError(f"quaternion {pose[:4]} is not a rotation")
+        if not 0 < quaternion.norm() < math.inf:
+            fault = f"{name}: its quaternion {pose[:4]} is not a rotation"
+            views.append((name, ViewError(fault)))
+            continue
         viewmat = torch.eye(4)
         viewmat[:3, :3] = normalized_quat_to_rotmat(quaternion / quaternion.norm())
         viewmat[:3, 3] = torch.tensor(pose[4:])
@@ -345,30 +355,34 @@ def _read_transforms(path: Path) -> _Model:
     finder = PictureFinder(path.parent)
     left_out = LeftOutViews()
     views = []
+    first: Exception | None = None
     try:
         # It finds out itself about a byte order mark, and UTF-16.
         meta = _given(json.loads(read_bytes(path, _JSON_GROWTH)))
-        frames = [_given(frame) for frame in meta["frames"] if frame is not None]
-        usable = [frame for frame in frames if _NEEDED <= frame.keys()]
+        frames = [_given(frame) for frame in meta["frames"] if isinstance(frame, dict)]
+        usable = [
+            frame
+            for frame in frames
+            if _NEEDED <= frame.keys() and isinstance(frame["file_path"], str)
+        ]
         left_out.nameless = len(meta["frames"]) - len(usable)
         if not usable:
             raise ValueError("no frame has a picture and a pose")
         for frame in sorted(usable, key=lambda frame: frame["file_path"]):
             # No copy of what holds for all frames.
             values = ChainMap(frame, meta)
+            name = PurePosixPath(frame["file_path"].replace("\\", "/")).name
             try:
                 views.append(_view(path, values, finder))
             except ViewError as e:
-                name = frame["file_path"].replace("\\", "/")
-                left_out.add(PurePosixPath(name).name, e)
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as e:
+                left_out.add(name, e)
+            except _NUMBER_ERRORS as e:
+                fault = f"the camera of {name}: {type(e).__name__}: {e!s:.200}"
+                left_out.add(name, ViewError(fault))
+                first = first or e
+        if first is not None and not views and not left_out.missing:
+            raise first
+    except (*_NUMBER_ERRORS, AttributeError, RecursionError) as e:
         raise DemoError(
             f"{path}: {type(e).__name__}: {e!s:.200}; expected a list of frames, each with file_path and a "
             "4x4 transform_matrix, and fl_x or camera_angle_x, there or for all frames"
@@ -384,6 +398,8 @@ def _read_transforms(path: Path) -> _Model:
 
 
 _NEEDED = {"file_path", "transform_matrix"}
+_NUMBER_ERRORS = (ValueError, KeyError, TypeError, OverflowError)
+"""Errors for numbers of a frame that are none."""
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -412,12 +428,7 @@ def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> View
     else:
         with open_picture(picture.path) as opened:
             width, height = (side * picture.reduced_by for side in stored_size(opened))
-    fx = (
-        float(values["fl_x"])
-        if "fl_x" in values
-        else width / 2 / math.tan(float(values["camera_angle_x"]) / 2)
-    )
-    fy = float(values.get("fl_y", fx))
+    fx, fy = _focal_lengths(values, width, height)
     if width <= 0 or height <= 0 or not (fx > 0 and fy > 0):
         raise ValueError(
             f"size {width}x{height} and focal lengths {fx}, {fy} must be positive"
@@ -433,6 +444,21 @@ def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> View
         path=picture.path,
         distorted=distorted,
     )
+
+
+def _focal_lengths(
+    values: ChainMap[str, Any], width: int, height: int
+) -> tuple[float, float]:
+    """Return the focal lengths in pixels; of instant-ngp's files, by the angles of both sides."""
+
+    def length(axis: str, side: int) -> float:
+        if f"fl_{axis}" in values:
+            return float(values[f"fl_{axis}"])
+        return side / 2 / math.tan(float(values[f"camera_angle_{axis}"]) / 2)
+
+    fx = length("x", width)
+    has_own = "fl_y" in values or "camera_angle_y" in values
+    return fx, length("y", height) if has_own else fx
 
 
 def _with_image(view: View, pixels: int) -> View:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -93,8 +94,10 @@ def open_picture(path: Path) -> Iterator[Image.Image]:
         except DemoError:
             raise
         except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error and more for damaged files
+            # Pillow names the open file by its address, or by its path once more.
+            reason = re.sub(r" <_io\..*>", "", f"{e}"[:1000], flags=re.DOTALL)
             raise ViewError(
-                f"{path}: cannot be read as a picture ({e!s:.200})"
+                f"{path}: cannot be read as a picture ({reason[:200]})"
             ) from None
 
 
@@ -104,7 +107,13 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
     Layout: http://paulbourke.net/dataformats/ply. Raises DemoError for a file that is missing, damaged or has no
     vertices with x, y, z at its beginning.
     """
-    head, end, body = read_bytes(path, growth=12).partition(b"end_header\n")
+    data = read_bytes(path, growth=12)
+    head, end, body = data.partition(b"end_header")
+    # Windows ends lines by two characters.
+    body = body.removeprefix(b"\r")
+    if not body.startswith(b"\n"):
+        end = b""
+    body = body[1:]
     lines = [
         line.split() for line in head[: 1 << 20].decode("ascii", "replace").splitlines()
     ]
@@ -137,9 +146,11 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
         ) from None
     if not {"red", "green", "blue"} <= set(vertices):
         return points, np.full((count, 3), 128, np.uint8)
-    return points, np.stack([vertices[c] for c in ("red", "green", "blue")], 1).astype(
-        np.uint8
-    )
+    colors = np.stack([vertices[c] for c in ("red", "green", "blue")], 1)
+    if dict(fields)["red"][-2] == "f":
+        # Floating-point colours are fractions.
+        colors = np.nan_to_num(colors).clip(0, 1) * 255
+    return points, colors.astype(np.uint8)
 
 
 def write_gaussians(path: Path, gaussians: Gaussians) -> None:

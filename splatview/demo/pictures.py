@@ -126,7 +126,7 @@ class LeftOutViews:
             out.append(f"{count} without a pose or a picture, and left out")
         if self.faulty:
             count = _of(len(self.faulty), total, "view")
-            out.append(f"{count} left out: {_listed(self.faulty[:1])}")
+            out.append(f"{count} left out: {self.faulty[0][:400]}")
         return out
 
 

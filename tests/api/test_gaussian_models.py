@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
+import weakref
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -188,6 +190,172 @@ def test_an_activation_without_a_getter_counts() -> None:
     fields, meta = published(model)
     assert meta["activated"] == (0.0, 1.0)
     assert torch.equal(fields["opacities"], model._opacity[:, 0].abs())
+
+
+class Keeping(Model):
+    """Counts the calls of its getters, and keeps what one of them gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.kept: torch.Tensor | None = None
+
+    @property
+    def get_scaling(self) -> torch.Tensor:
+        self.calls += 1
+        return 2 * self.scaling_activation(self._scaling)
+
+    @property
+    def get_opacity(self) -> torch.Tensor:
+        if self.kept is None:
+            self.kept = self._opacity.abs()
+        return self.kept
+
+
+def test_getters_that_count_or_keep_what_they_gave_are_published() -> None:
+    model = Keeping()
+    layout = layout_of(model)
+    for _ in range(3):
+        match = layout.match(model, {})
+        assert match is not None
+        fields = layout.frame(match[0])
+        assert torch.equal(fields["scales"], 2 * model._scaling.exp())
+        assert torch.equal(fields["opacities"], model._opacity.abs()[:, 0])
+        assert match[1]["activated"] is True
+
+
+class Staged(Model):
+    """Has another activation for opacities from a step on, by a method of its own or a function that looks it up."""
+
+    def __init__(self, as_method: bool) -> None:
+        super().__init__()
+        self.stage = {"late": False}
+        stage = self.stage
+
+        def activation(values: torch.Tensor) -> torch.Tensor:
+            return values.abs() if stage["late"] else torch.sigmoid(values)
+
+        self.is_late = False
+        self.opacity_activation = self._method if as_method else activation
+
+    def _method(self, values: torch.Tensor) -> torch.Tensor:
+        return values.abs() if self.is_late else torch.sigmoid(values)
+
+
+@pytest.mark.parametrize("as_method", [True, False])
+def test_activations_that_look_something_up_are_noticed_when_it_changes(
+    as_method: bool,
+) -> None:
+    model = Staged(as_method)
+    layout = layout_of(model)
+    fields, meta = published(model, layout)
+    shown = fields["opacities"]
+    is_raw = meta["activated"] is False
+    shown = torch.sigmoid(shown) if is_raw else shown
+    assert torch.allclose(shown, torch.sigmoid(model._opacity[:, 0]))
+    model.is_late = model.stage["late"] = True
+    fields, meta = published(model, layout)
+    assert meta["activated"] == (0.0, 1.0)
+    assert torch.equal(fields["opacities"], model._opacity.abs()[:, 0])
+
+
+class Forwarding:
+    """Hands on whatever it is asked for to another object, as proxies do."""
+
+    def __init__(self, model: Any) -> None:
+        self.inner = model
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+class Compiled(Forwarding):
+    """As torch.compile's module."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self._orig_mod = model
+
+
+class Absolute(Model):
+    @property
+    def get_opacity(self) -> torch.Tensor:
+        return self._opacity.abs()
+
+
+@pytest.mark.parametrize("wrapper", [Forwarding, Compiled])
+def test_getters_behind_what_hands_on_attributes_count(wrapper: Any) -> None:
+    model = Absolute()
+    fields, meta = published(wrapper(model))
+    opacities = model._opacity.abs()[:, 0]
+    assert torch.allclose(fields["opacities"], opacities)
+    is_raw = meta["activated"] == (0.0, 1.0)
+    scales = fields["scales"].exp() if is_raw else fields["scales"]
+    assert torch.allclose(scales, model._scaling.exp())
+
+
+def test_a_getter_behind_a_weak_reference_counts() -> None:
+    model = Absolute()
+    fields, _ = published(weakref.proxy(model))
+    assert torch.equal(fields["opacities"], model._opacity.abs()[:, 0])
+
+
+class OfArrays:
+    """A model of NumPy, whose opacities are activated in its own way."""
+
+    def __init__(self) -> None:
+        for name, value in vars(Model()).items():
+            if isinstance(value, torch.Tensor):
+                setattr(self, name, value.numpy())
+
+    @property
+    def get_opacity(self) -> Any:
+        return np.abs(np.asarray(self.__dict__["_opacity"]))
+
+    def get_scaling(self) -> Any:
+        return np.exp(np.asarray(self.__dict__["_scaling"]))
+
+
+def test_getters_that_give_arrays_of_other_libraries_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = OfArrays()
+    layout = layout_of(model)
+    for _ in range(2):
+        fields, meta = published(model, layout)
+        assert meta["activated"] is True
+        raw = Model()
+        assert torch.equal(fields["opacities"], raw._opacity.abs()[:, 0])
+        assert torch.allclose(fields["scales"], raw._scaling.exp())
+    assert not caplog.records
+
+
+def test_what_torch_compiles_is_shared_in_place() -> None:
+    model = Model()
+    fields, meta = published(Compiled(model))
+    assert meta["activated"] is False
+    assert fields["means"].data_ptr() == model._xyz.data_ptr()
+
+
+class Named(NamedTuple):
+    means: torch.Tensor
+    quats: torch.Tensor
+    scales: torch.Tensor
+    opacities: torch.Tensor
+    sh0: torch.Tensor
+    shN: torch.Tensor  # noqa: N815
+
+
+def test_named_tuples_are_read_by_their_names() -> None:
+    scene = Named(
+        rand(N, 3), rand(N, 4), rand(N, 3), rand(N), rand(N, 1, 3), rand(N, 15, 3)
+    )
+    fields, meta = published(scene)
+    assert meta["activated"] is False
+    for name in ("means", "quats", "scales", "opacities", "shN"):
+        assert torch.equal(fields[name], getattr(scene, name)), name
 
 
 def test_a_getter_that_fails_is_told_once_and_stops_no_training(

@@ -111,7 +111,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"viewmats": None}, "Ks without viewmats"),
         ({"Ks": KS[:2]}, "Ks is float32 of shape (2, 3, 3)"),
         ({"width": CAMERAS_MOST["side"] + 1}, "legal are 1 to"),
-        ({"images": ["a\0b", None, None]}, "printable"),
+        ({"images": ["a\0b", None, None]}, "control characters"),
         ({"current": 3}, "current is 3"),
         ({"layout": "XY"}, "'XY'"),
     ],

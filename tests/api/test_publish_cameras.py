@@ -43,6 +43,30 @@ def test_matrices_that_were_inverted_in_float32_are_poses() -> None:
         camera_tensors(views.transpose(1, 2), Ks, 40, 30)
 
 
+def test_sizes_as_whole_floats_are_sizes() -> None:
+    views, Ks = poses(2)
+    for width in (40.0, [40.0, 40], np.full(2, 40.0), torch.tensor(40.0)):
+        tensors = camera_tensors(views, Ks, width, 30)
+        assert tensors["sizes"].tolist() == [[40, 30]] * 2
+    for width in (40.5, math.nan, math.inf):
+        with pytest.raises((TypeError, ValueError), match="width"):
+            camera_tensors(views, Ks, width, 30)
+
+
+def test_photographs_are_named_by_arrays_and_with_narrow_spaces() -> None:
+    sizes = torch.full((2, 2), 30)
+    # As macOS names pictures of the screen.
+    names = ["at 10.00\u202fAM.png", "caf\u00e9 \U0001f468\u200d\U0001f52c.png"]
+    for images in (names, np.array(names), np.array(names, dtype=object)):
+        paths = Photos(images, sizes).paths
+        assert paths is not None
+        shown = bytes(paths.tolist()).decode().split("\0")
+        assert [path.rpartition("/")[2] for path in shown[:2]] == names
+    for name in ("a\nb.png", "\x1b[2J.png", "\udce9.png"):
+        with pytest.raises(ValueError, match="is the path"):
+            Photos([name, None], sizes)
+
+
 @pytest.mark.parametrize("channels", [3, 4])
 @pytest.mark.parametrize("form", ["batch", "list"])
 def test_blue_comes_first_where_the_layout_says_so(

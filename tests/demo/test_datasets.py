@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import struct
 
 import numpy as np
@@ -313,6 +314,74 @@ def test_a_source_of_no_known_kind_is_told_what_is(tmp_path):
     (tmp_path / "sparse/cameras.txt").touch()
     with pytest.raises(DemoError, match="colmap model_converter"):
         load(tmp_path)
+
+
+def test_points_of_windows_and_with_fractions_as_colours_are_read(tmp_path):
+    transforms(tmp_path, ply_file_path="points.ply")
+    header = ["ply", "format ascii 1.0", f"element vertex {len(POINTS)}"]
+    names = ("x", "y", "z", "red", "green", "blue")
+    header += [f"property float {name}" for name in names]
+    rows = np.concatenate([POINTS, COLORS / 255], 1)
+    lines = [*header, "end_header", *(" ".join(map(str, row)) for row in rows), ""]
+    (tmp_path / "points.ply").write_bytes("\r\n".join(lines).encode())
+    capture = load(tmp_path)
+    np.testing.assert_allclose(capture.points, POINTS, rtol=1e-6)
+    np.testing.assert_allclose(capture.colors, COLORS / 255, atol=1 / 255)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"transform_matrix": [[0] * 4] * 4},
+        {"transform_matrix": "none"},
+        {"fl_x": -1},
+        {"w": 0},
+        {"file_path": 3},
+    ],
+)
+def test_a_camera_without_sense_costs_its_view(tmp_path, values):
+    meta = transforms(tmp_path)
+    meta["frames"][3].update(values)
+    meta["frames"].append("no frame")
+    (tmp_path / "transforms.json").write_text(json.dumps(meta))
+    capture = load(tmp_path)
+    assert len(capture.train) + len(capture.held_out) == N_VIEWS - 1
+    if "file_path" not in values:
+        assert "the camera of 03.png" in " ".join(capture.notes)
+
+
+def test_angles_of_both_sides_are_two_focal_lengths(tmp_path):
+    angles = {"camera_angle_x": 0.8, "camera_angle_y": 0.5}
+    transforms(tmp_path, fl_x=None, fl_y=None, **angles)
+    K = load(tmp_path).train[0].K
+    np.testing.assert_allclose(K[0, 0], WIDTH / 2 / math.tan(0.4), rtol=1e-6)
+    np.testing.assert_allclose(K[1, 1], HEIGHT / 2 / math.tan(0.25), rtol=1e-6)
+
+
+def test_an_image_of_colmap_without_a_camera_or_rotation_costs_its_view(tmp_path):
+    sparse = colmap(tmp_path)
+    data = bytearray((sparse / "images.bin").read_bytes())
+    start = 8
+    for value in (math.nan, 0.0):
+        data[start + 4 : start + 36] = struct.pack("<4d", *[value] * 4)
+        end = data.index(b"\0", start + 64)
+        (observed,) = struct.unpack_from("<Q", data, end + 1)
+        start = end + 9 + 24 * observed
+    struct.pack_into("<i", data, start + 60, 99)
+    (sparse / "images.bin").write_bytes(data)
+    capture = load(tmp_path)
+    assert len(capture.train) + len(capture.held_out) == N_VIEWS - 3
+    assert "3 of 9 views are left out" in capture.notes[0]
+
+
+def test_names_of_pictures_that_are_not_utf_8_are_found(tmp_path):
+    sparse = colmap(tmp_path)
+    path = sparse / "images.bin"
+    path.write_bytes(path.read_bytes().replace(b"03.png", b"\xe93.png"))
+    images = os.fsencode(tmp_path / "images")
+    os.rename(images + b"/03.png", images + b"/\xe93.png")
+    capture = load(tmp_path)
+    assert len(capture.train) + len(capture.held_out) == N_VIEWS
 
 
 @pytest.mark.parametrize(

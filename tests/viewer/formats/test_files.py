@@ -429,6 +429,20 @@ def test_folder_of_a_training_opens_as_its_last_iteration(tmp_path: Path) -> Non
     assert len(open_file(folder / "point_cloud" / "iteration_900")) == 7
 
 
+def test_coarse_scenes_open_where_there_are_no_fine_ones(tmp_path: Path) -> None:
+    """As hustvl/4DGaussians writes them."""
+    folder = _training(tmp_path / "run", 3000)
+    scenes = folder / "point_cloud"
+    (scenes / "iteration_3000").rename(scenes / "coarse_iteration_3000")
+    assert len(open_file(folder)) == 5
+    _training(folder / "fine", 1000, 2000)
+    for entry in (folder / "fine" / "point_cloud").iterdir():
+        entry.rename(scenes / entry.name)
+    scene = open_file(folder)
+    assert len(scene) == 6
+    assert scene.notes == ("iteration 2000, the last of 3",)
+
+
 def test_folder_of_a_training_opens_without_what_is_beside_its_scenes(
     tmp_path: Path,
 ) -> None:
@@ -589,6 +603,23 @@ def test_pictures(tmp_path: Path) -> None:
     got = open_file(tmp_path / "b.tif")
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, sixteen[..., None] / np.float32(6e4))
+
+
+def test_pictures_that_pillow_does_not_know_are_told_without_addresses(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.tif"
+    # One pixel of three times 64 bits of floating point.
+    tags = ((256, 1), (257, 1), (258, 64), (259, 1), (262, 2), (277, 3), (339, 3))
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    directory = struct.pack("<H", len(tags)) + entries + bytes(4)
+    path.write_bytes(b"II*\0" + struct.pack("<I", 8) + directory + bytes(64))
+    with pytest.raises(FileError, match=r"floating point .* or as \.npy$"):
+        open_file(path)
+    path.write_bytes(b"\xff\xd8\xff nothing")
+    with pytest.raises(FileError, match=r"the picture is damaged") as caught:
+        open_file(path)
+    assert "_io." not in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["bmp", "tif", "ppm"])

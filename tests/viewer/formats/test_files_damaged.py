@@ -267,6 +267,33 @@ def test_pictures_of_too_many_pixels_are_not_decoded(tmp_path: Path) -> None:
             open_file(path)
 
 
+def test_headers_of_very_many_properties_and_comments_take_no_time(
+    tmp_path: Path,
+) -> None:
+    """Each name was compared with all before it, for minutes; Pillow reads comments byte by byte, and joins pieces of
+    EXIF one by one."""
+    columns = w.ply_columns(T)
+    path = w.write_ply(tmp_path / "a.ply", columns)
+    head, end, body = path.read_bytes().partition(b"end_header\n")
+    # The first Gaussian alone has room for them.
+    head = head.replace(b"vertex %d" % len(T.means), b"vertex 1")
+    more = b"".join(b"property uchar extra_%d\n" % i for i in range(30_000))
+    path.write_bytes(head + more + end + body[: 4 * len(columns)] + bytes(30_000))
+    scene = open_file(path)
+    np.testing.assert_allclose(scene.means[0], T.means[0])
+    comment = b"P6\n# " + b"x" * 20_000_000 + b"\n1 1\n255\n123"
+    with pytest.raises(FileError, match="without a size"):
+        open_file(put(tmp_path / "a.ppm", comment))
+    exif = b"\xff\xe1\x00\x10Exif\0\0MM\0*\0\0\0\x08"
+    with pytest.raises(FileError, match="100 pieces"):
+        open_file(put(tmp_path / "a.jpg", b"\xff\xd8" + exif * 400_000))
+    plain = io.BytesIO()
+    Image.new("RGB", (8, 8), (90, 90, 90)).save(plain, "JPEG")
+    data = plain.getvalue()
+    some = data[:2] + exif * 90 + data[2:]
+    assert open_file(put(tmp_path / "b.jpg", some)).shape == (8, 8, 3)
+
+
 def test_names_in_a_sog_lead_to_no_other_folder(tmp_path: Path) -> None:
     files = w.sog_files(T)
     put(tmp_path / "secret.webp", files["quats.webp"])

@@ -303,6 +303,44 @@ def splatam() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.parametrize("color", ["shs", "colors", "colors of degree 0"])
+def test_arguments_of_a_rasteriser_are_activated(color: str, tmp_path: Path) -> None:
+    harmonics = np.concatenate([T.sh0[:, None], T.shN], 1)
+    plain = np.clip(0.5 + w.SH_C0 * T.sh0, 0, 1)
+    value = {
+        "means": T.means,
+        "quats": T.quats,
+        "scales": np.exp(T.scales),
+        "opacities": sigmoid(T.opacities).astype(np.float32),
+        color.partition(" ")[0]: plain if " " in color else harmonics,
+    }
+    fields = read(tmp_path, {key: tensor(a) for key, a in value.items()})
+    np.testing.assert_allclose(fields.scales, T.scales, rtol=1e-5)
+    np.testing.assert_allclose(fields.opacities, T.opacities, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(fields.sh0, T.sh0, atol=1e-5)
+    # Logarithms and logits under the same names stay what they are.
+    raw = {**value, "scales": T.scales, "opacities": T.opacities}
+    fields = read(tmp_path, {key: tensor(a) for key, a in raw.items()})
+    np.testing.assert_array_equal(fields.scales, T.scales)
+    np.testing.assert_array_equal(fields.opacities, T.opacities)
+
+
+@pytest.mark.parametrize("degree", [1, torch.tensor(1), np.int64(1)])
+def test_captures_whose_degree_is_no_plain_number_are_read(
+    degree: Any, tmp_path: Path
+) -> None:
+    parts = (T.means, T.sh0[:, None], T.shN, T.scales, T.quats, T.opacities[:, None])
+    capture = (degree, *map(tensor, parts), torch.zeros(N), {}, 1.0)
+    fields = read_checkpoint(_saved((capture, 7), tmp_path), silent)
+    np.testing.assert_array_equal(fields.means, T.means)
+    np.testing.assert_array_equal(fields.quats, T.quats)
+
+
+def _saved(value: Any, folder: Path) -> Path:
+    torch.save(value, folder / "a.pt")
+    return folder / "a.pt"
+
+
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_arrays_of_splatam_are_read(save: Any, tmp_path: Path) -> None:
     wide = splatam()

@@ -103,6 +103,22 @@ def test_file_replaced_on_disk_is_read_again(
     assert reader.entry.fault_of_source == "" and reader.entry.progress is None
 
 
+def test_file_of_the_same_size_and_time_is_read_again(
+    read: Callable[[Path], Reader], tmp_path: Path
+) -> None:
+    """As `cp -p` and `rsync --inplace -t` leave it."""
+    path = w.write_splat(tmp_path / "scene.splat", w.truth(4, 0, seed=1))
+    before = path.stat()
+    reader = read(path)
+    reader.until(lambda: reader.reads(4))
+    reader.source.value = None
+    other = w.write_splat(tmp_path / "other.splat", w.truth(4, 0, seed=2))
+    with path.open("r+b") as f:
+        f.write(other.read_bytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    reader.until(lambda: reader.reads(4))
+
+
 def test_file_is_read_again_once_and_only_while_it_is_seen(
     read: Callable[[Path], Reader], tmp_path: Path
 ) -> None:

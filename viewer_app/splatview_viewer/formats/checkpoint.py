@@ -207,7 +207,7 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
         found = find_parts(root, _is_tensor)
         degree = found.degree
         arrays = {name: _array(t, name) for name, t in found.tensors.items()}
-        parts.append(fields_from(arrays, found.has_logit_colors))
+        parts.append(fields_from(arrays, found))
     progress("reading tensors", 1.0)
     check_memory(
         2 * sum(a.nbytes for part in parts for a in part.arrays), "the tensors"

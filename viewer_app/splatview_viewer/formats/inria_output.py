@@ -29,7 +29,8 @@ from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 if TYPE_CHECKING:
     from pathlib import Path
 
-ITERATION = re.compile(r"iteration_([0-9]{1,12})")
+ITERATION = re.compile(r"(coarse_)?iteration_([0-9]{1,12})")
+"""hustvl/4DGaussians trains a coarse scene first, whose iterations are counted by themselves."""
 SCENE = "point_cloud.ply"
 SIDE_LIMIT = 64 << 20
 """Bytes of a cfg_args or cameras.json. A camera takes some 400."""
@@ -37,21 +38,22 @@ WHITE = (1.0, 1.0, 1.0)
 
 
 def find_scenes(folder: Path) -> list[Path]:
-    """Return the scenes of a folder, ascending by iteration: of a training, of its point_cloud, or of one iteration."""
+    """Return the scenes of a folder, ascending by iteration, coarse ones first: of a training, of its point_cloud, or of one
+    iteration."""
     alone = folder / SCENE
     if ITERATION.fullmatch(folder.name) and alone.is_file():
         return [alone]
-    scenes: list[tuple[int, Path]] = []
+    scenes: list[tuple[bool, int, Path]] = []
     for parent in (folder / "point_cloud", folder):
         if not parent.is_dir():
             continue
         for entry in parent.iterdir():
             match = ITERATION.fullmatch(entry.name)
             if match is not None and (entry / SCENE).is_file():
-                scenes.append((int(match[1]), entry / SCENE))
+                scenes.append((match[1] is None, int(match[2]), entry / SCENE))
         if scenes:
             break
-    return [path for _, path in sorted(scenes)]
+    return [path for _, _, path in sorted(scenes)]
 
 
 def read(path: Path, progress: Progress) -> Fields:
@@ -61,7 +63,7 @@ def read(path: Path, progress: Progress) -> Fields:
         raise FileError(f"no point_cloud/iteration_N/{SCENE} in the folder")
     scene = scenes[-1]
     fields = ply.read(scene, progress)
-    iteration = scene.parent.name.removeprefix("iteration_")
+    iteration = scene.parent.name.rpartition("_")[2]
     notes = fields.facts.notes
     if len(scenes) > 1:
         notes += (f"iteration {iteration}, the last of {len(scenes)}",)

@@ -54,7 +54,7 @@ def read_npz(path: Path, progress: Progress) -> Fields:
     progress("reading arrays", 1.0)
     others = dict.fromkeys(list(entries)[:16])
     parts = find_parts({**others, **arrays}, _is_array)
-    return fields_from(parts.tensors, parts.has_logit_colors).checked()
+    return fields_from(parts.tensors, parts).checked()
 
 
 def _read_array(

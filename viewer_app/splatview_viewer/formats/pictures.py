@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import warnings
 from contextlib import contextmanager
@@ -38,6 +39,11 @@ CHANNELS = (1, 2, 3, 4)
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
 """Formats that Pillow may open here, by its names; also as the photograph of a camera."""
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+PPM_MAGIC = re.compile(rb"P[1-6]\s")
+PPM_HEADER_LIMIT = 1 << 16
+JPEG_MAGIC = b"\xff\xd8"
+EXIF, MOST_EXIF = b"Exif\0\0", 100
+"""The beginning of a piece of EXIF, of which a JPEG has one, and how many are read; each has up to 64 KB."""
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 """Sizes that the second header of a BMP may have: "BM" alone begins many texts."""
 
@@ -79,8 +85,10 @@ def open_picture(
     Raises:
         FileError: damaged, too large, of another format; also for faults of decoding within the `with`.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
+    _check_ppm(file, what)
+    _check_jpeg(file, what)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -103,8 +111,47 @@ def open_picture(
         raise FileError(
             f"{what} has too many pixels; at most {most:,} are read"
         ) from None
+    except UnidentifiedImageError:
+        # Its own text is the address of the open file.
+        file.seek(0)
+        why = "is damaged"
+        if file.read(4) in TIFF_MAGIC:
+            why += (
+                ", or a TIFF that Pillow does not read (floating point with several channels or of 64 bits): save it "
+                "with 8 or 16 bits, or as .npy"
+            )
+        raise FileError(f"{what} {why}") from None
     except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error, ValueError, OSError and more
         raise FileError(f"{what} is damaged or unreadable: {e}") from None
+
+
+def _check_ppm(file: BinaryIO, what: str) -> None:
+    """Raise FileError for a PPM whose comments are longer than any real one: Pillow reads them byte by byte."""
+    head = file.read(PPM_HEADER_LIMIT)
+    file.seek(0)
+    if not PPM_MAGIC.match(head) or len(head) < PPM_HEADER_LIMIT:
+        return
+    words = re.sub(rb"#[^\r\n]*", b"", head[2:]).split(maxsplit=3)
+    # Those of black and white name no brightest value.
+    if len(words) < (2 if head[1:2] in b"14" else 3):
+        raise FileError(
+            f"{what} is damaged: a PPM without a size in its first {PPM_HEADER_LIMIT:,} bytes"
+        )
+
+
+def _check_jpeg(file: BinaryIO, what: str) -> None:
+    """Raise FileError for a JPEG of more pieces of EXIF than any real one: Pillow puts them together one by one, which
+    takes the square of their number."""
+    pieces = 0
+    if file.read(2) == JPEG_MAGIC:
+        end = b""
+        while block := file.read(1 << 20):
+            pieces += (end + block).count(EXIF)
+            # No whole one, but maybe the beginning of one.
+            end = block[1 - len(EXIF) :]
+    file.seek(0)
+    if pieces > MOST_EXIF:
+        raise FileError(f"{what} is damaged: more than {MOST_EXIF:,} pieces of EXIF")
 
 
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
@@ -138,8 +185,8 @@ def _is_picture(start: Start) -> bool:
         return True
     if head[:2] == b"BM":
         return int.from_bytes(head[14:18], "little") in BMP_HEADERS
-    if head[:1] == b"P" and head[1:2] in b"123456":
-        return head[2:3].isspace()
+    if PPM_MAGIC.match(head):
+        return True
     return (head[:4], head[8:12]) == (b"RIFF", b"WEBP")
 
 

@@ -168,6 +168,8 @@ def read_header(f: BinaryIO) -> Header:
         raise FileError(f"PLY: no line 'end_header'{where}")
     header = Header({}, [], is_text=False, size=stop + 1)
     order, last = "", Element("", 0)
+    # The names of the last element, so that a header of very many takes no longer for each.
+    names: set[str] = set()
     # Comments may hold what `splitlines` takes for an end of line.
     for line in text[:end].decode("utf-8", errors="replace").split("\n")[1:]:
         match line.split():
@@ -186,6 +188,7 @@ def read_header(f: BinaryIO) -> Header:
                 name not in header.elements and count.isdigit()
             ):
                 last = header.elements[name] = Element(name, int(count))
+                names = set()
             case ["property", "list", length, kind, name] if (
                 order and last.name and length in TYPES and kind in TYPES
             ):
@@ -193,10 +196,11 @@ def read_header(f: BinaryIO) -> Header:
                     Property(name, order + TYPES[kind], order + TYPES[length])
                 )
             case ["property", kind, name] if (
-                order and last.name and kind in TYPES and name not in last.types
+                order and last.name and kind in TYPES and name not in names
             ):
                 plain = name.removeprefix("scalar_")
-                own = name if plain in last.types else plain
+                own = name if plain in names else plain
+                names.add(own)
                 last.properties.append(Property(own, order + TYPES[kind]))
             case _:
                 raise FileError(f"PLY: header line {line[:60]!r} is not understood")

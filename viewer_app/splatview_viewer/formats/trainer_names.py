@@ -43,6 +43,7 @@ DEGREES = ("active_sh_degree", "_active_sh_degree", "n_active_features")
 _LEVELS = 4
 """Mappings within each other that are searched, at most."""
 _MOST_MAPPINGS = 10_000
+_ACTIVATED = {"scales", "opacities", "opacity"}
 _NEEDED = {"means", "scales", "quats", "opacities"}
 _COLORS = {"sh0", "shs", "colors", "rgb"}
 
@@ -57,6 +58,9 @@ class Parts:
     """The degree in use; None: that of the coefficients."""
     has_logit_colors: bool = False
     """True if "sh0" holds logits of colours where there are no higher coefficients: splatfacto's features_dc."""
+    may_be_activated: bool = False
+    """True for names of a rasteriser's arguments, whose scales are world units and whose opacities lie in [0, 1], if
+    their values do."""
 
 
 def find_parts(root: Any, is_tensor: Callable[[Any], bool]) -> Parts:
@@ -115,7 +119,13 @@ def _of_mapping(mapping: Mapping[Any, Any], is_tensor: Any) -> Parts | None:
         if names.keys() >= _NEEDED and names.keys() & _COLORS:
             tensors = {field: group[alias] for field, alias in names.items()}
             has_logits = names.get("sh0") == "features_dc"
-            return Parts(tensors, degree, has_logits)
+            # gsplat's appearance optimisation has logits, beside features; its rasteriser takes colours or harmonics.
+            if "colors" in tensors and "features" not in group:
+                colors = tensors.pop("colors")
+                tensors.setdefault("shs" if colors.ndim == 3 else "rgb", colors)
+            is_of_rasteriser = "sh0" not in tensors and "colors" not in tensors
+            is_of_rasteriser &= {names["scales"], names["opacities"]} <= _ACTIVATED
+            return Parts(tensors, degree, has_logits, is_of_rasteriser)
     return None
 
 
@@ -143,7 +153,9 @@ def _degree(value: Any, is_tensor: Any) -> int | None:
 def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
     """Return the scene of inria's `capture`: the active degree, xyz, and then in order features_dc, features_rest,
     scaling, rotation, opacity; None for any other tuple."""
-    if len(value) < 7 or not isinstance(value[0], int) or not is_tensor(value[1]):
+    if len(value) < 7 or not is_tensor(value[1]):
+        return None
+    if is_tensor(value[0]) and value[0].ndim:
         return None
     means = value[1]
     count = means.shape[0] if means.ndim else -1
@@ -169,12 +181,13 @@ def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
             "quats": quats,
             "opacities": opacities,
         },
-        value[0],
+        _degree(value[0], is_tensor),
     )
 
 
-def fields_from(arrays: Mapping[str, np.ndarray], has_logit_colors: bool) -> Fields:
-    """Return raw fields from the arrays of a scene by the fields of `ALIASES`. Raises FileError."""
+def fields_from(arrays: Mapping[str, np.ndarray], parts: Parts) -> Fields:
+    """Return raw fields from the arrays of a scene by the fields of `ALIASES`. `parts` describes them. Raises FileError."""
+    has_logit_colors = parts.has_logit_colors
     means = arrays["means"]
     if means.ndim != 2:
         raise FileError(f"means has shape {means.shape}; (N, 3) is needed")
@@ -182,6 +195,8 @@ def fields_from(arrays: Mapping[str, np.ndarray], has_logit_colors: bool) -> Fie
     sh0, rest = _harmonics(arrays, count, has_logit_colors)
     scales = arrays["scales"]
     opacities = _column(arrays["opacities"], count)
+    if parts.may_be_activated and _are_activated(scales, opacities):
+        scales, opacities = _as_raw(scales, opacities)
     if "filter_3D" in arrays:
         sizes = _column(arrays["filter_3D"], count)
         fits = (
@@ -203,6 +218,20 @@ def fields_from(arrays: Mapping[str, np.ndarray], has_logit_colors: bool) -> Fie
         sh0=sh0,
         shN=rest,
     )
+
+
+def _are_activated(scales: np.ndarray, opacities: np.ndarray) -> bool:
+    """Return whether values can be world units and opacities. Logarithms and logits have numbers below 0."""
+    return bool(
+        (scales >= 0).all() and (opacities >= 0).all() and (opacities <= 1).all()
+    )
+
+
+def _as_raw(scales: np.ndarray, opacities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    tiny = np.finfo(np.float32).tiny
+    alpha = np.clip(opacities.astype(np.float64), tiny, 1 - 2.0**-24)
+    logits = np.log(alpha) - np.log1p(-alpha)
+    return np.log(np.maximum(scales, tiny)), logits.astype(np.float32)
 
 
 def _column(values: np.ndarray, count: int) -> np.ndarray:

@@ -43,8 +43,9 @@ def open_file(
     return formats.open_file(path, progress, FORMATS)
 
 
-Signature = tuple[tuple[str, int, int, int, int], ...]
-"""Each file that makes a value: path, device, inode, size, and the time of its last change in ns."""
+Signature = tuple[tuple[str, int, int, int, int, int], ...]
+"""Each file that makes a value: path, device, inode, size, and in ns the time of its content, which copying programs set
+back, and that of its last change of any kind."""
 
 
 def signature_of(path: Path) -> Signature | None:
@@ -55,7 +56,14 @@ def signature_of(path: Path) -> Signature | None:
     except (FileError, OSError):
         return None
     return tuple(
-        (str(part), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        (
+            str(part),
+            stat.st_dev,
+            stat.st_ino,
+            stat.st_size,
+            stat.st_mtime_ns,
+            stat.st_ctime_ns,
+        )
         for part, stat in zip(parts, stats, strict=True)
     )
 
