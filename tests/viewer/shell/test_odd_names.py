@@ -15,6 +15,7 @@ from support.viewer import Viewer
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.jobs import Jobs
 from splatview_viewer.web.messages import Clipboard, Offer, encode
+from splatview_viewer.workspace.sources import FileSource
 
 ODD = os.fsdecode(b"caf\xe9-\xff")
 SHOWN = r"caf\udce9-\udcff"
@@ -82,3 +83,46 @@ def test_reason_of_a_job_can_be_shown(viewer: Viewer) -> None:
     viewer.catalogue.notice(f"{ODD} cannot be used")
     viewer.do()
     assert viewer.state.notices == [f"{SHOWN} cannot be used"]
+
+
+def test_menu_of_a_file_is_its_own_among_names_that_imgui_takes_for_one(
+    viewer: Viewer, tmp_path: Path
+) -> None:
+    paths = [tmp_path / folder / "a###b.png" for folder in ("first", "second")]
+    for path in paths:
+        path.parent.mkdir()
+        Image.new("RGB", (8, 8)).save(path)
+        viewer.catalogue.open_file(path)
+    viewer.until(viewer.loaded)
+    x, y = viewer.find(str(paths[0]))
+    viewer.do(ev.PointerMove(x, y), ev.PointerPress(x, y, "right"))
+    viewer.do(ev.PointerRelease(x, y, "right"))
+    viewer.click("Close this file")
+    assert [entry.key for entry in viewer.state.entries] == [str(paths[1])]
+
+
+def test_list_of_very_many_files_costs_what_is_seen_of_it(
+    viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / f"{i:03}.png" for i in range(120)]
+    for path in paths:
+        Image.new("RGB", (8, 8)).save(path)
+        viewer.catalogue.open_file(path)
+    viewer.until(lambda: all(entry.progress is None for entry in viewer.state.entries))
+    viewer.find(str(paths[0]))
+    lines = [name for name in widgets.drawn if name.startswith(str(tmp_path))]
+    assert 5 < len(lines) < 30
+
+    asked = []
+    refresh = FileSource.refresh
+    monkeypatch.setattr(
+        FileSource, "refresh", lambda *of: (asked.append(of[0]), refresh(*of))
+    )
+    for _ in range(5):
+        viewer.turn(viewer.due + 1)
+    assert {source.file for source in asked} == {paths[0]}
+
+    for _ in range(40):
+        viewer.do(ev.Wheel(100.0, 200.0, -20.0))
+    viewer.click(str(paths[-1]))
+    assert viewer.state.selected == str(paths[-1])

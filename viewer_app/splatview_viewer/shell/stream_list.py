@@ -43,73 +43,79 @@ def draw_list(user: User) -> None:
     for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
         ui.colored(group[0], theme.DIM)
         for entry in entries:
-            fault = entry.fault or entry.fault_of_source
-            dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
-            if entry.progress is not None:
-                beside = f"{entry.progress:.0%}"
-            elif entry.is_file or not entry.alive:
-                beside = entry.kind if entry.is_file else "ended"
-            else:
-                beside = (
-                    f"{entry.rate_hz:.3g} Hz"
-                    if entry.rate_hz >= 0.05
-                    else f"v{entry.version}"
-                )
-            key = printable(entry.key)
-            if ui.entry(
-                key,
-                entry.name,
-                beside,
-                dot,
-                entry.key == state.selected,
-                dim_name=not entry.alive,
-            ):
-                held = imgui.get_io()
-                user.do(
-                    user.show_beside
-                    if held.key_ctrl or held.key_shift
-                    else user.choose,
-                    entry.key,
-                )
-            alive = "publishing" if entry.alive else "its run has ended"
-            about = f"{entry.kind}, version {entry.version:,}, {alive}"
-            if entry.is_file:
-                about = f"{key}\n{entry.kind}. Right click to close it."
-            imgui.set_item_tooltip(fault or about)
-            if imgui.begin_popup_context_item(f"menu##{key}"):
-                shown, kind, commands = (
-                    state.shown,
-                    kinds.about(entry.kind),
-                    [
-                        ("Show", "", user.choose),
-                        ("Show beside", "Ctrl + click", user.show_beside),
-                    ],
-                )
-                if (
-                    shown is not None
-                    and shown is not entry
-                    and shown.kind == entry.kind
-                    and kind.compared
-                ):
-                    commands.append(
-                        ("Split with what is shown", "", partial(user.compare, "pair"))
-                    )
-                    if kind.scene:
-                        commands.append(
-                            (
-                                "Together with what is shown",
-                                "",
-                                partial(user.compare, "together"),
-                            )
-                        )
-                if entry.is_file:
-                    close = "Close this file" if entry.group == "Files" else "Close"
-                    commands.append((close, "", user.catalogue.forget))
-                for label, key, command in commands:
-                    if imgui.menu_item(label, key, False)[0]:
-                        user.do(command, entry.key)
-                imgui.end_popup()
+            if ui.entry_is_seen():
+                # Names do not tell entries apart: imgui cuts them at "###", and bytes that are no text are written out.
+                imgui.push_id(str(id(entry)))
+                _draw_entry(entry, user)
+                imgui.pop_id()
         ui.gap(6 * scale)
+
+
+def _draw_entry(entry: Entry, user: User) -> None:
+    """Draw the line of an entry, its tip and its menu."""
+    state = user.state
+    fault = entry.fault or entry.fault_of_source
+    dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
+    if entry.progress is not None:
+        beside = f"{entry.progress:.0%}"
+    elif entry.is_file or not entry.alive:
+        beside = entry.kind if entry.is_file else "ended"
+    else:
+        beside = (
+            f"{entry.rate_hz:.3g} Hz" if entry.rate_hz >= 0.05 else f"v{entry.version}"
+        )
+    key = printable(entry.key)
+    if ui.entry(
+        key,
+        entry.name,
+        beside,
+        dot,
+        entry.key == state.selected,
+        dim_name=not entry.alive,
+    ):
+        held = imgui.get_io()
+        user.do(
+            user.show_beside if held.key_ctrl or held.key_shift else user.choose,
+            entry.key,
+        )
+    alive = "publishing" if entry.alive else "its run has ended"
+    about = f"{entry.kind}, version {entry.version:,}, {alive}"
+    if entry.is_file:
+        about = f"{key}\n{entry.kind}. Right click to close it."
+    imgui.set_item_tooltip(fault or about)
+    if imgui.begin_popup_context_item(f"menu##{key}"):
+        shown, kind, commands = (
+            state.shown,
+            kinds.about(entry.kind),
+            [
+                ("Show", "", user.choose),
+                ("Show beside", "Ctrl + click", user.show_beside),
+            ],
+        )
+        if (
+            shown is not None
+            and shown is not entry
+            and shown.kind == entry.kind
+            and kind.compared
+        ):
+            commands.append(
+                ("Split with what is shown", "", partial(user.compare, "pair"))
+            )
+            if kind.scene:
+                commands.append(
+                    (
+                        "Together with what is shown",
+                        "",
+                        partial(user.compare, "together"),
+                    )
+                )
+        if entry.is_file:
+            close = "Close this file" if entry.group == "Files" else "Close"
+            commands.append((close, "", user.catalogue.forget))
+        for label, key, command in commands:
+            if imgui.menu_item(label, key, False)[0]:
+                user.do(command, entry.key)
+        imgui.end_popup()
 
 
 def draw_run_controls(entry: Entry, user: User) -> None:

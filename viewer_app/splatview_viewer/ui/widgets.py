@@ -213,6 +213,21 @@ def color(label: str, tip: str, value: Color) -> Color:
     return r, g, b
 
 
+def _entry_size() -> ImVec2:
+    width = imgui.get_content_region_avail().x
+    return ImVec2(width, imgui.get_text_line_height() + 10 * theme.scale())
+
+
+def entry_is_seen() -> bool:
+    """Return whether the next `entry` is to be drawn. One that is scrolled out of sight leaves its room: a list may
+    have thousands."""
+    size = _entry_size()
+    if imgui.is_rect_visible(size):
+        return True
+    imgui.dummy(size)
+    return False
+
+
 def entry(
     key: str,
     name: str,
@@ -224,9 +239,9 @@ def entry(
 ) -> bool:
     """A line of a list: a dot, a name cut to the room that there is, words on the right. True: it was clicked."""
     scale, line = theme.scale(), imgui.get_text_line_height()
-    at, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
-    height, pad = line + 10 * scale, 8 * scale
-    pressed, _ = imgui.selectable(f"##{key}", chosen, 0, ImVec2(width, height))
+    at, size = imgui.get_cursor_screen_pos(), _entry_size()
+    width, height, pad = size.x, size.y, 8 * scale
+    pressed, _ = imgui.selectable(f"##{key}", chosen, 0, size)
     draw, middle = imgui.get_window_draw_list(), at.y + height / 2
     draw.add_circle_filled(
         ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16

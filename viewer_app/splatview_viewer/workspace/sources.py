@@ -78,6 +78,8 @@ class Source:
     """Keys of the entries that it shows in one picture."""
     identity: str = ""
     """As of `Host`: what is remembered of it belongs to this."""
+    rests: bool = False
+    """`refresh` would change nothing. Of a thousand files that is what all but a few are asked in each turn."""
 
     def refresh(self, entry: Entry, now: float) -> None:
         """Bring an entry of the list up to date, once in each turn of the loop."""
@@ -336,6 +338,10 @@ class FileSource(Source):
     def identity(self) -> str:  # type: ignore[override]
         # What is lent is a copy, which lies elsewhere the next time.
         return "" if self.done is not None else self._resolved
+
+    @property
+    def rests(self) -> bool:  # type: ignore[override]
+        return self._job is None and self.player is None and not self._is_seen
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job
