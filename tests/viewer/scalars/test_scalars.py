@@ -190,6 +190,28 @@ def test_the_wheel_zooms_all_plots_along_the_axis(
     assert view.window()[1] >= 2000
 
 
+def test_plots_are_apart_whatever_their_names(viewer: Viewer) -> None:
+    """Imgui takes these names for one, and would say so over the picture."""
+    for step in range(50):
+        splatview.log(step, **{"a###b": step, "c###b": 2.0 * step})
+    viewer.until(
+        lambda: (
+            (view := viewer.shows(ScalarsView)) is not None
+            and view.data.curves.step == 49
+        )
+    )
+    view, rect = viewer.shows(ScalarsView), viewer.user.layout.active.rect
+    assert view is not None
+    x, y = rect.x + rect.width / 2, rect.y + 120
+    viewer.do(PointerMove(x, y))
+    viewer.do(PointerMove(x, y))
+    pixels = viewer.pixels()
+    is_red = (pixels[..., 0] > 60) & (pixels[..., 1:].max(axis=2) < 40)
+    assert not is_red.any()
+    viewer.do(Wheel(x, y, 3.0, mods=frozenset({"ctrl"})))
+    assert set(view.state.heights) <= {"a###b"}
+
+
 def test_axes_may_be_logarithmic_and_of_time(
     plotted: tuple[Viewer, ScalarsView],
 ) -> None:

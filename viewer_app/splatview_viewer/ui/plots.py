@@ -237,7 +237,7 @@ def plot(
     )
     implot.get_input_map().override_mod = 0  # Ctrl is for the caller
     with _ground(ground or theme.BAR):
-        if not implot.begin_plot(f"##{name}", _at_least_a_pixel(size), flags):
+        if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
             yield None
             return
         found = Plot(x.span, y.span, small=small, scale=theme.scale())
@@ -305,7 +305,7 @@ def bare(
     flags = implot.Flags_.canvas_only.value | implot.Flags_.no_inputs.value
     implot.push_style_var(implot.StyleVar_.plot_padding.value, ImVec2(0, 0))
     try:
-        if not implot.begin_plot(f"##{name}", _at_least_a_pixel(size), flags):
+        if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
             yield None
             return
         for which, span in ((_X, x), (_Y, y)):
@@ -330,7 +330,8 @@ def strip(
         max(imgui.get_content_region_avail().x, 8.0),
     )
     clicked = imgui.invisible_button(
-        name, ImVec2(width, 1.3 * imgui.get_text_line_height() + STRIP_HEIGHT * scale)
+        _id(name),
+        ImVec2(width, 1.3 * imgui.get_text_line_height() + STRIP_HEIGHT * scale),
     )
     if tip:
         imgui.set_item_tooltip(tip)
@@ -443,6 +444,12 @@ def _setup(which: int, axis: Axis, flags: int = 0) -> None:
         implot.setup_axis_ticks(
             which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False
         )
+
+
+def _id(name: str) -> str:
+    """Return what tells a plot of this name from all others: imgui passes over what is before "###", and runs name
+    their curves."""
+    return name.replace("\\", "\\\\").replace("#", "\\#")
 
 
 def _at_least_a_pixel(size: tuple[float, float]) -> ImVec2:
