@@ -180,6 +180,22 @@ def test_numbered_files_never_replace_anything(what: str, tmp_path: Path) -> Non
     assert {n.partition("/")[0] for n in set(after) - set(before)} == {path.name}
 
 
+def test_removed_current_folder_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    black = np.zeros((4, 4, 3), np.uint8)
+    with pytest.raises(FileError, match=r"'a\.png': the current folder was removed"):
+        save_picture(black, output_path("a"), numbered=True)
+    for name in ("a.mp4", "a"):
+        with pytest.raises(FileError, match="the current folder was removed"):
+            make_writer(output_path(name, ""), 64, 48, 5.0, False, numbered=True)
+    save_picture(black, output_path("a", folder=tmp_path))
+
+
 def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()

@@ -41,10 +41,11 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     if isinstance(error, OutputError):
         return error
     if isinstance(error, FileNotFoundError):
-        folder = os.path.dirname(path)
-        # Links on the way may be gone by now, and the current folder too.
-        with contextlib.suppress(OSError):
+        try:
             folder = os.path.dirname(os.path.realpath(path))
+        except OSError:  # it asks for the current folder
+            reason = "the current folder was removed; go to another, or name one"
+            return OutputError(path, reason)
         return OutputError(path, f"there is no folder {folder!r}; make it first")
     return OutputError(path, error.strerror or str(error))
 
