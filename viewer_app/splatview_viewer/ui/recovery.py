@@ -27,7 +27,7 @@ def prepare() -> None:
     """Have the current imgui context tell mistakes by exceptions alone, not on stdout and not over the picture."""
     io = imgui.get_io()
     io.config_error_recovery_enable_tooltip = False
-    # It is told to whoever writes the program, over the picture of whoever uses it.
+    # That message is for programmers, and would lie over the picture.
     io.config_debug_highlight_id_conflicts = False
     imgui.get_current_context().debug_log_flags = 0
 
