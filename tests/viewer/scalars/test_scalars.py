@@ -212,6 +212,21 @@ def test_plots_are_apart_whatever_their_names(viewer: Viewer) -> None:
     assert set(view.state.heights) <= {"a###b"}
 
 
+def test_legend_has_an_entry_for_each_curve_whatever_its_name(viewer: Viewer) -> None:
+    for step in range(50):
+        splatview.log(step, **{"g/p###z": step, "g/q###z": 2.0 * step})
+    viewer.until(
+        lambda: (
+            (view := viewer.shows(ScalarsView)) is not None
+            and view.data.curves.step == 49
+        )
+    )
+    # Squares of the curves' colours, much wider than their lines.
+    for number in range(2):
+        rows = colored(viewer, number)[:, viewer.user.layout.active.rect.x :]
+        assert (rows.sum(axis=1) >= 9).sum() >= 6
+
+
 def test_axes_may_be_logarithmic_and_of_time(
     plotted: tuple[Viewer, ScalarsView],
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -127,7 +128,10 @@ def _plot(
         if plot is None:
             return
         for i, (curve, parts) in enumerate(drawn):
-            label = f"##{curve.name}" if len(curves) == 1 else curve.short
+            label = f"##{curve.name}"
+            if len(curves) > 1:
+                # A legend leaves out what follows "##".
+                label = re.sub("#(?=#)", "# ", curve.short)
             _curve(plot, label, parts, color_of(i), view.weight(curve) > 0, s.log_up)
         if any(len(part.broken) for _, parts in drawn for part in parts):
             plot.ticks(
