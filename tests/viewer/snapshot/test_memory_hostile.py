@@ -139,6 +139,14 @@ BROKEN: list[tuple[Any, str]] = [
         snapshot([event("segment_alloc", i << 61, 1 << 61) for i in range(4)]),
         "reserved ranges are together more than any machine",
     ),
+    (
+        {"device_traces": [[event("alloc", 512)]] * 300},
+        "tells of 300 devices; at most 256",
+    ),
+    (
+        {"segments": [segment(512, [block(512, 512)], device=i) for i in range(300)]},
+        "tells of 300 devices; at most 256",
+    ),
     ([1, 2], "no memory snapshot: it holds a list"),
     ({"a": 1}, "a mapping with 'a'"),
 ]

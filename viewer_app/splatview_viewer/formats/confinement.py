@@ -209,6 +209,9 @@ _REFUSED_CALLS = {
     "msgctl": (71, 187),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
+    # Memory that no limit of the process counts, once for each descriptor.
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
     # Changes to files and folders.
     "creat": (85, None),
     "truncate": (76, 45),
@@ -271,6 +274,9 @@ _REFUSED_CALLS = {
     "request_key": (249, 218),
     "keyctl": (250, 219),
     "fanotify_init": (300, 262),
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "inotify_add_watch": (254, 27),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
     "acct": (163, 89),
@@ -300,7 +306,7 @@ _REFUSED_CALLS = {
 _OPEN, _OPENAT, _OPENAT2 = (2, None), (257, 56), (437, 437)
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _KILL, _TGKILL, _PRLIMIT = (62, 129), (234, 131), (302, 261)
-_IOCTL, _SECCOMP = (16, 29), (317, 277)
+_IOCTL, _FCNTL, _SECCOMP = (16, 29), (72, 25), (317, 277)
 _NEWEST_CALL = 462
 """System calls with a higher number are not known here, and refused."""
 MACHINES = {
@@ -311,8 +317,11 @@ MACHINES = {
 _WRITING = 0o3 | 0o100 | 0o1000 | 0o20000000
 """Flags of an opening that writes: the two of its mode, then making, emptying, and a file without a name."""
 _CLONE_THREAD = 0x10000
-_TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX, which type into a terminal."""
+_REFUSED_IOCTLS = (0x5412, 0x541C, 0x8901, 0x8902)
+"""TIOCSTI and TIOCLINUX, which type into a terminal; FIOSETOWN and SIOCSPGRP, as F_SETOWN."""
+_REFUSED_FCNTLS = (8, 10, 15, 1024, 1026)
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX, by which a pipe sends any signal to any process of the user; F_SETLEASE and
+F_NOTIFY, which make other programs wait, and watch them."""
 
 _LOAD, _RETURN = 0x20, 0x06
 _IF_EQUAL, _IF_ABOVE, _IF_ANY_BIT = 0x15, 0x25, 0x45
@@ -387,10 +396,13 @@ def call_filter(machine: str, pid: int) -> list[_Instruction]:
         on(numbers, _argument(0), (_IF_EQUAL, 1, 0, pid), refuse, allow)
     is_own = (_IF_EQUAL, 2, 0, 0), (_IF_EQUAL, 1, 0, pid)
     on(_PRLIMIT, _argument(0), *is_own, refuse, allow)
-    types = [
-        (_IF_EQUAL, 2 - i, 0, request) for i, request in enumerate(_TERMINAL_INPUT)
-    ]
-    on(_IOCTL, _argument(1), *types, allow, refuse)
+    for numbers, refused in ((_IOCTL, _REFUSED_IOCTLS), (_FCNTL, _REFUSED_FCNTLS)):
+        # Each comparison jumps over those after it and over `allow`.
+        compared = [
+            (_IF_EQUAL, len(refused) - i, 0, request)
+            for i, request in enumerate(refused)
+        ]
+        on(numbers, _argument(1), *compared, allow, refuse)
     return [*steps, allow]
 
 

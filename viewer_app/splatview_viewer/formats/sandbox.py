@@ -62,6 +62,8 @@ FREE_SHARE = 1 / 3
 """The part of the free memory that the child may take at most."""
 CPU_BASE, CPU_PER_BYTE = 30, 1 / (1 << 20)
 """Seconds of the processor that the child may take in any case, and for each byte of the files."""
+CPU_GRACE = 2
+"""Seconds of the processor after which a child that ignores the end of its time is killed."""
 MAX_FILES = 64
 """Descriptors that the child may have open beside those that it inherits: modules are opened one by one."""
 AT_ONCE = 2
@@ -355,10 +357,13 @@ def serve(argument: str) -> NoReturn:
         ):
             allowed = resource.getrlimit(kind)[1]
             most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-            # Of the processor's time the kernel's first word is SIGXCPU, at the hard limit SIGKILL.
-            resource.setrlimit(
-                kind, (most, allowed if kind == resource.RLIMIT_CPU else most)
-            )
+            # Of the processor's time the kernel's first word is SIGXCPU, which can be ignored; its last is SIGKILL.
+            hard = most
+            if kind == resource.RLIMIT_CPU:
+                hard += CPU_GRACE
+                if allowed != resource.RLIM_INFINITY:
+                    hard = min(hard, allowed)
+            resource.setrlimit(kind, (most, hard))
         with np.errstate(all="ignore"):  # as open_file
             answer, arrays = function(files, progress)
         progress("writing arrays", 1.0)

@@ -51,6 +51,8 @@ TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
 NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
+MOST_DEVICES = 256
+"""Devices with events or segments: each costs its own tables and pictures, however little it holds."""
 COLUMNS = {
     "action": np.uint8,
     "addr": np.uint64,
@@ -465,6 +467,10 @@ def convert(
     notes: list[str] = []
     recordings = _device_recordings(file)
     recordings += _host_recordings(file, notes, needed=not recordings)
+    if len(recordings) > MOST_DEVICES:
+        raise FileError(
+            f"the snapshot tells of {len(recordings):,} devices; at most {MOST_DEVICES} are shown. PyTorch knows 128"
+        )
     tables = Tables()
     count = max(sum(len(r.entries) for r in recordings), 1)
     done = 0
