@@ -178,6 +178,54 @@ def test_a_program_that_lies_is_an_error(
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
+def test_a_program_that_never_answers_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "WAITS", 0)
+    monkeypatch.setattr(
+        "splatview_ipc.system.child_program.command",
+        lambda module, job: [sys.executable, "-c", "import time; time.sleep(600)"],
+    )
+    with pytest.raises(FileError, match="does not answer"):
+        read_untrusted(w.write_splat(tmp_path / "a.splat", T))
+
+
+def test_what_a_program_complains_is_bounded_and_its_last_line_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "os.write(2, b'first\\nlast words\\n')\nos._exit(3)"
+    flood = "while True: os.write(2, b'x' * 4096)"
+    for program, words in ((code, "ended with 3: last words"), (flood, "ended with 1")):
+        monkeypatch.setattr(
+            "splatview_ipc.system.child_program.command",
+            lambda module, job, program=program: [
+                sys.executable,
+                "-c",
+                BEGIN + program,
+                job,
+            ],
+        )
+        with pytest.raises(FileError, match=words):
+            read_untrusted(w.write_splat(tmp_path / "a.splat", T))
+
+
+def test_the_time_of_a_decoder_has_an_end_that_it_cannot_ignore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: list[int] = []
+    limits: list[str] = []
+    when_started(monkeypatch, pids.append)
+
+    def progress(what: str, fraction: float) -> None:
+        if pids and what == "writing arrays":
+            limits.append(Path(f"/proc/{pids[0]}/limits").read_text())
+
+    read_untrusted(w.write_splat(tmp_path / "a.splat", T), progress)
+    line = next(line for line in limits[0].splitlines() if "cpu time" in line)
+    soft, hard = line.split()[3:5]
+    assert 0 < int(soft) < int(hard) < 100
+
+
 def test_secrets_of_the_environment_stay_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

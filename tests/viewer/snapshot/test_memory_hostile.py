@@ -234,3 +234,34 @@ def test_stacks_that_are_shared_whole_are_read(tmp_path: Path) -> None:
     with little_memory():
         answer, _ = read_pickle([File(path, "x.pickle")], lambda what, fraction: None)
     assert answer.devices[0].rows[0] == 5000
+
+
+def test_texts_and_stacks_without_end_are_cut_and_told() -> None:
+    """What is shown measures each letter of a text, and draws each frame of a stack."""
+    deep = [{"filename": "a.py", "line": i, "name": "f"} for i in range(9000)]
+    data = snapshot(
+        [
+            event("alloc", 512, frames=[{"name": "f" * 100_000}]),
+            event("alloc", 1024, frames=deep, user_metadata="u" * 100_000),
+        ],
+        external_annotations=[{"name": "n" * 100_000, "stage": "START"}],
+    )
+    loaded = from_pickled(data)
+    assert max(map(len, loaded.texts)) == len(loaded.annotations[0].name) == 16384
+    assert [f.line for f in loaded.stack(1)] == list(range(4096))
+    assert "are cut" in loaded.notes[-1]
+
+
+@pytest.mark.usefixtures("here")
+def test_halves_of_characters_are_read(tmp_path: Path) -> None:
+    half = "a\ud800"
+    data = snapshot(
+        [event("alloc", 512, frames=[{"name": half}], user_metadata=half)],
+        external_annotations=[{"name": half, "stage": half}],
+        allocator_settings={half: half, "k" * 2_000_000: 1},
+    )
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(data))
+    loaded = load_snapshot(path, cache=False)
+    assert loaded.stack(0)[0].name == loaded.annotations[0].name == "a?"
+    assert loaded.settings == {"a?": "a?", "k" * 200: "1"}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import resource
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -245,3 +249,67 @@ def test_a_query_takes_no_more_memory_than_it_may(
         assert db.run("SELECT 1").rows == [(1,)]
         assert resource.getrlimit(resource.RLIMIT_DATA) == inside != limits
     assert resource.getrlimit(resource.RLIMIT_DATA) == limits
+
+
+def test_a_query_that_waited_for_another_has_its_whole_time(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several users ask one snapshot, whose queries wait for each other."""
+    now, waits = [0.0], threading.Event()
+
+    def clock() -> float:
+        if threading.current_thread() is second:
+            waits.set()
+        return now[0]
+
+    def cancelled() -> bool:
+        """Another one comes, and waits for a minute."""
+        if second.ident is None:
+            second.start()
+        if waits.is_set():
+            now[0] = 60.0
+        return waits.is_set()
+
+    rows: list[Any] = []
+    second = threading.Thread(target=lambda: rows.extend(db.run("SELECT 1").rows))
+    monkeypatch.setattr("time.perf_counter", clock)
+    with pytest.raises(QueryError, match="interrupted"):
+        db.run(
+            "SELECT count(*) FROM range(1000000000000)",
+            timeout=float("inf"),
+            cancelled=cancelled,
+        )
+    second.join(PATIENCE)
+    assert rows == [(1,)]
+
+
+def test_text_that_is_no_utf8_and_endless_names_are_errors_in_few_words(
+    db: Database,
+) -> None:
+    assert db.run("SELECT 'a\udcff'").rows == [("a?",)]
+    with pytest.raises(QueryError) as e:
+        db.run("SELECT a" + ".a" * 400 + "a" * 5000)
+    assert len(str(e.value)) <= 2000
+
+
+@pytest.mark.programs
+def test_a_query_that_runs_when_the_program_ends_is_no_error() -> None:
+    code = (
+        "import threading\n"
+        "from support.memory_data import two_devices\n"
+        "from splatview_viewer.core.jobs import Jobs\n"
+        "from splatview_viewer.kinds.snapshot.query import Database\n"
+        "db, runs = Database(two_devices()), threading.Event()\n"
+        "endless = 'SELECT count(*) FROM range(1000000000000)'\n"
+        "Jobs('query').submit(lambda _: db.run(endless, cancelled=runs.set))\n"
+        "runs.wait()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -25,13 +25,11 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import (
-    IO,
     TYPE_CHECKING,
     Annotated,
     Any,
@@ -72,10 +70,15 @@ SECRETS = re.compile("TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNOREC
 """Names of environment variables that the child does not get: what it answers is shown to the one who sent the file."""
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
+WAITS = 10
+"""Seconds that a child may take for each of the processor's: others use that as well, and disks are slow."""
+MAX_ERRORS = 1 << 16
+"""Bytes that a child may write to stderr, of which the last are shown."""
 MAX_LINE = 1 << 20
 """Bytes of one message of the child."""
 _ALIGN = 64
 _PR_SET_PDEATHSIG = 1
+_MEMORY_FILE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 
 _turns = threading.BoundedSemaphore(AT_ONCE)
 _Extent = Annotated[int, Meta(ge=0, le=1 << 40)]
@@ -166,7 +169,7 @@ def run(
     with ExitStack() as opened:
         opened.callback(_turns.release)
         files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
-        out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        out = os.memfd_create("splatview-file", _MEMORY_FILE)
         opened.callback(os.close, out)
         names = [
             f"{called.__module__}:{called.__qualname__}"
@@ -180,7 +183,11 @@ def run(
             "limits": limits,
             "names": [*map(str, paths)],
         }
-        errors = opened.enter_context(tempfile.TemporaryFile())
+        # Of a fixed size: what a child writes there fills neither disk nor memory.
+        errors = os.memfd_create("splatview-errors", _MEMORY_FILE)
+        opened.callback(os.close, errors)
+        os.ftruncate(errors, MAX_ERRORS)
+        fcntl.fcntl(errors, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         process = opened.enter_context(
             subprocess.Popen(
                 child_program.command("splatview_viewer.formats", json.dumps(job)),
@@ -201,16 +208,21 @@ def run(
             )
         )
         opened.callback(process.kill)
-        done = outcome(process, errors, progress)
+        done = outcome(process, errors, progress, patience=WAITS * limits.seconds)
         process.kill()
         process.wait()  # what is mapped is never written by another process
         return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))
 
 
 def outcome(
-    process: subprocess.Popen[bytes], errors: IO[bytes], progress: Progress
+    process: subprocess.Popen[bytes], errors: int, progress: Progress, patience: float
 ) -> Done:
-    """Return the description of a child's result, once it is written. Raises FileError as `run`."""
+    """Return the description of a child's result, once it is written. Raises FileError as `run`.
+
+    Args:
+        errors: the descriptor of its stderr.
+        patience: seconds of this process's own turns within which it has to answer.
+    """
     out = process.stdout
     assert out is not None
     os.set_blocking(out.fileno(), False)
@@ -220,6 +232,12 @@ def outcome(
         while data != b"":
             progress(*last)
             if not selector.select(POLL):
+                # Turns, not a clock: nothing is late because this process was stopped meanwhile.
+                patience -= POLL
+                if patience < 0:
+                    raise FileError(
+                        "the program that reads the file does not answer: it hangs, or its file system does"
+                    )
                 continue
             data = out.read(1 << 16)
             *lines, rest = (rest + (data or b"")).split(b"\n")
@@ -237,8 +255,9 @@ def outcome(
                 last = message.what, message.fraction
                 progress(*last)
     code = process.wait()
-    errors.seek(max(0, errors.seek(0, os.SEEK_END) - 400))
-    said = errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+    end = os.lseek(errors, 0, os.SEEK_CUR)
+    tail = os.pread(errors, 400, max(0, end - 400)).rstrip(b"\0")
+    said = tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if (
         code in (-signal.SIGKILL, 128 + signal.SIGKILL)
         or "MemoryError" in said

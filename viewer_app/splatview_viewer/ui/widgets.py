@@ -79,11 +79,13 @@ def wrapped(text: str, color: ImVec4 | None = None) -> None:
 
 def fitted(text: str, width: float, *, tail: bool = False) -> str:
     """As much of a text as has room in `width` pixels, with dots at its end or (`tail`) its beginning."""
-    return (
-        text
-        if lettering.measure(text).x <= width
-        else _cut(text, width, tail, imgui.get_font_size())
-    )
+    # No more than a letter a pixel: texts of files can have millions, and measuring looks at each.
+    most = max(int(width), 0) + 2
+    if len(text) > most:
+        text = text[-most:] if tail else text[:most]
+    elif lettering.measure(text).x <= width:
+        return text
+    return _cut(text, width, tail, imgui.get_font_size())
 
 
 @lru_cache(1024)

@@ -119,6 +119,8 @@ _BATCH = 64
 """Rows that are fetched at once: few, because each can be large."""
 _VALUE_BYTES = 32
 """Bytes of any value beside those of its text or of what it holds."""
+_MOST_WORDS = 2000
+"""Letters of an error that are told: DuckDB repeats names of any length."""
 LEGAL = "SELECT, WITH, FROM, VALUES, EXPLAIN, DESCRIBE, SHOW and SUMMARIZE"
 """First words of legal queries."""
 
@@ -178,7 +180,7 @@ class Database:
         """Why the query that runs now is to end."""
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
-        self._close = weakref.finalize(self, self._con.close)
+        self._close = weakref.finalize(self, _close, self._con)
         _fill(self._con, snapshot)
 
     def __enter__(self) -> Database:
@@ -252,7 +254,9 @@ class Database:
         """The connection with the answer to a query; what goes wrong meanwhile becomes a QueryError."""
         import duckdb
 
-        end, over = time.perf_counter() + timeout, threading.Event()
+        over = threading.Event()
+        # Halves of characters, of which a command line that is not UTF-8 is made.
+        sql = sql.encode("utf-8", "replace").decode("utf-8")
 
         def watch() -> None:
             while not over.wait(0.02):
@@ -269,6 +273,8 @@ class Database:
             if not self._close.alive:
                 raise QueryError("the snapshot was closed")
             self._why = ""
+            # Not from before the lock: a query is not late because another one ran.
+            end = time.perf_counter() + timeout
             thread = threading.Thread(target=watch, name="splatview-query", daemon=True)
             thread.start()
             try:
@@ -306,9 +312,17 @@ class Database:
                 thread.join()
                 with suppress(duckdb.Error):  # none was begun
                     self._con.execute("ROLLBACK")
-                self._con.execute(
-                    "SELECT 0"
-                ).fetchall()  # an answer that is not fetched whole is in the next one's way
+                with suppress(duckdb.Error):  # the program ends
+                    # An answer that is not fetched whole is in the next one's way.
+                    self._con.execute("SELECT 0").fetchall()
+
+
+def _close(con: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection; one whose query still runs, as when the program ends, is left as it is."""
+    import duckdb
+
+    with suppress(duckdb.Error):
+        con.close()
 
 
 def _varying_columns(described: Sequence[Any]) -> list[int]:
@@ -356,7 +370,7 @@ def _error_text(error: BaseException) -> str:
             f"not enough memory: a query may take {query_memory.memory_bound() >> 20:,} MiB; ask for fewer rows or columns, or end "
             f"other programs ({text.partition(chr(10))[0] or type(error).__name__})"
         )
-    return text or type(error).__name__
+    return text[:_MOST_WORDS] or type(error).__name__
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------

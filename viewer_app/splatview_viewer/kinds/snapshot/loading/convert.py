@@ -6,7 +6,7 @@ What has a wrong type is refused by name; keys that are not known are passed ove
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,6 +51,10 @@ TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
 NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
+MOST_LETTERS = 1 << 14
+"""Letters of a text that are kept: names of C++ templates have thousands."""
+MOST_FRAMES = 4096
+"""Innermost frames of a stack that are kept; Python itself ends at 1000."""
 MOST_DEVICES = 256
 """Devices with events or segments: each costs its own tables and pictures, however little it holds."""
 COLUMNS = {
@@ -157,6 +161,8 @@ class Tables:
     def __init__(self) -> None:
         self.streams: dict[int, int] = {}
         self.pools: dict[tuple[int, int], int] = {(0, 0): 0}
+        self.was_cut = False
+        """A text or a stack was too long to be kept whole."""
         self._texts: dict[str, int] = {}
         self._frames: dict[tuple[int, int, int], int] = {}
         self._stacks: dict[bytes, int] = {}
@@ -181,6 +187,9 @@ class Tables:
                     numbers.append(NO_STACK)
                     continue
                 frames = read(frames, list[Any], where(i))
+            if len(frames) > MOST_FRAMES:
+                frames = frames[:MOST_FRAMES]
+                self.was_cut = True
             same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
             for known, number in same:
                 if self._frames_are_flat:
@@ -216,9 +225,9 @@ class Tables:
             f.line if abs(f.line) <= MAX_LINE else 0
         )  # what C++ frames say where nothing is known
         key = (
-            texts.setdefault(f.filename, len(texts)),
+            texts.setdefault(self._kept(f.filename), len(texts)),
             line,
-            texts.setdefault(f.name, len(texts)),
+            texts.setdefault(self._kept(f.name), len(texts)),
         )
         number = self._frames.setdefault(key, len(self._frames))
         if len(self._known) >= HELD:
@@ -242,9 +251,16 @@ class Tables:
         return number
 
     def text(self, value: str | None) -> int:
-        return (
-            -1 if value in NO_TEXT else self._texts.setdefault(value, len(self._texts))
-        )  # type: ignore[arg-type]
+        if value is None or value in NO_TEXT:
+            return -1
+        return self._texts.setdefault(self._kept(value), len(self._texts))
+
+    def _kept(self, text: str) -> str:
+        """Return as much of a text as is kept."""
+        if len(text) <= MOST_LETTERS:
+            return text
+        self.was_cut = True
+        return text[:MOST_LETTERS]
 
     def finish(self) -> tuple[Texts, Stacks]:
         """All of it as columns."""
@@ -505,6 +521,10 @@ def convert(
         notes.append(
             "no events: recording was off; only what was live at the end is known"
         )
+    if tables.was_cut:
+        notes.append(
+            f"some texts of more than {MOST_LETTERS:,} letters, or stacks of more than {MOST_FRAMES:,} frames, are cut"
+        )
     texts, stacks = tables.finish()
     return Snapshot(
         name,
@@ -513,7 +533,7 @@ def convert(
         stacks,
         tuple(tables.streams),
         tuple(tables.pools),
-        tuple(file.external_annotations or ()),
+        tuple(map(_legible_annotation, file.external_annotations or ())),
         _settings(file),
         tuple(notes),
         file_bytes,
@@ -612,8 +632,22 @@ def _settings(file: _File) -> dict[str, str]:
     for key, value in list((file.allocator_settings or {}).items())[:100]:
         if type(key) is not str or type(value) not in (str, bool, int, float):
             continue
-        settings[key] = value[:200] if type(value) is str else shown(value)
+        words = value if type(value) is str else shown(value)
+        settings[_legible(key[:200])] = _legible(words[:200])
     return settings
+
+
+def _legible(text: str) -> str:
+    """Return a text that can be written as UTF-8: halves of characters, which a pickle can hold, become "?"."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _legible_annotation(annotation: Annotation) -> Annotation:
+    return replace(
+        annotation,
+        name=_legible(annotation.name[:MOST_LETTERS]),
+        stage=_legible(annotation.stage[:MOST_LETTERS]),
+    )
 
 
 def _trace(
