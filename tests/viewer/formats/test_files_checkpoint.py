@@ -218,6 +218,15 @@ def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypa
         read(tmp_path / "a.pt")
 
 
+def test_negated_views_are_read(tmp_path):
+    """Such as the imaginary parts of a conjugate: torch saves them as they lie, and that they are negated."""
+    splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
+    negated = torch.complex(torch.zeros(20, 3), splats["means"]).conj().imag
+    torch.save({"splats": splats | {"means": negated}}, tmp_path / "a.pt")
+    np.testing.assert_array_equal(read(tmp_path / "a.pt").means, -T.means)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_checkpoints_that_hold_something_else(tmp_path):
     splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
     cases = [
@@ -237,6 +246,13 @@ def test_checkpoints_that_hold_something_else(tmp_path):
         (
             {"splats": splats | {"means": torch.zeros(20, 3).to_sparse()}},
             "torch.sparse_coo; a dense tensor",
+        ),
+        (
+            {
+                "splats": splats
+                | {"means": torch.nested.nested_tensor([torch.zeros(3)] * 20)}
+            },
+            "'means' is a nested tensor; a dense tensor",
         ),
         (
             {"splats": splats | {"means": torch.zeros(20, 3, device="meta")}},

@@ -181,7 +181,8 @@ def test_a_program_that_lies_is_an_error(
 def test_a_program_that_never_answers_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "WAITS", 0)
+    monkeypatch.setattr(sandbox, "WAIT_BASE", 0)
+    monkeypatch.setattr(sandbox, "WAIT_FACTOR", 0)
     monkeypatch.setattr(
         "splatview_ipc.system.child_program.command",
         lambda module, job: [sys.executable, "-c", "import time; time.sleep(600)"],

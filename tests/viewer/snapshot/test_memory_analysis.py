@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.memory_data import HIGH, MB, Recorder, training
+from support.memory_data import HIGH, MB, Recorder, event, snapshot, training
 
 from splatview_viewer.kinds.snapshot.analysis.details import (
     ACTIVE,
@@ -38,6 +38,7 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     leaks,
     post_mortem,
 )
+from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.model import Frame, Snapshot, live_bytes, live_mask
 from splatview_viewer.kinds.snapshot.state import COLORS
 
@@ -376,6 +377,13 @@ def test_details_tell_everything() -> None:
         part in details.text()
         for part in (details.title, "/me/model.py:3  forward", "Compiled")
     )
+
+
+def test_a_life_whose_clock_was_set_back_has_no_duration() -> None:
+    events = [event("alloc", 512, time_us=5000), event("free", 512, time_us=2000)]
+    loaded = from_pickled(snapshot(events))
+    rows = dict(describe(loaded, loaded.traces[0], 0, 1).rows)
+    assert rows["Lived"] == "1 event"
 
 
 def test_endless_names_are_no_burden() -> None:

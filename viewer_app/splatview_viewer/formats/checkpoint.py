@@ -311,6 +311,10 @@ def _array(tensor: Any, name: str) -> np.ndarray:
     """
     import torch
 
+    if tensor.is_nested:
+        raise FileError(
+            f"checkpoint: tensor {name!r} is a nested tensor; a dense tensor of real numbers is needed"
+        )
     plain = (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.device.type == "cpu"
@@ -333,7 +337,7 @@ def _array(tensor: Any, name: str) -> np.ndarray:
             f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more than the "
             f"{held:,} bytes that the file holds for it"
         )
-    return as_floats(tensor).numpy()
+    return as_floats(tensor.resolve_neg()).numpy()
 
 
 def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:

@@ -70,8 +70,8 @@ SECRETS = re.compile("TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNOREC
 """Names of environment variables that the child does not get: what it answers is shown to the one who sent the file."""
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
-WAITS = 10
-"""Seconds that a child may take for each of the processor's: others use that as well, and disks are slow."""
+WAIT_BASE, WAIT_FACTOR = 60, 10
+"""Seconds that a child may take in any case, and for each of the processor's, which others use as well."""
 MAX_ERRORS = 1 << 16
 """Bytes that a child may write to stderr, of which the last are shown."""
 MAX_LINE = 1 << 20
@@ -208,7 +208,9 @@ def run(
             )
         )
         opened.callback(process.kill)
-        done = outcome(process, errors, progress, patience=WAITS * limits.seconds)
+        done = outcome(
+            process, errors, progress, patience=WAIT_BASE + WAIT_FACTOR * limits.seconds
+        )
         process.kill()
         process.wait()  # what is mapped is never written by another process
         return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))

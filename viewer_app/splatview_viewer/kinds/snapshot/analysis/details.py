@@ -162,11 +162,9 @@ def life(trace: Trace, allocation: int) -> dict[str, str]:
         out["Given back"] = event(freed)
     first, last = max(start, 0), max(min(end, m - 1), 0)
     more = "at least " if start < 0 or end >= m else ""
-    took = (
-        f", {age_text(int(times[last]) - int(times[first]))}"
-        if m and times[first] > 0
-        else ""
-    )
+    # A time of 0 is not known, and clocks can be set back.
+    is_timed = m > 0 and 0 < times[first] <= times[last]
+    took = f", {age_text(int(times[last]) - int(times[first]))}" if is_timed else ""
     return {**out, "Lived": f"{more}{count_text(max(last - first, 0), 'event')}{took}"}
 
 
