@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -237,6 +238,20 @@ def test_an_answer_lights_its_allocations_and_a_click_goes_there(
     assert sql.lit is None  # the new answer names none
     sql.press("rows stack_id n 0")
     assert sql.lit == np.flatnonzero(a.stack == found.rows[0][0]).tolist()
+
+
+def test_values_of_millions_of_letters_cost_a_picture_nothing(sql: User) -> None:
+    """Of texts, and of lists and structs of them, no more than a tooltip holds is looked at."""
+    ask(
+        sql,
+        "SELECT repeat('a b ', 1000000) AS t, list(range::VARCHAR) AS l, "
+        "{'x': repeat('c d ', 1000000)} AS s FROM range(100000)",
+    )
+    tracemalloc.start()
+    sql.draw()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_a_fault_is_seen_and_ctrl_enter_asks_again(sql: User) -> None:

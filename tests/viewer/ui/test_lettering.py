@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -14,7 +15,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.ui import fonts, lettering, theme
 from splatview_viewer.ui.text_order import in_drawing_order
-from splatview_viewer.ui.widgets import card
+from splatview_viewer.ui.widgets import card, fitted
 
 W, H = 300, 100
 
@@ -214,6 +215,31 @@ def test_imgui_itself_draws_names_that_need_no_shaping(
         np.testing.assert_array_equal(draw("行人"), draw("汽车"))
         letters.cover(["行人"])
         assert (np.abs(draw("行人") - draw("汽车")) > 40).sum() > 50
+
+
+def test_fitting_looks_at_no_more_letters_than_have_room(
+    screen: OffscreenScreen,
+) -> None:
+    """A name in a file can have millions, and is fitted in each picture."""
+    fits: list[str] = []
+    peaks: list[int] = []
+    head, tail = "a" * 99 + "b" * 3_000_000, "b" * 3_000_000 + "a" * 99
+
+    def over(rect: Rect, scale: float) -> bool:
+        tracemalloc.start()
+        fits.append(fitted(head, 100.0))
+        fits.append(fitted(tail, 100.0, tail=True))
+        fits.append(fitted("short", 100.0))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        return False
+
+    with closing(Panel()) as panel:
+        screen.framebuffer.use()
+        panel.draw_over(screen.framebuffer, over, 1.0)
+    assert fits[0].strip("a") == fits[1].strip("a") == "\u2026"
+    assert len(fits[0]) > 8 and fits[2] == "short"
+    assert peaks[0] < 1_000_000
 
 
 def test_a_script_without_a_font_is_told_about_once(

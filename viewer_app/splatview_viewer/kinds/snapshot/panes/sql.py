@@ -26,12 +26,16 @@ from splatview_viewer.ui.format import count_text
 from splatview_viewer.ui.widgets import colored, fitted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from splatview_viewer.kinds.snapshot.query import Result
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _EDITOR_LINES = 7
 _MOST = 100_000
 """Rows of an answer that are shown."""
+_MOST_LETTERS = 2000
+"""Letters of a value that are shown; a copy has all of them."""
 
 
 def draw_sql(view: SnapshotView) -> bool:
@@ -244,4 +248,35 @@ def _shown(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.6g}"
-    return " ".join(str(value).split())
+    if isinstance(value, str):
+        return " ".join(value[:_MOST_LETTERS].split())
+    pieces: list[str] = []
+    room = _MOST_LETTERS
+    for piece in _pieces(value):
+        pieces.append(piece[:room])
+        room -= len(piece)
+        if room <= 0:
+            break
+    return " ".join("".join(pieces).split())
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """Yield a value as Python writes it, piece by piece: the whole can have millions of letters, in each picture."""
+    if isinstance(value, dict):
+        yield "{"
+        for i, (name, inner) in enumerate(value.items()):
+            yield ", " if i else ""
+            yield from _pieces(name)
+            yield ": "
+            yield from _pieces(inner)
+        yield "}"
+    elif isinstance(value, (list, tuple)):
+        yield "[" if isinstance(value, list) else "("
+        for i, inner in enumerate(value):
+            yield ", " if i else ""
+            yield from _pieces(inner)
+        yield "]" if isinstance(value, list) else ")"
+    elif isinstance(value, (str, bytes, bytearray)):
+        yield repr(value[:_MOST_LETTERS])
+    else:
+        yield str(value)
