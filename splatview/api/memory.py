@@ -309,7 +309,8 @@ class Recording:
         """The trouble that stays."""
         self._ours = self._ended = False
         self._ooms, self._rest_until = 0, 0.0
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may end the run amid its end.
+        self._lock = threading.RLock()
         memory_snapshots.tidy()  # an earlier run may have been killed while it wrote one
 
     def attach(self) -> None:
