@@ -112,9 +112,11 @@ class Meter:
 
         self._stream = publisher.stream(name, "memory")
         self._stream.describe(MEMORY)
-        if "recording" not in session().features:
-            session().add("recording", Recording(publisher.run_id, max_entries))
-        self._recording: Recording = session().features["recording"]
+        recording: Recording | None = session().features.get("recording")
+        if recording is None:
+            recording = Recording(publisher.run_id, max_entries)
+            session().add("recording", recording)
+        self._recording = recording
         if device != HOST:
             with contextlib.suppress(
                 AttributeError

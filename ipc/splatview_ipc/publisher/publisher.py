@@ -128,7 +128,9 @@ class Publisher:
             retiring = sys.modules.get("splatview_ipc.cuda.retiring")
             if retiring is not None:
                 retiring.finish()
-        with contextlib.suppress(ValueError):  # a signal's handler has closed it meanwhile
+        with contextlib.suppress(
+            ValueError
+        ):  # a signal's handler has closed it meanwhile
             _open_publishers.remove(self)
 
     def abandon(self) -> None:
