@@ -80,21 +80,24 @@ class Session:
         """
         if self.publisher is None and not self.idle:
             with self.lock:
-                if self.publisher is None and not self._is_beginning:
-                    self._is_beginning = True
-                    try:
+                if self._is_beginning:
+                    return self.publisher
+                # Before the look: a handler may come between the two.
+                self._is_beginning = True
+                try:
+                    if self.publisher is None:
                         from splatview_ipc.publisher.publisher import Publisher
 
                         self.publisher = Publisher(
                             os.environ.get("SPLATVIEW_NAME"), on_fault=fault
                         )
-                    except (IpcError, OSError):
-                        self._retry_at = time.monotonic() + RETRY_S
-                        raise
-                    finally:
-                        self._is_beginning = False
-                    # Behind those of the modules that it uses, to come before them.
-                    _exit_call.register()
+                        # Behind those of the modules that it uses, to come before them.
+                        _exit_call.register()
+                except (IpcError, OSError):
+                    self._retry_at = time.monotonic() + RETRY_S
+                    raise
+                finally:
+                    self._is_beginning = False
         return self.publisher
 
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
