@@ -217,3 +217,11 @@ def test_a_signals_handler_may_call_amid_any_line_of_any_call(
     assert not caplog.records
     assert not list_runs(runtime_folder())
     assert not [t for t in threading.enumerate() if t.name.startswith("splatview")]
+
+
+def test_a_handler_that_interrupts_the_start_of_a_program_is_told_and_waits_not() -> (
+    None
+):
+    with session().starting():
+        with pytest.raises(RuntimeError, match="signal's handler"):
+            splatview.grab()
