@@ -45,7 +45,8 @@ class Table:
         self.step: float = 0.0
         """The newest step."""
         self._series: dict[str, Series] = {}
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may end the run amid its end.
+        self._lock = threading.RLock()
 
     def __bool__(self) -> bool:
         return bool(self._series)

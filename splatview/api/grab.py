@@ -124,6 +124,10 @@ def grab(
         device = torch.cuda.current_device()
     grabber = _running_grabber(device, timeout)
     with grabber.lock:
+        if grabber.is_drawing:
+            raise RuntimeError(
+                "grab: a signal's handler has interrupted a grab; note the signal, and grab after the handler"
+            )
         if not grabber.alive:  # closed while another thread drew
             raise grabber.ended()
         request = RenderRequest(
@@ -142,7 +146,7 @@ def _running_grabber(device: int | None, timeout: float) -> Grabber:
     `device`: the ordinal of the GPU to draw on, None for any; `timeout` as for `Grabber`, which says what it raises.
     """
     current = session()
-    with current.starting:
+    with current.starting():
         grabber: Grabber | None = current.features.get("grab")
         if grabber is None or not grabber.alive:
             if grabber is not None:
@@ -254,6 +258,8 @@ class Grabber:
         Raises RuntimeError or TimeoutError, with the program's last words, when it does not start.
         """
         self.lock = threading.RLock()
+        self.is_drawing = False
+        """True amid `draw`, under the lock."""
         self._program = ChildProgram(
             "splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True
         )
@@ -277,6 +283,13 @@ class Grabber:
         `gpu`: the ordinal of the GPU on which to return a picture that comes in GPU memory.
         Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
         """
+        self.is_drawing = True
+        try:
+            return self._drawn(request, gpu)
+        finally:
+            self.is_drawing = False
+
+    def _drawn(self, request: RenderRequest, gpu: int) -> torch.Tensor:
         answer = self._ask(
             render_requests.encode(request) + b"\n", request.timeout + LATE_S
         )

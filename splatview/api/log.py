@@ -86,7 +86,8 @@ class Logger:
         self._pending = False
         """True if a call came since the worker's last look."""
         self._rest_until = 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """A signal's handler may log, or close the run, amid a call."""
 
     def introduce(self, name: str, value: Any) -> None:
         """Check a name that comes for the first time. Raises TypeError, ValueError."""

@@ -112,9 +112,11 @@ class Meter:
 
         self._stream = publisher.stream(name, "memory")
         self._stream.describe(MEMORY)
-        if "recording" not in session().features:
-            session().add("recording", Recording(publisher.run_id, max_entries))
-        self._recording: Recording = session().features["recording"]
+        recording: Recording | None = session().features.get("recording")
+        if recording is None:
+            recording = Recording(publisher.run_id, max_entries)
+            session().add("recording", recording)
+        self._recording = recording
         if device != HOST:
             with contextlib.suppress(
                 AttributeError
@@ -309,7 +311,8 @@ class Recording:
         """The trouble that stays."""
         self._ours = self._ended = False
         self._ooms, self._rest_until = 0, 0.0
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may end the run amid its end.
+        self._lock = threading.RLock()
         memory_snapshots.tidy()  # an earlier run may have been killed while it wrote one
 
     def attach(self) -> None:

@@ -80,7 +80,7 @@ def show(
     lengths = _length("width", width), _length("height", height)
     run, port = checks.run(run), checks.whole("port", port, 0, 65535)
     timeout = checks.number("timeout", timeout, 0.001, 3600)
-    with session().starting:
+    with session().starting():
         viewer = _running(run) or _start_viewer(run, port, timeout)
     page = Page(viewer, *lengths)
     if not hasattr(

@@ -138,4 +138,7 @@ def _describe(
             publisher.wake()
         stream.describe(layout, copy, bool(live))
         known = current.published[name] = Known(stream, layout, options)
+        if current.publisher is not publisher:
+            # A signal's handler has ended the run meanwhile: the next call begins another.
+            del current.published[name]
     return known, published

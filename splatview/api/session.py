@@ -19,7 +19,7 @@ from splatview_ipc.control.errors import IpcError
 from splatview_ipc.system.terminal import printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import CodeType
 
     from splatview_ipc.publisher.publisher import Publisher
@@ -55,13 +55,16 @@ class Session:
         """Viewers that go on when the run ends, and end with this process."""
         self.lock = threading.RLock()
         """Held while streams and features are made."""
-        self.starting = threading.Lock()
-        """Held while a child program is started that calls share; taken before `lock`."""
+        self._starting = threading.Lock()
+        self._starting_thread = 0
+        """The thread that holds `_starting`; 0: none."""
         self.exiting = False
         self._retry_at = -math.inf
         self._wake = threading.Event()
         self._worker: threading.Thread | None = None
         self._turns: dict[str, Turn] = {}
+        self._is_beginning = False
+        """True while a run is begun, under the lock: who has the lock too is a signal's handler in that thread."""
 
     @property
     def idle(self) -> bool:
@@ -71,21 +74,30 @@ class Session:
         )
 
     def run(self) -> Publisher | None:
-        """Return this process's run, which the first call begins; None while `idle`. Raises IpcError, OSError."""
+        """Return this process's run, which the first call begins; None while `idle`. Raises IpcError, OSError.
+
+        None too in a signal's handler that interrupts that first call: there is one run at a time.
+        """
         if self.publisher is None and not self.idle:
             with self.lock:
-                if self.publisher is None:
-                    try:
+                if self._is_beginning:
+                    return self.publisher
+                # Before the look: a handler may come between the two.
+                self._is_beginning = True
+                try:
+                    if self.publisher is None:
                         from splatview_ipc.publisher.publisher import Publisher
 
                         self.publisher = Publisher(
                             os.environ.get("SPLATVIEW_NAME"), on_fault=fault
                         )
-                    except (IpcError, OSError):
-                        self._retry_at = time.monotonic() + RETRY_S
-                        raise
-                    # Behind those of the modules that it uses, to come before them.
-                    _exit_call.register()
+                        # Behind those of the modules that it uses, to come before them.
+                        _exit_call.register()
+                except (IpcError, OSError):
+                    self._retry_at = time.monotonic() + RETRY_S
+                    raise
+                finally:
+                    self._is_beginning = False
         return self.publisher
 
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
@@ -94,7 +106,10 @@ class Session:
             with self.lock:
                 publisher = self.run()
                 if publisher is not None and name not in self.features:
-                    self.add(name, make(publisher))
+                    made = make(publisher)
+                    # A signal's handler may have ended the run, or made the feature, meanwhile.
+                    if self.publisher is publisher and name not in self.features:
+                        self.add(name, made)
         return self.features.get(name)
 
     def add(self, name: str, feature: Any) -> None:
@@ -105,12 +120,36 @@ class Session:
                 worker = threading.Thread(
                     target=self._work, name="splatview worker", daemon=True
                 )
-                worker.start()
+                # Known before it is started: it ends when it is not this one any more.
                 self._worker = worker
+                try:
+                    worker.start()
+                except RuntimeError:
+                    self._worker = None
+                    raise
             self.features = {**self.features, name: feature}
             if turn is not None:
                 self._turns = {**self._turns, name: turn}
         self.wake()
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Hold other threads up while a child program is started that calls share. Taken before `lock`.
+
+        Raises RuntimeError in a signal's handler that interrupts it: it would wait for itself.
+        """
+        thread = threading.get_ident()
+        if self._starting_thread == thread:
+            raise RuntimeError(
+                "a signal's handler has interrupted the start of the program that it needs; note the signal, and call "
+                "this after the handler"
+            )
+        with self._starting:
+            self._starting_thread = thread
+            try:
+                yield
+            finally:
+                self._starting_thread = 0
 
     def wake(self) -> None:
         """Have every feature take its turn soon. Any thread may call it."""
@@ -151,8 +190,7 @@ class Session:
                 self._retry_at = -math.inf
 
     def _work(self) -> None:
-        with self.lock:  # which `add` holds until it has noted this thread
-            worker = threading.current_thread()
+        worker = threading.current_thread()
         due: dict[str, float] = {}
         while self._worker is worker:
             wait = (

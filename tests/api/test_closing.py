@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import faulthandler
 import random
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 import torch
 from support.programs import Programs
 from support.reading import copied, newest, stream_of
-from support.wait import at_random, wait_until
+from support.wait import PATIENCE, at_random, wait_until
 
 import splatview
 from splatview.api.session import session
+from splatview_ipc.control.run_folder import list_runs, runtime_folder
 from splatview_ipc.cuda import retiring
 from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -155,3 +160,68 @@ def test_the_last_version_of_a_child_process_is_seen(
 def ended(subscriber: Subscriber, run: RemoteRun) -> bool:
     subscriber.poll()
     return not run.alive
+
+
+_HANDLERS: dict[str, Callable[[], object]] = {
+    "close": splatview.close,
+    "publish": lambda: splatview.publish(torch.zeros(8, 8), "handler"),
+    "publish the same": lambda: splatview.publish(torch.zeros(8, 8), "camera"),
+    "log": lambda: splatview.log(3, other=2.0),
+    "annotate": lambda: splatview.annotate("camera", boxes=[[1, 1, 5, 5]]),
+}
+_STEP = 101
+"""Lines between two interruptions: few enough for each call, and odd beside the lengths of functions."""
+
+
+def interrupted_at(line: int, handler: Callable[[], object]) -> int:
+    """Have a run begin and end, and a signal's handler called before one of its lines; return how many there were."""
+    lines = 0
+
+    def traced(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal lines
+        if "splatview" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == line:
+                sys.settrace(None)
+                handler()
+        return traced
+
+    previous = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        splatview.publish(torch.zeros(8, 8), "camera")
+        splatview.log(1, loss=1.0)
+        splatview.annotate("camera", boxes=[[1, 1, 5, 5]])
+        splatview.publish_memory(device="cpu")
+        splatview.close()
+    finally:
+        sys.settrace(previous)
+    splatview.close()
+    return lines
+
+
+@pytest.mark.parametrize("name", _HANDLERS)
+def test_a_signals_handler_may_call_amid_any_line_of_any_call(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler runs in the thread that it interrupts: what waits for that one waits for ever."""
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    try:
+        lines = interrupted_at(0, splatview.close)
+        for line in range(1, lines, _STEP):
+            interrupted_at(line, _HANDLERS[name])
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    assert not caplog.records
+    assert not list_runs(runtime_folder())
+    assert not [t for t in threading.enumerate() if t.name.startswith("splatview")]
+
+
+def test_a_handler_that_interrupts_the_start_of_a_program_is_told_and_waits_not() -> (
+    None
+):
+    with session().starting():
+        with pytest.raises(RuntimeError, match="signal's handler"):
+            splatview.grab()

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _offers: dict[str, tuple[int, Make]] = {}
 """By token: the number of descriptors, and their maker."""
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""Reentrant: a signal's handler may end the run amid its end."""
 
 
 def offer(count: int, make: Make, token: str = "") -> str:
@@ -90,5 +91,5 @@ def send(connection: Connection, token: str) -> None:
 def abandon() -> None:
     """Withdraw everything in a forked child: the memory is the parent's to offer."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _offers.clear()

@@ -123,14 +123,15 @@ class OwnedRunFolder(RunFolder):
                     with contextlib.suppress(FileNotFoundError):  # a viewer has left
                         os.utime(path)
             except OSError as e:
-                if not self._deleted:
+                is_deleted = e.errno not in _NO_FILES
+                if is_deleted and not self._deleted:
                     _log.warning(
                         "viewers will not find this run: its folder %s was deleted (%s); a new run makes "
                         "another",
                         self.path,
                         e.strerror,
                     )
-                self._deleted = True
+                self._deleted = self._deleted or is_deleted
         return self._touch_due
 
     def abandon(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -44,7 +45,9 @@ class Publisher:
         self.on_request: dict[tuple[str, str], Callable[[Any], None]] = {}
         """By message ("Snapshot", "Photos") and stream: called with a viewer's request, from the helper thread."""
         self._on_fault = on_fault
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Reentrant: a signal's handler may publish something new amid `stream`."""
+        self._indices = itertools.count()
         if not name:
             script = sys.argv[0] if sys.argv else ""
             name = Path(script).stem if script and script != "-c" else "python"
@@ -86,7 +89,7 @@ class Publisher:
                         f"stream {name!r} is one too many: a run has at most {limits.MAX_STREAMS}; "
                         "publish under a name you used before"
                     )
-                stream = Stream(len(self.streams), name, kind, self)
+                stream = Stream(next(self._indices), name, kind, self)
                 self.streams = {**self.streams, name: stream}
             elif stream.kind != kind:
                 raise ValueError(
@@ -125,7 +128,10 @@ class Publisher:
             retiring = sys.modules.get("splatview_ipc.cuda.retiring")
             if retiring is not None:
                 retiring.finish()
-        _open_publishers.remove(self)
+        with contextlib.suppress(
+            ValueError
+        ):  # a signal's handler has closed it meanwhile
+            _open_publishers.remove(self)
 
     def abandon(self) -> None:
         """Leave the run to the parent, in a forked child. Keep this object: nothing of it may be torn down there."""

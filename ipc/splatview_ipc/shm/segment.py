@@ -100,11 +100,11 @@ class Segment:
 
     def close(self) -> None:
         """Give the memory back; readers keep what they have mapped. Idempotent."""
-        if self.fd >= 0:
+        # First: after Ctrl-C behind `close`, and in a signal's handler, its number may be another file's.
+        fd = self.fd
+        self.fd = -1
+        if fd >= 0:
             descriptors.withdraw(self.token)
-            # First: after Ctrl-C behind `close` its number may be another file's.
-            fd = self.fd
-            self.fd = -1
             os.close(fd)
             close_map(self.map)
 
