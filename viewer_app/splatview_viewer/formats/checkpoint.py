@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -245,9 +246,12 @@ def _load(path: Path) -> Any:
     error: Exception | None = None
     for _ in range(MOST_FOREIGN):
         try:
-            return torch.load(
-                os.fspath(path), map_location="cpu", weights_only=True, mmap=True
-            )
+            with warnings.catch_warnings():
+                # What torch says of a file's contents is not for its reader's user.
+                warnings.simplefilter("ignore")
+                return torch.load(
+                    os.fspath(path), map_location="cpu", weights_only=True, mmap=True
+                )
         except (OSError, MemoryError):
             raise
         except Exception as e:  # a damaged file makes torch's reader raise anything
