@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
