@@ -201,12 +201,10 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
     shape, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
     ref = messages.TensorRef("t", dtype, shape, strides, 0, offset)  # type: ignore[arg-type]
     offer = in_place(ref, memories=(messages.IpcMemory(bytes(64), size, GPU),))
-    assert (
-        messages.decode_to_viewer(
-            messages.encode(messages.Offer(0, "in-place", offer))
-        ).ref
-        == offer
-    )  # type: ignore
+    sent = messages.encode(messages.Offer(0, "in-place", offer))
+    decoded = messages.decode_to_viewer(sent)
+    assert isinstance(decoded, messages.Offer)
+    assert decoded.ref == offer
     count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in dims)
     fits = (
         offset + count * limits.ITEM_SIZE[dtype] <= size
