@@ -176,7 +176,7 @@ def _read_head(connection: socket.socket, timeout_s: float) -> bytes:
 
 
 def _end(connection: socket.socket) -> None:
-    """End a connection, so that whoever reads it goes on."""
+    """End a connection, so that a thread blocked in reading it continues."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

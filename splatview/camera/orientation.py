@@ -102,9 +102,10 @@ def stored_size(
 ) -> tuple[int, int]:
     """Return the size to scale a stored picture to, so that it fits the settings once it is displayed.
 
-    Pixels become square by making the picture wider or narrower, or, where it would be too wide,
-    lower; `pixel_aspect`: width of a pixel over
-    its height, None or 0 for unknown.
+    Pixels become square by making the picture wider or narrower, or, where it would be
+    too wide, lower.
+
+    pixel_aspect: width of a pixel over its height; None or 0 for unknown.
     """
     aspect = float(pixel_aspect or 1)
     if not 1 / _MAX_PIXEL_ASPECT <= aspect <= _MAX_PIXEL_ASPECT:

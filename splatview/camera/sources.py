@@ -34,7 +34,7 @@ _NETWORK = (
 )
 
 
-_LOGIN = re.compile(r"(://[^/@:\s]*):[^/?#\s]*@")
+_LOGIN = re.compile(r"(://[^/?#@:\s]*):[^/?#\s]*@")
 """User and password in an address; others write "@" in a password as it is."""
 _SECRET = re.compile(
     r"([?&;][\w-]*(?:pass|pwd|token|secret|key|auth)[\w-]*=)[^&;#\s]+", re.IGNORECASE

@@ -115,7 +115,7 @@ def check_closed(path: str | os.PathLike[str]) -> None:
 def real_path(path: str | os.PathLike[str], *, strict: bool = False) -> str:
     """Return a path without links, as `os.path.realpath` does, but follow none of a stranger.
 
-    Where all can write, anybody's link may lead anywhere. The kernel refuses it only with
+    Where all can write, a link of any user may lead anywhere. The kernel refuses it only with
     fs.protected_symlinks, only in sticky folders, and never to programs that read links
     themselves. Each link is read together with its owner: one that is made a moment later
     is not in the path that is returned.
