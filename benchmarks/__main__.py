@@ -54,7 +54,8 @@ def main() -> int:
         "--save", action="store_true", help="append the tables to benchmarks/RESULTS.md"
     )
     options = parser.parse_args()
-    if unknown := set(options.names) - set(NAMES):
+    unknown = set(options.names) - set(NAMES)
+    if unknown:
         parser.error(
             f"{unknown.pop()!r} is not a benchmark; legal are {', '.join(NAMES)}"
         )

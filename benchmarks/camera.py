@@ -126,7 +126,8 @@ def _other(name: str) -> dict[str, Any]:
 
 
 def _row(title: str, seen: dict[str, Any], target: str) -> dict[str, str]:
-    pictures, results = seen["pictures"], seen["results"]
+    pictures = seen["pictures"]
+    results = seen["results"]
     if len(pictures) < 2 or not results:
         raise RuntimeError(
             f"{len(pictures)} pictures and {len(results)} results were drawn"
@@ -151,7 +152,8 @@ def _row(title: str, seen: dict[str, Any], target: str) -> dict[str, str]:
 def _check(seen: dict[str, Any]) -> str:
     """How many results were compared, and how many boxes in the drawn pixels. Raises RuntimeError for a wrong one."""
     numbers = dict(map(tuple, seen["versions"]))
-    tied = placed = 0
+    tied = 0
+    placed = 0
     for _, version, _, number, x in seen["results"]:
         if version in numbers:
             if numbers[version] != number:

@@ -39,7 +39,8 @@ class Crowd(Program):
 
     def churn(self, every: float) -> int:
         """From now on start a viewer every so many seconds and kill it after 0.3 to 1.7 seconds; 0: kill those that
-        there are, and start none. How many have been killed until now."""
+        there are, and start none. How many have been killed until now.
+        """
         return self.ask("churn", every=every)["killed"]
 
 
@@ -91,7 +92,9 @@ def _sum(frame: Frame) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    every, due, killed = 0.0, 0.0, 0
+    every = 0.0
+    due = 0.0
+    killed = 0
     ends: list[tuple[float, int]] = []
     steady = _born(stays=True)
     say(pid=steady)
@@ -113,7 +116,8 @@ def main() -> None:
         if not every:
             for _, pid in ends:
                 os.kill(pid, signal.SIGKILL)
-            killed, ends = killed + len(ends), []
+            killed = killed + len(ends)
+            ends = []
         if not line:
             break
         say(killed=killed)

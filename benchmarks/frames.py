@@ -110,14 +110,16 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
                 read.append((seen - at) / 1e3)
                 if len(handed) == ROUNDS + WARM:
                     break
-            way, skipped = frames.path, frames.skipped
+            way = frames.path
+            skipped = frames.skipped
     finally:
         program.kill()
         program.wait()
         del said
         folder.cleanup()
     bare /= 1e3
-    handed, read = sorted(handed[WARM:]), sorted(read[WARM:])
+    handed = sorted(handed[WARM:])
+    read = sorted(read[WARM:])
     p50 = statistics.median(handed)
     return {
         "what": f"a 1080p RGBA8 frame, {device}, {way}, {rate:.0f} Hz",
@@ -138,7 +140,8 @@ def _idle() -> dict[str, str]:
         frames.latest()
     with splatview.frames("still", timeout=IDLE) as frames:
         next(frames)
-        begun, used = time.perf_counter(), time.process_time()
+        begun = time.perf_counter()
+        used = time.process_time()
         with contextlib.suppress(TimeoutError):
             next(frames)
         share = (time.process_time() - used) / (time.perf_counter() - begun)

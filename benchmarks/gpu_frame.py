@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 COUNTS = {1_000_000: 1.15, 3_000_000: 1.10, 6_000_000: 1.08}
 """Gaussians, and the ratio to reach."""
-ROUNDS, BLOCK, ROW = 12, 10, 60
+ROUNDS = 12
+BLOCK = 10
+ROW = 60
 CAMERAS = 960
 GATE = 45.0
 """Decibels, at 8 bits, below which the two did not draw the same."""
@@ -67,7 +69,9 @@ class _Mouse:
     """Drags without end, a little back and forth, so that the scene stays in view."""
 
     def __init__(self, moved: Any | Orbit, rect: Rect) -> None:
-        self._moved, self._rect, self._i = moved, rect, 0
+        self._moved = moved
+        self._rect = rect
+        self._i = 0
         moved.handle(PointerPress(*self._at()), rect)
 
     def _at(self) -> tuple[float, float]:
@@ -85,7 +89,8 @@ class _Mouse:
 
 def _cameras(orbit: Orbit, rect: Rect) -> list[torch.Tensor]:
     """(1, 4, 4) world to camera on the GPU: where the mouse takes this orbit, one after the other."""
-    mouse, views = _Mouse(orbit, rect), []
+    mouse = _Mouse(orbit, rect)
+    views = []
     for _ in range(CAMERAS):
         mouse.move()
         views.append(
@@ -113,7 +118,8 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     assert view.update(scene)
     view.draw(screen.framebuffer, rect)
     view.view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
-    path, turn = _cameras(view.view.orbit.copy(), rect), itertools.count()
+    path = _cameras(view.view.orbit.copy(), rect)
+    turn = itertools.count()
     K = torch.tensor(intrinsics(*SIZE), dtype=torch.float32, device="cuda")[None]
     mouse = _Mouse(view, rect)
     arguments = activated(raw)

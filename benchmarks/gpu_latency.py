@@ -33,7 +33,8 @@ CHANGES = 200
 SLOWEST = 4
 OPTIONS = "--max-fps", "1000", "--gpu-budget", "1"
 GAUSSIANS = 1_000_000
-RED, BLUE = (0.9, 0.05, 0.05), (0.05, 0.05, 0.9)
+RED = (0.9, 0.05, 0.05)
+BLUE = (0.05, 0.05, 0.9)
 
 
 def run() -> list[dict[str, str]]:
@@ -68,7 +69,9 @@ def run() -> list[dict[str, str]]:
 
 def _measure(what: str, change: Callable[[int], None], target: str) -> dict[str, str]:
     change(0)
-    rng, delays, parts = random.Random(0), [], []
+    rng = random.Random(0)
+    delays = []
+    parts = []
     with Viewer(*OPTIONS) as viewer:
         viewer.ready(lambda: (change(0), time.sleep(0.02)))
         time.sleep(0.5)
@@ -88,7 +91,8 @@ def _measure(what: str, change: Callable[[int], None], target: str) -> dict[str,
                 time.sleep(rng.uniform(0.01, 0.025))
         finally:
             gc.enable()
-        report, state = viewer.ask("report"), viewer.ask("state")
+        report = viewer.ask("report")
+        state = viewer.ask("state")
     median, p99 = mid_and_p99(delays, 1e6)
     sizes = ", ".join(size for size, _ in report["sizes"][:2])
     slowest = sorted(range(len(delays)), key=delays.__getitem__)[-SLOWEST:]
@@ -108,7 +112,9 @@ def _measure(what: str, change: Callable[[int], None], target: str) -> dict[str,
 
 def _parts(begin: int, seen: dict[str, Any]) -> dict[str, float]:
     """Milliseconds of each part of a change that began then, in their order."""
-    moments, parts, before = seen["moments"], {}, begin
+    moments = seen["moments"]
+    parts = {}
+    before = begin
     for name, moment in (
         ("seen", "seen"),
         ("taken", "taken"),
@@ -118,7 +124,8 @@ def _parts(begin: int, seen: dict[str, Any]) -> dict[str, float]:
         if moment not in moments:  # an image is shown without
             continue
         at = max(moments[moment], before)
-        parts[name], before = (at - before) / 1e6, at
+        parts[name] = (at - before) / 1e6
+        before = at
     return {**parts, "OpenGL + read": (seen["ns"] - before) / 1e6}
 
 

@@ -30,13 +30,16 @@ from splatview_ipc.shm.control_block import COPIES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCENE, LARGE = 1_000_000, 6_000_000
-CALLS, COLD_CALLS = 2000, 500
+SCENE = 1_000_000
+LARGE = 6_000_000
+CALLS = 2000
+COLD_CALLS = 500
 PACE = 1 / 100
 """Seconds of a step, where it is a share of a step that counts."""
 TRAINED = 100_000
 """Gaussians of the training whose steps are paced."""
-PUBLISHES, DENSIFICATIONS = 10_000, 100
+PUBLISHES = 10_000
+DENSIFICATIONS = 100
 MIB = float(1 << 20)
 Rgb = tuple[float, float, float]
 
@@ -183,7 +186,8 @@ def _in_turns(
     calls: int = CALLS,
 ) -> tuple[list[int], list[int], list[int]]:
     """Nanoseconds of the calling thread for each call of both, after a change each, and `pause` seconds of sleep; and
-    for those calls of `ours` that marked a version."""
+    for those calls of `ours` that marked a version.
+    """
     clock = time.perf_counter_ns
     times: tuple[list[int], list[int]] = ([], [])
     marked: list[int] = []
@@ -212,8 +216,8 @@ def _shared() -> int:
 
 
 def _marked_rows(marked: list[int], bare: list[int], path: str) -> list[dict[str, str]]:
-    return (
-        [
+    if marked:
+        return [
             _row(
                 f"... ... of these the {len(marked):,} that were marked",
                 marked,
@@ -222,9 +226,7 @@ def _marked_rows(marked: list[int], bare: list[int], path: str) -> list[dict[str
                 path,
             )
         ]
-        if marked
-        else []
-    )
+    return []
 
 
 def _row(
@@ -257,13 +259,15 @@ def _shows(viewer: Viewer, show: Callable[[Rgb], Any], what: str) -> None:
 def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
     """Behind the steps of a training at 100 steps a second, for twelve seconds, what the calling thread spends: in turn
     in `publish`, in a bare event record and in a call of nothing, with a `publish` after the latter two that is not
-    timed; and what the helper thread takes of a processor meanwhile."""
+    timed; and what the helper thread takes of a processor meanwhile.
+    """
     training = Training(TRAINED)
     ours: list[int] = []
     bare: list[int] = []
     empty: list[int] = []
     marked: list[int] = []
-    clock, keep_busy = time.perf_counter_ns, _busy_until()
+    clock = time.perf_counter_ns
+    keep_busy = _busy_until()
 
     def publish() -> None:
         splatview.publish(training.scene, step=training.steps)
@@ -285,13 +289,11 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
         )
         for _ in range(50):
             step()
-        cpu, begin, steps, late, before = (
-            _thread_cpu_ns(helpers),
-            clock(),
-            0,
-            0,
-            _shared(),
-        )
+        cpu = _thread_cpu_ns(helpers)
+        begin = clock()
+        steps = 0
+        late = 0
+        before = _shared()
         while clock() - begin < 12e9:
             training.step()
             call, spent = ((publish, ours), (record, bare), (nothing, empty))[steps % 3]
@@ -341,7 +343,8 @@ def _thread_cpu_ns(threads: list[threading.Thread]) -> int:
 
 def _busy_until() -> Callable[[int], bool]:
     """What keeps GPU and thread at a trainer's work up to a moment (of perf_counter_ns): evaluations, waited for one by
-    one. Returns whether the moment had passed already."""
+    one. Returns whether the moment had passed already.
+    """
     weights = torch.rand(1024, 1024, device="cuda")
 
     def keep_busy(moment: int) -> bool:
@@ -359,17 +362,18 @@ def _memory() -> list[dict[str, str]]:
     torch.cuda.synchronize()
     splatview.publish(scene)
     _settle()
-    before, of_driver = torch.cuda.memory_allocated(), _by_driver()
+    before = torch.cuda.memory_allocated()
+    of_driver = _by_driver()
     rows = []
     with Viewer() as viewer:
         viewer.ready(lambda: (splatview.publish(scene), time.sleep(0.01)))
         _settle()
-        after, then = torch.cuda.memory_allocated(), _by_driver()
-        said = (
-            f"{then - of_driver:+.0f} MiB by the driver"
-            if of_driver and then
-            else "not told by the driver"
-        )
+        after = torch.cuda.memory_allocated()
+        then = _by_driver()
+        if of_driver and then:
+            said = f"{then - of_driver:+.0f} MiB by the driver"
+        else:
+            said = "not told by the driver"
         rows.append(
             {
                 "what": f"GPU memory added by exporting a scene of {LARGE:,}",
@@ -393,7 +397,8 @@ def _growth(viewer: Viewer, large: dict[str, torch.Tensor]) -> dict[str, str]:
         lambda: (splatview.publish(scene), time.sleep(0.01)),
     )
     _settle()
-    begin, driver_begin = torch.cuda.memory_allocated(), _by_driver()
+    begin = torch.cuda.memory_allocated()
+    driver_begin = _by_driver()
     most = 0
     for i in range(PUBLISHES):
         if i % (PUBLISHES // DENSIFICATIONS) == 0:
@@ -421,12 +426,12 @@ def _growth(viewer: Viewer, large: dict[str, torch.Tensor]) -> dict[str, str]:
         6,
     )
     _settle()
-    end, driver_end = torch.cuda.memory_allocated(), _by_driver()
-    said = (
-        f"{driver_end - driver_begin:+.0f} MiB by the driver (torch's cache included)"
-        if driver_begin and driver_end
-        else "not told by the driver"
-    )
+    end = torch.cuda.memory_allocated()
+    driver_end = _by_driver()
+    if driver_begin and driver_end:
+        said = f"{driver_end - driver_begin:+.0f} MiB by the driver (torch's cache included)"
+    else:
+        said = "not told by the driver"
     return {
         "what": f"... grown after {PUBLISHES:,} publishes and {DENSIFICATIONS} densifications of {SCENE:,}",
         "median": f"{(end - begin) / MIB:+.1f} MiB in torch, {said}; most in between "

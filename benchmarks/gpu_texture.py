@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     Rows = list[dict[str, str]]
     Frame = Callable[[Any], Any]
 
-SIZE, FRAMES, DISTINCT = 1024, 360, 12
+SIZE = 1024
+FRAMES = 360
+DISTINCT = 12
 PRINTED = 22_086
 FORM = Form(SIZE, SIZE, 4, "uint8", "HWC")
 
@@ -276,15 +278,18 @@ def _mapped(
                 tensor.data_ptr(),
                 SIZE * 4,
             )
-            c.dstMemoryType, c.dstArray = kinds.CU_MEMORYTYPE_ARRAY, array
+            c.dstMemoryType = kinds.CU_MEMORYTYPE_ARRAY
+            c.dstArray = array
         else:
-            c.srcMemoryType, c.srcArray = kinds.CU_MEMORYTYPE_ARRAY, array
+            c.srcMemoryType = kinds.CU_MEMORYTYPE_ARRAY
+            c.srcArray = array
             c.dstMemoryType, c.dstDevice, c.dstPitch = (
                 kinds.CU_MEMORYTYPE_DEVICE,
                 tensor.data_ptr(),
                 SIZE * 4,
             )
-        c.WidthInBytes, c.Height = SIZE * 4, SIZE
+        c.WidthInBytes = SIZE * 4
+        c.Height = SIZE
         ok(cu.cuMemcpy2DAsync(c, stream))
         ok(cu.cuGraphicsUnmapResources(1, resource, stream))
 

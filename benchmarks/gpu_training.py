@@ -22,7 +22,8 @@ from benchmarks.harness import require_gpu, tried, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WITH, WITHOUT = 4.0, 2.0
+WITH = 4.0
+WITHOUT = 2.0
 """Seconds that are measured with a viewer, and without one before and after."""
 
 
@@ -81,11 +82,9 @@ def _in_turn(training: Training, mode: Mode, without: list[Pace]) -> dict[str, s
         if mode.viewer:
             pace, report, state = _with_viewer(training, mode)
         else:
-            pace, report, state = (
-                train(training, WITH, _publisher(training, mode.publish_hz)),
-                None,
-                None,
-            )
+            pace = train(training, WITH, _publisher(training, mode.publish_hz))
+            report = None
+            state = None
     finally:
         without.append(train(training, WITHOUT))
     return _row(mode.what, mode.target, _ratio(pace, without), pace, report, state)
@@ -127,7 +126,8 @@ def _with_viewer(
         train(training, 1.2, publish)  # until speeds have settled
         viewer.ask("begin")
         pace = train(training, WITH, publish)
-        report, state = viewer.ask("report"), viewer.ask("state")
+        report = viewer.ask("report")
+        state = viewer.ask("state")
         _check(training, viewer, step)
     return pace, report, state
 

@@ -115,9 +115,10 @@ def machine() -> str:
         ),
         platform.machine(),
     )
-    gpu = (
-        f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
-    )
+    if torch.cuda.is_available():
+        gpu = f", {torch.cuda.get_device_name()}"
+    else:
+        gpu = ", no GPU"
     return (
         f"{model}, {os.cpu_count()} cores{gpu}, Linux {platform.release()}, Python {platform.python_version()}, "
         f"torch {torch.__version__}"

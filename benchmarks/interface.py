@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SIZE = 1280, 720
-COUNT, ROUNDS, BLOCK = 20_000, 40, 5
-SOFTWARE_MS, GPU_MS = 8.0, 1.5
+COUNT = 20_000
+ROUNDS = 40
+BLOCK = 5
+SOFTWARE_MS = 8.0
+GPU_MS = 1.5
 """Milliseconds to stay below, on a software rasteriser and on a GPU."""
 
 
@@ -74,9 +77,11 @@ def run() -> list[dict[str, str]]:
 
 
 def _measure(app: App) -> dict[str, str]:
-    user, ctx = app.user, app.screen.ctx
+    user = app.user
+    ctx = app.screen.ctx
     viewport = user.layout.active
-    rect, moves = user.layout.active.rect, 0
+    rect = user.layout.active.rect
+    moves = 0
 
     def whole() -> None:
         nonlocal moves

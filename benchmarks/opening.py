@@ -42,7 +42,8 @@ def _scene_file(folder: Path, n: int) -> Path:
 def run() -> list[dict[str, str]]:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        ply, png = _scene_file(Path(folder), COUNT), Path(folder) / "picture.png"
+        ply = _scene_file(Path(folder), COUNT)
+        png = Path(folder) / "picture.png"
         for command, args in {
             "splatview shot": ["shot", str(png), str(ply), "--size", "1280x720"],
             "splatview serve": [

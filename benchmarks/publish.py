@@ -110,7 +110,8 @@ def _without_viewer() -> list[dict[str, str]]:
             }
         )
     publisher = publishing.begun()
-    assert publisher is not None and publisher.control.counters()["copies"] == 0
+    assert publisher is not None
+    assert publisher.control.counters()["copies"] == 0
     return rows
 
 
@@ -131,7 +132,8 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
     publisher = publishing.begun()
     assert publisher is not None
     copies = publisher.control.counters()["copies"]
-    published, copied = [], []
+    published = []
+    copied = []
     for i in range(ROUNDS):
         frame.fill_(i % 256)
         begin = time.perf_counter()
@@ -145,7 +147,8 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
     assert publisher.control.counters()["copies"] >= copies + 0.95 * ROUNDS, (
         "frames were not copied"
     )
-    ours, bare = statistics.median(published) * 1e6, statistics.median(copied) * 1e6
+    ours = statistics.median(published) * 1e6
+    bare = statistics.median(copied) * 1e6
     p99 = sorted(published)[int(ROUNDS * 0.99)] / sorted(copied)[int(ROUNDS * 0.99)]
     return {
         "publish of": "a 1080p RGBA8 frame",
@@ -162,7 +165,8 @@ def _attached(gigabytes: float) -> dict[str, str]:
     """One viewer after the other attaches beside frames of this size. Time in which the thread waits for a processor is
     not counted, for calls and for bare copies (`_clock`); torch copies with one thread, since several wait for one
     another. The ratio of each time is given, the least first: what is left of other programs only adds to it, and
-    memory that `publish` has to wait for costs it every time."""
+    memory that `publish` has to wait for costs it every time.
+    """
     torch.set_num_threads(1)
     side = int((gigabytes * 1e9 / 4) ** 0.5)
     frame = torch.randint(256, (side, side, 4), dtype=torch.uint8)
@@ -196,17 +200,24 @@ def _attach(
 ) -> tuple[list[float], list[float], int, int]:
     """Publish while a viewer attaches, until it has read frames for a while: seconds of each call and of each bare copy
     since it opened the stream, the most shared memory, how many frames it read. Each is numbered in its first byte, and
-    the viewer reports a checksum of all its bytes."""
-    first, numbers = frame.view(-1)[:1], frame.view(-1).numpy()
+    the viewer reports a checksum of all its bytes.
+    """
+    first = frame.view(-1)[:1]
+    numbers = frame.view(-1).numpy()
     stream = publishing.session().published["frame"].stream
     viewer = subprocess.Popen([sys.executable, "-c", _VIEWER], stdout=subprocess.PIPE)
-    calls, copies, peak, end, reports = [], [], 0, 0.0, b""
+    calls = []
+    copies = []
+    peak = 0
+    end = 0.0
+    reports = b""
     try:
         assert viewer.stdout is not None
         os.set_blocking(viewer.stdout.fileno(), False)
         while not end or time.monotonic() < end:
             assert viewer.poll() is None, "the viewer has ended"
-            opened, step = stream.readers, stream.version + 1
+            opened = stream.readers
+            step = stream.version + 1
             first.fill_(step % 256)
             begin = _clock()
             splatview.publish(frame, "frame", step=step)

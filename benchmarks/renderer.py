@@ -109,7 +109,8 @@ def measure(
     spent: list[dict[str, list[float]]] = [{"frame": [], "cpu": []} for _ in renderers]
     for i in range(-1, FRAMES):
         for renderer, times in zip(renderers, spent, strict=True):
-            begin, cpu = time.perf_counter(), time.process_time()
+            begin = time.perf_counter()
+            cpu = time.process_time()
             renderer.render(moved(camera, i), options)
             renderer.ctx.finish()
             if i < 0:  # shaders are compiled for the first one

@@ -60,7 +60,8 @@ class Line:
             raise ValueError(
                 f"{n} times and {len(values)} values; a line takes three points of different times"
             )
-        t, v = statistics.fmean(times), statistics.fmean(values)
+        t = statistics.fmean(times)
+        v = statistics.fmean(values)
         spread = sum((x - t) ** 2 for x in times)
         slope = (
             sum((x - t) * (y - v) for x, y in zip(times, values, strict=True)) / spread
@@ -83,14 +84,13 @@ class Line:
 
     def verdict(self, little: float) -> str:
         """In words. What surely rises, but by no more than `little` so far, may be a leak that a longer run would show,
-        or a start that takes its time: nothing can be said. Where any rise is little, none is asked about."""
+        or a start that takes its time: nothing can be said. Where any rise is little, none is asked about.
+        """
         if self.leaks(little):
             return "LEAK"
-        return (
-            "too short to tell"
-            if self.surely_rises and math.isfinite(little)
-            else "steady"
-        )
+        if self.surely_rises and math.isfinite(little):
+            return "too short to tell"
+        return "steady"
 
 
 def taken_up(pid: int) -> dict[str, float]:
@@ -111,10 +111,12 @@ def rows(
     series: dict[str, list[tuple[float, float]]],
 ) -> tuple[list[dict[str, str]], bool]:
     """A line of the table for each quantity, "trainer: MB" for example, and whether one of them leaks."""
-    found, leaking = [], False
+    found = []
+    leaking = False
     for name, points in series.items():
         points = points[len(points) // 5 :]
-        times, values = [t for t, _ in points], [v for _, v in points]
+        times = [t for t, _ in points]
+        values = [v for _, v in points]
         try:
             line = Line.through(times, values)
         except ValueError as e:
@@ -157,12 +159,14 @@ class Trainer:
         self.times: list[float] = []
 
     def publish(self) -> None:
-        i = self.step = self.step + 1
+        i = self.step + 1
+        self.step = i
         image = torch.full((90, 160, 3), i % 251, dtype=torch.uint8)
         n = 0 if i % 500 == 0 else 1000 + i * 37 % 3000
-        scene = (
-            {name: t[:n] for name, t in self._whole.items()} if i % 10 == 0 else None
-        )
+        if i % 10 == 0:
+            scene = {name: t[:n] for name, t in self._whole.items()}
+        else:
+            scene = None
         begin = time.perf_counter()
         splatview.publish(image, "render", step=i)
         self.times.append((time.perf_counter() - begin) * 1e6)
@@ -181,12 +185,14 @@ def soak(
 ) -> tuple[dict[str, list[tuple[float, float]]], str]:
     """Measure: (seconds, value) by quantity, and how much there was of everything."""
     series: dict[str, list[tuple[float, float]]] = {}
-    trainer, begin = Trainer(), time.monotonic()
+    trainer = Trainer()
+    begin = time.monotonic()
     trainer.publish()
     with Crowd() as crowd:
         try:
             crowd.churn(churn)
-            begin = look = time.monotonic()
+            begin = time.monotonic()
+            look = begin
             while (now := time.monotonic()) < begin + seconds:
                 trainer.publish()
                 if now >= look:

@@ -23,7 +23,9 @@ from PIL import Image
 from benchmarks.harness import ROOT, Program, tried, until
 
 SIZE = (1920, 1080)
-WARM, SETTLE, SECONDS = 1.0, 15.0, 5.0
+WARM = 1.0
+SETTLE = 15.0
+SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
             page.ask("begin")
             before = _cpu(viewer.pid, threads)
             time.sleep(SECONDS)
-            after, report = _cpu(viewer.pid, threads), page.ask("report")
+            after = _cpu(viewer.pid, threads)
+            report = page.ask("report")
             told = publisher.ask("report")
             check = page.ask(
                 "check",
@@ -125,10 +128,8 @@ def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
                 until=told["times"][-1][1],
                 timeout=60,
             )
-    cpu, pictures = (
-        {part: ms - before[part] for part, ms in after.items()},
-        report["pictures"],
-    )
+    cpu = {part: ms - before[part] for part, ms in after.items()}
+    pictures = report["pictures"]
     python = (cpu["main"] + cpu["web"]) / report["seconds"] / 10
     return {
         "what": f"1080p, {mode.what}",
@@ -164,7 +165,8 @@ def _cpu(pid: int, threads: dict[str, int]) -> dict[str, float]:
         "other": 0.0,
     }
     for task in Path(f"/proc/{pid}/task").iterdir():
-        tid, name = int(task.name), names.get(int(task.name), "")
+        tid = int(task.name)
+        name = names.get(int(task.name), "")
         with suppress(OSError):  # it has just ended
             taken = int((task / "schedstat").read_text().split()[0]) * 1e-6
             spent[

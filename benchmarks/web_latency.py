@@ -15,7 +15,8 @@ from pathlib import Path
 from benchmarks.harness import Program, percentile, tried, until
 from benchmarks.web import base_picture, page_of
 
-SECONDS, HZ = 5.0, 60.0
+SECONDS = 5.0
+HZ = 60.0
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ torch.manual_seed(0)
 y, x = torch.meshgrid(
     torch.linspace(-1, 1, 120), torch.linspace(-4 / 3, 4 / 3, 160), indexing="ij"
 )
-radius, angle = torch.hypot(x, y), torch.atan2(y, x)
+radius = torch.hypot(x, y)
+angle = torch.atan2(y, x)
 rings = torch.stack(
     [
         0.5 + 0.5 * torch.sin(9 * radius + k + angle * torch.tensor(3.0))

@@ -49,7 +49,8 @@ if __name__ == "__main__":
 
     torch.manual_seed(0)
     xy = torch.rand(20_000, 2) * 2 - 1
-    radius, angle = xy.norm(dim=1), torch.atan2(xy[:, 1], xy[:, 0])
+    radius = xy.norm(dim=1)
+    angle = torch.atan2(xy[:, 1], xy[:, 0])
     rings = torch.stack(
         [0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1
     )

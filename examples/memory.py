@@ -21,7 +21,8 @@ side = 192
 y, x = torch.meshgrid(
     torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij"
 )
-r, a = (x * x + y * y).sqrt(), torch.atan2(y, x)
+r = (x * x + y * y).sqrt()
+a = torch.atan2(y, x)
 wanted = torch.stack(
     [0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1
 ).to(device)

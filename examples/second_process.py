@@ -19,7 +19,8 @@ def first_process() -> None:
         torch.linspace(-3, 3, 360), torch.linspace(-4, 4, 480), indexing="ij"
     )
     distance = (x * x + y * y).sqrt()
-    parent, step = multiprocessing.parent_process(), 0
+    parent = multiprocessing.parent_process()
+    step = 0
     while parent is not None and parent.is_alive():
         rings = 0.5 + 0.5 * torch.sin(8 * distance - 0.1 * step)
         splatview.publish(

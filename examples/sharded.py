@@ -20,7 +20,8 @@ def train(rank: int, world: int, steps: int) -> None:
     distributed.init_process_group("gloo", rank=rank, world_size=world)
     torch.manual_seed(rank)
     i = torch.arange(rank, 3000, world) + 0.5  # every so many of the points are ours
-    z, around = 1 - i / 1500, math.pi * (1 + math.sqrt(5)) * i
+    z = 1 - i / 1500
+    around = math.pi * (1 + math.sqrt(5)) * i
     radius = (1 - z * z).sqrt()
     sphere = torch.stack([radius * around.cos(), z, radius * around.sin()], -1)
     splats = {

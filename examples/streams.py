@@ -38,14 +38,16 @@ K = torch.tensor([[260.0, 0, 160], [0, 260.0, 120], [0, 0, 1]])
 tilt = math.atan2(
     2.0, 3.5
 )  # the camera is 4 away from the world's origin and looks down at it
-c, s = math.cos(tilt), math.sin(tilt)
+c = math.cos(tilt)
+s = math.sin(tilt)
 viewmat = torch.tensor([[1.0, 0, 0, 0], [0, c, -s, 0], [0, s, c, 4], [0, 0, 0, 1]])
 camera = View(viewmat, K, 320, 240).to(device)
 at_rest = gaussians["means"]
 
 for step in range(steps):
     angle = 0.02 * step
-    c, s = math.cos(angle), math.sin(angle)
+    c = math.cos(angle)
+    s = math.sin(angle)
     turn = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], device=device)
     gaussians["means"] = at_rest @ turn.T
     drawn = draw(gaussians, camera)

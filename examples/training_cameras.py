@@ -16,17 +16,17 @@ import torch
 
 import splatview
 
-COUNT, WIDTH, HEIGHT = 24, 320, 240
+COUNT = 24
+WIDTH = 320
+HEIGHT = 240
 
 
 def cameras() -> tuple[torch.Tensor, torch.Tensor]:
     """(N, 4, 4) world to camera in OpenCV axes, in a ring around the ball, and (3, 3) intrinsics."""
     views = torch.eye(4).repeat(COUNT, 1, 1)
     for i in range(COUNT):
-        turn, height = (
-            2 * math.pi * i / COUNT,
-            0.8 * math.sin(3 * 2 * math.pi * i / COUNT),
-        )
+        turn = 2 * math.pi * i / COUNT
+        height = 0.8 * math.sin(3 * 2 * math.pi * i / COUNT)
         position = torch.tensor([3.5 * math.sin(turn), height, 3.5 * math.cos(turn)])
         forward = -position / position.norm()
         right = torch.linalg.cross(forward, torch.tensor([0.0, -1.0, 0.0]))

@@ -74,7 +74,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     home = import_module(f"splatview.{_HOME[name] or name}")
-    value = globals()[name] = getattr(home, name) if _HOME[name] else home
+    value = getattr(home, name) if _HOME[name] else home
+    globals()[name] = value
     return value
 
 

@@ -54,10 +54,8 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
         A `SharedTexture`, `explicit` as there, where that works and no `way` of `TextureTensor` is named; else a
         `TextureTensor`. Raises ValueError for another tensor.
         """
-        shape, codes = (
-            tuple(tensor.shape),
-            {name: code for code, name in DTYPES.items()},
-        )
+        shape = tuple(tensor.shape)
+        codes = {name: code for code, name in DTYPES.items()}
         if (
             len(shape) not in (2, 3)
             or 0 in shape
@@ -69,11 +67,9 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
                 f"of {', '.join(codes)}"
             )
         self.tensor = tensor
-        size, components, dtype = (
-            (shape[1], shape[0]),
-            (*shape, 1)[2],
-            codes[dtype_name(tensor)],
-        )
+        size = (shape[1], shape[0])
+        components = (*shape, 1)[2]
+        dtype = codes[dtype_name(tensor)]
         link: SharedTexture | TextureTensor | None = None
         if way is None and forced_bridge() != "host" and components != 3:
             with suppress(SharingError):
@@ -94,11 +90,9 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
 
     def gl(self) -> AbstractContextManager[moderngl.Texture]:
         """A block in which OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
-        return (
-            self._link.gl()
-            if isinstance(self._link, SharedTexture)
-            else nullcontext(self.texture)
-        )
+        if isinstance(self._link, SharedTexture):
+            return self._link.gl()
+        return nullcontext(self.texture)
 
     def close(self) -> None:
         """Give back everything, the texture too. Idempotent."""

@@ -40,11 +40,9 @@ LIFT = 0.3
 FOV = 40.0
 """Vertical, degrees."""
 LIGHT = (1.5, 3.4, 1.9)
-LIGHT_RGB, SKY_RGB, BOUNCE_RGB = (
-    (1.15, 1.07, 0.95),
-    (0.30, 0.33, 0.40),
-    (0.16, 0.13, 0.11),
-)
+LIGHT_RGB = (1.15, 1.07, 0.95)
+SKY_RGB = (0.30, 0.33, 0.40)
+BOUNCE_RGB = (0.16, 0.13, 0.11)
 RINGS = ((17.0, 10), (35.0, 12), (60.0, 8))
 """(elevation in degrees, number of cameras) of the training views."""
 HELD_OUT = ((26.0, 20.0), (26.0, 200.0), (44.0, 110.0), (44.0, 290.0), (52.0, 65.0))
@@ -91,7 +89,9 @@ def make(
         angles.insert(8 * i, angle)
     angles = angles[:views]
     folder.mkdir(parents=True, exist_ok=True)
-    frames, seen_at, seen_rgb = [], [], []
+    frames = []
+    seen_at = []
+    seen_rgb = []
     for i, angle in enumerate(angles):
         view = _camera(*angle, width, height)
         image, hits = _photograph(view)
@@ -126,7 +126,8 @@ def make(
         '{"file_path"', '\n{"file_path"'
     )  # a line a frame
     (folder / "transforms.json").write_text(text + "\n")
-    at, rgb = torch.cat(seen_at), torch.cat(seen_rgb)
+    at = torch.cat(seen_at)
+    rgb = torch.cat(seen_rgb)
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(at), generator=generator)[:points]
     at = _to_world(at[chosen]) + 0.008 * torch.randn(
@@ -150,7 +151,8 @@ def make(
 
 
 def _camera(elevation: float, azimuth: float, width: int, height: int) -> View:
-    e, a = math.radians(elevation), math.radians(azimuth)
+    e = math.radians(elevation)
+    a = math.radians(azimuth)
     target = torch.tensor(TARGET)
     offset = torch.tensor(
         [math.cos(e) * math.sin(a), -math.sin(e), math.cos(e) * math.cos(a)]
@@ -211,7 +213,8 @@ def _edges(image: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
 
 def _rays(view: View, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Origins and directions (3, n) in model space of the rays through pixels (n, 2)."""
-    K, flip = view.K, column(pixels, TO_WORLD)
+    K = view.K
+    flip = column(pixels, TO_WORLD)
     in_camera = functional.pad(
         (pixels - K[:2, 2]) / K[[0, 1], [0, 1]], (0, 1), value=1.0
     ).T
@@ -230,7 +233,9 @@ def _shade(origin: torch.Tensor, direction: torch.Tensor) -> _Hits:
     position = origin + depth * direction
     rgb = torch.zeros_like(direction)
     lit = torch.nonzero(subject >= 0)[:, 0]
-    p, d, what = position[:, lit], direction[:, lit], subject[lit]
+    p = position[:, lit]
+    d = direction[:, lit]
+    what = subject[lit]
     normal = _normals(p, what)
     to_light = _unit(column(p, LIGHT) - p)
     shadow = _shadow(p + 0.01 * normal, to_light)
@@ -259,23 +264,24 @@ def _march(
     depth, subject = _meet_table(origin, direction)
     enter, leave = _meet_ball(origin, direction)
     active = torch.nonzero((leave > enter) & (leave > 0) & (enter < depth))[:, 0]
-    t, end = enter[active].clamp_min(0), torch.minimum(leave, depth)[active]
-    start, along = origin[:, active], direction[:, active]
+    t = enter[active].clamp_min(0)
+    end = torch.minimum(leave, depth)[active]
+    start = origin[:, active]
+    along = direction[:, active]
     for _ in range(72):
         if len(active) == 0:
             break
         nearest, which = distances(start + t * along).min(0)
         met = nearest < 0.0015  # a tenth of a pixel
-        depth[active[met]], subject[active[met]] = t[met], which[met]
+        depth[active[met]] = t[met]
+        subject[active[met]] = which[met]
         t = t + nearest * 0.95  # the spheroids' distance is a bound only near them
         going = torch.nonzero(~met & (t < end))[:, 0]
-        active, t, end, start, along = (
-            active[going],
-            t[going],
-            end[going],
-            start[:, going],
-            along[:, going],
-        )
+        active = active[going]
+        t = t[going]
+        end = end[going]
+        start = start[:, going]
+        along = along[:, going]
     return depth, subject
 
 
@@ -287,7 +293,8 @@ def _meet_table(
     ox, oy, oz = origin
     top = -oy / torch.where(dy.abs() < 1e-6, -1e-6, dy)
     on_top = (torch.hypot(ox + top * dx, oz + top * dz) <= TABLE_RADIUS) & (top > 0)
-    a, b = dx * dx + dz * dz, ox * dx + oz * dz
+    a = dx * dx + dz * dz
+    b = ox * dx + oz * dz
     c = ox**2 + oz**2 - TABLE_RADIUS**2
     side = (-b - (b * b - a * c).clamp_min(0).sqrt()) / a.clamp_min(1e-9)
     height = oy + side * dy
@@ -316,7 +323,8 @@ def _normals(p: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
     side = _unit(p * column(p, (1.0, 0.0, 1.0)))
     normal = torch.where(p[1] < -1e-3, side, column(p, (0.0, 1.0, 0.0)))
     on_it = torch.nonzero(subject != TABLE)[:, 0]
-    q, which = p[:, on_it], subject[None, on_it]
+    q = p[:, on_it]
+    which = subject[None, on_it]
     gradient = torch.zeros_like(q)
     for corner in (
         (1.0, -1.0, -1.0),
@@ -335,12 +343,10 @@ def _shadow(p: torch.Tensor, to_light: torch.Tensor) -> torch.Tensor:
     share = torch.ones_like(p[0])
     enter, leave = _meet_ball(p, to_light)
     active = torch.nonzero(leave > enter.clamp_min(0))[:, 0]
-    t, end, start, along = (
-        enter[active].clamp_min(0.02),
-        leave[active],
-        p[:, active],
-        to_light[:, active],
-    )
+    t = enter[active].clamp_min(0.02)
+    end = leave[active]
+    start = p[:, active]
+    along = to_light[:, active]
     for _ in range(48):
         if len(active) == 0:
             break
@@ -349,13 +355,11 @@ def _shadow(p: torch.Tensor, to_light: torch.Tensor) -> torch.Tensor:
         share[active] = still
         t = t + nearest.clamp(0.02, 0.3)
         going = torch.nonzero((still > 0.005) & (t < end))[:, 0]
-        active, t, end, start, along = (
-            active[going],
-            t[going],
-            end[going],
-            start[:, going],
-            along[:, going],
-        )
+        active = active[going]
+        t = t[going]
+        end = end[going]
+        start = start[:, going]
+        along = along[:, going]
     return share * share * (3 - 2 * share)
 
 
@@ -373,21 +377,23 @@ def _openness(p: torch.Tensor, normal: torch.Tensor) -> torch.Tensor:
 
 Vector = tuple[float, float, float]
 
-TABLE_RADIUS, TABLE_THICKNESS = 1.5, 0.12
-OBJECTS_CENTRE, OBJECTS_RADIUS = (0.0, 0.35, 0.0), 1.3
+TABLE_RADIUS = 1.5
+TABLE_THICKNESS = 0.12
+OBJECTS_CENTRE = (0.0, 0.35, 0.0)
+OBJECTS_RADIUS = 1.3
 """A ball around everything that stands on the table."""
 
 TEAPOT, BOX, RING, BALL, BLUE, GREEN, VIOLET, TABLE = range(8)
 """The subjects, in the order of `distances`; the table comes after them."""
 
-TEAPOT_AT, TEAPOT_SCALE = (-0.08, 0.0, -0.05), 0.42
-BOX_AT, BOX_HALF, BOX_TURN, BOX_ROUNDING = (
-    (0.72, 0.27, -0.48),
-    (0.21, 0.27, 0.21),
-    0.5,
-    0.02,
-)
-RING_AT, RING_RADII = (-0.84, 0.085, 0.28), (0.22, 0.085)
+TEAPOT_AT = (-0.08, 0.0, -0.05)
+TEAPOT_SCALE = 0.42
+BOX_AT = (0.72, 0.27, -0.48)
+BOX_HALF = (0.21, 0.27, 0.21)
+BOX_TURN = 0.5
+BOX_ROUNDING = 0.02
+RING_AT = (-0.84, 0.085, 0.28)
+RING_RADII = (0.22, 0.085)
 BALLS = (
     ((-0.66, 0.24, -0.62), 0.24),
     ((0.62, 0.19, 0.55), 0.19),
@@ -496,7 +502,8 @@ def _glaze(q: torch.Tensor, ground: torch.Tensor) -> torch.Tensor:
 
 
 def _in_box(p: torch.Tensor) -> torch.Tensor:
-    c, s = math.cos(BOX_TURN), math.sin(BOX_TURN)
+    c = math.cos(BOX_TURN)
+    s = math.sin(BOX_TURN)
     x, y, z = p - column(p, BOX_AT)
     return torch.stack([c * x - s * z, y, s * x + c * z])
 
@@ -522,7 +529,8 @@ def _spheroid(
     x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, wide: float, high: float
 ) -> torch.Tensor:
     """An ellipsoid with two equal axes; exact to first order at the surface."""
-    flat, y2 = (x * x).addcmul_(z, z), y * y
+    flat = (x * x).addcmul_(z, z)
+    y2 = y * y
     k0 = (flat / wide**2 + y2 / high**2).sqrt_()
     k1 = (flat / wide**4 + y2 / high**4).sqrt_().clamp_min_(1e-6)
     return k0 * (k0 - 1) / k1
@@ -532,8 +540,10 @@ def _tapered(
     x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, a: Vector, b: Vector
 ) -> torch.Tensor:
     """A capsule in the plane z = 0 between two circles (x, y, radius)."""
-    dx, dy = b[0] - a[0], b[1] - a[1]
-    px, py = x - a[0], y - a[1]
+    dx = b[0] - a[0]
+    dy = b[1] - a[1]
+    px = x - a[0]
+    py = y - a[1]
     h = ((px * dx).add_(py, alpha=dy) / (dx * dx + dy * dy)).clamp_(0, 1)
     return _length(px.sub_(h, alpha=dx), py.sub_(h, alpha=dy), z) - (
         a[2] + h * (b[2] - a[2])

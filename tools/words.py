@@ -19,7 +19,8 @@ MOST_HIDING = 10
 
 
 def main() -> int:
-    openings, hiding = [], []
+    openings = []
+    hiding = []
     for folder in ("splatview", "ipc", "viewer_app"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for number, line in enumerate(path.read_text().splitlines(), 1):

@@ -143,7 +143,8 @@ class Page:
         self._begin = time.monotonic()
 
     def do_report(self) -> dict[str, Any]:
-        now, seen = time.monotonic(), self._counted()
+        now = time.monotonic()
+        seen = self._counted()
         gaps = np.diff([self._begin, *(s.time for s in seen), now])
         sizes = Counter("x".join(map(str, s.size)) for s in seen)
         return {
@@ -164,7 +165,10 @@ class Page:
             raise RuntimeError("no picture came")
         handed = {number: at for number, at in times}
         pool = pictures.moving(np.load(base), self._size, pictures.POOL)
-        ages, likeness, numbers, kinds = [], [], [], []
+        ages = []
+        likeness = []
+        numbers = []
+        kinds = []
         for s in seen[:: max(len(seen) // _CHECKED, 1)]:
             picture = pictures.decode(s.data)
             number = pictures.read(picture)
@@ -199,11 +203,14 @@ class Page:
 
     def do_drag(self, seconds: float, hz: float) -> None:
         """Back and forth around the middle; every move is told, and its place kept."""
-        self._drawn, self._moves, self._seen = [], [], []
+        self._drawn = []
+        self._moves = []
+        self._seen = []
         self._decoding = True
         x0, y0 = pictures.way(0, self._size)
         self._say(ev.PointerPress(x0, y0, at=time.perf_counter() * 1e3))
-        begin = due = time.monotonic()
+        begin = time.monotonic()
+        due = begin
         step = 0
         while time.monotonic() < begin + seconds:
             step += 1
@@ -223,7 +230,9 @@ class Page:
         self._decoding = False
 
     def do_latency(self) -> dict[str, Any]:
-        drawn, latencies, i = self._drawn, [], 0
+        drawn = self._drawn
+        latencies = []
+        i = 0
         for at, *_ in self._moves[10:]:  # the first moves find the viewer asleep
             while i < len(drawn) and drawn[i][1] < at:
                 i += 1

@@ -1,5 +1,6 @@
 """Pictures that say of themselves what they are: of a scene that moves, each with its number in it as black and white
-blocks, or one with a mark in it, which shows how far it was moved; and the way of the hand that moves it."""
+blocks, or one with a mark in it, which shows how far it was moved; and the way of the hand that moves it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ BITS = 20
 BLOCK = 40
 """Side of a block in pixels of a picture 1920 wide; others in proportion."""
 _MARGIN = 16
-_MARK, _MARK_SIDE = (255, 0, 255), 48
+_MARK = (255, 0, 255)
+_MARK_SIDE = 48
 _STANDARD_SUM = 3685
 """Of the luminance table in annex K of JPEG's standard, which stands for quality 50."""
 POOL = 12
@@ -22,24 +24,21 @@ POOL = 12
 def moving(base: np.ndarray, size: tuple[int, int], count: int) -> list[np.ndarray]:
     """`count` pictures (height, width, 3) uint8 of a window that circles over `base`; each differs from the next."""
     width, height = size
-    room_y, room_x = base.shape[0] - height, base.shape[1] - width
+    room_y = base.shape[0] - height
+    room_x = base.shape[1] - width
     pictures = []
     for i in range(count):
         angle = 2 * np.pi * i / count
-        y, x = (
-            int(room_y * (0.5 + 0.5 * np.sin(angle))),
-            int(room_x * (0.5 + 0.5 * np.cos(angle))),
-        )
+        y = int(room_y * (0.5 + 0.5 * np.sin(angle)))
+        x = int(room_x * (0.5 + 0.5 * np.cos(angle)))
         pictures.append(np.ascontiguousarray(base[y : y + height, x : x + width]))
     return pictures
 
 
 def write(picture: np.ndarray, number: int) -> None:
     """Draw the number into (H, W, C) uint8: its bits in a row, and below them their opposites."""
-    side, margin = (
-        max(BLOCK * picture.shape[1] // 1920, 4),
-        max(_MARGIN * picture.shape[1] // 1920, 2),
-    )
+    side = max(BLOCK * picture.shape[1] // 1920, 4)
+    margin = max(_MARGIN * picture.shape[1] // 1920, 2)
     bits = np.array([number >> k & 1 for k in range(BITS)], np.uint8) * 255
     row = np.repeat(bits, side)[None, :, None]
     picture[margin : margin + side, margin : margin + BITS * side, :3] = row
@@ -86,12 +85,14 @@ def mark(picture: np.ndarray) -> None:
 
 def find_mark(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
     """(x, y) of the mark's centre in pixels of a picture that was reduced to `scale`. Raises ValueError where there is
-    none, or half of one."""
+    none, or half of one.
+    """
     p = picture[..., :3].astype(np.int16)
     ys, xs = np.nonzero((p[..., 0] > 190) & (p[..., 2] > 190) & (p[..., 1] < 90))
     if len(xs) == 0:
         raise ValueError("no mark in the picture")
-    x, y = float(np.median(xs)), float(np.median(ys))
+    x = float(np.median(xs))
+    y = float(np.median(ys))
     near = (abs(xs - x) < _MARK_SIDE) & (abs(ys - y) < _MARK_SIDE)
     if near.sum() < (_MARK_SIDE * scale) ** 2 / 6:
         raise ValueError(f"only {near.sum()} pixels of the mark")
@@ -102,7 +103,8 @@ def find_mark(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
 
 def way(step: int, size: tuple[int, int]) -> tuple[int, int]:
     """Where the hand is at a step, in pixels of a picture of this size: to and fro below the middle, where it begins
-    at step 0. It lies elsewhere at every step."""
+    at step 0. It lies elsewhere at every step.
+    """
     width, height = size
     x = width // 2 + round(height / 5 * math.sin(step / 12))
     return x, height * 3 // 4 + round(height / 12 * math.sin(step / 7)) + (step % 2)
@@ -123,7 +125,8 @@ def decode(data: bytes) -> np.ndarray:
 
 def describe(data: bytes) -> dict[str, Any]:
     """{"quality", "colour"}: the quality as libjpeg counts it, read off the tables, and how colour is kept ("4:2:0"),
-    which matters as much."""
+    which matters as much.
+    """
     if data[:2] != b"\xff\xd8":
         return {"quality": 100, "colour": "all"}
     import simplejpeg

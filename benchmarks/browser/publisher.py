@@ -108,8 +108,10 @@ class Publisher:
         )
 
     def do_report(self) -> dict[str, Any]:
-        times, self._times = self._times, []
-        spent, self._spent = self._spent, 0.0
+        times = self._times
+        self._times = []
+        spent = self._spent
+        self._spent = 0.0
         return {"times": times, "publish_ms": spent / max(len(times), 1) * 1e3}
 
 

@@ -9,7 +9,11 @@ import socket
 import struct
 import threading
 
-_TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
+_TEXT = 1
+_BINARY = 2
+_CLOSE = 8
+_PING = 9
+_PONG = 10
 
 
 class Closed(Exception):  # noqa: N818  (how a connection ends is no error by itself)
@@ -65,7 +69,8 @@ class WebSocket:
 
     def receive(self) -> tuple[bool, bytes]:
         """(whether it is binary, the message), parts put together. Raises Closed, TimeoutError after 30 s."""
-        message, kind = b"", 0
+        message = b""
+        kind = 0
         while True:
             first, second = self._exactly(2)
             length = second & 0x7F
@@ -99,7 +104,8 @@ class WebSocket:
 
     def _exactly(self, size: int) -> bytearray | memoryview:
         if len(self._buffer) >= size:
-            part, self._buffer = self._buffer[:size], self._buffer[size:]
+            part = self._buffer[:size]
+            self._buffer = self._buffer[size:]
             return part
         whole = bytearray(size)
         have = len(self._buffer)

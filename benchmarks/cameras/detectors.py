@@ -51,7 +51,8 @@ def place(image: np.ndarray) -> tuple[int, int, int, int]:
     """x0, y0, x1, y1 of the white square in an (H, W, 3) test picture."""
     height = image.shape[0]
     row = (image[height // 2] == 255).all(1).nonzero()[0]
-    x0, x1 = int(row[0]), int(row[-1]) + 1
+    x0 = int(row[0])
+    x1 = int(row[-1]) + 1
     column = (image[:, (x0 + x1) // 2] == 255).all(1).nonzero()[0]
     return x0, int(column[0]), x1, int(column[-1]) + 1
 

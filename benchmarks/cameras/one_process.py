@@ -37,7 +37,10 @@ def main(name: str, seconds: float) -> None:
             found = taken, detect(image)
 
     threading.Thread(target=infer, daemon=True).start()
-    pictures, results, count, number = [], [], 0, -1
+    pictures = []
+    results = []
+    count = 0
+    number = -1
     drawn = None
     begun = time.monotonic()
     end = begun + WARM + seconds

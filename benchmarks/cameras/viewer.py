@@ -98,7 +98,8 @@ def _rows(framebuffer: moderngl.Framebuffer) -> np.ndarray:
 def _edge(framebuffer: moderngl.Framebuffer) -> int:
     """Return the x of the box's left edge in the middle row, in pixels, or -1 unless both edges are visible.
 
-    Of one edge alone, beside a white square that hides the other, it is unknown which it is."""
+    Of one edge alone, beside a white square that hides the other, it is unknown which it is.
+    """
     row = _read(framebuffer, framebuffer.height // 2, 1)[0].astype(int)
     edges = ((row[:, 0] > 190) & (row[:, 1] < 90) & (row[:, 2] > 190)).nonzero()[0]
     return int(edges[0]) if len(edges) and edges[-1] - edges[0] > _LINE else -1

@@ -186,7 +186,8 @@ class CountingScreen:
         self.push(Close())
 
     def _do_state(self) -> dict[str, Any]:
-        app, view = self.app, self._view()
+        app = self.app
+        view = self._view()
         slot = app.user.shown if app is not None else None
         fault = (slot.entry.fault or slot.entry.fault_of_source) if slot else ""
         orbit = getattr(getattr(view, "view", None), "orbit", None)
@@ -254,15 +255,18 @@ class CountingScreen:
     def _move_hand(self) -> None:
         pressed = False
         phase = 0.0
-        since, before = time.monotonic(), ""
+        since = time.monotonic()
+        before = ""
         while not self.state.closed:
             if self._how == "rest" and not pressed:
                 self._hand.wait()  # a thread that wakes takes time from the one that draws
                 self._hand.clear()
             time.sleep(1 / _MOUSE_HZ)
-            how, now = self._how, time.monotonic()
+            how = self._how
+            now = time.monotonic()
             if how != before:
-                since, before = now, how
+                since = now
+                before = how
             moving = how == "drag" or (how == "burst" and int(now - since) % 2 == 0)
             width, height = self._extent
             x = width / 2 + 0.2 * height * math.sin(phase)

@@ -84,7 +84,8 @@ def train(
     after_step: Callable[[int], object] | None = None,
 ) -> Pace:
     """Train flat out for so long; `after_step(i)` belongs to the step."""
-    pace, i = Pace(), 0
+    pace = Pace()
+    i = 0
     end = time.perf_counter() + seconds
     before = time.perf_counter()
     while before < end:

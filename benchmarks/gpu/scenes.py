@@ -66,7 +66,8 @@ def viewmat(azimuth: float, elevation: float, distance: float = ORBIT) -> np.nda
     right /= np.linalg.norm(right)
     rotation = np.stack([right, np.cross(forward, right), forward])
     matrix = np.eye(4)
-    matrix[:3, :3], matrix[:3, 3] = rotation, -rotation @ position
+    matrix[:3, :3] = rotation
+    matrix[:3, 3] = -rotation @ position
     return matrix
 
 

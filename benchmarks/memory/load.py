@@ -22,7 +22,8 @@ def _cpu() -> float:
 
 
 def main() -> None:
-    begin, before = time.perf_counter(), _cpu()
+    begin = time.perf_counter()
+    before = _cpu()
     snapshot = load_snapshot(sys.argv[1])
     seconds = time.perf_counter() - begin
     from benchmarks.memory.processes import rss

@@ -123,7 +123,8 @@ def _pictures_first(trace: Path, cache: Path, target: str) -> dict[str, str]:
     with _viewer(trace, {"XDG_CACHE_HOME": str(cache)}) as viewer:
         watch = Watch(viewer.pid)
         first = _whole(viewer)
-        peak, cpu = watch.end(), cpu_seconds(viewer.pid)
+        peak = watch.end()
+        cpu = cpu_seconds(viewer.pid)
     return {
         "seconds": f"{first['whole'] - begin:.2f}",
         "CPU": f"{cpu:.2f} s without loading",
@@ -143,7 +144,8 @@ def _whole(viewer: Viewer) -> dict[str, float]:
             raise RuntimeError(
                 f"no whole picture within {PATIENCE:g} s; the viewer: {viewer.ask('state')}"
             )
-        if fault := viewer.ask("state")["fault"]:
+        fault = viewer.ask("state")["fault"]
+        if fault:
             raise RuntimeError(f"the viewer cannot show it: {fault}")
         time.sleep(0.05)
     return first
@@ -247,14 +249,16 @@ def _rate(got: dict[str, Any], cpu: float, rest: float) -> dict[str, str]:
 
 
 def _snapviewer(trace: Path, events: int) -> dict[str, str]:
-    if why := peers.missing("SPLATVIEW_SNAPVIEWER", events):
+    why = peers.missing("SPLATVIEW_SNAPVIEWER", events)
+    if why:
         return {"of which": f"not measured: {why}"}
     told, allocations = peers.convert(trace)
     return {**_took(told), "of which": f"{allocations:,} allocations"}
 
 
 def _memory_viz(trace: Path, events: int) -> dict[str, str]:
-    if why := peers.missing("SPLATVIEW_MEMORY_VIZ", events):
+    why = peers.missing("SPLATVIEW_MEMORY_VIZ", events)
+    if why:
         return {"of which": f"not measured: {why}"}
     told = peers.process(trace)
     a = told.answer

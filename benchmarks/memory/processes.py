@@ -95,7 +95,8 @@ def program(
     command: list[str], *, env: dict[str, str] | None = None, timeout: float = 600
 ) -> Told:
     """Run a program to its end; `env` is added to the environment."""
-    begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(
         command,
         cwd=ROOT,

@@ -55,10 +55,12 @@ def live_bytes(snapshot: dict[str, Any], device: int) -> np.ndarray:
 
 def main() -> None:
     gc.disable()
-    begin, before = time.perf_counter(), time.process_time()
+    begin = time.perf_counter()
+    before = time.process_time()
     with open(sys.argv[1], "rb") as file:
         snapshot = pickle.load(file)
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - before
+    seconds = time.perf_counter() - begin
+    cpu = time.process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     arrays: dict[str, Any] = {
         f"device{i}": live_bytes(snapshot, i)

@@ -35,7 +35,8 @@ def write_trace(path: str | Path, events: int) -> None:
         snapshot = pickle.load(file)
     traces = snapshot["device_traces"]
     last = max(traces, key=len)
-    begin, end = last[0]["time_us"], last[-1]["time_us"]
+    begin = last[0]["time_us"]
+    end = last[-1]["time_us"]
     one = _closed(last, snapshot["segments"])
     rounds = -(-max(events - len(last), 0) // len(one))
     gc.disable()

@@ -57,11 +57,9 @@ class MemoryScreen(CountingScreen):
 
     def _snapshot(self) -> SnapshotView | None:
         view = getattr(self._view(), "view", None)
-        return (
-            view
-            if isinstance(view, SnapshotView) and view.data.content is not None
-            else None
-        )
+        if isinstance(view, SnapshotView) and view.data.content is not None:
+            return view
+        return None
 
     def present(self, caption: Caption) -> None:
         super().present(caption)
@@ -107,7 +105,8 @@ class MemoryScreen(CountingScreen):
             "the axis is still being worked out"
         )
         low, high = world.axis.extent
-        middle, half = (low + high) / 2, (high - low) * part / 2
+        middle = (low + high) / 2
+        half = (high - low) * part / 2
         view.see(x=(middle - half, middle + half) if part < 1 else None)
         self.push(Expose())
 
@@ -115,12 +114,16 @@ class MemoryScreen(CountingScreen):
         self._hand_does = how
 
     def _do_things(self) -> None:
-        pressed, turned, way, phase = False, 0, 1, 0.0
+        pressed = False
+        turned = 0
+        way = 1
+        phase = 0.0
         while not self.state.closed:
             time.sleep(1 / HZ)
             how = self._hand_does
             width, height = self._extent
-            x, y = width * 0.5 + 0.2 * width * math.sin(phase), height * 0.5
+            x = width * 0.5 + 0.2 * width * math.sin(phase)
+            y = height * 0.5
             if pressed and how != "pan":
                 self.push(PointerRelease(x, y))
                 pressed = False

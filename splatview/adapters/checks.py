@@ -26,7 +26,9 @@ PUBLISH_OPTIONS: dict[str, type | tuple[type, ...]] = {
     "antialiased": bool,
 }
 """Options of `publish` and the types of their values: a value of another type is not meant for that option."""
-_LIKE, _LIKE_LONG, _LIKE_SWAPPED = 0.8, 0.75, 0.75
+_LIKE = 0.8
+_LIKE_LONG = 0.75
+_LIKE_SWAPPED = 0.75
 """Likeness (difflib) from which on a word counts as a misspelt option: cop, copyy; antialiasing; cpoy."""
 _LONG_OPTION = 10
 """Letters of a long option."""

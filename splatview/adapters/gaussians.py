@@ -487,7 +487,8 @@ def _check(keys: dict[str, str], parts: dict[str, torch.Tensor], space: str) -> 
     means = parts["means"]
     for field, tensor in parts.items():
         name = keys[field]
-        if (dtype := dtype_name(tensor)) not in FLOAT_DTYPES:
+        dtype = dtype_name(tensor)
+        if dtype not in FLOAT_DTYPES:
             raise ValueError(
                 f"gaussians: {name} is {dtype}; legal are {', '.join(FLOAT_DTYPES)}"
             )

@@ -17,7 +17,8 @@ from splatview_ipc.kinds.image import IMAGE_CHANNELS
 from splatview_ipc.shm.slot_layout import dtype_name
 
 _MAX_SIDE = 16384
-_RANGE_START, _RANGE_SIZE = 11, 12
+_RANGE_START = 11
+_RANGE_SIZE = 12
 """A value of CUpointer_attribute."""
 
 
@@ -47,9 +48,10 @@ class ImageLayout:
         elif not is_array(value):
             return None
         else:
-            value = (
-                value if isinstance(value, torch.Tensor) else as_tensor(value, "image")
-            )
+            if isinstance(value, torch.Tensor):
+                value = value
+            else:
+                value = as_tensor(value, "image")
             # A nested tensor has no shape.
             same = (
                 not value.is_nested
@@ -65,7 +67,8 @@ class ImageLayout:
 
 def recognise_image(value: Any, options: dict[str, Any]) -> ImageLayout:
     """Return the layout of an image. `options["layout"]`, "HW", "HWC", "CHW" or "BGR", decides where the shape leaves a
-    doubt; without it (3, H, 3) is taken as HWC. Raises TypeError or ValueError."""
+    doubt; without it (3, H, 3) is taken as HWC. Raises TypeError or ValueError.
+    """
     tensor = as_tensor(value, "image")
     layout = options.get("layout") or guessed_layout(tensor)
     image.check(
@@ -109,7 +112,9 @@ def picture_at(
                     for a in (_RANGE_START, _RANGE_SIZE)
                 )
         except driver.CudaError:
-            start = length = 0  # not an address of a GPU's memory
+            # not an address of a GPU's memory
+            start = 0
+            length = 0
         if length:
             if address + size > start + length:
                 raise ValueError(

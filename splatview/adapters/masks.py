@@ -91,7 +91,8 @@ def masks(
 
 def _decoded(found: list[Any], width: int, height: int) -> torch.Tensor:
     """Return the masks of run lengths: outside and inside by turns, column by column, as COCO counts them."""
-    side, most = OVERLAY_MOST["side"], OVERLAY_MOST["mask_bytes"]
+    side = OVERLAY_MOST["side"]
+    most = OVERLAY_MOST["mask_bytes"]
     if not (0 < width <= side and 0 < height <= side and width * height <= most):
         raise ValueError(
             f"masks of {width}x{height} pixels; legal are 1 to {side} along each side, {most} in all"
@@ -100,20 +101,21 @@ def _decoded(found: list[Any], width: int, height: int) -> torch.Tensor:
     out = np.empty((len(found), -(-height // step), -(-width // step)), bool)
     for n, given in enumerate(found):
         try:
-            counts = (
-                _uncompressed(given)
-                if isinstance(given, (str, bytes))
-                else np.asarray(given)
-            )
+            if isinstance(given, (str, bytes)):
+                counts = _uncompressed(given)
+            else:
+                counts = np.asarray(given)
             if counts.size and (counts.dtype.kind not in "iu" or counts.ndim != 1):
                 raise TypeError(f"they are {counts.dtype} of {counts.ndim} dimensions")
         except (TypeError, ValueError) as e:
             raise ValueError(
                 f"the runs of masks[{n}] are no list of integers: {e}"
             ) from None
-        counts = (
-            counts.astype(np.int64) if counts.size else np.array([width * height])
-        )  # nothing is inside
+        # nothing is inside
+        if counts.size:
+            counts = counts.astype(np.int64)
+        else:
+            counts = np.array([width * height])
         if (
             int(counts.min()) < 0
             or int(counts.max()) > width * height

@@ -110,7 +110,8 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
 
 def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with the parts of `boxes`, a detector's result, under the names that `order` gives."""
-    order, parts = given["order"], given.get("boxes")
+    order = given["order"]
+    parts = given.get("boxes")
     names = order.replace(" ", "").split(",") if isinstance(order, str) else ()
     if (
         not names
@@ -125,9 +126,8 @@ def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"boxes is {shown(parts)}, not a tuple of {len(names)}: {', '.join(names)}, as order says"
         )
-    if twice := [
-        name for name in names if name != "boxes" and given.get(name) is not None
-    ]:
+    twice = [name for name in names if name != "boxes" and given.get(name) is not None]
+    if twice:
         raise ValueError(
             f"{twice[0]} twice: as an argument, and within boxes as order says"
         )
@@ -165,7 +165,8 @@ def _boxes(value: Any, form: str | None) -> tuple[torch.Tensor, torch.Tensor | N
         )
     if form in (None, "xyxy"):
         return found, None
-    first, extent = found[:, :2], found[:, 2:]
+    first = found[:, :2]
+    extent = found[:, 2:]
     if form == "cxcywh":
         first = first - extent / 2
     return torch.cat((first, first + extent), 1), None
@@ -184,7 +185,8 @@ def _corners(boxes: torch.Tensor, form: str | None) -> torch.Tensor | None:
                 f'boxes have shape {tuple(boxes.shape)}, not (N, 5), as format="xywhr" says'
             )
         middle, extent, angle = boxes.split((2, 2, 1), 1)
-        cos, sin = angle.cos(), angle.sin()
+        cos = angle.cos()
+        sin = angle.sin()
         across = torch.cat((cos, sin), 1) * extent[:, :1] / 2
         down = torch.cat((-sin, cos), 1) * extent[:, 1:] / 2
         turned = (-across - down, across - down, across + down, down - across)
@@ -227,11 +229,12 @@ def _describe_boxes(tensors: Tensors, get: Callable[[str], Any]) -> None:
     """Add classes, scores, labels and colours."""
     names = _class_names(get("names"))
     if "boxes" not in tensors:
-        if wrong := [
+        wrong = [
             what
             for what in ("labels", "scores", "classes", "colors")
             if get(what) is not None
-        ]:
+        ]
+        if wrong:
             raise ValueError(
                 f"{' and '.join(wrong)} without boxes or masks: there is nothing that they belong to"
             )
@@ -239,7 +242,9 @@ def _describe_boxes(tensors: Tensors, get: Callable[[str], Any]) -> None:
         return
     numbered = {text: number for number, text in reversed(names.items())}
     count = len(tensors["boxes"])
-    labels, classes, what = get("labels"), get("classes"), "classes"
+    labels = get("labels")
+    classes = get("classes")
+    what = "classes"
     if isinstance(labels, str):
         labels = [labels] * count
     if labels is not None and not (
@@ -252,7 +257,9 @@ def _describe_boxes(tensors: Tensors, get: Callable[[str], Any]) -> None:
             raise ValueError(
                 "labels are class numbers, and classes as well; give texts as labels, or no classes"
             )
-        labels, classes, what = None, labels, "labels"
+        classes = labels
+        labels = None
+        what = "labels"
     if classes is not None:
         tensors["classes"] = _each(classes, what)
     if labels is not None:
@@ -322,21 +329,21 @@ def _each(value: Any, what: str) -> torch.Tensor:
 
 def _flat(found: torch.Tensor) -> torch.Tensor:
     """Return one number of each, which detectors also give as (N, 1), and for a single one as a number."""
-    return (
-        found[:, 0]
-        if found.ndim == 2 and found.shape[1] == 1
-        else found.reshape(1)
-        if found.ndim == 0
-        else found
-    )
+    if found.ndim == 2 and found.shape[1] == 1:
+        return found[:, 0]
+    if found.ndim == 0:
+        return found.reshape(1)
+    return found
 
 
 def _colors(
     value: Any, tensors: Tensors, numbered: Mapping[str, int]
 ) -> torch.Tensor | None:
     """Return (N, 4) uint8 RGBA, from one colour for all, one for each box, or a mapping from classes or their names;
-    None if there are no boxes."""
-    count, classes = len(tensors["boxes"]), tensors.get("classes")
+    None if there are no boxes.
+    """
+    count = len(tensors["boxes"])
+    classes = tensors.get("classes")
     if not isinstance(value, Mapping):
         found = _rgba(value)
         return (found.expand(count, 4) if found.ndim == 1 else found).contiguous()
@@ -401,11 +408,9 @@ def _rgba(value: Any) -> torch.Tensor:
             f"colors have shape {tuple(found.shape)}; legal are (3|4,) and (N, 3|4)"
         )
     found = found.to(torch.uint8)
-    return (
-        torch.nn.functional.pad(found, (0, 1), value=255)
-        if found.shape[-1] == 3
-        else found
-    )
+    if found.shape[-1] == 3:
+        return torch.nn.functional.pad(found, (0, 1), value=255)
+    return found
 
 
 # ---- points, lines and notes
@@ -429,7 +434,8 @@ def _points(value: Any, skeleton: Any, classes: Any) -> Tensors:
         )
     if found.shape[2] == 2:
         found = torch.nn.functional.pad(found, (0, 1), value=1.0)
-    out, each = {"points": found}, found.shape[1]
+    out = {"points": found}
+    each = found.shape[1]
     if skeleton is not None and len(found):
         if isinstance(skeleton, str):
             if skeleton != "coco" or each != 17:
@@ -438,7 +444,8 @@ def _points(value: Any, skeleton: Any, classes: Any) -> Tensors:
                     "17, and pairs of point numbers"
                 )
             skeleton = COCO_SKELETON
-        out["skeleton"] = pairs = numbers(skeleton, "skeleton", 0, empty=(0, 2))
+        pairs = numbers(skeleton, "skeleton", 0, empty=(0, 2))
+        out["skeleton"] = pairs
         if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
             raise ValueError(
                 f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}"
@@ -496,7 +503,8 @@ def _notes(value: Any) -> Tensors:
         raise TypeError(
             f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)"
         )
-    places, found = [], []
+    places = []
+    found = []
     for n, note in enumerate(value):
         try:
             x, y, text = note

@@ -33,7 +33,8 @@ _LATEST = [
     MEMORY_COLUMNS.index(name)
     for name in ("time", "step", "allocated", "allocations", "retries", "ooms")
 ]
-_LOW, _COUNT = MEMORY_COLUMNS.index("low"), len(MEMORY_COLUMNS)
+_LOW = MEMORY_COLUMNS.index("low")
+_COUNT = len(MEMORY_COLUMNS)
 _SLOTS = 1024
 """Numbers that may be on their way."""
 

@@ -146,11 +146,9 @@ def _converted(value: Any) -> torch.Tensor:
         isinstance(strides, tuple) and min(strides, default=0) < 0
     ):  # over which torch ends the process
         raise ValueError("its strides are negative; publish a contiguous copy")
-    return (
-        torch.from_dlpack(value)
-        if hasattr(value, "__dlpack__")
-        else torch.as_tensor(value)
-    )
+    if hasattr(value, "__dlpack__"):
+        return torch.from_dlpack(value)
+    return torch.as_tensor(value)
 
 
 def _is_pil(value: Any) -> bool:

@@ -77,7 +77,8 @@ def numbers(
     if tensor.device.type != "cpu":
         return tensor.to(torch.int32)
     if tensor.numel():
-        low, high = int(tensor.min()), int(tensor.max())
+        low = int(tensor.min())
+        high = int(tensor.max())
         if low < least or high > most:
             raise ValueError(
                 f"{what} holds {low if low < least else high}; legal are {least} to {most}"
@@ -100,8 +101,6 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
             )
         check_text(text, f"{what}[{i}]")
     raw = bytearray("".join(text + "\0" for text in value), "utf-8")
-    return (
-        torch.frombuffer(raw, dtype=torch.uint8)
-        if raw
-        else torch.empty(0, dtype=torch.uint8)
-    )
+    if raw:
+        return torch.frombuffer(raw, dtype=torch.uint8)
+    return torch.empty(0, dtype=torch.uint8)

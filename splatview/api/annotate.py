@@ -198,9 +198,11 @@ def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, st
     own_run = publisher.run_id if publisher is not None and own is not None else ""
     reading = sys.modules.get("splatview.api.frames")
     seen = reading.seen.get(name, (0, 0, "")) if reading is not None else (0, 0, "")
-    number, time_ns = version, 0
+    number = version
+    time_ns = 0
     if hasattr(version, "version") and hasattr(version, "time_ns"):  # a frame
-        number, time_ns = version.version, int(version.time_ns)
+        number = version.version
+        time_ns = int(version.time_ns)
         run = (
             run
             or getattr(version, "run", None)
@@ -212,7 +214,8 @@ def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, st
             raise ValueError(
                 f"{name!r} shows {own.kind}; only over pictures (streams of kind image) can be drawn"
             )
-        over_run, number = "", own.version if version is None else number
+        over_run = ""
+        number = own.version if version is None else number
     elif version is None:
         number, time_ns = seen[:2] if seen[2] == over_run else (0, 0)
     if not hasattr(number, "__index__"):
@@ -232,7 +235,8 @@ def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
         for s in publisher.streams.values()
         if s.kind == "overlay" and s.over[0] == name
     ]
-    if (stream := next((s for s in overlays if s.over[1] == run), None)) is not None:
+    stream = next((s for s in overlays if s.over[1] == run), None)
+    if stream is not None:
         return stream
     alive = {folder.description.id for folder in list_runs(runtime_folder())}
     alive |= {""} if name in publisher.streams else set()

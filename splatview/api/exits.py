@@ -40,7 +40,8 @@ class ExitCall:
 
     def _finalize(self) -> None:
         """Make the call in a forked child of multiprocessing, once its threads have ended, as interpreters wait for
-        them before `atexit`."""
+        them before `atexit`.
+        """
         if _atexit_follows():
             return
         if _threads():

@@ -122,7 +122,8 @@ class Frame:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Its tensors by name, as `splatview.publish` was given them: of an image "image"; of Gaussians "means" (N, 3),
         "quats" (N, 4), "scales" (N, 3), "opacities" (N,) and colours. CUDA tensors are on this process's device with
-        the same UUID."""
+        the same UUID.
+        """
         if not self._tensors:
             import torch
 
@@ -183,7 +184,8 @@ class Frame:
 
     def close(self) -> None:
         """Let go of its memory. Idempotent."""
-        self._copies, self._tensors = {}, {}
+        self._copies = {}
+        self._tensors = {}
 
     def __enter__(self) -> Frame:
         return self
@@ -238,7 +240,8 @@ class Frames:
         self._pid = os.getpid()
         self._subscriber = Subscriber(self._run, client="frames")
         self._stream: RemoteStream | None = None
-        self._last, self._polled = 0, -math.inf
+        self._last = 0
+        self._polled = -math.inf
         self._end = weakref.finalize(self, _close, self._subscriber, self._pid)
 
     def __iter__(self) -> Frames:
@@ -288,7 +291,8 @@ class Frames:
     def path(self) -> str:
         """The transport of the frames: "ring" (shared memory), "device-ring" (a ring in GPU memory), "in-place" or
         "torch-ipc" (the publisher's memory), "host" (GPU to host memory, where this process cannot open that GPU's);
-        "" before there is a stream."""
+        "" before there is a stream.
+        """
         return self._stream.sharing if self._stream is not None else ""
 
     def _wait(self, timeout: float | None, again: bool) -> Frame:
@@ -297,7 +301,8 @@ class Frames:
         ):  # forked: what is open is the parent's, and stays as it is
             _inherited.append((self._subscriber, self._end.detach()))
             self._begin()
-        begun, told = time.monotonic(), timeout is not None
+        begun = time.monotonic()
+        told = timeout is not None
         while True:
             now = time.monotonic()
             frame = self._take(now, again)
@@ -309,7 +314,12 @@ class Frames:
             if not told and waited > _SILENCE_S:
                 told = True
                 _log.warning("%s", printable(self._why(waited)))
-            pause = 1e-4 if waited < 0.005 else 1e-3 if waited < 1 else 1e-2
+            if waited < 0.005:
+                pause = 1e-4
+            elif waited < 1:
+                pause = 1e-3
+            else:
+                pause = 1e-2
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
 
     def _take(self, now: float, again: bool) -> Frame | None:
@@ -369,13 +379,13 @@ class Frames:
             ):
                 return  # the last version of the run that has ended comes first
             before.release()
-        self._stream, self._last = newest, 0
+        self._stream = newest
+        self._last = 0
         if self._in_place and not _order(True, newest.info):
-            where = (
-                "copied on its GPU at each publish"
-                if newest.gpu
-                else "on the CPU, and always copied"
-            )
+            if newest.gpu:
+                where = "copied on its GPU at each publish"
+            else:
+                where = "on the CPU, and always copied"
             raise ValueError(
                 f"in_place=True: stream {self.name!r} of run {newest.run.id} is {where}"
                 f"{': ' + newest.info.reasons if newest.info.why else ''}; leave in_place out"
@@ -387,7 +397,8 @@ class Frames:
     def _why(self, waited: float) -> str:
         """Return what is known of why no frame comes, for people."""
         begin = f"no new frame of {self.name!r} within {waited:.1f} s: "
-        subscriber, stream = self._subscriber, self._stream
+        subscriber = self._subscriber
+        stream = self._stream
         if subscriber.fault is not None:
             return begin + subscriber.fault
         if stream is not None:
@@ -417,11 +428,10 @@ class Frames:
             if s.run.alive
         ]
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        there = (
-            f"there are {', '.join(names[:10])}{more}"
-            if names
-            else f"no run{which} has published anything yet"
-        )
+        if names:
+            there = f"there are {', '.join(names[:10])}{more}"
+        else:
+            there = f"no run{which} has published anything yet"
         return begin + "; ".join([f"no such stream; {there}", *refused])
 
 
@@ -453,11 +463,9 @@ def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tens
 
 
 def _checked(timeout: float | None) -> float | None:
-    return (
-        None
-        if timeout is None
-        else checks.number("timeout", timeout, 0, sys.float_info.max)
-    )
+    if timeout is None:
+        return None
+    return checks.number("timeout", timeout, 0, sys.float_info.max)
 
 
 def _close(subscriber: Subscriber, pid: int) -> None:

@@ -109,13 +109,12 @@ def grab(
             checks.whole("width", width, 1, 2**31 - 1),
             checks.whole("height", height, 1, 2**31 - 1),
         )
-    background, timeout = (
-        _background(background),
-        checks.number("timeout", timeout, 0.001, 86400),
-    )
+    background = _background(background)
+    timeout = checks.number("timeout", timeout, 0.001, 86400)
     run = checks.run(run)
     device = None
-    if (torch := driver.torch_with_cuda()) is not None:
+    torch = driver.torch_with_cuda()
+    if torch is not None:
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
                 "grab: a CUDA graph is being captured, and nothing that is queued runs yet; grab before "
@@ -159,7 +158,10 @@ def _running_grabber(device: int | None, timeout: float) -> Grabber:
 
 def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
     """Bring a stream of this process up to date; return the fields of a RenderRequest that name it and its version."""
-    publisher, stream, after, streams = begun(), None, 0, 0
+    publisher = begun()
+    stream = None
+    after = 0
+    streams = 0
     if publisher is not None and (
         run is None or publisher.folder.description.is_called(run)
     ):
@@ -175,7 +177,8 @@ def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
             )
         stream = next(iter(published), None)
     if publisher is not None and stream is not None:
-        run, name = publisher.run_id, stream.name
+        run = publisher.run_id
+        name = stream.name
         if stream.kind in _DRAWN:
             after = stream.republish()
         if (
@@ -243,7 +246,9 @@ def _background(color: Any) -> tuple[float, float, float] | None:
     try:
         r, g, b = (float(c) for c in color)
     except (TypeError, ValueError):
-        r = g = b = -1.0
+        r = -1.0
+        g = r
+        b = r
     if not all(0 <= c <= 1 for c in (r, g, b)):
         raise ValueError(f"background {color!r} is not (R, G, B), each from 0 to 1")
     return r, g, b
@@ -264,7 +269,8 @@ class Grabber:
             "splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True
         )
         self._subscriber: Subscriber | None = None
-        self._timeout = self._deadline = 0.0
+        self._timeout = 0.0
+        self._deadline = 0.0
         ready = self._ask(b"", max(timeout, _START_TIMEOUT_S))
         if not isinstance(ready, render_requests.Ready):
             self.close()
@@ -323,11 +329,14 @@ class Grabber:
 
     def _ask(self, line: bytes, timeout: float) -> Answer:
         """Send a request, and return the answer. Until the picture is there, the program may take `timeout` seconds."""
-        self._timeout, self._deadline = timeout, time.monotonic() + timeout
-        assert self._program.stdin is not None and self._program.stdout is not None
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
         if self._program.stdin.closed:
             raise self.ended()
-        requests, answers = self._program.stdin.fileno(), self._program.stdout.fileno()
+        requests = self._program.stdin.fileno()
+        answers = self._program.stdout.fileno()
         os.set_blocking(
             requests, False
         )  # a stopped program does not read, and a camera may be longer than a pipe
@@ -408,10 +417,9 @@ def _copied(frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:
             source = tensor.torch()[..., :3]  # type: ignore[union-attr]
             stream = torch.cuda.current_stream()
             frame.wait(stream.cuda_stream)
-            picture = (
-                source.flip(0)
-                if flipped
-                else source.clone(memory_format=torch.contiguous_format)
-            )
+            if flipped:
+                picture = source.flip(0)
+            else:
+                picture = source.clone(memory_format=torch.contiguous_format)
             stream.synchronize()  # the frame is released
         return picture.to(torch.device("cuda", gpu))

@@ -21,7 +21,8 @@ _PERIOD_S = 0.1
 _MAX_WAITING = 1 << 16
 """Calls that wait for the worker thread."""
 _MAX_NAME = 100
-_LAST_S, _LOOK_S = 1.0, 0.01
+_LAST_S = 1.0
+_LOOK_S = 0.01
 """Longest wait for the GPU at the end of a run; time between two looks."""
 
 
@@ -62,7 +63,8 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
                 _check_not_step(name)
             logger.introduce(name, value)
         if type(value) is not float:
-            value = scalars[name] = _converted(name, value)
+            value = _converted(name, value)
+            scalars[name] = value
             later |= type(value) is not float
     logger.append(step, logger.queued(scalars) if later else scalars)
 
@@ -132,7 +134,8 @@ class Logger:
 
     def turn(self, now: float) -> float:
         if self._pending and now >= self._rest_until:
-            self._pending, self._rest_until = False, now + _PERIOD_S
+            self._pending = False
+            self._rest_until = now + _PERIOD_S
             if self._take_in():
                 self._show()
             self._pending = self._pending or bool(self._waiting)  # for a GPU
@@ -158,7 +161,8 @@ class Logger:
                 step, when, scalars = self._waiting.popleft()
                 for name, value in scalars.items():
                     if type(value) is not float:
-                        slot, value = value.host, value.host.item()
+                        slot = value.host
+                        value = value.host.item()
                         self._slots.append(slot)
                     found.setdefault(name, []).append((step, when, value))
             if found:

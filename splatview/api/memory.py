@@ -126,8 +126,11 @@ class Meter:
         self._stats: Any = None
         """PyTorch's statistics by device; None while only the host is shown."""
         self._asked = False
-        self._period, self._due, self._rest_until = 1 / hz, 0.0, 0.0
-        self._calls, self._step = 0, -1.0
+        self._period = 1 / hz
+        self._due = 0.0
+        self._rest_until = 0.0
+        self._calls = 0
+        self._step = -1.0
         self._peaks = 0, 0
         self._trouble = ""
         self._about: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
@@ -152,8 +155,11 @@ class Meter:
         if self._stats is None and self._device != HOST:
             self._settle()
         if self._asked and now >= self._rest_until:
-            self._asked, self._rest_until, self._due = False, now + _REST_S, now
-            if (path := self._recording.save("asked")) is not None:
+            self._asked = False
+            self._rest_until = now + _REST_S
+            self._due = now
+            path = self._recording.save("asked")
+            if path is not None:
                 _log.info(
                     "splatview: a snapshot of the memory: splatview memory %s", path
                 )
@@ -164,27 +170,28 @@ class Meter:
 
     def _settle(self) -> None:
         """Show a GPU as soon as CUDA is in use."""
-        if (torch := torch_with_cuda()) is None:
+        torch = torch_with_cuda()
+        if torch is None:
             return
         self._recording.attach()
-        index, count = self._device, torch.cuda.device_count()
+        index = self._device
+        count = torch.cuda.device_count()
         if index is None:  # no call of the trainer's has told which
             used = (
                 i
                 for i in range(count)
                 if torch._C._cuda_memoryStats(i)["allocated_bytes"]["all"]["allocated"]
             )
-            if (index := next(used, None)) is None:
+            index = next(used, None)
+            if index is None:
                 return
         try:
             if index >= count:
                 raise ValueError(f"device is {index}, and there are {count} GPUs")
             properties = torch.cuda.get_device_properties(index)
         except Exception as e:
-            self._device, self._trouble = (
-                HOST,
-                f"the GPU's memory is not shown: {type(e).__name__}: {e}",
-            )
+            self._device = HOST
+            self._trouble = f"the GPU's memory is not shown: {type(e).__name__}: {e}"
             raise
         with self._lock:
             self._about |= {
@@ -192,7 +199,8 @@ class Meter:
                 "gpu": str(properties.name),
                 "total": properties.total_memory,
             }
-            self._device, self._stats = index, torch._C._cuda_memoryStats
+            self._device = index
+            self._stats = torch._C._cuda_memoryStats
 
     def sample(self) -> None:
         """Take a sample, and let viewers see it. Any thread."""
@@ -218,10 +226,8 @@ class Meter:
             ]  # MEMORY_COLUMNS
             if self._stats is not None:
                 stats = self._stats(self._device)
-                allocated, reserved = (
-                    stats["allocated_bytes"]["all"],
-                    stats["reserved_bytes"]["all"],
-                )
+                allocated = stats["allocated_bytes"]["all"]
+                reserved = stats["reserved_bytes"]["all"]
                 # A highest value unlike that of the last sample was reached since then.
                 peaks = allocated["peak"], reserved["peak"]
                 most, room = (
@@ -269,11 +275,10 @@ def _ordinal(device: Any) -> int | None:
     import torch
 
     try:
-        parsed = (
-            torch.device("cuda", device)
-            if isinstance(device, int)
-            else torch.device(device)
-        )
+        if isinstance(device, int):
+            parsed = torch.device("cuda", device)
+        else:
+            parsed = torch.device(device)
     except (RuntimeError, TypeError):
         raise ValueError(f"device is {device!r}; {legal}") from None
     if parsed.type == "cpu":
@@ -309,8 +314,10 @@ class Recording:
         self._max_entries = max_entries
         self._lacks = ""
         """The trouble that stays."""
-        self._ours = self._ended = False
-        self._ooms, self._rest_until = 0, 0.0
+        self._ours = False
+        self._ended = False
+        self._ooms = 0
+        self._rest_until = 0.0
         # Reentrant: a signal's handler may end the run amid its end.
         self._lock = threading.RLock()
         memory_snapshots.tidy()  # an earlier run may have been killed while it wrote one
@@ -399,7 +406,8 @@ class Recording:
 
     def save(self, why: str) -> Path | None:
         """Write a full snapshot to a file of its own; `why`: "asked" or "oom". None: see `trouble`."""
-        if (snapshot := self._take()) is None:
+        snapshot = self._take()
+        if snapshot is None:
             return None
         with self._lock:
             name = memory_snapshots.name_of(self.run_id, self.count + 1, why)
@@ -409,7 +417,9 @@ class Recording:
                 self.trouble = f"the snapshot could not be written: {_one_line(e)}"
                 _log.warning("splatview: %s", self.trouble)
                 return None
-            self.newest, self.count, self.trouble = name, self.count + 1, self._lacks
+            self.newest = name
+            self.count = self.count + 1
+            self.trouble = self._lacks
         memory_snapshots.tidy()
         return path
 
@@ -418,8 +428,10 @@ class Recording:
         now = time.time()
         if self._ooms >= MAX_OOM_SNAPSHOTS or now < self._rest_until:
             return
-        self._ooms, self._rest_until = self._ooms + 1, now + OOM_REST_S
-        if (path := self.save("oom")) is not None:
+        self._ooms = self._ooms + 1
+        self._rest_until = now + OOM_REST_S
+        path = self.save("oom")
+        if path is not None:
             _log.warning(
                 "splatview: the GPU is out of memory; who holds it shows: splatview memory %s",
                 path,

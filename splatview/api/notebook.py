@@ -78,7 +78,8 @@ def show(
     could be started.
     """
     lengths = _length("width", width), _length("height", height)
-    run, port = checks.run(run), checks.whole("port", port, 0, 65535)
+    run = checks.run(run)
+    port = checks.whole("port", port, 0, 65535)
     timeout = checks.number("timeout", timeout, 0.001, 3600)
     with session().starting():
         viewer = _running(run) or _start_viewer(run, port, timeout)

@@ -69,16 +69,16 @@ def publish(
         if name is None:
             from splatview.adapters.tensors import is_array
 
-            name = _names[type(value)] = "image" if is_array(value) else "gaussians"
+            name = "image" if is_array(value) else "gaussians"
+            _names[type(value)] = name
     if meta:
         meta = checks.metadata(meta)
     options = kind, copy, live, shard, meta.get("activated"), meta.get("layout")
     known = session().published.get(name)
-    published = (
-        known.layout.match(value, meta)
-        if known is not None and known.options == options
-        else None
-    )
+    if known is not None and known.options == options:
+        published = known.layout.match(value, meta)
+    else:
+        published = None
     if known is None or published is None:
         if session().idle or (found := _describe(value, name, options, meta)) is None:
             return
@@ -137,7 +137,8 @@ def _describe(
             stream.shard = part, group
             publisher.wake()
         stream.describe(layout, copy, bool(live))
-        known = current.published[name] = Known(stream, layout, options)
+        known = Known(stream, layout, options)
+        current.published[name] = known
         if current.publisher is not publisher:
             # A signal's handler has ended the run meanwhile: the next call begins another.
             del current.published[name]

@@ -166,7 +166,9 @@ class Session:
     def close(self, exiting: bool = False) -> None:
         """End the run and all features. Idempotent. `exiting`: the process ends; viewers keep what they have mapped."""
         with self.lock:
-            worker, self._worker = self._worker, None  # which ends it
+            # which ends it
+            worker = self._worker
+            self._worker = None
             self.exiting = self.exiting or exiting
         self.wake()
         if worker is not None and worker is not threading.current_thread():
@@ -175,7 +177,8 @@ class Session:
             for feature in self.features.values():
                 with contextlib.suppress(Exception):
                     feature.close()
-            self.features, self._turns = {}, {}
+            self.features = {}
+            self._turns = {}
             publisher = self.publisher
             try:
                 if publisher is not None:
@@ -340,11 +343,13 @@ def fault(error: BaseException) -> None:
     if kind in _logged or len(_logged) >= _MAX_LOGGED:
         return
     _logged.add(kind)
-    frame, level = sys._getframe(), 1
+    frame = sys._getframe()
+    level = 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(
         "."
     )[0].startswith("splatview"):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     _log.warning(
         "splatview met a fault, training goes on: %s",
         text,

@@ -54,7 +54,8 @@ def group_of_this_process() -> str:
 @functools.lru_cache(maxsize=1)
 def _started_by(_pid: int) -> list[str]:
     """Return the parent, with when it began, as process ids are used again, and the script; as they were at the first
-    call, since the parent may end before this process."""
+    call, since the parent may end before this process.
+    """
     parent = os.getppid()
     try:
         began = (
@@ -65,9 +66,8 @@ def _started_by(_pid: int) -> list[str]:
         )
     except (OSError, IndexError):  # it has ended, or /proc is closed to us
         began = ""
-    script = (
-        os.path.abspath(sys.argv[0])
-        if sys.argv and sys.argv[0] not in ("", "-c")
-        else ""
-    )
+    if sys.argv and sys.argv[0] not in ("", "-c"):
+        script = os.path.abspath(sys.argv[0])
+    else:
+        script = ""
     return [f"parent={parent}", f"began={began}", f"script={script}"]

@@ -109,7 +109,8 @@ class Window:
                 WindowSettings(*self._asked_size, self._title, os.getpid())
             ).decode()
             program = ChildProgram("splatview_viewer", "window", settings, pipes=True)
-            assert program.stdin is not None and program.stdout is not None
+            assert program.stdin is not None
+            assert program.stdout is not None
             self._pipes = NewestLines(program.stdout.fileno(), program.stdin.fileno())
         else:
             program = ChildProgram(
@@ -140,12 +141,11 @@ class Window:
     @public(fallback=lambda self: self._asked_size)
     def size(self) -> tuple[int, int]:
         """Return (width, height) of the window's picture in pixels; what was asked for before it is open, and where a
-        fault of the surroundings hides it."""
-        return (
-            (self._state.width, self._state.height)
-            if self._is_open()
-            else self._asked_size
-        )
+        fault of the surroundings hides it.
+        """
+        if self._is_open():
+            return (self._state.width, self._state.height)
+        return self._asked_size
 
     @public(fallback=lambda self: 0.0)
     def fps(self) -> float:
@@ -190,7 +190,8 @@ class Window:
         if isinstance(image, torch.Tensor) and image.is_cuda:
             place = image.data_ptr(), image.shape, image.dtype
         moved = place is not None and self._last_place not in (None, place)
-        self._moves, self._last_place = self._moves + 1 if moved else 0, place
+        self._moves = self._moves + 1 if moved else 0
+        self._last_place = place
         # To share memory that is another each time costs more than to copy it on the GPU.
         self._set(0, image, "image", live=self._moves < _NEW_EACH_TIME)
 
@@ -261,7 +262,8 @@ class Window:
         self._receive()
         if program.running() and not self._state.closed:
             return True
-        if reason := self._let_go():
+        reason = self._let_go()
+        if reason:
             _log.warning("%s", reason)
         return False
 
@@ -276,19 +278,23 @@ class Window:
 
     def _let_go(self) -> str:
         """Release what belongs to the window. Return why it is gone, "" if its user or the script closed it."""
-        program, reason = self._program, ""
+        program = self._program
+        reason = ""
         if self._owner is session():
             if program is not None:
                 self._receive()
-                code, reason = program.exit_code, self._state.reason
+                code = program.exit_code
+                reason = self._state.reason
                 if not reason and code not in (None, 0) and not self._state.closed:
                     reason = f"the window's process ended by itself, with code {code}"
                 program.end(0)  # of a window that is closed already
             if self._end is not None:
                 self._end()
-        self._program = self._pipes = self._streams = self._shown = self._last_place = (
-            None
-        )
+        self._program = None
+        self._pipes = None
+        self._streams = None
+        self._shown = None
+        self._last_place = None
         self._closed = True
         return reason
 
@@ -303,13 +309,11 @@ class Window:
     def _take_over(self) -> None:
         """Begin to publish in this session; in a forked child, anew."""
         if self._owner is not session():
-            self._owner, self._program, self._pipes, self._streams, self._shown = (
-                session(),
-                None,
-                None,
-                None,
-                None,
-            )
+            self._owner = session()
+            self._program = None
+            self._pipes = None
+            self._streams = None
+            self._shown = None
 
     def _set(self, which: int, value: Any, kind: str, live: bool) -> None:
         self._take_over()
@@ -318,9 +322,10 @@ class Window:
             base = " ".join(
                 "".join(c for c in self._title if c.isprintable() and c != "/").split()
             )
-            base = (
-                "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
-            )
+            if base in ("", "splatview"):
+                base = "window"
+            else:
+                base = base[: limits.MAX_NAME - 20]
             names = itertools.chain(
                 [base], (f"{base} {number}" for number in itertools.count(2))
             )

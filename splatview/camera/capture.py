@@ -63,7 +63,9 @@ def main(settings_json: str) -> int:
     except CameraError as e:
         print(e, file=sys.stderr)
         return 2
-    output, stop, signals = Output(settings), threading.Event(), list[int]()
+    output = Output(settings)
+    stop = threading.Event()
+    signals = list[int]()
     reading = Reading(source, settings, output, stop)
     worker = threading.Thread(target=_read, args=(reading,), daemon=True)
     with entry.ending(lambda number, _: signals.append(number)):
@@ -109,7 +111,8 @@ class Output:
         if self._trouble:
             self._trouble = ""
             self.tell("the pictures go on")
-        self._last, self._pictures = image, self._pictures + 1
+        self._last = image
+        self._pictures = self._pictures + 1
         self._rate.look(now, self._pictures)
         self._publish(camera_hz=round(self._rate.hz, 1), dropped=dropped)
 
@@ -152,7 +155,8 @@ class Pace:
         if not fps or (rate and rate <= fps * 1.05):
             return False
         index = int(at * fps + 0.01)
-        exceeds, self._last_index = index == self._last_index, index
+        exceeds = index == self._last_index
+        self._last_index = index
         return exceeds
 
     def delay(self, at: float, rate: float, now: float) -> float | None:
@@ -161,7 +165,8 @@ class Pace:
             self._offset = max(now, self._due) - at
         late = now - self._offset - at
         if late > _BEHIND_S or late < -_LONGEST_S:
-            self._offset, late = self._offset + late, 0.0
+            self._offset = self._offset + late
+            late = 0.0
         self._skipped = (
             bool(rate) and late > 1 / rate and not self._skipped
         )  # never two in a row
@@ -189,7 +194,9 @@ class Reading:
         """Pictures that were not published: damaged, or left out as they were late."""
 
     def run(self) -> None:
-        source, output, opened = self._source, self._output, False
+        source = self._source
+        output = self._output
+        opened = False
         while not self._stop.is_set():
             try:
                 source.open()
@@ -198,11 +205,10 @@ class Reading:
                     output.tell(source.words)
                 self._play()
             except Exception as e:  # libraries have their own
-                why = (
-                    str(e)
-                    if isinstance(e, CameraError)
-                    else f"{source.words}: {type(e).__name__}: {e}"
-                )
+                if isinstance(e, CameraError):
+                    why = str(e)
+                else:
+                    why = f"{source.words}: {type(e).__name__}: {e}"
                 if not opened and kind_of(self._settings.source) != "network":
                     output.tell(why)
                     output.code = 2

@@ -284,11 +284,10 @@ class _Program:
         code = self._child.exit_code or 0
         self.end()
         if code not in (0, _EXPLAINED):
-            how = (
-                f"with code {code}"
-                if code > 0
-                else f"by a signal ({signal.strsignal(-code)})"
-            )
+            if code > 0:
+                how = f"with code {code}"
+            else:
+                how = f"by a signal ({signal.strsignal(-code)})"
             self.tell(f"it ended {how}")
         return code
 
@@ -313,7 +312,8 @@ class _Program:
     def end(self) -> None:
         if self._child is not None:
             self._child.end()
-        self._child = self.start_at = None
+        self._child = None
+        self.start_at = None
 
 
 class _Session:
@@ -401,11 +401,9 @@ class _Session:
 
     def _picture_time(self) -> int | None:
         """Return the modification time of the viewer's picture file, in nanoseconds; None without such a file."""
-        return (
-            self._out.stat().st_mtime_ns
-            if self._out is not None and self._out.exists()
-            else None
-        )
+        if self._out is not None and self._out.exists():
+            return self._out.stat().st_mtime_ns
+        return None
 
 
 def _run_name(source: str) -> str:
@@ -417,11 +415,10 @@ def _run_name(source: str) -> str:
     from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
     kind = kind_of(source)
-    short = (
-        host_of(source).lower() or kind
-        if kind == "network"
-        else {"file": Path(source).name, "pipeline": kind}.get(kind, shown(source))
-    )
+    if kind == "network":
+        short = host_of(source).lower() or kind
+    else:
+        short = {"file": Path(source).name, "pipeline": kind}.get(kind, shown(source))
     name = without_surrogates(
         os.environ.get("SPLATVIEW_NAME") or f"camera {short[:60]}"
     )

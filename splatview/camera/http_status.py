@@ -54,7 +54,8 @@ def _connection(
     parts: SplitResult, timeout_s: float
 ) -> http.client.HTTPConnection | None:
     """Return a connection that is made at its first request. Raises ValueError for an odd port."""
-    host, port = parts.hostname, parts.port
+    host = parts.hostname
+    port = parts.port
     if not host:
         return None
     if parts.scheme == "https":

@@ -90,7 +90,8 @@ class Inference:
                     SystemExit,
                 ) as e:  # of the user's function, or of a GPU without memory
                     found = {"trouble": self._trouble(e)}
-                now, self._results = time.perf_counter(), self._results + 1
+                now = time.perf_counter()
+                self._results = self._results + 1
                 self._rate.look(now, self._results)
                 about = {
                     "by": self._detector.by,

@@ -98,17 +98,15 @@ class OpenCVSource:
             self.recorded = has_end or path.endswith(_SEGMENTED)
         rate = capture.get(cv2.CAP_PROP_FPS)
         # FFmpeg only guesses the rate of a live stream.
-        self.rate = (
-            float(rate)
-            if 0 < rate < 1000 and (self.recorded or self._kind != "network")
-            else 0.0
-        )
+        if 0 < rate < 1000 and (self.recorded or self._kind != "network"):
+            self.rate = float(rate)
+        else:
+            self.rate = 0.0
         code = int(capture.get(cv2.CAP_PROP_FOURCC)) if self._kind != "pipeline" else 0
-        codec = (
-            code.to_bytes(4, "little").decode("latin1").strip()
-            if 0 < code < 2**32
-            else ""
-        )
+        if 0 < code < 2**32:
+            codec = code.to_bytes(4, "little").decode("latin1").strip()
+        else:
+            codec = ""
         width, height = (
             int(capture.get(p))
             for p in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)
@@ -156,7 +154,8 @@ class OpenCVSource:
 
     def _opened(self) -> tuple[cv2.VideoCapture, str]:
         """Return the capture, which may not be open, and a camera's name."""
-        settings, source = self._settings, self._settings.source
+        settings = self._settings
+        source = self._settings.source
         if self._kind == "pipeline":
             return cv2.VideoCapture(
                 source if "appsink" in source else source + _APPSINK, cv2.CAP_GSTREAMER
@@ -186,7 +185,8 @@ class OpenCVSource:
 
         Raises CameraError for a source that leads to another.
         """
-        settings, source = self._settings, self._settings.source
+        settings = self._settings
+        source = self._settings.source
         is_limited = not settings.follow
         if is_limited and can_limit(source):
             self._only_host = OnlyHost(source)
@@ -274,11 +274,9 @@ class OpenCVSource:
     def grab(self) -> float | None:
         self._has_ended = not self._capture.grab()
         if not self._has_ended:
-            return (
-                self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
-                if self.recorded
-                else 0.0
-            )
+            if self.recorded:
+                return self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
+            return 0.0
         error = self._led_away() or f"{self.words}: no picture comes any more"
         if self._kind == "network":
             raise NoPictureError(error)

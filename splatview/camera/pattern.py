@@ -44,7 +44,8 @@ class PatternSource:
 
 def draw(number: int, width: int, height: int) -> np.ndarray:
     """Return the test picture of this number, (height, width, 3) RGB: a white square that moves over a quiet ground,
-    and the number, modulo 2**24, as a row of cells."""
+    and the number, modulo 2**24, as a row of cells.
+    """
     image = _ground(width, height).copy()
     x0, y0, x1, y1 = square(number, width, height)
     image[y0:y1, x0:x1] = 255

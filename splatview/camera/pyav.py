@@ -62,7 +62,8 @@ class PyAVSource:
         self.close()
         _silence()
         try:
-            container = self._container = av.open(file_path(source))
+            container = av.open(file_path(source))
+            self._container = container
         except (FFmpegError, OSError, ValueError) as e:
             raise CameraError(
                 f"{source} is no video that FFmpeg reads: {getattr(e, 'strerror', '') or e}"
@@ -106,14 +107,16 @@ class PyAVSource:
 
     def grab(self) -> float | None:
         try:
-            frame = self._frame = next(self._frames, None)
+            frame = next(self._frames, None)
+            self._frame = frame
         except (FFmpegError, OSError) as e:
             raise CameraError(f"{self.words}: {e.strerror or e}") from None
         if frame is None:
             return None
-        self._time = (
-            self._time + 1 / (self.rate or 25) if frame.time is None else frame.time
-        )
+        if frame.time is None:
+            self._time = self._time + 1 / (self.rate or 25)
+        else:
+            self._time = frame.time
         return self._time
 
     def retrieve(self) -> np.ndarray:

@@ -170,7 +170,8 @@ def check_device(path: str) -> str:
 
 def check(settings: CaptureSettings) -> None:
     """Raise CameraError for a source that can never be read. Loads no library."""
-    source, kind = settings.source, kind_of(settings.source)
+    source = settings.source
+    kind = kind_of(settings.source)
     if not source.strip():
         raise CameraError(f"SOURCE is empty; {_LEGAL}")
     if kind == "device":

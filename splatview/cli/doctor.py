@@ -164,7 +164,8 @@ def check_cuda_sharing() -> Finding:
 
 def _share(*cases: tuple[str, str, str]) -> list[str]:
     """Share an image between two processes for each (transport, device, settings of torch's allocator), all at once:
-    each loads torch twice. Return the reasons why that fails, "" where it works."""
+    each loads torch twice. Return the reasons why that fails, "" where it works.
+    """
     with tempfile.TemporaryDirectory(
         prefix="sv-doctor-", ignore_cleanup_errors=True
     ) as folder:
@@ -198,22 +199,18 @@ def check_cuda_to_opengl() -> Finding:
 
 def check_memory() -> Finding:
     words, missing = _versions("memory")
-    return (
-        Finding("absent", "; ".join([*missing, *words]), install_line("memory"))
-        if missing
-        else Finding("ok", "; ".join(words))
-    )
+    if missing:
+        return Finding("absent", "; ".join([*missing, *words]), install_line("memory"))
+    return Finding("ok", "; ".join(words))
 
 
 def check_video() -> Finding:
     words, missing = _versions("video")
-    return (
-        Finding(
+    if missing:
+        return Finding(
             "absent", f"{missing[0]}; films are written as PNGs", install_line("video")
         )
-        if missing
-        else Finding("ok", words[0])
-    )
+    return Finding("ok", words[0])
 
 
 def check_camera() -> Finding:
@@ -221,7 +218,8 @@ def check_camera() -> Finding:
     from splatview.camera.sources import cameras
 
     words, missing = _versions("camera", "video")
-    if (cv2 := sys.modules.get("cv2")) is not None:
+    cv2 = sys.modules.get("cv2")
+    if cv2 is not None:
         there = re.search(r"GStreamer:\s+YES", cv2.getBuildInformation())
         words.append(f"{'with' if there else 'without'} GStreamer")
     words.append(
@@ -234,7 +232,8 @@ def check_camera() -> Finding:
 
 def _versions(*extras: str) -> tuple[list[str], list[str]]:
     """Import the packages of extras; return those that work with their versions, and words about the others."""
-    words, missing = [], []
+    words = []
+    missing = []
     for module in (module for extra in extras for module in EXTRAS[extra]):
         try:
             words.append(f"{NAMES[module]} {import_module(module).__version__}")
@@ -254,7 +253,8 @@ def check_port() -> Finding:
             return Finding("ok", "free")
         except OSError as e:
             why = e.strerror
-    if own := [v for v in viewers() if v.port == _PORT]:
+    own = [v for v in viewers() if v.port == _PORT]
+    if own:
         address = own[0].url.partition("/?")[
             0
         ]  # without the token: this is copied into bug reports
@@ -292,10 +292,11 @@ def check_runtime_folder() -> Finding:
 def _probe(what: str, otherwise: State, timeout_s: float = 120.0) -> Finding:
     """Try something in the viewer's program; it is `otherwise` where that does not work."""
     lines: list[str] = []
-    if why := _ended(
+    why = _ended(
         ChildProgram("splatview_viewer.app.probe", what, on_output=lines.append),
         timeout_s,
-    ):
+    )
+    if why:
         return Finding(otherwise, why)
     found = json.loads(lines[-1])
     return Finding("ok" if found["ok"] else otherwise, found["detail"], found["mend"])
@@ -305,13 +306,11 @@ def _ended(program: ChildProgram, timeout_s: float = 120.0) -> str:
     """Wait for the end of a program; return the reason if it failed."""
     code = program.wait(timeout_s)
     program.end()
-    return (
-        ""
-        if code == 0
-        else f"no answer within {timeout_s:g} s"
-        if code is None
-        else (f"{program.last_words().splitlines()[-1]} (code {code})")
-    )
+    if code == 0:
+        return ""
+    if code is None:
+        return f"no answer within {timeout_s:g} s"
+    return f"{program.last_words().splitlines()[-1]} (code {code})"
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
@@ -369,13 +368,15 @@ def share(transport: str, device: str) -> None:
                 stream.open()
                 if stream.fault:
                     sys.exit(stream.fault)
-                if (frame := stream.read()) is None:
+                frame = stream.read()
+                if frame is None:
                     continue
                 with frame:
                     image: Any = frame.tensors["image"]
-                    tensor = (
-                        image.torch() if frame.on_gpu else torch.from_numpy(image.array)
-                    )
+                    if frame.on_gpu:
+                        tensor = image.torch()
+                    else:
+                        tensor = torch.from_numpy(image.array)
                     if frame.on_gpu:
                         frame.wait(torch.cuda.current_stream(tensor.device).cuda_stream)
                     same = torch.equal(tensor.cpu(), _image("cpu"))

@@ -79,7 +79,8 @@ def _main(args: list[str]) -> int:
 
         print(f"splatview {__version__}")
         return 0
-    command, rest = args[0], args[1:]
+    command = args[0]
+    rest = args[1:]
     if command in _VIEWER:
         from splatview_ipc.system import child_program
 
@@ -98,11 +99,10 @@ def _main(args: list[str]) -> int:
     from splatview_ipc.control.errors import IpcError
 
     try:
-        module = (
-            f"splatview.{command}.command"
-            if command in ("camera", "demo")
-            else f"splatview.cli.{command}"
-        )
+        if command in ("camera", "demo"):
+            module = f"splatview.{command}.command"
+        else:
+            module = f"splatview.cli.{command}"
         return import_module(module).main(rest)
     except IpcError as e:
         from splatview_ipc.system.terminal import printable_lines

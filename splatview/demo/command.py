@@ -30,7 +30,8 @@ _SHOT_TIMEOUT_S = 120.0
 _FIRST_PICTURE_S = 5.0
 _STOP_TIMEOUT_S = 15.0
 """Time for the trainer to finish a step and report its result."""
-_BAR_PERIOD_S, _LINE_PERIOD_S = 0.1, 5.0
+_BAR_PERIOD_S = 0.1
+_LINE_PERIOD_S = 5.0
 """Between two updates of the progress, on a terminal and in a log."""
 
 
@@ -76,7 +77,8 @@ def main(args: list[str]) -> int:
 
 def run(options: Demo) -> int:
     """Run the demo to its end. Returns 0, the exit code of a training that failed, 1 if no picture could be drawn,
-    2 for options that cannot be used, 128 + signal when ended early."""
+    2 for options that cannot be used, 128 + signal when ended early.
+    """
     try:
         screens = [
             f"--{name}"
@@ -145,9 +147,11 @@ class _Session:
     def run(self) -> int:
         trainer = self._start()
         self._show_until(lambda: self._trained or not trainer.running())
-        code = (
-            0 if self._trained else 1
-        )  # it stays until its input ends: an end before is a failure
+        # it stays until its input ends: an end before is a failure
+        if self._trained:
+            code = 0
+        else:
+            code = 1
         if self.signals:
             code = 128 + self.signals[0]
             trainer.send_signal(
@@ -161,11 +165,10 @@ class _Session:
             if not self.options.exit:  # until a signal, which is how it is meant to end, or until the viewer ends
                 self._show_until(lambda: self.viewer is None or bool(self._place))
                 if self.viewer is not None and not self.signals:
-                    end = (
-                        "Ctrl-C"
-                        if sys.stdin.isatty() and sys.stdout.isatty()
-                        else f"kill {os.getpid()}"
-                    )
+                    if sys.stdin.isatty() and sys.stdout.isatty():
+                        end = "Ctrl-C"
+                    else:
+                        end = f"kill {os.getpid()}"
                     print(
                         f"The viewer stays {self._place}; end it with: {end}",
                         flush=True,
@@ -189,7 +192,8 @@ class _Session:
 
         def read_viewer(line: str) -> None:
             """Its address, and what to type where it was reached over ssh."""
-            if address := re.search(r"http://\S+", line):
+            address = re.search(r"http://\S+", line)
+            if address:
                 self._place = self._place or f"at {address[0]}"
             if line.strip() and not line.startswith(
                 "splatview: serve: no run"
@@ -213,11 +217,10 @@ class _Session:
             env={"SPLATVIEW_NAME": "demo", **os.environ},
         )
         if self._screen != "offscreen":
-            screen = (
-                ["--web", "--port", str(o.port)]
-                if self._screen == "web"
-                else ["--window"]
-            )
+            if self._screen == "web":
+                screen = ["--web", "--port", str(o.port)]
+            else:
+                screen = ["--window"]
             self.viewer = ChildProgram(
                 "splatview_viewer",
                 "serve",
@@ -276,7 +279,8 @@ class _Session:
                         _FIRST_PICTURE_S, self.options.picture_every
                     )
                 if name == "done":
-                    self._trained, self._picture_due = True, math.inf
+                    self._trained = True
+                    self._picture_due = math.inf
             if (
                 self.trainer is not None
                 and now >= self._picture_due
@@ -289,11 +293,10 @@ class _Session:
                 self.viewer.end()
                 self.viewer = None
                 closed = code == 0 and self._screen == "window"
-                text = (
-                    "the window was closed"
-                    if closed
-                    else f"the viewer ended with code {code}"
-                )
+                if closed:
+                    text = "the window was closed"
+                else:
+                    text = f"the viewer ended with code {code}"
                 self._note(text if self._trained else f"{text}; training goes on")
 
     def _last_picture(self, trainer: ChildProgram) -> int:
@@ -304,11 +307,10 @@ class _Session:
             return 0
         if self.signals:
             return 128 + self.signals[0]
-        why = (
-            f"not drawn within {_SHOT_TIMEOUT_S:.0f} s"
-            if shot.exit_code is None
-            else shot.last_words()
-        )
+        if shot.exit_code is None:
+            why = f"not drawn within {_SHOT_TIMEOUT_S:.0f} s"
+        else:
+            why = shot.last_words()
         print(
             f"splatview demo: no picture: {printable(why)}", file=sys.stderr, flush=True
         )
@@ -324,7 +326,8 @@ class _Progress:
         self._terminal = sys.stdout.isatty()
 
     def show(self, event: dict[str, Any], now: float) -> None:
-        text, end = printable(event.get("text", "")), "\n"
+        text = printable(event.get("text", ""))
+        end = "\n"
         seconds = f"{now - self._began:.0f} s"
         if event["event"] == "done":
             text = f"{text}, {seconds}"
@@ -338,10 +341,8 @@ class _Progress:
             if self._terminal:
                 text = f"  {text}  {seconds}"
                 width = max(shutil.get_terminal_size().columns - len(text) - 3, 5)
-                text, end = (
-                    f"[{'=' * round(width * done):{width}}]{text}",
-                    "" if done < 1 else "\n",
-                )
+                text = f"[{'=' * round(width * done):{width}}]{text}"
+                end = "" if done < 1 else "\n"
         sys.stdout.write(
             ("\r\x1b[2K" if self._terminal else "") + text + end
         )  # over the bar, where there is one
@@ -350,4 +351,8 @@ class _Progress:
 
 def _status(code: int | None) -> int:
     """The exit status as a shell reports it: a process that a signal ended has a negative code in Python."""
-    return 0 if code is None else 128 - code if code < 0 else code
+    if code is None:
+        return 0
+    if code < 0:
+        return 128 - code
+    return code

@@ -79,10 +79,13 @@ def tile(
             less: not drawn.
         depths: (N,) camera z.
     """
-    columns, rows = -(-width // TILE), -(-height // TILE)
-    centre, half = means2d.detach().double().numpy(), extents.detach().double().numpy()
+    columns = -(-width // TILE)
+    rows = -(-height // TILE)
+    centre = means2d.detach().double().numpy()
+    half = extents.detach().double().numpy()
     # A pixel belongs to the box when its centre does; without any, the Gaussian touches nothing.
-    low, high = np.ceil(centre - half - 0.5), np.floor(centre + half - 0.5)
+    low = np.ceil(centre - half - 0.5)
+    high = np.floor(centre + half - 0.5)
     drawn = (half > 0).all(1) & (high >= low).all(1)
     drawn &= (
         (high >= 0).all(1) & (low < [width, height]).all(1) & np.isfinite(centre).all(1)
@@ -135,7 +138,8 @@ class Composite(torch.autograd.Function):
         features: torch.Tensor,
         tiling: Tiling,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        g, channels = tiling.gaussians, features.shape[1]
+        g = tiling.gaussians
+        channels = features.shape[1]
         at = (
             torch.arange(TILE, dtype=means2d.dtype) + 0.5 - TILE / 2
         )  # from the tile's centre: rounding harms least
@@ -182,7 +186,8 @@ class Composite(torch.autograd.Function):
             if any(ctx.needs_input_grad):
                 saved.append((tiles, pairs, odds, weight, clamped, block_features))
         ctx.save_for_backward(opacities, out, basis, u, v, a, b, c)
-        ctx.blocks, ctx.tiling = saved, tiling
+        ctx.blocks = saved
+        ctx.tiling = tiling
         size = (tiling.rows * TILE, tiling.columns * TILE)
         whole = functional.fold(
             out.permute(2, 1, 0).reshape(1, -1, len(out)), size, TILE, stride=TILE
@@ -195,9 +200,11 @@ class Composite(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """With w_k = alpha_k T_k and g_k = <grad of the pixel, features of k>, the gradient by the log of alpha_k is
-        w_k g_k - alpha_k / (1 - alpha_k) * sum over j > k of w_j g_j: what k adds less what it hides."""
+        w_k g_k - alpha_k / (1 - alpha_k) * sum over j > k of w_j g_j: what k adds less what it hides.
+        """
         opacities, out, basis, u, v, a, b, c = ctx.saved_tensors
-        tiling, channels = ctx.tiling, out.shape[2] - 1
+        tiling = ctx.tiling
+        channels = out.shape[2] - 1
         padding = (
             0,
             tiling.columns * TILE - tiling.width,
@@ -212,10 +219,9 @@ class Composite(torch.autograd.Function):
         )
         by_pixel = by_pixel.permute(2, 1, 0).contiguous()
         total = (by_pixel * out).sum(-1, keepdim=True)  # sum over all j of w_j g_j
-        moments, by_feature = (
-            out.new_zeros(len(u) + 1, 6),
-            out.new_zeros(len(u) + 1, channels),
-        )  # and the padding's
+        # and the padding's
+        moments = out.new_zeros(len(u) + 1, 6)
+        by_feature = out.new_zeros(len(u) + 1, channels)
         for tiles, pairs, odds, weight, clamped, block_features in ctx.blocks:
             g = by_pixel[tiles]
             by_feature[pairs] = torch.bmm(weight.transpose(1, 2), g[..., :channels])
@@ -226,7 +232,9 @@ class Composite(torch.autograd.Function):
                 by_log_alpha.masked_fill_(clamped, 0)
             moments[pairs] = torch.matmul(by_log_alpha.transpose(1, 2), basis)
         m, mx, my, mxx, mxy, myy = moments[:-1].unbind(1)
-        dx, dy = mx - u * m, my - v * m  # first moments about the Gaussian's centre
+        # first moments about the Gaussian's centre
+        dx = mx - u * m
+        dy = my - v * m
         by_pair = torch.cat(
             [
                 torch.stack(

@@ -144,11 +144,10 @@ def load(
             f"--data {source}: {len(views)} views; at least 2 are needed{why}"
         )
     held_out = views[::_HELD_OUT_EVERY] if len(views) >= _HELD_OUT_EVERY else []
-    train = (
-        [view for i, view in enumerate(views) if i % _HELD_OUT_EVERY]
-        if held_out
-        else views
-    )
+    if held_out:
+        train = [view for i, view in enumerate(views) if i % _HELD_OUT_EVERY]
+    else:
+        train = views
     notes = [*model.notes, *left_out]
     if any(view.distorted for view in views):
         notes.append(
@@ -157,21 +156,24 @@ def load(
     points = model.points
     colors = model.colors
     finite = np.isfinite(points).all(1)
-    points, colors = points[finite], colors[finite]
+    points = points[finite]
+    colors = colors[finite]
     rng = np.random.default_rng(seed)
     if len(points) < 10:
         notes.append(
             f"{len(points)} points in the data: starting from random ones between the cameras"
         )
         centres = torch.stack([view.position.double() for view in train]).numpy()
-        low, high = centres.min(0), centres.max(0)
+        low = centres.min(0)
+        high = centres.max(0)
         margin = 0.1 * float((high - low).max()) + 1e-3
         points = rng.uniform(low - margin, high + margin, (max_points, 3))
         colors = rng.integers(64, 192, (max_points, 3))
     elif len(points) > max_points:
         notes.append(f"starting from {max_points:,} of its {len(points):,} points")
         chosen = rng.choice(len(points), max_points, replace=False)
-        points, colors = points[chosen], colors[chosen]
+        points = points[chosen]
+        colors = colors[chosen]
     return Capture(
         train,
         held_out,
@@ -203,11 +205,10 @@ def _read(source: Path) -> _Model:
             model = _read_model(sparse, source)
             model.notes += notes
             return model
-    names = (
-        [source]
-        if source.suffix == ".json"
-        else [source / "transforms.json", source / "transforms_train.json"]
-    )
+    if source.suffix == ".json":
+        names = [source]
+    else:
+        names = [source / "transforms.json", source / "transforms_train.json"]
     for path in names:
         if path.exists():
             return _read_transforms(path)
@@ -219,7 +220,8 @@ def _read(source: Path) -> _Model:
 
 def _best_model(root: Path) -> tuple[Path | None, list[str]]:
     """Return the folder of the model that has the most images, of those that COLMAP numbered below `root`, or `root`
-    itself; and notes of the choice."""
+    itself; and notes of the choice.
+    """
     numbered = []
     if root.is_dir():
         folders = [entry for entry in root.iterdir() if entry.name.isdecimal()]
@@ -246,7 +248,8 @@ def _image_count(sparse: Path) -> int:
 
 def _read_model(sparse: Path, source: Path) -> _Model:
     """Read COLMAP's model (https://colmap.github.io/format.html) in a folder with cameras.bin, images.bin and
-    points3D.bin, of the data set `source`. Poses are world-to-camera in OpenCV axes already. Raises DemoError."""
+    points3D.bin, of the data set `source`. Poses are world-to-camera in OpenCV axes already. Raises DemoError.
+    """
     path = sparse / "cameras.bin"
     try:
         cameras = _cameras(read_bytes(path, _MODEL_GROWTH))
@@ -293,7 +296,8 @@ def _count(data: bytes, least: int) -> int:
 
 def _cameras(data: bytes) -> dict[int, View]:
     """Return the cameras by their numbers, at the origin of the world."""
-    at, found = 8, {}
+    at = 8
+    found = {}
     for _ in range(_count(data, 48)):
         key, number, width, height = struct.unpack_from("<iiQQ", data, at)
         if number not in _MODELS:
@@ -351,7 +355,8 @@ def _images(
 
 def _read_transforms(path: Path) -> _Model:
     """Read nerfstudio's format (docs.nerf.studio/quickstart/data_conventions.html), of which Blender's NeRF sets are
-    one."""
+    one.
+    """
     finder = PictureFinder(path.parent)
     left_out = LeftOutViews()
     views = []
@@ -363,7 +368,7 @@ def _read_transforms(path: Path) -> _Model:
         usable = [
             frame
             for frame in frames
-            if _NEEDED <= frame.keys() and isinstance(frame["file_path"], str)
+            if frame.keys() >= _NEEDED and isinstance(frame["file_path"], str)
         ]
         left_out.nameless = len(meta["frames"]) - len(usable)
         if not usable:
@@ -424,7 +429,8 @@ def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> View
         np.vstack([camera_to_world[:3], [0, 0, 0, 1]]) * [1, -1, -1, 1]
     )
     if "w" in values and "h" in values:
-        width, height = int(values["w"]), int(values["h"])
+        width = int(values["w"])
+        height = int(values["h"])
     else:
         with open_picture(picture.path) as opened:
             width, height = (side * picture.reduced_by for side in stored_size(opened))
@@ -433,7 +439,8 @@ def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> View
         raise ValueError(
             f"size {width}x{height} and focal lengths {fx}, {fy} must be positive"
         )
-    cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
+    cx = float(values.get("cx", width / 2))
+    cy = float(values.get("cy", height / 2))
     K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
     distorted = any(values.get(k) for k in ("k1", "k2", "k3", "p1", "p2"))
     return View(

@@ -80,7 +80,8 @@ def read_bytes(path: Path, growth: int) -> bytes:
 @contextmanager
 def open_picture(path: Path) -> Iterator[Image.Image]:
     """Open a picture whose pixels fit the free memory, and Pillow's own limit. Raises ViewError for a file that cannot
-    be read, DemoError where memory is short."""
+    be read, DemoError where memory is short.
+    """
     from PIL import Image
 
     with _open_regular(path) as file:
@@ -120,7 +121,9 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if not end or lines[:1] != [["ply"]]:
         raise DemoError(f"{path}: not a PLY file (no header)")
     fields: list[tuple[str, str]] = []
-    order, count, elements = "", 0, []
+    order = ""
+    count = 0
+    elements = []
     try:
         for words in lines[1:]:
             if words[:1] == ["format"]:

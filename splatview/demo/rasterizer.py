@@ -58,19 +58,23 @@ def colors(gaussians: Gaussians, viewmat: torch.Tensor, sh_degree: int) -> torch
 
 def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
     """Screen-space means2d (N, 2), conics (N, 3), depths (N,), covariance diagonal (N, 2), valid (N,) bool."""
-    rotation, K = view.viewmat[:3, :3], view.K
+    rotation = view.viewmat[:3, :3]
+    K = view.K
     in_camera = gaussians["means"] @ rotation.T + view.viewmat[:3, 3]
     valid = in_camera[:, 2].detach() > NEAR
     x, y, z = torch.where(
         valid[:, None], in_camera, in_camera.new_tensor([0.0, 0.0, 1.0])
     ).unbind(1)
-    fx, fy, cx, cy = K[0, 0], K[1, 1], K[0, 2], K[1, 2]
-    x_z, y_z = x / z, y / z
+    fx = K[0, 0]
+    fy = K[1, 1]
+    cx = K[0, 2]
+    cy = K[1, 2]
+    x_z = x / z
+    y_z = y / z
     # The linearisation is taken no further off the axis than a little beside the picture, as every trainer does.
-    beyond_x, beyond_y = (
-        0.15 * view.width / fx,
-        0.15 * view.height / fy,
-    )  # 0.3 tan(half the field of view)
+    # 0.3 tan(half the field of view)
+    beyond_x = 0.15 * view.width / fx
+    beyond_y = 0.15 * view.height / fy
     jx = x_z.clamp(-(cx / fx + beyond_x), (view.width - cx) / fx + beyond_x)
     jy = y_z.clamp(-(cy / fy + beyond_y), (view.height - cy) / fy + beyond_y)
 
@@ -80,11 +84,9 @@ def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
     )  # (N, 3, 3), columns in the camera
     across = (axes[:, 0] - jx[:, None] * axes[:, 2]) * (fx / z)[:, None]
     down = (axes[:, 1] - jy[:, None] * axes[:, 2]) * (fy / z)[:, None]
-    xx, xy, yy = (
-        (across * across).sum(1) + BLUR,
-        (across * down).sum(1),
-        (down * down).sum(1) + BLUR,
-    )
+    xx = (across * across).sum(1) + BLUR
+    xy = (across * down).sum(1)
+    yy = (down * down).sum(1) + BLUR
     determinant = xx * yy - xy * xy
     conics = torch.stack([yy, -xy, xx], 1) / determinant[:, None]
     means2d = torch.stack([fx * x_z + cx, fy * y_z + cy], 1)

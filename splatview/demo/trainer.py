@@ -143,7 +143,8 @@ def _loop(training: Training, stop: list[int]) -> None:
         [view.height for view in views],
         [view.image for view in views],
     )
-    mean_loss = mean_psnr = 0.0
+    mean_loss = 0.0
+    mean_psnr = 0.0
     while training.step_number < training.steps and not stop:
         while not splatview.wait_while_paused(0.2) and not stop:
             pass
@@ -160,10 +161,8 @@ def _loop(training: Training, stop: list[int]) -> None:
         splatview.log(step, loss=loss, psnr=psnr)
         splatview.publish_cameras(current=view)
         share = max(0.05, 1 / step)  # views differ: show a running mean
-        mean_loss, mean_psnr = (
-            mean_loss + share * (loss - mean_loss),
-            mean_psnr + share * (psnr - mean_psnr),
-        )
+        mean_loss = mean_loss + share * (loss - mean_loss)
+        mean_psnr = mean_psnr + share * (psnr - mean_psnr)
         _tell(
             "train",
             done=step,

@@ -59,7 +59,9 @@ class Training:
         refine_every: int = 100,
     ) -> None:
         self.extent = capture.extent
-        self.steps, self.limit, self.refine_every = steps, limit, refine_every
+        self.steps = steps
+        self.limit = limit
+        self.refine_every = refine_every
         self.views = [view.to(device) for view in capture.train]
         self.held_out = [view.to(device) for view in capture.held_out]
         self.gaussians = initial_gaussians(capture.points, capture.colors).to(device)
@@ -203,11 +205,13 @@ def ssim(image: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     The window slides as two products with banded matrices: on a CPU a tenth of what torch's convolution and its
     gradient cost.
     """
-    a, b = image.permute(2, 0, 1), target.permute(2, 0, 1)
+    a = image.permute(2, 0, 1)
+    b = target.permute(2, 0, 1)
     maps = torch.cat([a, b, a * a, b * b, a * b])
     blurred = _sliding_window(a.shape[1], a) @ maps @ _sliding_window(a.shape[2], a)
     mean_a, mean_b, aa, bb, ab = blurred.split(3)
-    c1, c2 = 0.01**2, 0.03**2
+    c1 = 0.01**2
+    c2 = 0.03**2
     covariance = ab - mean_a * mean_b
     numerator = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
     spread = (aa - mean_a * mean_a) + (bb - mean_b * mean_b)

@@ -34,7 +34,8 @@ class SplatviewCallback(Callback):  # type: ignore
 
     def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:
         """look: returns images or Gaussians, as `splatview.publish` takes them, by the names of their streams; called
-        without gradients. None: the module's own method `look()`."""
+        without gradients. None: the module's own method `look()`.
+        """
         self._look = look
 
     def on_train_batch_end(
@@ -42,9 +43,10 @@ class SplatviewCallback(Callback):  # type: ignore
     ) -> None:
         if trainer.is_global_zero:
             with torch.no_grad():
-                values = (
-                    pl_module.look() if self._look is None else self._look(pl_module)
-                )
+                if self._look is None:
+                    values = pl_module.look()
+                else:
+                    values = self._look(pl_module)
                 for name, value in values.items():
                     splatview.publish(
                         value,

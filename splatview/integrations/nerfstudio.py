@@ -27,7 +27,8 @@ def show(trainer: Trainer) -> None:
     """Publish the Gaussians of a trainer that has been set up, after every training step."""
 
     def publish(step: int) -> None:
-        scene, config = trainer.pipeline.model, trainer.pipeline.model.config
+        scene = trainer.pipeline.model
+        config = trainer.pipeline.model.config
         if config.sh_degree == 0:  # its features are the logits of colours then
             scene = {
                 **scene.gauss_params,

@@ -32,7 +32,8 @@ class SplatviewCallback(TrainerCallback):
 
     def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:
         """look: returns images or Gaussians, as `splatview.publish` takes them, by the names of their streams; called
-        without gradients. None: the model's own method `look()`."""
+        without gradients. None: the model's own method `look()`.
+        """
         self._look = look
 
     def on_step_end(

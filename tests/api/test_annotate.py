@@ -46,10 +46,10 @@ NAN = math.nan
 )
 def test_boxes_of_any_library(make: Any) -> None:
     tensors, meta = made(boxes=make(BOXES))
-    assert set(tensors) == {"boxes"} and tensors["boxes"].tolist() == BOXES
-    assert (
-        tensors["boxes"].dtype == torch.float32 and not tensors["boxes"].requires_grad
-    )
+    assert set(tensors) == {"boxes"}
+    assert tensors["boxes"].tolist() == BOXES
+    assert tensors["boxes"].dtype == torch.float32
+    assert not tensors["boxes"].requires_grad
     assert meta == {"width": 0, "height": 0}
 
 
@@ -84,9 +84,8 @@ def test_nothing_found(empty: Any) -> None:
         notes=[],
         colors=[],
     )
-    assert tensors["boxes"].shape == (0, 4) and not any(
-        t.numel() for t in tensors.values()
-    )
+    assert tensors["boxes"].shape == (0, 4)
+    assert not any(t.numel() for t in tensors.values())
     tensors, _ = made(
         boxes=empty,
         classes=[],
@@ -121,9 +120,8 @@ def test_what_is_not_finite_is_told() -> None:
         [3e38] * 4,
     ]
     tensors, meta = made(boxes=boxes)
-    assert (
-        meta["trouble"].startswith("3 of 5 boxes") and len(tensors["boxes"]) == 5
-    )  # each keeps its label
+    assert meta["trouble"].startswith("3 of 5 boxes")
+    assert len(tensors["boxes"]) == 5
     assert made(boxes=boxes, trouble="other")[1]["trouble"] == "other"
 
 
@@ -156,7 +154,8 @@ def test_classes_and_scores_beside_labels() -> None:
         ["track 1", "track 2"],
         [4, 4],
     )
-    assert tensors["scores"][0] == 0.5 and tensors["scores"][1].isnan()
+    assert tensors["scores"][0] == 0.5
+    assert tensors["scores"][1].isnan()
     assert made(boxes=BOXES, scores=torch.tensor([[0.5], [0.25]]))[0][
         "scores"
     ].tolist() == [0.5, 0.25]
@@ -203,7 +202,8 @@ def test_order_names_the_parts_of_a_result() -> None:
         ("classes, boxes, scores", (detected[2], *detected[:2])),
     ):
         tensors, _ = made(boxes=parts, order=order, names=["a", "b", "c", "d"])
-        assert tensors["boxes"].tolist() == BOXES and tensors["scores"].tolist() == [
+        assert tensors["boxes"].tolist() == BOXES
+        assert tensors["scores"].tolist() == [
             0.5,
             0.25,
         ]
@@ -225,7 +225,8 @@ def test_points() -> None:
     ]
     given = torch.rand(3, 17, 3, generator=torch.manual_seed(0))
     tensors, _ = made(points=given, skeleton="coco", point_classes=[0, 5, -1])
-    assert torch.equal(tensors["points"], given) and tensors["boxes"].shape == (0, 4)
+    assert torch.equal(tensors["points"], given)
+    assert tensors["boxes"].shape == (0, 4)
     assert tensors["skeleton"].tolist() == [list(pair) for pair in COCO_SKELETON]
     assert tensors["point_classes"].tolist() == [0, 5, -1]
     assert made(points=given.tolist(), skeleton=[(0, 16)])[0]["skeleton"].tolist() == [
@@ -278,8 +279,11 @@ def test_notes() -> None:
 
 SIX = np.zeros((6, 4))
 MASKS = np.random.default_rng(0).random((6, 23, 37)) < 0.5
-MASKS[0], MASKS[1], MASKS[2, :, 5:] = False, True, False
-RUNS, CODED = [40, 3, 100, 2, 300, 7, 399], b"X13T3OX65S3"
+MASKS[0] = False
+MASKS[1] = True
+MASKS[2, :, 5:] = False
+RUNS = [40, 3, 100, 2, 300, 7, 399]
+CODED = b"X13T3OX65S3"
 """Runs of a mask of 37 x 23 pixels, column by column, the first one outside; and as COCO compresses them."""
 RUNS_MASK = np.repeat([i % 2 == 1 for i in range(len(RUNS))], RUNS).reshape(37, 23).T
 
@@ -299,7 +303,8 @@ RUNS_MASK = np.repeat([i % 2 == 1 for i in range(len(RUNS))], RUNS).reshape(37, 
 )
 def test_masks_as_tensors(make: Any) -> None:
     tensors, meta = made(boxes=SIX, masks=make(MASKS))
-    assert tensors["masks"].dtype == torch.uint8 and meta["width"] == 0
+    assert tensors["masks"].dtype == torch.uint8
+    assert meta["width"] == 0
     assert np.array_equal(tensors["masks"].numpy() != 0, MASKS)
 
 
@@ -310,18 +315,21 @@ def test_masks_as_coco_writes_them(counts: Any) -> None:
     mask = {"size": [23, 37], "counts": counts}
     for given, count in (([mask] * 6, 6), (mask, 1)):
         masks = made(boxes=SIX[:count], masks=given)[0]["masks"].numpy()
-        assert len(masks) == count and (masks.astype(bool) == RUNS_MASK).all()
+        assert len(masks) == count
+        assert (masks.astype(bool) == RUNS_MASK).all()
 
 
 def test_masks_alone_have_boxes_around_them() -> None:
     around = np.array([[0, 0, 37, 23]] * 6, float)
-    around[0], around[2, 2] = NAN, 5
+    around[0] = NAN
+    around[2, 2] = 5
     for size, scale in (((37, 23), 1), ((74, 92), [2, 4, 2, 4])):
         tensors, meta = made(
             masks=MASKS, labels="road", **({} if scale == 1 else {"size": size})
         )
         np.testing.assert_array_equal(tensors["boxes"].numpy(), around * scale)
-        assert (meta["width"], meta["height"]) == size and "trouble" not in meta
+        assert (meta["width"], meta["height"]) == size
+        assert "trouble" not in meta
     assert made(masks={"size": [23, 37], "counts": RUNS})[0]["boxes"].tolist() == [
         [1, 5, 20, 20]
     ]
@@ -363,9 +371,8 @@ def test_it_arrives(subscriber: Subscriber) -> None:
     )
     version, meta, tensors = newest(subscriber, "camera overlay")
     assert stream_of(subscriber, "camera overlay").info.over == "camera"
-    assert tensors["boxes"].tolist() == BOXES and np.allclose(
-        tensors["scores"], [0.9, 0.5]
-    )
+    assert tensors["boxes"].tolist() == BOXES
+    assert np.allclose(tensors["scores"], [0.9, 0.5])
     assert (texts(tensors["labels"]), texts(tensors["notes"])) == (
         ["person", "dog"],
         ["hello"],
@@ -374,7 +381,8 @@ def test_it_arrives(subscriber: Subscriber) -> None:
     splatview.publish(IMAGE, "camera")
     splatview.annotate("camera", boxes=BOXES[:1])
     _, meta, tensors = newest(subscriber, "camera overlay", version)
-    assert meta["version"] == 4 and set(tensors) == {"boxes"}
+    assert meta["version"] == 4
+    assert set(tensors) == {"boxes"}
 
 
 def test_runs_of_one_name_have_an_overlay_each_which_is_taken_away(
@@ -401,6 +409,5 @@ def test_runs_of_one_name_have_an_overlay_each_which_is_taken_away(
     )
     assert [s.version for s in streams] == [1, 2]
     splatview.annotate("camera")  # in every run
-    assert not len(newest(subscriber, names[0], 1)[2]["boxes"]) and [
-        s.version for s in streams
-    ] == [2, 3]
+    assert not len(newest(subscriber, names[0], 1)[2]["boxes"])
+    assert [s.version for s in streams] == [2, 3]

@@ -49,7 +49,8 @@ def test_an_ultralytics_result_is_taken_whole(convert: Any) -> None:
         assert (meta["width"], meta["height"]) == (100, 80)
     assert made(boxes=boxes(convert))[0]["boxes"].tolist() == XYXY
     own = made(boxes=whole, labels=["a", "b", "c"], scores=[1, 1, 1])[0]
-    assert texts(own["labels"]) == ["a", "b", "c"] and own["scores"].tolist() == [1] * 3
+    assert texts(own["labels"]) == ["a", "b", "c"]
+    assert own["scores"].tolist() == [1] * 3
     with pytest.raises(ValueError, match=r"list of 2 results.*results\[0\]"):
         made(boxes=[whole, whole])
 
@@ -65,7 +66,8 @@ def test_nothing_found_in_an_ultralytics_result() -> None:
     nothing = boxes(xyxy=torch.empty(0, 4), conf=torch.empty(0), cls=torch.empty(0))
     for value in (result(boxes=nothing), result()):
         tensors, meta = made(boxes=value)
-        assert tensors["boxes"].shape == (0, 4) and meta["width"] == 100
+        assert tensors["boxes"].shape == (0, 4)
+        assert meta["width"] == 100
 
 
 def test_masks_of_a_result_lie_over_the_picture_without_the_networks_border() -> None:
@@ -73,7 +75,8 @@ def test_masks_of_a_result_lie_over_the_picture_without_the_networks_border() ->
     masks = torch.zeros(3, 64, 64)
     masks[:, 6:58] = 1
     tensors, _ = made(boxes=result(boxes=boxes(), masks=SimpleNamespace(data=masks)))
-    assert tensors["masks"].shape == (3, 52, 64) and bool(tensors["masks"].all())
+    assert tensors["masks"].shape == (3, 52, 64)
+    assert bool(tensors["masks"].all())
     full = SimpleNamespace(data=np.ones((3, 80, 100), bool))
     tensors, _ = made(boxes=result(boxes=boxes(), masks=full))
     assert tensors["masks"].shape == (3, 80, 100)
@@ -87,7 +90,8 @@ def test_keypoints_of_a_result_are_drawn_where_they_were_seen() -> None:
         boxes=result(boxes=boxes(), keypoints=SimpleNamespace(data=points))
     )
     seen = tensors["points"][..., 2]
-    assert seen[0, 0] == seen[1, 1] == 0 and int(seen.sum()) == 3 * 17 - 2
+    assert seen[0, 0] == seen[1, 1] == 0
+    assert int(seen.sum()) == 3 * 17 - 2
     assert tensors["skeleton"].shape == (19, 2)
     assert tensors["point_classes"].tolist() == [7, 2, 9]
 
@@ -129,8 +133,10 @@ def detections(**more: Any) -> SimpleNamespace:
 
 def test_detections_of_supervision_are_taken_whole() -> None:
     tensors, meta = made(boxes=detections())
-    assert tensors["boxes"].tolist() == XYXY and tensors["scores"].tolist() == SCORES
-    assert texts(tensors["labels"]) == ["7", "2", "9"] and meta["width"] == 0
+    assert tensors["boxes"].tolist() == XYXY
+    assert tensors["scores"].tolist() == SCORES
+    assert texts(tensors["labels"]) == ["7", "2", "9"]
+    assert meta["width"] == 0
     named = {"class_name": np.array(["deer", "fox", "owl"])}
     tensors, _ = made(boxes=detections(data=named))
     assert texts(tensors["labels"]) == ["deer", "fox", "owl"]
@@ -167,7 +173,8 @@ TURNED = [[30.0, 20.0], [34.0, 24.0], [24.0, 34.0], [20.0, 30.0]]
 
 
 def test_turned_boxes_keep_their_corners() -> None:
-    long, short = math.hypot(10, 10), math.hypot(4, 4)
+    long = math.hypot(10, 10)
+    short = math.hypot(4, 4)
     for value, form in (
         ([TURNED], None),
         (TURNED, None),
@@ -205,7 +212,8 @@ def test_boxes_that_look_like_fractions_are_told_about_once(
         for _ in range(3):
             splatview.annotate("fractions", boxes=[[0.25, 0.5, 0.75, 1]])
     assert len(caplog.records) == 1
-    assert "'fractions'" in caplog.text and "size=(1, 1)" in caplog.text
+    assert "'fractions'" in caplog.text
+    assert "size=(1, 1)" in caplog.text
 
 
 def test_a_mapping_of_parts_as_boxes_is_refused_with_the_way_to_give_it() -> None:

@@ -41,7 +41,8 @@ def test_closing_harms_no_call_of_another_thread(
     ended = threading.Event()
 
     def call(name: str) -> None:
-        chance, count = random.Random(name), 0
+        chance = random.Random(name)
+        count = 0
         while not ended.is_set():
             try:
                 CALLS[name](count)
@@ -222,6 +223,5 @@ def test_a_signals_handler_may_call_amid_any_line_of_any_call(
 def test_a_handler_that_interrupts_the_start_of_a_program_is_told_and_waits_not() -> (
     None
 ):
-    with session().starting():
-        with pytest.raises(RuntimeError, match="signal's handler"):
-            splatview.grab()
+    with session().starting(), pytest.raises(RuntimeError, match="signal's handler"):
+        splatview.grab()

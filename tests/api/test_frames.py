@@ -53,11 +53,9 @@ def test_frames_have_what_was_published() -> None:
             )
             assert torch.equal(frame.tensor, image(number))
             assert (frame.version, frame.skipped) == (number, 0)
-            assert (
-                last < frame.time_ns
-                and frame.time == frame.time_ns / 1e9
-                and frame.age >= 0
-            )
+            assert last < frame.time_ns
+            assert frame.time == frame.time_ns / 1e9
+            assert frame.age >= 0
             last = frame.time_ns
         assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
 
@@ -69,7 +67,8 @@ def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none() -> 
         publish(1)
         for _ in range(2):
             frame = frames.latest()
-            assert (frame.version, frame.skipped) == (1, 0) and holds_its_number(frame)
+            assert (frame.version, frame.skipped) == (1, 0)
+            assert holds_its_number(frame)
         publish(2)
         publish(3)
         assert (frames.latest(timeout=0).version, frames.skipped) == (3, 1)
@@ -84,7 +83,8 @@ def test_a_frame_that_is_held_stays_as_it_is() -> None:
         for number in range(2, 12):
             publish(number)
             assert holds_its_number(next(quick))
-        assert held.version == 1 and holds_its_number(held)
+        assert held.version == 1
+        assert holds_its_number(held)
         assert (next(slow).skipped, quick.skipped) == (9, 0)
 
 
@@ -121,10 +121,8 @@ def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
         frame = next(frames)
         assert frame.__dlpack_device__() == (1, 0)
         tensor = torch.from_dlpack(frame)  # type: ignore[arg-type]
-        assert (
-            torch.equal(tensor, picture)
-            and tensor.data_ptr() == frame.tensor.data_ptr()
-        )
+        assert torch.equal(tensor, picture)
+        assert tensor.data_ptr() == frame.tensor.data_ptr()
         if dtype == torch.float32:  # NumPy has no bfloat16
             assert (
                 np.from_dlpack(frame).ctypes.data
@@ -159,7 +157,8 @@ def test_runs_that_end_are_followed_by_the_next(
                 assert (frame.run, frame.meta["number"]) == (
                     run.run_id,
                     number,
-                ) and holds_its_number(frame)
+                )
+                assert holds_its_number(frame)
             run.close()
 
 

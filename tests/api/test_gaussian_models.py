@@ -108,7 +108,8 @@ class Bound(Model):
 
 
 def test_raw_tensors_are_shared_where_the_getters_are_usual() -> None:
-    model, bound = Model(), Bound()
+    model = Model()
+    bound = Bound()
     model.scaling_activation = lambda scales: torch.exp(scales)
     for each in (model, bound):
         layout = layout_of(each)
@@ -253,7 +254,8 @@ def test_activations_that_look_something_up_are_noticed_when_it_changes(
     is_raw = meta["activated"] is False
     shown = torch.sigmoid(shown) if is_raw else shown
     assert torch.allclose(shown, torch.sigmoid(model._opacity[:, 0]))
-    model.is_late = model.stage["late"] = True
+    model.is_late = True
+    model.stage["late"] = True
     fields, meta = published(model, layout)
     assert meta["activated"] == (0.0, 1.0)
     assert torch.equal(fields["opacities"], model._opacity.abs()[:, 0])

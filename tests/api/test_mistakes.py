@@ -240,11 +240,58 @@ MISSPELT = {
     "sh_degree": {"shdegree": 2, "sh_degre": 2},
     "antialiased": {"anti_aliased": True, "antialiasing": True},
 }
-METADATA = (
-    "step loss note epoch camera time lr psnr frames size shape points count title caption label labels index views "
-    "view_id image stage mode level lives line like alive copies degree degrees active seed rank share start sharp card "
-    "layer weight speed scale opacity exposure gain find same date run steps"
-).split()
+METADATA = [
+    "step",
+    "loss",
+    "note",
+    "epoch",
+    "camera",
+    "time",
+    "lr",
+    "psnr",
+    "frames",
+    "size",
+    "shape",
+    "points",
+    "count",
+    "title",
+    "caption",
+    "label",
+    "labels",
+    "index",
+    "views",
+    "view_id",
+    "image",
+    "stage",
+    "mode",
+    "level",
+    "lives",
+    "line",
+    "like",
+    "alive",
+    "copies",
+    "degree",
+    "degrees",
+    "active",
+    "seed",
+    "rank",
+    "share",
+    "start",
+    "sharp",
+    "card",
+    "layer",
+    "weight",
+    "speed",
+    "scale",
+    "opacity",
+    "exposure",
+    "gain",
+    "find",
+    "same",
+    "date",
+    "run",
+    "steps",
+]
 
 
 @pytest.mark.parametrize("option", MISSPELT)

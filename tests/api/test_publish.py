@@ -32,7 +32,8 @@ def unpacked(
     layout = recognise(value, None, meta)
     published = layout.match(value, meta)
     assert published is not None
-    fields, full = layout.frame(published[0]), published[1]
+    fields = layout.frame(published[0])
+    full = published[1]
     check_frame(
         layout.kind,
         {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in fields.items()},
@@ -68,9 +69,8 @@ def test_image_layouts_and_dtypes(shape: tuple[int, ...], layout: str) -> None:
     for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32):
         image = (rand(*shape) * 50).to(dtype)
         kind, fields, meta = unpacked(image)
-        assert (kind, meta["layout"]) == ("image", layout) and torch.equal(
-            fields["image"], image
-        )
+        assert (kind, meta["layout"]) == ("image", layout)
+        assert torch.equal(fields["image"], image)
 
 
 # ---- Gaussians
@@ -259,7 +259,8 @@ def test_the_active_degree_follows_the_model() -> None:
     for degree in (0, 1, 2, 3):
         model.active_sh_degree = degree
         published = layout.match(model, {})
-        assert published is not None and published[1]["sh_degree"] == degree
+        assert published is not None
+        assert published[1]["sh_degree"] == degree
     assert unpacked(gsplat_parameters(), sh_degree=1)[2]["sh_degree"] == 1
     assert unpacked(gsplat_parameters(degree=0), sh_degree=3)[2]["sh_degree"] == 0, (
         "no more than is stored"
@@ -293,7 +294,8 @@ def test_an_unusable_runtime_folder_stops_no_training(
         with caplog.at_level(logging.WARNING, "splatview"):
             for _ in range(3):
                 splatview.publish(torch.zeros(4, 4))
-        assert len(caplog.records) == 1 and path in caplog.text
+        assert len(caplog.records) == 1
+        assert path in caplog.text
         splatview.close()
     monkeypatch.setenv("SPLATVIEW_STRICT", "1")
     with pytest.raises(Exception, match=str(file)):
@@ -359,9 +361,10 @@ def test_an_array_arrives_as_it_is(
     make: Callable[[np.ndarray], Any], arrived: Callable[..., Any]
 ) -> None:
     given = make(PICTURE)
-    expected = (
-        given.tensor.numpy() if isinstance(given, ByDlpack) else np.asarray(given)
-    )
+    if isinstance(given, ByDlpack):
+        expected = given.tensor.numpy()
+    else:
+        expected = np.asarray(given)
     layout: dict[str, Any] = {"layout": "CHW"} if expected.shape[0] == 3 else {}
     for _ in range(2):
         splatview.publish(given, "array", **layout)
@@ -459,11 +462,9 @@ def test_small_photographs_are_means_over_areas(subscriber: Subscriber) -> None:
     stream.request_photos(0, 2)
     with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 2) as frame:
         small = host_array(frame.tensors["photos"])
-        assert (
-            small.shape == (4, 2, 2, 3)
-            and not small[1].any()
-            and np.abs(small[3].astype(int) - 128).max() <= 1
-        )
+        assert small.shape == (4, 2, 2, 3)
+        assert not small[1].any()
+        assert np.abs(small[3].astype(int) - 128).max() <= 1
         assert small[0, :, :, 0].tolist() == [[200, 200], [0, 0]]
         assert small[2, 0].tolist() == [[0, 0, 0], [10, 20, 30]]
 

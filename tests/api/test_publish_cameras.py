@@ -132,7 +132,8 @@ def test_cameras_in_another_convention_are_told_once(
     splatview.publish_cameras(views, Ks, *SIZE, photos)
     wait_until(lambda: len(doubts(caplog)) > 1)
     told = doubts(caplog)
-    assert "camera to world" in told[0] and "linalg.inv" in told[0]
+    assert "camera to world" in told[0]
+    assert "linalg.inv" in told[0]
     assert "floats from 0 to 255" in told[1]
     assert len(told) == 2
     # Viewers, which get bytes, are told by the publisher.
@@ -209,7 +210,8 @@ def test_cameras_that_become_more_are_looked_at_once_a_second(
     advice.take(camera_tensors(views[:5], Ks[:5], *SIZE), None)
     advice.turn(0.0)
     advice.take(camera_tensors(views, Ks, *SIZE[::-1]), None)
-    assert advice.turn(0.5) == 1.0 and not doubts(caplog)
+    assert advice.turn(0.5) == 1.0
+    assert not doubts(caplog)
     advice.turn(1.0)
     assert "look swapped" in doubts(caplog)[0]
 

@@ -183,10 +183,9 @@ def test_old_samples_share_rows_and_no_peak_is_lost() -> None:
         samples.add([*row.values()])
     rows = samples.rows
     assert len(rows) <= MEMORY_ROWS
-    assert rows[:, PLACE["peak"]].max() == 9 and rows[:, PLACE["low"]].min() == 1
+    assert rows[:, PLACE["peak"]].max() == 9
+    assert rows[:, PLACE["low"]].min() == 1
     spans = np.diff(rows[:, PLACE["time"]])
-    assert (
-        rows[-1, PLACE["time"]] == 3 * MEMORY_ROWS - 1
-        and spans.max() <= 16
-        and (spans[-1000:] == 1).all()
-    )
+    assert rows[-1, PLACE["time"]] == 3 * MEMORY_ROWS - 1
+    assert spans.max() <= 16
+    assert (spans[-1000:] == 1).all()

@@ -92,7 +92,8 @@ def test_one_scalar_too_many_is_refused_and_others_go_on(logged: Logged) -> None
 
 
 def test_the_history_is_bounded_and_keeps_what_stands_out(logged: Logged) -> None:
-    n, rng = 20_000, np.random.default_rng(0)
+    n = 20_000
+    rng = np.random.default_rng(0)
     values = rng.normal(size=n)
     values[2345] = 1e6
     for step in range(n):

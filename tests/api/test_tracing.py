@@ -17,7 +17,8 @@ from torch.distributed.tensor import DTensor, Replicate
 
 import splatview
 
-X, ONE = torch.ones(4, 4) / 8, torch.ones(())
+X = torch.ones(4, 4) / 8
+ONE = torch.ones(())
 CALLS: list[tuple[Callable[[Any], Any], torch.Tensor]] = [
     (lambda x: splatview.publish(x, "it"), X),
     (lambda x: splatview.log(loss=x), ONE),

@@ -24,7 +24,8 @@ from splatview_ipc.system.child_program import ChildProgram
 
 Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
 
-W, H = 320, 200
+W = 320
+H = 200
 SIZE = 120, 90
 
 
@@ -57,7 +58,8 @@ def grey(value: float) -> Callable[[np.ndarray], Any]:
 
 def red_ball(picture: np.ndarray) -> bool:
     h, w = picture.shape[:2]
-    middle, corner = picture[h // 2, w // 2].astype(int), picture[2, 2].astype(int)
+    middle = picture[h // 2, w // 2].astype(int)
+    corner = picture[2, 2].astype(int)
     return bool(
         middle[0] > 150
         and middle[1:].max() < 90
@@ -87,7 +89,10 @@ class Desktop:
         with self._window(title) as (display, window):
             if window is None:
                 return None
-            root, child, x, y = c_ulong(), c_ulong(), c_int(), c_int()
+            root = c_ulong()
+            child = c_ulong()
+            x = c_int()
+            y = c_int()
             width, height, border, depth = (c_uint() for _ in range(4))
             self._x.XGetGeometry(
                 display,
@@ -128,20 +133,20 @@ class Desktop:
         """A connection to the display, and on it the window with a title."""
         display = c_ulong(self._x.XOpenDisplay(os.fsencode(self._name)))
         assert display.value, f"display {self._name} does not answer"
-        todo, found = [self._x.XDefaultRootWindow(display)], None
+        todo = [self._x.XDefaultRootWindow(display)]
+        found = None
         while todo and found is None:
-            window, name = c_ulong(todo.pop()), c_char_p()
+            window = c_ulong(todo.pop())
+            name = c_char_p()
             if (
                 self._x.XFetchName(display, window, byref(name))
                 and name.value == title.encode()
             ):
                 found = window
-            root, parent, children, count = (
-                c_ulong(),
-                c_ulong(),
-                POINTER(c_ulong)(),
-                c_uint(),
-            )
+            root = c_ulong()
+            parent = c_ulong()
+            children = POINTER(c_ulong)()
+            count = c_uint()
             if self._x.XQueryTree(
                 display,
                 window,
@@ -261,7 +266,8 @@ def test_window_is_killed_opened_again_and_closed(
     desktop: Desktop,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    window, picture = windows("life"), image(0.5)
+    window = windows("life")
+    picture = image(0.5)
     window.set_image(picture)
     window.start()
     seen("life", grey(0.5))

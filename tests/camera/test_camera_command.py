@@ -52,7 +52,8 @@ def launched(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., Launched]:
     """Launch a camera whose programs are scripts: each start takes the next of `capture`, `infer` or `serve`. SIGTERM
-    comes as soon as `until` has been said."""
+    comes as soon as `until` has been said.
+    """
     monkeypatch.setattr("splatview.camera.command.RESTART_S", 0.01)
     monkeypatch.chdir(tmp_path)
 
@@ -64,7 +65,8 @@ def launched(
         out: Path | None = None,
         **scripts: list[str],
     ) -> Launched:
-        started, others = [], children(os.getpid())
+        started = []
+        others = children(os.getpid())
 
         def command(module: str, *arguments: str) -> list[str]:
             started.append(KINDS[module])
@@ -105,11 +107,8 @@ def test_programs_that_die_are_started_again(launched: Callable[..., Launched]) 
     found = launched(
         "detector: again", capture=[WAIT], infer=["raise SystemExit(3)", again]
     )
-    assert (
-        found.code == 0
-        and "detector: it ended with code 3\ndetector: it is started again"
-        in found.said
-    )
+    assert found.code == 0
+    assert "detector: it ended with code 3\ndetector: it is started again" in found.said
     found = launched("camera: again", capture=[DIE, again], serve=[WAIT])
     assert "camera: it ended by a signal (Killed)\n" in found.said
     assert sorted(found.started) == ["capture", "capture", "serve"], "the viewer stays"
@@ -119,7 +118,8 @@ def test_what_cannot_run_is_explained(launched: Callable[..., Launched]) -> None
     """Pictures go on without a detector; without a source all ends."""
     explain = "import sys; print('no such thing', file=sys.stderr); sys.exit(2)"
     found = launched("pictures go on without it", capture=[WAIT], infer=[explain])
-    assert found.code == 0 and "detector: no such thing" in found.said
+    assert found.code == 0
+    assert "detector: no such thing" in found.said
     found = launched(capture=[explain], serve=[WAIT])
     assert (found.code, found.said) == (2, "camera: no such thing\n")
 
@@ -129,7 +129,8 @@ def test_damaged_pictures_are_not_told_of_one_by_one(
 ) -> None:
     tell = "import sys; print('Corrupt JPEG data: bad Huffman code\\nsaid', file=sys.stderr); sys.exit(2)"
     said = launched(capture=[tell]).said
-    assert said.endswith("camera: said\n") and "Huffman" not in said
+    assert said.endswith("camera: said\n")
+    assert "Huffman" not in said
 
 
 def test_a_file_that_was_played_waits_for_its_picture(
@@ -138,7 +139,8 @@ def test_a_file_that_was_played_waits_for_its_picture(
     assert launched(loop=False, capture=[ENDED + WAIT]).code == 0, (
         "without a viewer there is none"
     )
-    out, draw = tmp_path / "a.png", "open('a.png', 'w').close()\n"
+    out = tmp_path / "a.png"
+    draw = "open('a.png', 'w').close()\n"
     assert (
         launched(loop=False, out=out, capture=[ENDED + WAIT], serve=[draw + WAIT]).code
         == 0
@@ -166,7 +168,8 @@ def test_the_run_is_named_after_its_source(
 
 def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> None:
     """The programs themselves: boxes that a function found lie where the square was in the very picture that they
-    belong to, and on the picture of the viewer."""
+    belong to, and on the picture of the viewer.
+    """
     (tmp_path / "find.py").write_text(FIND)
     out = tmp_path / "out.png"
     running = programs.splatview(
@@ -213,9 +216,8 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> Non
     _, said = running.end()
     assert running.returncode == 0, said
     assert "camera: a test picture, 160 x 120 at 10/s" in said
-    assert not any(os.path.exists(f"/proc/{pid}") for pid in started) and not list_runs(
-        runtime_folder()
-    )
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in started)
+    assert not list_runs(runtime_folder())
 
 
 def test_viewer_of_a_camera_goes_by_the_names_of_proxies(programs: Programs) -> None:

@@ -46,7 +46,8 @@ def test_photographs_are_displayed_as_their_exif_says(
     with Image.open(path) as picture:
         expected = np.asarray(ImageOps.exif_transpose(picture).convert("RGB"))
     shown = first_picture(path)
-    assert shown.flags.c_contiguous and shown.flags.writeable
+    assert shown.flags.c_contiguous
+    assert shown.flags.writeable
     np.testing.assert_array_equal(shown, expected)
 
 
@@ -134,7 +135,8 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
         address = f"http://127.0.0.1:{server.port}/stream"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
         counts = [decoded_of(source, 8), decoded_of(source, 8)]
-    assert counts[0] <= 1 and counts[1] >= 6
+    assert counts[0] <= 1
+    assert counts[1] >= 6
 
 
 def decoded_of(source: Source, tries: int) -> int:
@@ -209,4 +211,5 @@ def test_what_a_server_answers_in_place_of_a_stream_is_told(
     ],
 )
 def test_messages_hold_no_passwords(source: str, words: str) -> None:
-    assert words in shown(source) and "cret" not in shown(source)
+    assert words in shown(source)
+    assert "cret" not in shown(source)

@@ -130,8 +130,10 @@ def count(address: str, *, follow: bool = False) -> tuple[int, str]:
 @pytest.mark.parametrize("path", ["/away", "/away.m3u8", "/unnamed", "/twice.m3u8"])
 def test_only_the_named_host_is_reached(own: Server, other: Server, path: str) -> None:
     pictures, error = count(own.url + path)
-    assert pictures == 0 and not other.asked
-    assert "another host, 127.0.0.2" in error and "--follow" in error
+    assert pictures == 0
+    assert not other.asked
+    assert "another host, 127.0.0.2" in error
+    assert "--follow" in error
     assert count(own.url + path, follow=True)[0] == PICTURES
     assert other.asked
 
@@ -139,7 +141,8 @@ def test_only_the_named_host_is_reached(own: Server, other: Server, path: str) -
 @pytest.mark.parametrize("path", ["/a.ts", "/moved", "/own.m3u8"])
 def test_the_named_host_may_redirect_to_itself(own: Server, path: str) -> None:
     pictures, error = count(own.url + path)
-    assert pictures == PICTURES and "another host" not in error
+    assert pictures == PICTURES
+    assert "another host" not in error
 
 
 @pytest.mark.parametrize("path", ["/a.sdp", "/a.ffconcat", "/file.m3u8"])
@@ -149,7 +152,9 @@ def test_no_playlist_leads_to_other_protocols(
     (tmp_path / "a.ts").write_bytes(film)
     own.answers["/file.m3u8"] = HLS, PLAYLIST.format(f"file://{tmp_path}/a.ts")
     pictures, error = count(own.url + path)
-    assert pictures == 0 and "gives nothing" in error and not other.asked
+    assert pictures == 0
+    assert "gives nothing" in error
+    assert not other.asked
 
 
 def test_playlist_that_is_no_http_reaches_nothing(own: Server, other: Server) -> None:
@@ -172,7 +177,8 @@ def test_the_environment_is_restored(
     own: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "x.example")
-    before, threads = dict(os.environ), threading.active_count()
+    before = dict(os.environ)
+    threads = threading.active_count()
     source = OpenCVSource(CaptureSettings(source=f"{own.url}/a.ts"))
     source.open()
     source.open()
@@ -195,7 +201,8 @@ def test_the_users_own_proxy_is_used_for_the_named_host(
         monkeypatch.setenv("no_proxy", "localhost, 127.0.0.1")
         assert count("http://camera.example/a.ts")[0] == PICTURES
         assert "another host" in count("http://camera.example/away")[1]
-        assert {*proxy.asked} == {*proxy.answers} and not other.asked
+        assert {*proxy.asked} == {*proxy.answers}
+        assert not other.asked
         assert count(f"{own.url}/a.ts")[0] == PICTURES
         assert {*proxy.asked} == {*proxy.answers}, "reached without the proxy"
 
@@ -249,7 +256,8 @@ def test_rtsp_servers_redirect_to_no_other_host(method: str) -> None:
         for _ in range(2):  # it is tried again
             with pytest.raises(CameraError, match=r"another host, 127\.0\.0\.2"):
                 source.open()
-        assert own.asked and not other.asked
+        assert own.asked
+        assert not other.asked
         with pytest.raises(CameraError):
             count_following = CaptureSettings(source=own.url, patience=3, follow=True)
             OpenCVSource(count_following).open()

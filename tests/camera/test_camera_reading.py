@@ -17,11 +17,16 @@ DAMAGED = -1.0
 
 class Script:
     """A source that does what it is told: for each time that it is opened, a list of times and errors. After the last
-    list it goes on with it."""
+    list it goes on with it.
+    """
 
     def __init__(self, *rounds: list[Any], recorded: bool = False, rate: float = 0.0):
-        self.words, self.rate, self.recorded = "the script", rate, recorded
-        self.rounds, self.opened, self.open_now = list(rounds), 0, False
+        self.words = "the script"
+        self.rate = rate
+        self.recorded = recorded
+        self.rounds = list(rounds)
+        self.opened = 0
+        self.open_now = False
         self._left: Iterator[Any] = iter(())
         self._step: Any = None
 
@@ -40,11 +45,9 @@ class Script:
         return step
 
     def retrieve(self) -> np.ndarray | None:
-        return (
-            None
-            if self._step == DAMAGED
-            else np.full((2, 2, 3), round(self._step * 1000) % 256, np.uint8)
-        )
+        if self._step == DAMAGED:
+            return None
+        return np.full((2, 2, 3), round(self._step * 1000) % 256, np.uint8)
 
     def close(self) -> None:
         self.open_now = False
@@ -128,7 +131,8 @@ def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly(
         400 % 256,
         600 % 256,
         800 % 256,
-    ] and slow.dropped == 4
+    ]
+    assert slow.dropped == 4
     source = Script([i / 10 for i in range(20)], recorded=True, rate=10)
     slower = Watched(8, per_picture=1.0).run(source)
     assert [round(at) for at, _ in slower.shown] == list(range(8))
@@ -137,11 +141,12 @@ def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly(
 def test_held_pictures() -> None:
     """A recording stands still; what a camera gives meanwhile is let go."""
     recorded = Watched(2, left_held=4).run(Script([0.0, 0.1], recorded=True, rate=10))
-    assert [value for _, value in recorded.shown] == [0, 100] and recorded.waits[
-        :4
-    ] == [0.05] * 4
+    assert [value for _, value in recorded.shown] == [0, 100]
+    assert recorded.waits[:4] == [0.05] * 4
     live = Watched(1, left_held=4).run(Script([i / 1000 for i in range(9)]))
-    assert live.shown == [(0, 4)] and not live.waits and live.dropped == 0
+    assert live.shown == [(0, 4)]
+    assert not live.waits
+    assert live.dropped == 0
 
 
 def test_faults_are_tried_again_for_ever_and_told() -> None:
@@ -160,7 +165,8 @@ def test_faults_are_tried_again_for_ever_and_told() -> None:
         "no file; trying again",
         "the script: RuntimeError: odd; trying again",
     ]
-    assert watched.waits == [1.0] * 9 and watched.code == 0
+    assert watched.waits == [1.0] * 9
+    assert watched.code == 0
 
 
 def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_only() -> (
@@ -182,8 +188,10 @@ def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_onl
 
 def test_the_end_of_a_recording() -> None:
     watched = Watched(9).run(Script([0.0, 0.1], recorded=True, rate=10), loop=False)
-    assert len(watched.shown) == 2 and watched.told[-1] == PLAYED
-    assert watched.troubles == ["the script: the end"] and watched.code == 0
+    assert len(watched.shown) == 2
+    assert watched.told[-1] == PLAYED
+    assert watched.troubles == ["the script: the end"]
+    assert watched.code == 0
     assert (
         Watched(1)
         .run(Script([], recorded=True))
@@ -237,4 +245,5 @@ def test_a_silent_source_is_lost_after_its_patience() -> None:
 
     source = Silent([0.001, *[NoPictureError("none comes")] * 2], [0.002])
     watched.run(source, patience=5)
-    assert watched.troubles == ["none comes; trying again"] and source.opened == 2
+    assert watched.troubles == ["none comes; trying again"]
+    assert source.opened == 2

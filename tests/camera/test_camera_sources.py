@@ -61,7 +61,8 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_pictures(address: str) -> None:
     """They are what was sent, upright, in RGB, in order, with times that grow, in memory that is the caller's."""
     source = source_for(CaptureSettings(source=address, patience=PATIENCE))
-    kept, times = [], []
+    kept = []
+    times = []
     source.open()
     for _ in range(10):
         times.append(source.grab())
@@ -70,17 +71,14 @@ def test_pictures(address: str) -> None:
     assert address in source.words
     numbers = [number_of(image) for image in kept]
     assert numbers == list(range(numbers[0], numbers[0] + 10))
-    assert len(set(times)) == (10 if source.recorded else 1) and times == sorted(times)  # type: ignore[type-var]
+    assert len(set(times)) == (10 if source.recorded else 1)
+    assert times == sorted(times)
     for image, number in zip(kept, numbers, strict=True):
-        assert (
-            image.dtype == np.uint8
-            and image.flags.c_contiguous
-            and image.flags.writeable
-        )
-        assert (
-            image.shape == (H, W, 3)
-            and np.abs(image.astype(int) - pattern(number)).mean() < CLOSE_TO
-        )
+        assert image.dtype == np.uint8
+        assert image.flags.c_contiguous
+        assert image.flags.writeable
+        assert image.shape == (H, W, 3)
+        assert np.abs(image.astype(int) - pattern(number)).mean() < CLOSE_TO
 
 
 def test_a_source_is_opened_again_in_half_its_size(address: str) -> None:
@@ -156,7 +154,8 @@ def test_damaged_pictures_of_a_stream_cost_only_themselves() -> None:
     numbers = [number_of(picture) for picture in pictures]
     whole = [n for n in range(30) if n % 12 not in (3, 5, 7, 8)]
     assert len(connections) == 1
-    assert len(numbers) >= 18 and set(numbers) <= set(whole)
+    assert len(numbers) >= 18
+    assert set(numbers) <= set(whole)
     assert numbers == whole[whole.index(numbers[0]) :][: len(numbers)]
 
 
@@ -188,7 +187,8 @@ def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
                 source_for(CaptureSettings(source=source, patience=PATIENCE)), 24
             )
             shapes = {number_of(p): p.shape for p in pictures}
-            assert shapes[11] == (H, W, 3) and shapes[23] == (200, 160, 3)
+            assert shapes[11] == (H, W, 3)
+            assert shapes[23] == (200, 160, 3)
             for picture in pictures:
                 height, width, _ = picture.shape
                 sent = pattern(number_of(picture), width, height)
@@ -216,7 +216,8 @@ def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> No
         source = source_for(CaptureSettings(source=str(path)))
         picture = read_all(source, 1)[0]
         expected = seen(pattern(0))
-        assert picture.shape == expected.shape and picture.flags.c_contiguous
+        assert picture.shape == expected.shape
+        assert picture.flags.c_contiguous
         assert np.abs(picture.astype(int) - expected).mean() < CLOSE_TO, matrix
         # Width and height of the displayed picture are those that have to fit.
         small = read_all(
@@ -358,24 +359,22 @@ def test_trouble_is_published_over_the_last_picture(
     sent, troubled, _ = seen
     number = number_of(sent.numpy())
     assert np.abs(sent.numpy().astype(int) - pattern(number)).mean() < CLOSE_TO
-    assert troubled.numpy().shape == (H, W, 3) and number_of(troubled.numpy()) >= number
+    assert troubled.numpy().shape == (H, W, 3)
+    assert number_of(troubled.numpy()) >= number
     assert "trying again" in troubled.meta["trouble"]
     words = capsys.readouterr().err.splitlines()
-    assert "trying again" in words[1] and "the pictures go on" in words
+    assert "trying again" in words[1]
+    assert "the pictures go on" in words
 
 
 def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = doctor.check_camera()
-    assert (
-        whole.state == "ok"
-        and "OpenCV 4." in whole.detail
-        and " GStreamer" in whole.detail
-    )
+    assert whole.state == "ok"
+    assert "OpenCV 4." in whole.detail
+    assert " GStreamer" in whole.detail
     monkeypatch.setitem(sys.modules, "av", None)
     less = doctor.check_camera()
-    assert (
-        less.state == "absent"
-        and "no PyAV" in less.detail
-        and "OpenCV 4." in less.detail
-    )
+    assert less.state == "absent"
+    assert "no PyAV" in less.detail
+    assert "OpenCV 4." in less.detail
     assert less.mend == "pip install 'splatview[camera]'"

@@ -47,7 +47,8 @@ class InTurn:
     """Runs a detector, and publishes the next picture while it looks at one: a bright square that moves."""
 
     def __init__(self, detector: Detector, count: int):
-        self.detector, self.count = detector, count
+        self.detector = detector
+        self.count = count
         self.by = detector.by
         self.looked = 0
         self.results: list[tuple[dict[str, np.ndarray], dict[str, Any]]] = []
@@ -127,7 +128,8 @@ def test_what_cannot_be_drawn_is_told_about(
     infer: Callable[..., list[Any]], name: str, words: str
 ) -> None:
     for tensors, meta in infer(f"detect_functions:{name}", 2):
-        assert words in meta["trouble"] and meta["trouble"].isprintable()
+        assert words in meta["trouble"]
+        assert meta["trouble"].isprintable()
         assert len(tensors["boxes"]) == 0
 
 

@@ -206,10 +206,8 @@ def test_points_and_masks(tmp_path: Path) -> None:
     ).detect(PICTURE)
     assert found["labels"] == ["dog", "cat"]
     h, w = found["masks"].shape[1:]
-    rows, columns = (
-        np.flatnonzero(found["masks"][1].any(axis=1)),
-        np.flatnonzero(found["masks"][1].any(axis=0)),
-    )
+    rows = np.flatnonzero(found["masks"][1].any(axis=1))
+    columns = np.flatnonzero(found["masks"][1].any(axis=0))
     # 40 to 56 of 96 across, and 28 to 36 of 64 down: the prototype's and the box's.
     np.testing.assert_allclose(
         [
@@ -289,10 +287,8 @@ def test_what_the_network_gets(dtype: str) -> None:
     assert (placement.top, placement.inner) == (8, (96, 48))
     whole = np.full((64, 96, 3), 114, np.uint8)
     whole[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
-    assert (
-        laid.dtype == {"float": np.float32, "float16": np.float16}[dtype]
-        and laid.flags.c_contiguous
-    )
+    assert laid.dtype == {"float": np.float32, "float16": np.float16}[dtype]
+    assert laid.flags.c_contiguous
     np.testing.assert_allclose(
         laid[0].transpose(1, 2, 0), whole / 255, atol=1e-6 if dtype == "float" else 1e-3
     )
@@ -388,7 +384,9 @@ def people(width: int, height: int) -> np.ndarray:
     """Two people, drawn: the people detector takes them for some. The brightest thing is one of them."""
     image = np.full((480, 640, 3), 60, np.uint8)
     for middle, top, tall, tone in ((200, 60, 360, 250), (480, 100, 300, 160)):
-        x, y, t = middle, top, tall
+        x = middle
+        y = top
+        t = tall
         cv2.circle(image, (x, round(y + t * 0.07)), round(t * 0.07), (tone,) * 3, -1)
         cv2.ellipse(
             image,
@@ -438,24 +436,26 @@ def make(
 
 def test_finds_and_says_where(make: Make) -> None:
     detector = make()
-    assert detector.by and detector.by.isprintable()
+    assert detector.by
+    assert detector.by.isprintable()
     image = people(640, 480)
     found = detector.detect(image.copy())
     boxes = np.asarray(found["boxes"])
-    assert boxes.shape == (len(boxes), 4) and (boxes[:, 2:] > boxes[:, :2]).all()
-    assert (boxes >= 0).all() and (boxes <= [640, 480, 640, 480]).all()
+    assert boxes.shape == (len(boxes), 4)
+    assert (boxes[:, 2:] > boxes[:, :2]).all()
+    assert (boxes >= 0).all()
+    assert (boxes <= [640, 480, 640, 480]).all()
     x0, y0, x1, y1 = boxes[
         boxes[:, 0].argmin()
     ]  # the bright one, from 150 to 250 and 60 to 425
-    assert 110 < x0 < 185 and 215 < x1 < 310 and 10 < y0 < 120 and 350 < y1 < 470
-    assert (
-        len(found["scores"]) == len(boxes)
-        and (np.asarray(found["scores"]) > 0.25).all()
-    )
-    assert (
-        len(found["classes"]) == len(boxes)
-        and np.asarray(found["classes"]).dtype == np.int32
-    )
+    assert 110 < x0 < 185
+    assert 215 < x1 < 310
+    assert 10 < y0 < 120
+    assert 350 < y1 < 470
+    assert len(found["scores"]) == len(boxes)
+    assert (np.asarray(found["scores"]) > 0.25).all()
+    assert len(found["classes"]) == len(boxes)
+    assert np.asarray(found["classes"]).dtype == np.int32
     np.testing.assert_array_equal(boxes, detector.detect(image)["boxes"])
 
 

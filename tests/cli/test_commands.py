@@ -57,7 +57,8 @@ def test_one_bad_file_among_good_ones_does_not_end_the_viewer(
     wait_until(lambda: (tmp_path / "shown.png").exists() or viewer.poll() is not None)
     viewer.terminate()
     viewer.end()
-    assert viewer.returncode == 0 and (tmp_path / "shown.png").exists()
+    assert viewer.returncode == 0
+    assert (tmp_path / "shown.png").exists()
 
 
 def test_a_run_that_is_not_there_is_told_with_those_that_are(
@@ -67,7 +68,8 @@ def test_a_run_that_is_not_there_is_told_with_those_that_are(
     code, said = messages.run(["shot", "out.png", "--run", "nosuch"])
     assert (code, main(["status", "--run", "nosuch"])) == (2, 2)
     for text in (said, capsys.readouterr().out):
-        assert "'nosuch'" in text and f"({os.getpid()})" in text
+        assert "'nosuch'" in text
+        assert f"({os.getpid()})" in text
 
 
 # ---- status
@@ -124,7 +126,8 @@ def test_status_lists_viewers_in_browsers(capsys: pytest.CaptureFixture[str]) ->
 def test_doctor_finds_this_machine_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["doctor", "--json"])
     findings = {f["name"]: f for f in json.loads(capsys.readouterr().out)}
-    assert code == 0 and len(findings) == len(doctor.CHECKS)
+    assert code == 0
+    assert len(findings) == len(doctor.CHECKS)
     for name in (
         "python",
         "torch",
@@ -147,8 +150,10 @@ def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             ours = doctor.check_port()
     assert taken.state == "absent"
-    assert ours.state == "ok" and f"process {os.getpid()}" in ours.detail
-    assert f"http://127.0.0.1:{port}" in ours.detail and "secret" not in ours.detail
+    assert ours.state == "ok"
+    assert f"process {os.getpid()}" in ours.detail
+    assert f"http://127.0.0.1:{port}" in ours.detail
+    assert "secret" not in ours.detail
     assert doctor.check_port() == doctor.Finding("ok", "free")
 
 
@@ -192,11 +197,9 @@ def test_commands_name_the_extra_and_end(
 ) -> None:
     before = {path.name for path in files.iterdir()}
     code, said = messages.run(shlex.split(command))
-    assert (
-        code == 2
-        and package in said
-        and said.endswith(f"pip install 'splatview[{extra}]'")
-    )
+    assert code == 2
+    assert package in said
+    assert said.endswith(f"pip install 'splatview[{extra}]'")
     assert len(said.splitlines()) == 1
     assert {path.name for path in files.iterdir()} - before <= {"cache"}
 

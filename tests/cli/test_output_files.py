@@ -221,9 +221,8 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
         folder = StreamFolder(inner, name, name)
         folder.close()
         made.add(folder.path)
-    assert set(inner.iterdir()) == made and [p.name for p in tmp_path.iterdir()] == [
-        "inner"
-    ]
+    assert set(inner.iterdir()) == made
+    assert [p.name for p in tmp_path.iterdir()] == ["inner"]
     assert all(
         path.name.isprintable() and not path.name.startswith((".", "-"))
         for path in made
@@ -288,7 +287,8 @@ def test_no_other_code_writes_files() -> None:
     found: dict[str, list[str]] = {}
     for package in ("splatview", "ipc", "viewer_app"):
         for path in (ROOT / package).rglob("*.py"):
-            if calls := _WRITES.findall(path.read_text()):
+            calls = _WRITES.findall(path.read_text())
+            if calls:
                 found[str(path.relative_to(ROOT))] = calls
     assert {name: calls for name, calls in found.items() if name not in ELSEWHERE} == {}
     assert set(ELSEWHERE) == set(found), "no exception without a need"
@@ -340,7 +340,8 @@ def test_recordings_stay_out_of_folders_and_links_of_others(
         assert words in capsys.readouterr().err
         with pytest.raises(OutputError, match=words):
             StreamFolder(target, "run", "scene")
-    assert not [*folder.iterdir(), *own.iterdir()] and not (tmp_path / "new").exists()
+    assert not [*folder.iterdir(), *own.iterdir()]
+    assert not (tmp_path / "new").exists()
 
 
 @needs_root
@@ -457,7 +458,8 @@ def test_links_that_come_and_go_while_a_file_is_written_are_not_followed(
     folder = os.open(shared, os.O_RDONLY | os.O_DIRECTORY)
     flips = [sys.executable, "-ISc", FLIP, "../precious", str(folder)]
     with subprocess.Popen(flips, stdout=subprocess.PIPE, pass_fds=[folder]) as other:
-        assert other.stdout is not None and other.stdout.readline()
+        assert other.stdout is not None
+        assert other.stdout.readline()
         for _ in range(1200):
             with suppress(OutputError):
                 write_output(target, b"new")

@@ -70,7 +70,8 @@ class Folder:
 
     def __init__(self, path: Path, names: set[str]) -> None:
         path.mkdir()
-        self.path, self._report = path, path / "imported.txt"
+        self.path = path
+        self._report = path / "imported.txt"
         for name in names:
             (path / f"{name}.py").write_text(PLANTED.format(report=str(self._report)))
 

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.programs
 
 def upload(viewer: ViewerInfo) -> Page:
     """A page that has sent a file to a viewer; it stays connected."""
-    port, token = viewer.port, viewer.url.partition("?token=")[2]
+    port = viewer.port
+    token = viewer.url.partition("?token=")[2]
     page = Page(port).connect(token=token)
     welcome = page.greet()
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
@@ -87,7 +88,8 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
     assert second.wait(PATIENCE) == 0
     page.end()
     assert "Traceback" not in second.end()[1]
-    assert list(kept.glob("*splatview-*")) == [] and list(runtime_dir.iterdir()) == []
+    assert list(kept.glob("*splatview-*")) == []
+    assert list(runtime_dir.iterdir()) == []
 
 
 TRAINER = """
@@ -157,7 +159,8 @@ def test_status_prints_nothing_that_a_terminal_obeys(
         said, errors = programs.splatview(
             "status", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
         ).end()
-    assert errors == "" and not any(c in said.replace("\n", "") for c in OBEYED)
+    assert errors == ""
+    assert not any(c in said.replace("\n", "") for c in OBEYED)
     assert len(said.splitlines()) == 3, "a name makes no line of its own"
     assert said.count("a\\x1b[31m\\n\\u202e") == 3
 

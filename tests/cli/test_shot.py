@@ -78,7 +78,8 @@ def test_the_suffix_names_the_format(tmp_path: Path) -> None:
         == 0
     )
     with Image.open(tmp_path / "b.webp") as image:
-        assert image.mode == "RGBA" and image.getchannel("A").getextrema()[0] == 0
+        assert image.mode == "RGBA"
+        assert image.getchannel("A").getextrema()[0] == 0
 
 
 def test_a_picture_is_fitted(picture: Path, tmp_path: Path) -> None:
@@ -117,9 +118,11 @@ def test_a_picture_is_fitted(picture: Path, tmp_path: Path) -> None:
 def test_a_scene_looks_as_an_independent_renderer_draws_it(
     name: str, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given, out = data_dir / "reports", tmp_path / "out.png"
+    given = data_dir / "reports"
+    out = tmp_path / "out.png"
     view = json.loads((given / "cameras.json").read_text())[name]
-    camera, size = json.dumps(view["camera"]), "{}x{}".format(*view["size"])
+    camera = json.dumps(view["camera"])
+    size = "{}x{}".format(*view["size"])
     assert shot(out, given / f"{name}.ply", "--camera", camera, "--size", size) == 0
     error = (read(out) - read(given / f"{name}.want.png")[..., :3]) / 255
     assert (error**2).mean() < 10**-4.5  # 45 dB
@@ -129,20 +132,20 @@ def test_a_scene_looks_as_an_independent_renderer_draws_it(
 def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen, out = [], tmp_path / "out.png"
+    seen = []
+    out = tmp_path / "out.png"
     for size in (1, 1e-3):
         t = truth(100)
-        t.means, t.scales = (
-            t.means / 2 * np.float32(size),
-            t.scales + np.float32(np.log(size)),
-        )
+        t.means = t.means / 2 * np.float32(size)
+        t.scales = t.scales + np.float32(np.log(size))
         scene = write_ply(tmp_path / f"{size}.ply", ply_columns(t))
         camera = {"position": [0, -0.5 * size, -3 * size], "look_at": [0, 0, 0]}
         assert (
             shot(out, scene, "--size", "160x120", "--camera", json.dumps(camera)) == 0
         )
         seen.append(read(out)[..., :3])
-    assert "near" not in capsys.readouterr().err and seen[0].max() > 100
+    assert "near" not in capsys.readouterr().err
+    assert seen[0].max() > 100
     assert (((seen[0] - seen[1]) / 255) ** 2).mean() < 10**-4.5  # 45 dB
     camera["near"] = 0.5
     assert shot(out, scene, "--size", "160x120", "--camera", json.dumps(camera)) == 0
@@ -188,11 +191,9 @@ def test_gaussians_before_images_and_streams_by_name(
     splatview.publish(cloud(300), "splats")
     assert shot(tmp_path / "splats.png") == 0
     pixels = read(tmp_path / "splats.png")
-    assert (
-        pixels.shape == (720, 1280, 3)
-        and pixels.max() > 60
-        and pixels[0, 0].tolist() == [0, 0, 0]
-    )
+    assert pixels.shape == (720, 1280, 3)
+    assert pixels.max() > 60
+    assert pixels[0, 0].tolist() == [0, 0, 0]
     assert shot(tmp_path / "render.png", "--stream", "render") == 0
     assert read(tmp_path / "render.png").shape == (30, 40, 3)
     capsys.readouterr()

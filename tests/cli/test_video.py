@@ -32,7 +32,8 @@ from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")
-W, H = 64, 48
+W = 64
+H = 48
 
 
 def camera(x: float) -> Camera:
@@ -88,7 +89,8 @@ def test_every_picture_is_the_scene_from_there(
     name: str, view: Any, screen: OffscreenScreen, tmp_path: Path
 ) -> None:
     filming = made(view, screen, tmp_path / name)
-    assert not filming.fault and filming.drawn == filming.total == 8
+    assert not filming.fault
+    assert filming.drawn == filming.total == 8
     assert [p.name for p in tmp_path.iterdir()] == [name]
     if name == "film":
         files = sorted((tmp_path / name).iterdir())
@@ -106,9 +108,8 @@ def test_every_picture_is_the_scene_from_there(
             pictures = [
                 frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)
             ]
-    assert len(pictures) == 8 and all(
-        (a != b).any() for a, b in pairwise(pictures)
-    )  # it moves
+    assert len(pictures) == 8
+    assert all((a != b).any() for a, b in pairwise(pictures))
     for i, picture in enumerate(pictures):
         error = np.abs(picture.astype(int) - true_picture(view, screen, i)).mean()
         assert error <= (0 if name == "film" else 8), (
@@ -121,11 +122,9 @@ def test_transparent_pictures_lie_over_anything(
 ) -> None:
     assert not made(view, screen, tmp_path / "film", transparent=True).fault
     picture = np.asarray(Image.open(tmp_path / "film" / "000003.png")).astype(float)
-    assert (
-        picture.shape == (H, W, 4)
-        and picture[..., 3].min() == 0
-        and picture[..., 3].max() > 200
-    )
+    assert picture.shape == (H, W, 4)
+    assert picture[..., 3].min() == 0
+    assert picture[..., 3].max() > 200
     for background in ((0.0, 0.0, 0.0), (0.2, 0.9, 0.4)):
         alpha = picture[..., 3:] / 255
         over = picture[..., :3] * alpha + (1 - alpha) * 255 * np.array(background)
@@ -146,7 +145,8 @@ def test_what_is_given_up_leaves_no_mp4(
     filming.turn(0.0)
     for _ in range(2):
         filming.close()
-    assert filming.ended and not list(tmp_path.iterdir())
+    assert filming.ended
+    assert not list(tmp_path.iterdir())
 
 
 class Stuck(PngFolder):
@@ -154,7 +154,8 @@ class Stuck(PngFolder):
 
     def __init__(self, out: Path) -> None:
         super().__init__(out)
-        self.begun, self.may = threading.Event(), threading.Event()
+        self.begun = threading.Event()
+        self.may = threading.Event()
 
     def add(self, picture: np.ndarray) -> None:
         self.begun.set()
@@ -173,7 +174,8 @@ def test_film_whose_picture_cannot_be_drawn_ends_and_leaves_nothing(
 
     monkeypatch.setattr(Camerawork, "picture", fail)
     filming = made(view, screen, tmp_path / "film.mp4")
-    assert filming.ended and filming.fault == "CUDA is out of memory"
+    assert filming.ended
+    assert filming.fault == "CUDA is out of memory"
     assert not list(tmp_path.iterdir())
 
 
@@ -194,7 +196,8 @@ def test_film_is_given_up_without_waiting_for_a_disk_that_hangs(
 
     monkeypatch.setattr(Camerawork, "picture", fail)
     filming.turn(0.0)
-    assert filming.ended and filming.fault == "no more"
+    assert filming.ended
+    assert filming.fault == "no more"
     writer.may.set()
     filming.close()
     assert [p.name for p in (tmp_path / "film").iterdir()] == ["000000.png"]
@@ -221,10 +224,8 @@ def test_pictures_that_wait_to_be_written_are_bounded_by_their_size(
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, scene = (
-        tmp_path / "path.json",
-        write_ply(tmp_path / "scene.ply", ply_columns(truth(200))),
-    )
+    path = tmp_path / "path.json"
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
     film = json.loads(write_path(short_film(5.0)))
     path.write_text(
         json.dumps(film | {"keyframes": [], "camera_path": film["camera_path"][:3]})

@@ -48,7 +48,8 @@ def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_page_sees_what_was_drawn(rig: Rig, encoder: str) -> None:
     screen = rig.open(640, 360)
     page = rig.pages[screen]
-    assert screen._target is not None and screen._target.shared is not None
+    assert screen._target is not None
+    assert screen._target.shared is not None
     settle(screen, page)
     for k, color in enumerate((RED, GREEN, BLUE, RED)):
         drawn = draw(screen, color, k)

@@ -76,9 +76,11 @@ def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(
 ) -> None:
     started(programs, "shared")
     with of(in_place=True) as live, of() as copies, of(in_place=False) as host:
-        seen, kept = next(live).tensor, next(copies)
+        seen = next(live).tensor
+        kept = next(copies)
         value = int(kept.tensor.max())
-        assert seen.is_cuda and kept.tensor.is_cuda
+        assert seen.is_cuda
+        assert kept.tensor.is_cuda
         assert live.path == copies.path == "in-place"
         wait_until(
             lambda: int(seen.max()) not in (value, 0), "it changes under the reader"

@@ -95,7 +95,8 @@ def test_another_process_with_and_without_cuda(programs: Programs) -> None:
     image = picture(0)
     torch.save(image.cpu(), programs.folder / "image.pt")
     splatview.publish(image, "render")
-    noise, count = scene(), 2000
+    noise = scene()
+    count = 2000
     splatview.publish(
         {
             **noise,

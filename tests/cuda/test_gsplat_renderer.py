@@ -78,12 +78,11 @@ def test_a_scene_on_the_gpu_looks_like_one_in_host_memory(
     renderer: GsplatRenderer,
 ) -> None:
     s = random_scene(1, Chance())
-    a, b = pixels(renderer, s), pixels(renderer, on_gpu(s))
-    assert (
-        np.array_equal(a.color, b.color)
-        and np.array_equal(a.alpha, b.alpha)
-        and a.alpha.max() > 0.5
-    )
+    a = pixels(renderer, s)
+    b = pixels(renderer, on_gpu(s))
+    assert np.array_equal(a.color, b.color)
+    assert np.array_equal(a.alpha, b.alpha)
+    assert a.alpha.max() > 0.5
     needs = on_gpu(s)
     for name in FIELDS:
         getattr(needs, name).requires_grad_(True)
@@ -110,7 +109,9 @@ def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
     right = s.means.clone()
     s.means.fill_(1e6)
     torch.cuda.synchronize()
-    trainer, written, streams = torch.cuda.Stream(), torch.cuda.Event(), []
+    trainer = torch.cuda.Stream()
+    written = torch.cuda.Event()
+    streams = []
     with torch.cuda.stream(trainer):
         torch.cuda._sleep(SECOND // 5)
         s.means.copy_(right)
@@ -125,11 +126,9 @@ def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
         "the GPU is given nothing before the picture"
     )
     assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, expected.color)
-    assert (
-        streams == [renderer._stream.cuda_stream]
-        and not renderer.pending
-        and not renderer.reading
-    )
+    assert streams == [renderer._stream.cuda_stream]
+    assert not renderer.pending
+    assert not renderer.reading
 
 
 def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
@@ -144,17 +143,17 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
             flags = flags_of(lent, SOME)
         renderer.load(on_gpu(replace(s, means=s.means + 100)))
         renderer.render(VIEW, CLASSIC).pixels()
-        assert lent.on_gpu and lent.activated and len(lent) == 50_000
+        assert lent.on_gpu
+        assert lent.activated
+        assert len(lent) == 50_000
         np.testing.assert_allclose(
             total.cpu().numpy(), moved.means.double().sum(0), rtol=1e-5, atol=1.0
         )
         opacities = s.opacities.sigmoid().numpy()
         hidden = (flags.cpu().numpy() & HIDDEN) != 0
         sure = np.abs(opacities - 0.2) > 1e-5
-        assert (
-            hidden[sure & (opacities < 0.2)].all()
-            and (flags.cpu().numpy()[[3, 50]] & MARKED).all()
-        )
+        assert hidden[sure & (opacities < 0.2)].all()
+        assert (flags.cpu().numpy()[[3, 50]] & MARKED).all()
 
 
 # ---- pictures
@@ -167,12 +166,13 @@ def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -
             picture = renderer.render(
                 looking_at_origin(*size, distance=distance), SHOWN
             )
-            assert picture._shown is not None and picture._rgba.dtype == torch.float16
+            assert picture._shown is not None
+            assert picture._rgba.dtype == torch.float16
             values = read_source(ctx, picture.source())
             p = picture.pixels()
-            assert (
-                p.color.dtype == np.float32 and p.depth is None and p.alpha.max() > 0.5
-            )
+            assert p.color.dtype == np.float32
+            assert p.depth is None
+            assert p.alpha.max() > 0.5
             assert np.array_equal(
                 values,
                 np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32),
@@ -235,7 +235,8 @@ def assert_gsplat_s(
 ) -> None:
     """A compiler may round the same formulas differently, and colours pass through our harmonics, in the direction
     from a camera whose position gsplat finds by inverting a matrix in float32. Where a Gaussian is at the limit of
-    showing, that can decide."""
+    showing, that can decide.
+    """
     s = on_gpu(activated(given))
     s = replace(
         s, quats=s.quats / s.quats.abs().amax(1, keepdim=True)
@@ -355,14 +356,13 @@ def test_versions_generations_sizes_and_degrees(renderer: GsplatRenderer) -> Non
 
 
 def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context) -> None:
-    renderer, view = GsplatRenderer(ctx), looking_at_origin(80, 60)
+    renderer = GsplatRenderer(ctx)
+    view = looking_at_origin(80, 60)
     for name, (make, left_out) in SCENES.items():
         odd = make()
         there = replace(odd, **{field: getattr(odd, field).cuda() for field in FIELDS})
-        expected, got = (
-            draw(ReferenceRenderer(), odd, view),
-            draw(renderer, there, view),
-        )
+        expected = draw(ReferenceRenderer(), odd, view)
+        got = draw(renderer, there, view)
         assert renderer.left_out == left_out, name
         assert (
             np.isfinite(got.color).all()
@@ -378,16 +378,15 @@ def test_more_pairs_than_may_be_are_not_drawn(
     ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The nearest are."""
-    renderer, most, view, many = (
-        GsplatRenderer(ctx),
-        62 * 20,
-        camera(80, 64),
-        everywhere(500),
-    )
+    renderer = GsplatRenderer(ctx)
+    most = 62 * 20
+    view = camera(80, 64)
+    many = everywhere(500)
     monkeypatch.setattr(Capacity, "FIRST", 64)
     renderer._frame.capacity = Capacity(most)
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
-    got, expected = draw(renderer, many, view), draw(ReferenceRenderer(), nearest, view)
+    got = draw(renderer, many, view)
+    expected = draw(ReferenceRenderer(), nearest, view)
     assert psnr(got.color, expected.color) > 45
     assert renderer.thinned
     draw(renderer, everywhere(20), view)

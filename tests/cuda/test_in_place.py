@@ -171,7 +171,8 @@ def test_no_two_generations_are_ever_mixed(
             got = values(frame)
             if not frame.intact() or "n" not in frame.meta:
                 continue
-            n, last = frame.meta["n"], frame.version
+            n = frame.meta["n"]
+            last = frame.version
             seen[n] = seen.get(n, 0) + 1
             assert all(len(v) == n and (v == n).all() for v in got.values()), (
                 f"not all of version {last} is {n}"
@@ -268,7 +269,8 @@ def test_a_training_is_followed_by_torchs_handles(
     """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch."""
     trainer = Trainer(programs, SPLATVIEW_SHARE="torch")
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
-    stream, version = stream_of(subscriber), 0
+    stream = stream_of(subscriber)
+    version = 0
     for count, value, code in (
         (1000, 1, ""),
         (1000, 2, "fill(scene, 2)"),
@@ -277,7 +279,8 @@ def test_a_training_is_followed_by_torchs_handles(
         if code:
             trainer.do(f"{code}; splatview.publish(scene)")
         with next_frame(subscriber, stream, version) as frame:
-            version, got = frame.version, values(frame)
+            version = frame.version
+            got = values(frame)
             assert frame.intact()
         assert stream.sharing == "torch-ipc", stream.fallback
         assert got["means"].shape == (count, 3)
@@ -309,7 +312,8 @@ def test_frames_of_the_second_gpu_arrive_right_in_every_way(
     trainer = Trainer(
         programs, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=here.split(",")[1]
     )
-    uuid, step = trainer.do(ON_THE_SECOND), 0
+    uuid = trainer.do(ON_THE_SECOND)
+    step = 0
     picture = (np.arange(270 * 481 * 4) % 240).reshape(270, 481, 4)
     for way in ("device-ring", "in-place", "host"):
         with Subscriber(transports=(way,)) as subscriber:

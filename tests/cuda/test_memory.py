@@ -30,9 +30,14 @@ t = torch.zeros(30 << 20, dtype=torch.uint8, device="cuda")
 (ref,), _, _ = describe({"t": t})
 answer = [ref.handle.hex(), ref.size]
 """)
-    gpu, unknown, luck = driver.gpu_uuid(0), "f" * 32, random.Random(0)
-    own, ends, pipe = memory.Allocation(2 * MB, 0), socket.socketpair(), os.pipe()
-    before, files = torch.cuda.mem_get_info()[0], open_files()
+    gpu = driver.gpu_uuid(0)
+    unknown = "f" * 32
+    luck = random.Random(0)
+    own = memory.Allocation(2 * MB, 0)
+    ends = socket.socketpair()
+    pipe = os.pipe()
+    before = torch.cuda.mem_get_info()[0]
+    files = open_files()
     forged: list[tuple[FdMemory | IpcMemory, list[int]]] = [
         (IpcMemory(bytes.fromhex(handle), 2 * size, gpu), [])
     ]

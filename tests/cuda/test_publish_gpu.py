@@ -134,7 +134,8 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
         )
         stream = stream_of(subscriber, "camera overlay")
         with next_frame(subscriber, stream, version) as frame:
-            version, got = frame.version, values(frame)
+            version = frame.version
+            got = values(frame)
             assert frame.intact()
             assert frame.meta["version"] == n
             assert frame.meta["by"] == "a test"
@@ -176,13 +177,16 @@ def test_a_whole_result_stays_on_the_gpu(subscriber: Subscriber) -> None:
     stream = stream_of(subscriber, "camera overlay")
     with next_frame(subscriber, stream) as frame:
         got = values(frame)
-        assert frame.intact() and frame.meta["width"] == 64
+        assert frame.intact()
+        assert frame.meta["width"] == 64
     assert stream.device == "cuda:0"
     assert got["boxes"].tolist() == [[20, 20, 34, 34]]
     assert got["corners"][0].tolist() == [[30, 20], [34, 24], [24, 34], [20, 30]]
-    assert got["classes"].tolist() == [7] and got["masks"].shape == (1, 48, 64)
+    assert got["classes"].tolist() == [7]
+    assert got["masks"].shape == (1, 48, 64)
     names = texts(torch.from_numpy(got["names"]).byte())
-    assert names[7] == "ship" and len(names) == 8
+    assert names[7] == "ship"
+    assert len(names) == 8
     assert (got["points"] == 1).all()
 
 
@@ -200,9 +204,12 @@ def test_each_number_is_plotted_as_it_was(dtype: torch.dtype) -> None:
 
 def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
     """Once kernels are loaded and memory is pinned, at the first calls."""
-    found, points = detections(5, 1), torch.rand(5, 17, 2, device="cuda")
-    image, loss = torch.zeros(64, 64, 3, device="cuda"), torch.ones((), device="cuda")
-    result, turned = turned_result(), torch.ones(3, 5, device="cuda")
+    found = detections(5, 1)
+    points = torch.rand(5, 17, 2, device="cuda")
+    image = torch.zeros(64, 64, 3, device="cuda")
+    loss = torch.ones((), device="cuda")
+    result = turned_result()
+    turned = torch.ones(3, 5, device="cuda")
 
     def call(n: int) -> None:
         splatview.log(n, loss=loss + n)
@@ -239,13 +246,15 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
 
 
 def test_while_a_graph_is_captured_nothing_is_queued() -> None:
-    x, boxes = torch.zeros((), device="cuda"), torch.ones(2, 4, device="cuda")
+    x = torch.zeros((), device="cuda")
+    boxes = torch.ones(2, 4, device="cuda")
     splatview.log(0, it=x)
     splatview.annotate("camera", boxes=boxes)
     torch.cuda.synchronize()
     publisher = publishing.begun()
     assert publisher is not None
-    graph, before = torch.cuda.CUDAGraph(), publisher.streams["camera overlay"].version
+    graph = torch.cuda.CUDAGraph()
+    before = publisher.streams["camera overlay"].version
     with torch.cuda.graph(graph):
         x += 1
         splatview.log(1, it=x)
@@ -258,7 +267,8 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     assert publisher.streams["camera overlay"].version == before + 1
     with Subscriber() as viewer:
         rows = logged_rows(viewer, "it", 2)["it"]
-    assert rows[:, 0].tolist() == [0, 2] and rows[1, 2] == 3
+    assert rows[:, 0].tolist() == [0, 2]
+    assert rows[1, 2] == 3
 
 
 def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:
@@ -270,9 +280,8 @@ def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:
         splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30, whole.cuda())
         with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
             got = values(frame)
-        assert np.array_equal(got["viewmats"], views.numpy()) and np.array_equal(
-            got["Ks"], Ks.numpy()
-        )
+        assert np.array_equal(got["viewmats"], views.numpy())
+        assert np.array_equal(got["Ks"], Ks.numpy())
         stream = stream_of(subscriber, "cameras photos")
         stream.request_photos(1)
         with next_frame(subscriber, stream) as frame:

@@ -22,7 +22,8 @@ from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.cuda
-W, H = 640, 480
+W = 640
+H = 480
 RECT = Rect(0, 0, W, H)
 FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
 

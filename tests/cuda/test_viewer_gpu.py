@@ -84,7 +84,9 @@ threading.Thread(target=loop, daemon=True).start()
 
 NAMES: dict[str, Any] = {}
 exec(PATTERN, NAMES)  # the trainer's own words
-H, W, FORMS = NAMES["H"], NAMES["W"], NAMES["FORMS"]
+H = NAMES["H"]
+W = NAMES["W"]
+FORMS = NAMES["FORMS"]
 BRIDGES = ("direct", "import", "host")
 CAMERA = Camera(look_at((0, -1, -4), (0, 0, 0)), intrinsics(50, 320, 240), 320, 240)
 
@@ -99,7 +101,8 @@ class Shown(Trainer):
             SPLATVIEW_STRICT="1",
             SPLATVIEW_RUNTIME_DIR=str(runtime),
         )
-        self.runtime, self.k = runtime, 0
+        self.runtime = runtime
+        self.k = 0
         self.do(PUBLISHES)
 
     def next(self) -> None:
@@ -111,10 +114,8 @@ class Shown(Trainer):
 def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Shown]]:
     """A trainer with torch's ordinary memory, and one with expandable segments."""
     with ExitStack() as started:
-        programs, made = (
-            started.enter_context(Programs(tmp_path_factory.mktemp("trainers"))),
-            {},
-        )
+        programs = started.enter_context(Programs(tmp_path_factory.mktemp("trainers")))
+        made = {}
         for allocator in ALLOCATORS:
             folder = Path(
                 f"/tmp/sv-gpu-{os.getpid()}-{allocator}"
@@ -175,18 +176,17 @@ def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
     t = t.permute(1, 2, 0) if sort == "CHW" else t
     values = t.numpy() if dtype == "uint8" else (t.float() * 255).round().int().numpy()
     values = values.astype(int)
-    return (
-        np.repeat(values[..., None], 3, axis=2) if values.ndim == 2 else values[..., :3]
-    )
+    if values.ndim == 2:
+        return np.repeat(values[..., None], 3, axis=2)
+    return values[..., :3]
 
 
 def wait_for(viewer: Viewer, want: np.ndarray) -> None:
     """Until the picture is this, to one in 255."""
 
     def fits() -> bool:
-        if (
-            image := viewer.shows(ImageView)
-        ) is not None and image.state.alpha != "ignore":
+        image = viewer.shows(ImageView)
+        if image is not None and image.state.alpha != "ignore":
             see(viewer.user.view, alpha="ignore")
             viewer.user.mark()
         return bool(np.abs(viewer.pixels() - want).max() <= 1)
@@ -196,7 +196,8 @@ def wait_for(viewer: Viewer, want: np.ndarray) -> None:
 
 def expected_scene(k: int, show: str = "color") -> np.ndarray:
     """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
-    thread's OpenGL context."""
+    thread's OpenGL context.
+    """
     t = NAMES["scene"](k)
     scene = GaussianScene(
         t["means"],
@@ -282,7 +283,8 @@ def test_images_are_exact(
         select(viewer, f"{way} {dtype} {sort}")
         wait_for(viewer, expected_image(trainer.k, dtype, sort))
     slot = viewer.user.shown
-    assert slot is not None and slot.view is not None
+    assert slot is not None
+    assert slot.view is not None
     shared = {"ring": "ring in GPU memory", "in-place": "in place (zero-copy)"}[way]
     direct = (way, allocator) != (
         "in-place",
@@ -332,10 +334,9 @@ def test_scenes_are_right_and_follow_densifications(
     bridge: str,
 ) -> None:
     trainer = trainers[allocator]
-    want, after = (
-        expected_scene(trainer.k),
-        expected_scene(trainer.k + 1),
-    )  # each has an OpenGL context of its own
+    # each has an OpenGL context of its own
+    want = expected_scene(trainer.k)
+    after = expected_scene(trainer.k + 1)
     viewer = open_viewer(
         trainer,
         OffscreenScreen(320, 240),

@@ -65,7 +65,8 @@ def test_the_trainer_reports_its_progress_and_saves(
 ) -> None:
     code, events = train(save=str(tmp_path / "a.ply"))
     steps = [e for e in events if e["event"] == "train"]
-    assert code == 0 and steps[-1]["done"] == steps[-1]["of"] == len(steps) == 20
+    assert code == 0
+    assert steps[-1]["done"] == steps[-1]["of"] == len(steps) == 20
     assert any(
         e["event"] == "done" and "after 20 of 20 steps" in e["text"] for e in events
     )
@@ -80,18 +81,17 @@ def test_a_signal_ends_training_with_the_result_so_far(
         '"train"', lambda: signal.raise_signal(signal.SIGTERM), steps=1000000
     )
     assert code == 128 + signal.SIGTERM
-    assert events[-1]["event"] == "done" and "of 1000000 steps" in events[-1]["text"]
+    assert events[-1]["event"] == "done"
+    assert "of 1000000 steps" in events[-1]["text"]
 
 
 def test_data_that_cannot_be_used_is_an_event(
     train: Callable[..., tuple[int, list[Any]]], tmp_path: Path
 ) -> None:
     code, events = train(data=str(tmp_path))
-    assert (
-        code == 2
-        and events[-1]["event"] == "error"
-        and "no such data set" in events[-1]["text"]
-    )
+    assert code == 2
+    assert events[-1]["event"] == "error"
+    assert "no such data set" in events[-1]["text"]
 
 
 EVENT = (
@@ -126,20 +126,20 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
         train: str,
         **options: Any,
     ) -> Launched:
-        started, arguments_of = list[ChildProgram](), list[list[str]]()
+        started = list[ChildProgram]()
+        arguments_of = list[list[str]]()
         out = Output(until, lambda: signal.raise_signal(signal.SIGINT))
 
         def start(
             module: str, *arguments: str, env: Any = None, **more: Any
         ) -> ChildProgram:
             arguments_of.append([module, *arguments])
-            script = (
-                train
-                if module == "splatview.demo.trainer"
-                else viewer
-                if arguments[0] == "serve"
-                else shot
-            )
+            if module == "splatview.demo.trainer":
+                script = train
+            elif arguments[0] == "serve":
+                script = viewer
+            else:
+                script = shot
             name = f"script_{len(started)}"
             (tmp_path / f"{name}.py").write_text(
                 f"import os; os.chdir({str(tmp_path)!r})\n{script}"
@@ -176,9 +176,8 @@ def test_exit_ends_the_demo_with_its_picture(
         exit=True,
         **{screen: True},
     )
-    assert (
-        found.code == 0 and f"what the viewer shows: {tmp_path / 'a.png'}" in found.said
-    )
+    assert found.code == 0
+    assert f"what the viewer shows: {tmp_path / 'a.png'}" in found.said
     train, serve, shot = found.arguments
     assert json.loads(train[1]) == {
         "device": "auto",
@@ -208,7 +207,8 @@ def test_ctrl_c_ends_the_demo_and_tells_how_far_it_came(
     demo: Callable[..., Launched],
 ) -> None:
     found = demo("step 1/2", train=EVENT + INTERRUPTED + TRAIN + WAIT)
-    assert found.code == 130 and "after 1 of 2 steps" in found.said
+    assert found.code == 130
+    assert "after 1 of 2 steps" in found.said
 
 
 def test_a_training_or_a_picture_that_fails_ends_the_demo_with_its_status(
@@ -217,7 +217,8 @@ def test_a_training_or_a_picture_that_fails_ends_the_demo_with_its_status(
     assert demo(train="raise SystemExit(3)").code == 3
     assert demo(train="import os; os.kill(os.getpid(), 15)").code == 143
     found = demo(train=TRAIN + DONE, shot="import sys; sys.exit('no graphics')")
-    assert found.code == 1 and "no picture: no graphics" in found.said
+    assert found.code == 1
+    assert "no picture: no graphics" in found.said
 
 
 def test_training_goes_on_without_a_viewer(demo: Callable[..., Launched]) -> None:

@@ -12,7 +12,8 @@ from PIL import Image
 
 from splatview.demo import DemoError, datasets
 
-WIDTH, HEIGHT = 40, 30
+WIDTH = 40
+HEIGHT = 30
 N_VIEWS = 9
 QUATERNION = (math.cos(0.2), 0.0, math.sin(0.2), 0.0)  # a turn of 0.4 about y
 POINTS = np.arange(36, dtype=np.float64).reshape(12, 3) / 7
@@ -25,7 +26,8 @@ def load(path, pixels=10_000, max_points=100):
 
 def all_views(capture):
     """Training and held-out views in the order of the file: every eighth is held out, from the first."""
-    train, held_out = list(capture.train), list(capture.held_out)
+    train = list(capture.train)
+    held_out = list(capture.held_out)
     return [
         (held_out if i % 8 == 0 else train).pop(0)
         for i in range(len(train) + len(held_out))
@@ -88,7 +90,8 @@ def test_colmap_poses_intrinsics_pictures_and_points(tmp_path):
     np.testing.assert_allclose(capture.points, POINTS, rtol=1e-6)
     np.testing.assert_allclose(capture.colors, COLORS / 255, rtol=1e-6)
     for i, view in enumerate(views):
-        c, s = math.cos(0.4), math.sin(0.4)
+        c = math.cos(0.4)
+        s = math.sin(0.4)
         np.testing.assert_allclose(
             view.viewmat[:3, :3], [[c, 0, s], [0, 1, 0], [-s, 0, c]], atol=1e-6
         )
@@ -412,4 +415,5 @@ def test_grey_pictures_of_16_bits_and_transparent_ones_are_read(tmp_path):
     Image.fromarray(clear).save(tmp_path / "images/02.png")
     grey, half = load(tmp_path).train[:2]
     np.testing.assert_allclose(grey.image, 128 / 255, atol=1e-3)
-    assert not half.image[:, :20].any() and (half.image[:, 20:] == 1).all()
+    assert not half.image[:, :20].any()
+    assert (half.image[:, 20:] == 1).all()

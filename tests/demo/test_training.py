@@ -34,13 +34,16 @@ def short(capture: Capture, device: torch.device = CPU) -> Training:
 
 def learns(training: Training) -> float:
     """By how many decibels it comes nearer to held-out views; its number of Gaussians changes within the limit."""
-    before, counts = training.evaluate(), set()
+    before = training.evaluate()
+    counts = set()
     for _ in range(60):
         training.step()
         counts.add(len(training.gaussians["means"]))
     after = training.evaluate()
-    assert before is not None and after is not None
-    assert len(counts) >= 2 and max(counts) <= 700
+    assert before is not None
+    assert after is not None
+    assert len(counts) >= 2
+    assert max(counts) <= 700
     return after - before
 
 
@@ -63,11 +66,13 @@ def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(
 ) -> None:
     training = short(capture)
     assert learns(training) > 2.0
-    assert training.sh_degree == 1 and training.gaussians["shN"].abs().max() > 0
+    assert training.sh_degree == 1
+    assert training.gaussians["shN"].abs().max() > 0
 
 
 def test_the_same_seed_gives_the_same_training(capture: Capture) -> None:
-    first, second = short(capture), short(capture)
+    first = short(capture)
+    second = short(capture)
     torch.manual_seed(1)
     losses = [first.step()[0] for _ in range(25)]
     torch.manual_seed(1)
@@ -76,9 +81,11 @@ def test_the_same_seed_gives_the_same_training(capture: Capture) -> None:
 
 @pytest.mark.cuda
 def test_gsplat_draws_and_trains_what_the_cpu_does(capture: Capture) -> None:
-    here, there = short(capture), short(capture, choose_device("cuda"))
+    here = short(capture)
+    there = short(capture, choose_device("cuda"))
     for view, moved in zip(here.views[:3], there.views[:3], strict=True):
-        a, b = here.draw(view), there.draw(moved)
+        a = here.draw(view)
+        b = there.draw(moved)
         torch.testing.assert_close(a.image, b.image.cpu(), atol=2e-3, rtol=0)
         torch.testing.assert_close(a.alpha, b.alpha.cpu(), atol=2e-3, rtol=0)
     assert learns(there) > 3.0
@@ -86,11 +93,12 @@ def test_gsplat_draws_and_trains_what_the_cpu_does(capture: Capture) -> None:
 
 @pytest.mark.parametrize("sh_degree", [0, 1])
 def test_picture_equals_that_of_the_viewers_reference(sh_degree: int) -> None:
-    width, height = (
-        21,
-        14,
-    )  # neither is a multiple of the tile, so tiles reach over both edges
-    viewmat, c, s = torch.eye(4, dtype=torch.float64), math.cos(0.3), math.sin(0.3)
+    # neither is a multiple of the tile, so tiles reach over both edges
+    width = 21
+    height = 14
+    viewmat = torch.eye(4, dtype=torch.float64)
+    c = math.cos(0.3)
+    s = math.sin(0.3)
     viewmat[:3] = torch.tensor([[c, 0, s, 0.1], [0, 1, 0, -0.05], [-s, 0, c, 3.0]])
     K = torch.tensor(
         [

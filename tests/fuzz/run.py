@@ -67,11 +67,10 @@ def mutated(seeds: Sequence[bytes], luck: random.Random) -> bytes:
     """Return one of the seeds with up to four pieces cut out, overwritten, doubled or put in."""
     data = luck.choice(list(seeds))
     for _ in range(luck.randrange(5)):
-        at, length = (
-            luck.randrange(len(data) + 1),
-            luck.randrange(min(len(data) + 1, 64)),
-        )
-        new, rest = luck.randbytes(luck.randrange(12)), data[at + length :]
+        at = luck.randrange(len(data) + 1)
+        length = luck.randrange(min(len(data) + 1, 64))
+        new = luck.randbytes(luck.randrange(12))
+        rest = data[at + length :]
         bit = bytes([data[at] ^ 1 << luck.randrange(8)]) if at < len(data) else b""
         data = luck.choice(
             [
@@ -144,11 +143,8 @@ def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
             key = luck.choice(
                 list(holder if isinstance(holder, dict) else range(len(holder)))
             )
-            if (
-                isinstance(inner := holder[key], (dict, list))
-                and inner
-                and luck.random() < 0.7
-            ):
+            inner = holder[key]
+            if isinstance(inner, (dict, list)) and inner and luck.random() < 0.7:
                 holder = inner
                 continue
             value = holder.pop(key)
@@ -173,7 +169,8 @@ def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
 
 def inputs(target: Target, count: int) -> Iterator[tuple[str, bytes]]:
     """Yield inputs with their names; the same ones each time."""
-    seeds, luck = target.seeds(), random.Random(0)
+    seeds = target.seeds()
+    luck = random.Random(0)
     for seed in seeds:
         target.run(seed)  # imports and compiles what the target needs, without limits
     yield from target.crafted(seeds[0]).items()
@@ -192,7 +189,8 @@ def main(name: str, count: str = "1000000") -> int:
             file=sys.stderr,
         )
         return 2
-    path, what = Path(tempfile.gettempdir(), f"splatview-fuzz-{name}"), ""
+    path = Path(tempfile.gettempdir(), f"splatview-fuzz-{name}")
+    what = ""
     try:
         for what, data in inputs(TARGETS[name], int(count)):
             path.write_bytes(data)

@@ -146,16 +146,14 @@ def of_format(
             value = read(put(name, data))
             if isinstance(value, GaussianScene):
                 n = len(value)
-                assert (
-                    value.means.shape == (n, 3)
-                    and value.quats.shape == (n, 4)
-                    and value.shN.shape[0] == n
-                )
-                assert (
-                    value.opacities.shape == (n,) and value.shN.dtype == torch.float32
-                )
+                assert value.means.shape == (n, 3)
+                assert value.quats.shape == (n, 4)
+                assert value.shN.shape[0] == n
+                assert value.opacities.shape == (n,)
+                assert value.shN.dtype == torch.float32
             elif isinstance(value, np.ndarray):
-                assert value.ndim == 3 and 1 <= value.shape[2] <= 4
+                assert value.ndim == 3
+                assert 1 <= value.shape[2] <= 4
 
     return Target(run, seeds, format=kind)
 
@@ -208,7 +206,8 @@ def _training_cameras(data: bytes) -> None:
     w.write_ply(path, w.ply_columns(T))
     with refused():
         scene = open_file(folder() / "training")
-        assert isinstance(scene, GaussianScene) and len(scene) == len(T.means)
+        assert isinstance(scene, GaussianScene)
+        assert len(scene) == len(T.means)
 
 
 def _memory() -> dict[str, Any]:
@@ -271,8 +270,10 @@ def _camera(data: bytes) -> None:
     for read in (camera_from_text, camera_from_json):
         with refused(), np.errstate(all="ignore"):
             camera = read(text, 64, 48)
-            assert camera.viewmat.shape == (4, 4) and np.isfinite(camera.viewmat).all()
-            assert camera.K.shape == (3, 3) and np.isfinite(camera.K).all()
+            assert camera.viewmat.shape == (4, 4)
+            assert np.isfinite(camera.viewmat).all()
+            assert camera.K.shape == (3, 3)
+            assert np.isfinite(camera.K).all()
             camera.to_json()
 
 
@@ -296,7 +297,9 @@ def _path_documents() -> list[Any]:
 def _camera_path(data: bytes) -> None:
     with refused():
         film = parse_path(data)
-        assert 1 <= film.width <= 16384 and 1 <= film.height <= 16384 and film.fps > 0
+        assert 1 <= film.width <= 16384
+        assert 1 <= film.height <= 16384
+        assert film.fps > 0
         film.path.at(0.1, film.width, film.height)
 
 

@@ -121,7 +121,8 @@ class OwnMemory:
 
     def __init__(self, size: int, device: int = 0) -> None:
         self.allocation = Allocation(size, device)
-        self.gpu, self.size = self.allocation.gpu, self.allocation.size
+        self.gpu = self.allocation.gpu
+        self.size = self.allocation.size
         self._piece = Piece(self.allocation.fd(), self.size)
 
     @property
@@ -142,11 +143,9 @@ class OwnMemory:
 
     def device_tensor(self, tensor: torch.Tensor, offset: int = 0) -> DeviceTensor:
         """A copy of a tensor in this memory, with the same strides. `offset` in bytes."""
-        dtype, shape, strides = (
-            str(tensor.dtype).removeprefix("torch."),
-            tuple(tensor.shape),
-            tuple(tensor.stride()),
-        )
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        shape = tuple(tensor.shape)
+        strides = tuple(tensor.stride())
         self.tensor(dtype, shape, strides, offset).copy_(tensor)
         torch.cuda.synchronize()
         return DeviceTensor(dtype, shape, strides, self, offset)
@@ -163,13 +162,15 @@ class Giver:
     """Puts pictures where a bridge takes them from."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.place = name, 0
+        self.name = name
+        self.place = 0
         self.memory = OwnMemory(MEMORY) if name == "direct" else None
 
     def __call__(self, tensor: torch.Tensor) -> Any:
         if self.name == "host":
             return remote(tensor)
-        shape, strides = tensor.shape, tensor.stride()
+        shape = tensor.shape
+        strides = tensor.stride()
         span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
         if self.memory is None:
             return (
@@ -309,11 +310,10 @@ def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
             np.arange(np.prod(shape), dtype=np.uint32).astype(np.uint8).reshape(shape)
         )
         source = bridge.put(picture, layout)
-        kept = (
-            picture[:, ::stride, ::stride]
-            if layout == "CHW"
-            else picture[::stride, ::stride]
-        )
+        if layout == "CHW":
+            kept = picture[:, ::stride, ::stride]
+        else:
+            kept = picture[::stride, ::stride]
         assert source.stride == stride
         assert same(
             read_source(ctx, source),
@@ -408,7 +408,8 @@ class Plain(GlMemory):
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
     """By every way to fetch, in one piece of memory and across the borders of several."""
-    data, met = np.random.default_rng(4).integers(0, 256, 3 * 512, np.uint8), set()
+    data = np.random.default_rng(4).integers(0, 256, 3 * 512, np.uint8)
+    met = set()
     for shape, dtype, layout, strides, offset in (
         ((9, 7, 4), "uint8", "HWC", (28, 4, 1), 64),
         ((9, 7, 3), "uint8", "HWC", (22, 3, 1), 3),

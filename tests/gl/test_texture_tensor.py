@@ -39,11 +39,9 @@ STORE = {
 
 def values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     bits = np.random.default_rng(seed)
-    return (
-        bits.integers(0, 256, shape, np.uint8)
-        if dtype == "f1"
-        else bits.normal(size=shape).astype(NUMPY[dtype])
-    )
+    if dtype == "f1":
+        return bits.integers(0, 256, shape, np.uint8)
+    return bits.normal(size=shape).astype(NUMPY[dtype])
 
 
 @pytest.fixture(params=WAYS)
@@ -141,10 +139,8 @@ def test_depth(ctx: moderngl.Context) -> None:
             framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
             wanted = torch.full((33, 61, 1), 0.25)
             wanted[:2, :5] = 1
-            assert (
-                follower.way == "host"
-                and abs(follower.update().cpu() - wanted).max() < 1e-6
-            )
+            assert follower.way == "host"
+            assert abs(follower.update().cpu() - wanted).max() < 1e-6
             if isinstance(depth, moderngl.Texture):
                 follower.write(torch.full((33, 61, 1), 0.5))
                 assert abs(follower.update().cpu() - 0.5).max() < 1e-6
@@ -180,10 +176,8 @@ def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
     texture = ctx.texture(
         (61, 33), 4, values((33, 61, 4), "f1", 1).tobytes(), alignment=1
     )
-    own_framebuffer, own_texture = (
-        ctx.simple_framebuffer((8, 8)),
-        ctx.texture((8, 8), 4),
-    )
+    own_framebuffer = ctx.simple_framebuffer((8, 8))
+    own_texture = ctx.texture((8, 8), 4)
     own_buffer = ctx.buffer(b"12345678")
     follower = TextureTensor(texture, way)
     own_framebuffer.use()
@@ -334,11 +328,9 @@ def drawn(ctx: moderngl.Context, shared: SharedTexture) -> torch.Tensor:
 
 
 def as_drawn(values: torch.Tensor) -> torch.Tensor:
-    return (
-        values.cpu().float() / 255
-        if values.dtype == torch.uint8
-        else values.cpu().float()
-    )
+    if values.dtype == torch.uint8:
+        return values.cpu().float() / 255
+    return values.cpu().float()
 
 
 @pytest.mark.cuda
@@ -379,8 +371,10 @@ def test_every_format_exactly(ctx: moderngl.Context, explicit: bool) -> None:
 @pytest.mark.cuda
 def test_the_order_of_work_is_kept(ctx: moderngl.Context) -> None:
     """Tensor to texture, drawn by a shader into another one, to a tensor again: many times without a wait of ours, each
-    time another picture."""
-    size, shape = (512, 256), (256, 512, 4)
+    time another picture.
+    """
+    size = (512, 256)
+    shape = (256, 512, 4)
     program = ctx.program(
         vertex_shader=VERTEX,
         fragment_shader=(

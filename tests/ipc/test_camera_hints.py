@@ -14,7 +14,8 @@ from splatview_ipc.kinds.camera_hints import (
     pose_hint,
 )
 
-WIDTH, HEIGHT = 80, 60
+WIDTH = 80
+HEIGHT = 60
 FLIP = np.diag([1.0, -1, -1, 1])
 Scene = tuple[np.ndarray, np.ndarray]
 """Poses (N, 4, 4) and points (M, 3)."""
@@ -204,7 +205,8 @@ def test_each_kind_of_intrinsics_is_named(
     K: list[list[float]], size: tuple[int, int], told: str
 ) -> None:
     hints = intrinsics_hints(np.array([K] * 4, np.float64), np.array([size] * 4))
-    assert len(hints) == 1 and told in hints[0].text
+    assert len(hints) == 1
+    assert told in hints[0].text
 
 
 @pytest.mark.parametrize(

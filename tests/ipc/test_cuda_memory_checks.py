@@ -44,7 +44,8 @@ def test_memory_that_cannot_be_is_refused_and_its_descriptors_closed(
 
 
 def test_what_is_retired_is_given_back_when_the_gpu_is_done() -> None:
-    done, given = [False], []
+    done = [False]
+    given = []
     retiring.retire(lambda: done[0], lambda: given.append(os.getpid()))
     assert not retiring.turn()
     done[0] = True
@@ -90,10 +91,8 @@ def test_forged_exports_of_torch_are_refused(number: int, value: Any) -> None:
     good = export_file(EXPORT)
     assert read_export(memory, good).counter_offset == 7
     forged = export_file([*EXPORT[:number], value, *EXPORT[number + 1 :]])
-    pickled, long = (
-        export_file(b"\x80\x04."),
-        export_file(encode(EXPORT) + bytes(1 << 20)),
-    )
+    pickled = export_file(b"\x80\x04.")
+    long = export_file(encode(EXPORT) + bytes(1 << 20))
     for fds in (forged, pickled, long, good + good, []):
         with pytest.raises(SharingError):
             read_export(memory, fds)

@@ -144,7 +144,9 @@ def test_any_control_word_holds_anything(
 def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) -> None:
     segment = Segment(size or PAGE * 9, "ring")
     words = memoryview(segment.map).cast("Q")
-    words[MAGIC_WORD], words[SLOTS], words[CAPACITY] = MAGIC, slots, capacity
+    words[MAGIC_WORD] = MAGIC
+    words[SLOTS] = slots
+    words[CAPACITY] = capacity
     before = open_files()
     with pytest.raises(SharingError, match="not one"):
         reader_of("ring", messages.RingRef(segment.ref))
@@ -171,7 +173,8 @@ def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
 
 # ---- handles, shapes, strides and offsets that a run forges
 
-GPU, OTHER = "0123456789abcdef" * 2, "f" * 32
+GPU = "0123456789abcdef" * 2
+OTHER = "f" * 32
 SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
 BIG = [0, 1, 2, 3, 2**31, 2**32, 2**39, limits.MAX_EXTENT]
 
@@ -198,7 +201,8 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
     dims: list[tuple[int, int]], offset: int, dtype: str, size: int
 ) -> None:
     """Of any size: nothing overflows, and both checks, that of offers and that of tensors, say the same."""
-    shape, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
+    shape = tuple(n for n, _ in dims)
+    strides = tuple(s for _, s in dims)
     ref = messages.TensorRef("t", dtype, shape, strides, 0, offset)  # type: ignore[arg-type]
     offer = in_place(ref, memories=(messages.IpcMemory(bytes(64), size, GPU),))
     sent = messages.encode(messages.Offer(0, "in-place", offer))

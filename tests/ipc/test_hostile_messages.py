@@ -92,7 +92,8 @@ def test_anything_in_any_field(run: Run) -> None:
 
 @pytest.mark.parametrize("what", ["garbage", "hellos", "opens", "fetches"])
 def test_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
-    base, luck = footprint(), random.Random(7)
+    base = footprint()
+    luck = random.Random(7)
     hello = messages.encode(
         messages.Hello(limits.PROTOCOL, os.getpid(), "liar", inbox="in-0123abcd")
     )
@@ -176,7 +177,8 @@ def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
         assert len(run.pair.publisher.helper.fds()) == listening, (
             "what waits does not wake it"
         )
-    assert len(run.pair.faults) == 1 and "ulimit -n" in str(run.pair.faults.pop())
+    assert len(run.pair.faults) == 1
+    assert "ulimit -n" in str(run.pair.faults.pop())
     link.hello()
     run.pair.until(lambda: len(run.pair.run.viewers) == 2)
     link.close()

@@ -104,7 +104,8 @@ def test_descriptors_that_were_not_asked_for_are_closed(
     segment = Segment(1 << 16, "ring")
     impostor.tell(messages.Offer(0, "ring", messages.RingRef(segment.ref)))
     pair.pump(2)
-    before, null = open_files(), os.open("/dev/null", os.O_RDONLY)
+    before = open_files()
+    null = os.open("/dev/null", os.O_RDONLY)
     for token in (segment.token, "never-asked-for"):
         for total, count in packets:
             impostor.hand(
@@ -141,7 +142,8 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(
             )
         )
         pair.pump(20)
-    assert stream.fault and not stream.opened
+    assert stream.fault
+    assert not stream.opened
     assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, (
         "nothing is fetched"
     )
@@ -150,7 +152,8 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(
 def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(
     impostor: Impostor, pair: Pair
 ) -> None:
-    stream, writer = opened(impostor, pair), CpuRingWriter(1 << 16, 3)
+    stream = opened(impostor, pair)
+    writer = CpuRingWriter(1 << 16, 3)
     impostor.silent = True
     impostor.tell(messages.Offer(0, "ring", writer.ref))
     pair.pump(10)

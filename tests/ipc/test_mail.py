@@ -97,7 +97,8 @@ def test_descriptors_arrive_in_order(
     ends: tuple[Connection, Connection], count: int
 ) -> None:
     trainer, viewer = ends
-    before, token = open_files(), descriptors.offer(count, files)
+    before = open_files()
+    token = descriptors.offer(count, files)
     descriptors.send(trainer, token)
     assert open_files() <= before, "the trainer keeps none"
     fds = []

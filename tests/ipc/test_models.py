@@ -62,8 +62,11 @@ class Memory:
     def __init__(
         self, weak: bool = False, choose: Callable[[int], int] = lambda count: 0
     ):
-        self.weak, self.choose = weak, choose
-        self.stamp = self.begun = self.version = 0
+        self.weak = weak
+        self.choose = choose
+        self.stamp = 0
+        self.begun = 0
+        self.version = 0
         self.history: dict[Any, list[tuple[int, Any]]] = defaultdict(lambda: [(-1, 0)])
         """By address: stamps and values. Stores of one stamp are seen in any order, all those before it first."""
         self.queued: deque[tuple[Any, Any]] = deque()
@@ -106,8 +109,10 @@ class View:
     """A reader's view of a memory that is being written."""
 
     def __init__(self, memory: Memory, choose: Callable[[int], int]):
-        self._memory, self._choose = memory, choose
-        self._floor, self._newest = memory.begun, 0
+        self._memory = memory
+        self._choose = choose
+        self._floor = memory.begun
+        self._newest = 0
         self._at: dict[Any, int] = {}
 
     def load(self, address: Any) -> Any:
@@ -148,7 +153,8 @@ def explore(
     def run(choose: Callable[[int], int]) -> None:
         global now
         nonlocal total
-        now = memory = Memory(weak, choose)
+        now = Memory(weak, choose)
+        memory = now
         write(memory)
         ended = memory.stamp
         memory.complete(len(memory.queued))
@@ -269,9 +275,10 @@ def publish(
     memory: Memory, writer: Any, version: int, image: torch.Tensor | None = None
 ) -> None:
     memory.version = version
-    image = (
-        torch.full((1, CELLS), version, dtype=torch.uint8) if image is None else image
-    )
+    if image is None:
+        image = torch.full((1, CELLS), version, dtype=torch.uint8)
+    else:
+        image = image
     if writer.write(
         "image", {"image": image}, {"layout": "HW", "step": version}, version
     ):
@@ -311,10 +318,12 @@ def explore_slots(
         return frame.version
 
     def look(view: View) -> None:
-        reader, newest = reader_type(REF, {}), 0
+        reader = reader_type(REF, {})
+        newest = 0
         for _ in range(reads):
             published = 0 if gpu or weak else view.load(PUBLISHED)
-            if version := read(reader, newest):
+            version = read(reader, newest)
+            if version:
                 assert version > newest and version >= published, "not the newest"
                 newest = version
 
@@ -349,7 +358,8 @@ class NumberFirst(Ring):
 
 class NoFence(Ring):
     def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
-        fence, now.fence = now.fence, lambda: None
+        fence = now.fence
+        now.fence = lambda: None
         super().commit(slot, whole, header, version)
         now.fence = fence
 
@@ -392,8 +402,11 @@ class InPlace(zero_copy_writer.ZeroCopyWriter):
 
     def __init__(self) -> None:
         slot_writer.SlotWriter.__init__(self, 0, 3)
-        self._generations, self._gpu, self.index = deque(), "", -1
-        self._marks, self._key = [0] * self.slots, ()
+        self._generations = deque()
+        self._gpu = ""
+        self.index = -1
+        self._marks = [0] * self.slots
+        self._key = ()
 
     def _describe(self, tensors: Any) -> Any:
         def fill(value: int) -> None:
@@ -411,7 +424,8 @@ class InPlace(zero_copy_writer.ZeroCopyWriter):
 class InPlaceReader(zero_copy_reader.ZeroCopyReader):
     def __init__(self, number: int):
         slot_reader.SlotReader.__init__(self, REF, {})
-        self._open, self._closed = {}, False
+        self._open = {}
+        self._closed = False
         self._generations: Any = [
             SimpleNamespace(
                 number=number,

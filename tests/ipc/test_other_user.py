@@ -23,7 +23,8 @@ def test_the_folders_are_the_owners_alone(
     runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of a run and of a viewer, its page's token among them, made where new files are everybody's."""
-    cache, state = tmp_path / "cache", tmp_path / "state"
+    cache = tmp_path / "cache"
+    state = tmp_path / "state"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     before = os.umask(0)

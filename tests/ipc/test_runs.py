@@ -26,7 +26,8 @@ from splatview_ipc.control.run_folder import (
     runtime_folder,
 )
 
-LONG_AGO, FAR_AHEAD = 1e9, 4e9
+LONG_AGO = 1e9
+FAR_AHEAD = 4e9
 
 
 def left_behind(root: Path, name: str, started: float = 1.0) -> Path:
@@ -50,7 +51,8 @@ def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
     for path in (runtime_dir, run.path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     for _ in range(5):  # a look takes it for dead no more than another one does
-        assert len(list_runs(runtime_dir)) == 1 and remove_stale(runtime_dir) == 0
+        assert len(list_runs(runtime_dir)) == 1
+        assert remove_stale(runtime_dir) == 0
     run.remove()
     run.remove()
     assert list(runtime_dir.iterdir()) == []
@@ -146,9 +148,11 @@ def test_folder_that_was_deleted_is_logged_once_and_attached_viewers_stay(
     for _ in range(3):
         pair.now += 3600
         pair.pump()
-    assert len(caplog.records) == 1 and str(pair.publisher.folder.path) in caplog.text
+    assert len(caplog.records) == 1
+    assert str(pair.publisher.folder.path) in caplog.text
     pair.publish(torch.ones(4, 4))
-    assert pair.newest(after=1)[0] == 2 and pair.run.alive
+    assert pair.newest(after=1)[0] == 2
+    assert pair.run.alive
 
 
 def test_runs_are_in_tmp_unless_a_folder_is_named(

@@ -221,7 +221,9 @@ def source(rank: int) -> Any:
 
 
 def test_a_step_of_all_is_one_version() -> None:
-    shards, ranks, now = Shards(), [source(0), source(1)], 100.0
+    shards = Shards()
+    ranks = [source(0), source(1)]
+    now = 100.0
     (whole,) = shards.update(ranks, now)
 
     def version_after(seconds: float = 0.0) -> int:

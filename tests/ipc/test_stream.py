@@ -100,10 +100,8 @@ def test_frames_of_a_new_size_take_a_new_ring(pair: Pair) -> None:
     for side in (8, 300, 2, 1000, 16):
         pair.publish(image(side % 251, side))
         _, _, arrays = pair.newest(after=published(pair).version - 1)
-        assert (
-            arrays["image"].shape == (side, side)
-            and (arrays["image"] == side % 251).all()
-        )
+        assert arrays["image"].shape == (side, side)
+        assert (arrays["image"] == side % 251).all()
     pair.until(lambda: pair.stream().shape == (16, 16))
     assert not pair.faults
 
@@ -118,13 +116,15 @@ def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -
 
 def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
     """All of its versions have one layout, whatever their size."""
-    table, samples = Table(), Samples()
+    table = Table()
+    samples = Samples()
     scalars = pair.publisher.stream("scalars", "scalars")
     scalars.describe(SCALARS)
     memory = pair.publisher.stream("memory", "memory")
     memory.describe(MEMORY)
     about = {"device": "cpu", "gpu": "", "total": 0, "hz": 1.0}
-    count, rings = 0, set()
+    count = 0
+    rings = set()
     for more in (10, 1000, 1000, 2000, 6000):
         table.add({"loss": [(float(i), 1.0, 2.0) for i in range(more)]}, more)
         for i in range(more):
@@ -135,7 +135,8 @@ def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
         _, meta, arrays = pair.newest("scalars", scalars.version - 1)
         assert (len(arrays["rows"]), meta["step"]) == (count, count)
         _, meta, arrays = pair.newest("memory", memory.version - 1)
-        assert arrays["samples"][-1, 0] == more - 1 and meta["count"] == count
+        assert arrays["samples"][-1, 0] == more - 1
+        assert meta["count"] == count
         rings.add(scalars.offer("ring"))
     assert not pair.faults
     assert len(rings) == 4, "a ring holds more than what it was made for"
@@ -148,12 +149,14 @@ class Amid:
     """A transport whose writer stays amid a write until it may go on."""
 
     def __init__(self) -> None:
-        self.inside, self.may_go_on = threading.Event(), threading.Event()
+        self.inside = threading.Event()
+        self.may_go_on = threading.Event()
         self.faults: list[str] = []
 
     def make(self, tensors: Any, growing: bool) -> Any:
         writer = RING.writer(tensors, growing)
-        write, close = writer.write, writer.close
+        write = writer.write
+        close = writer.close
 
         def waiting(*args: Any, **more: Any) -> bool:
             self.inside.set()
@@ -229,7 +232,8 @@ def test_releasing_a_value_waits_for_no_writer(pair: Pair, amid: Amid) -> None:
     stream = while_the_helper_writes(pair, amid, lambda: published(pair).clear())
     stream.turn(pair.now + 2)
     assert stream.offer("ring") is None
-    assert not amid.faults and not pair.faults
+    assert not amid.faults
+    assert not pair.faults
     stream.release("ring")
     pair.publish(image(3))
     shows(pair, 3)
@@ -271,7 +275,8 @@ def test_what_is_published_into_a_run_that_has_ended_is_dropped(pair: Pair) -> N
     stream.release("ring")
     stream.clear()
     pair.publisher.fault(OSError("later"))
-    assert not stream.behind() and stream.offer("ring") is None
+    assert not stream.behind()
+    assert stream.offer("ring") is None
     assert not pair.publisher.control.paused
 
 
@@ -283,7 +288,8 @@ def test_a_signal_that_closes_the_run_amid_a_publish_harms_nothing(
 
     def make(tensors: Any, growing: bool) -> Any:
         writer = RING.writer(tensors, growing)
-        write, close = writer.write, writer.close
+        write = writer.write
+        close = writer.close
 
         def interrupted(*args: Any) -> bool:
             if args[3] == 2:
@@ -394,8 +400,10 @@ def _broken_writer(*args: Any) -> Any:
 class _BreaksAtWrite:
     def __init__(self, *args: Any) -> None:
         self.writer = RING.writer(*args)
-        self.ref, self.note = self.writer.ref, ""
-        self.fits, self.close = self.writer.fits, self.writer.close
+        self.ref = self.writer.ref
+        self.note = ""
+        self.fits = self.writer.fits
+        self.close = self.writer.close
 
     def write(self, *args: Any) -> bool:
         raise RuntimeError("CUDA error: out of memory\nCompile with ...")
@@ -420,7 +428,8 @@ def test_a_transport_is_given_up_whatever_its_error_is(
     assert pair.stream().sharing == "ring"
     reason = "RuntimeError: CUDA error: out of memory"
     assert pair.stream().info.why == (("device-ring", reason),)
-    assert len(pair.faults) == 1 and reason in str(pair.faults[0])
+    assert len(pair.faults) == 1
+    assert reason in str(pair.faults[0])
 
 
 def test_a_reason_keeps_its_own_semicolons(
@@ -513,7 +522,8 @@ def test_a_live_tensor_is_copied_when_its_values_change_and_only_then(
     pair.publish(picture)
     stream.describe(stream.layout, live=True)  # type: ignore[arg-type]
     pair.newest()
-    version, due = stream.version, stream.turn(pair.now)
+    version = stream.version
+    due = stream.turn(pair.now)
     for _ in range(5):
         assert due is not None, "it is looked at again"
         due = stream.turn(due)

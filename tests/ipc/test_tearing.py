@@ -26,20 +26,25 @@ def test_a_frame_is_whole_or_given_up(
     """Half of them are read so slowly that they are overwritten meanwhile: without the check they would be torn."""
     assert programs.code(WRITER).line() == "ready"
     stream = stream_of(subscriber, "frames")
-    whole = torn = last = 0
+    whole = 0
+    torn = 0
+    last = 0
     for _ in turns("enough frames", rest=False):
         if min(whole, torn) >= 6:
             break
         subscriber.poll()
-        if (frame := stream.read(last)) is None:
+        frame = stream.read(last)
+        if frame is None:
             continue
         with frame:
             pixels = host_array(frame.tensors["image"])
-            first, copies = pixels[:200].copy(), stream.run.counters["copies"]
+            first = pixels[:200].copy()
+            copies = stream.run.counters["copies"]
             for _ in turns("more copies"):
                 if whole <= torn or stream.run.counters["copies"] >= copies + 2 * SLOTS:
                     break
-            second, last = pixels[200:].copy(), frame.version
+            second = pixels[200:].copy()
+            last = frame.version
             same = (
                 len(
                     {
@@ -51,4 +56,5 @@ def test_a_frame_is_whole_or_given_up(
                 == 1
             )
             assert same or not frame.intact()
-            whole, torn = whole + same, torn + (not same)
+            whole = whole + same
+            torn = torn + (not same)

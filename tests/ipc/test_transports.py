@@ -58,7 +58,8 @@ def test_the_newest_frame_arrives_whole(pair: TransportPair) -> None:
                 values = tensor.to_float32()
                 assert tensor.shape == values.shape == (n, *SHAPES[name])
                 assert (values == version).all()
-            assert frame.intact() and frame.confirmed
+            assert frame.intact()
+            assert frame.confirmed
 
 
 def test_it_says_what_fits_and_takes_nothing_else(copying: TransportPair) -> None:

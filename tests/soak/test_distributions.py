@@ -104,7 +104,8 @@ def test_script_keeps_its_own_modules(
     dist: Mapping[str, Path], how: str, tmp_path: Path, programs: Programs
 ) -> None:
     """A script with modules of the names that splatview's folders have publishes, grabs and is shown."""
-    env, root = {}, ROOT
+    env = {}
+    root = ROOT
     if how == "wheel":
         root = tmp_path / "site"
         env["PYTHONPATH"] = str(root)

@@ -82,9 +82,8 @@ def test_a_viewer_draws_every_stream_of_an_example(
         _, err = shot.end()
         assert shot.returncode == 0, err
         colors = Image.open(out).convert("RGB").getcolors(1 << 24)
-        assert (
-            colors is not None and len(colors) > 50
-        )  # a picture; one of NaN has a single colour
+        assert colors is not None
+        assert len(colors) > 50
 
 
 PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"
@@ -122,6 +121,5 @@ def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> 
         assert tensors["shN"].shape == (50, 15, 3)
         _, meta, tensors = newest(subscriber, "render", 2499)
         assert tensors["image"].shape == (6, 8, 3)
-        assert (
-            tensors["image"].min() == 0 and tensors["image"].max() == 1
-        )  # within what an image may have
+        assert tensors["image"].min() == 0
+        assert tensors["image"].max() == 1

@@ -46,7 +46,8 @@ def test_each_is_drawn(runtime_dir: Path) -> None:
         **dict.fromkeys(NAMES, torch.zeros(4, 6, 3, dtype=torch.uint8)),
         "splats": cloud(),
     }
-    run, app = OtherRun(), App(OffscreenScreen(320, 200), AppOptions(max_fps=500))
+    run = OtherRun()
+    app = App(OffscreenScreen(320, 200), AppOptions(max_fps=500))
 
     def drawn(key: str, version: int) -> bool:
         step(app)

@@ -90,10 +90,8 @@ def test_a_million_publishes_without_a_viewer(programs: Programs) -> None:
 
 
 def test_ten_thousand_new_tensors_of_new_shapes(programs: Programs) -> None:
-    trainer, reader = (
-        Trainer(programs),
-        programs.python("-m", "support.watcher", "--period", "0.1"),
-    )
+    trainer = Trainer(programs)
+    reader = programs.python("-m", "support.watcher", "--period", "0.1")
     seen(reader, dict.fromkeys(trainer.do(FRESH, 60), 1))
     base = footprint(reader.pid)
     blocks(trainer, segment_bytes=8 * MB)

@@ -51,7 +51,8 @@ def quiet(device):
 def test_killed_viewers_leave_nothing(
     programs: Programs, tmp_path: Path, way: str, allocator: str
 ) -> None:
-    trainer, chance = Trainer(programs, allocator), random.Random(8)
+    trainer = Trainer(programs, allocator)
+    chance = random.Random(8)
     device = "cpu" if way == "ring" else "cuda"
 
     def live(name: str, viewers: int, most: float) -> None:
@@ -82,21 +83,17 @@ def test_killed_viewers_leave_nothing(
 
     def free() -> int:
         """Bytes of the GPU's memory; tests of other workers take and give some, too."""
-        return (
-            torch.cuda.mem_get_info()[0]
-            if device == "cuda" and "PYTEST_XDIST_WORKER" not in os.environ
-            else 0
-        )
+        if device == "cuda" and "PYTEST_XDIST_WORKER" not in os.environ:
+            return torch.cuda.mem_get_info()[0]
+        return 0
 
     trainer.do(
         FLAT_OUT
         + f"scene = make(20_000, 1, {device!r}); splatview.publish(scene, step=0)"
     )
     live("first", 2, 0.0)
-    allocated, base = (
-        trainer.do(f"answer = quiet({device!r})"),
-        footprint(trainer.process.pid),
-    )
+    allocated = trainer.do(f"answer = quiet({device!r})")
+    base = footprint(trainer.process.pid)
     before = free()
     live("second", KILLS, 0.2)
     assert trainer.do(f"answer = quiet({device!r})") <= allocated

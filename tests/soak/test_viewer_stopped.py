@@ -23,7 +23,8 @@ def seen(reader: Program) -> int:
 
 def test_stopped_for_a_minute(programs: Programs) -> None:
     """For as long as a thousand versions take, and two hundred streams that change."""
-    trainer, step = Trainer(programs), 1
+    trainer = Trainer(programs)
+    step = 1
     trainer.do(PUBLISHES + "publish('frames', (100, 200, 3), 1)")
     # One that is never stopped, one that holds a frame, and one that looks in.
     beside, *stopped = (
@@ -34,9 +35,11 @@ def test_stopped_for_a_minute(programs: Programs) -> None:
     for reader in stopped:
         reader.send_signal(signal.SIGSTOP)
     for step in range(2, 1001):
-        side = (
-            200 if step > 500 else 100
-        )  # larger: it is stored somewhere else from then on
+        # larger: it is stored somewhere else from then on
+        if step > 500:
+            side = 200
+        else:
+            side = 100
         trainer.do(f"publish('frames', ({side}, {2 * side}, 3), {step})")
         if step % 5 == 0:  # news of which their queues fill up
             trainer.do(f"publish('changing {step % 20}', ({4 + step % 7}, 5), {step})")

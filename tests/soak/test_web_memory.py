@@ -29,7 +29,8 @@ def viewer(
     programs: Programs, tmp_path: Path
 ) -> Iterator[tuple[Callable[..., Page], Callable[[], int]]]:
     """`page(id)`: a page of a viewer that shows a picture which does not compress well, and has loaded whatever the
-    first page of this size needs; and the bytes that it takes."""
+    first page of this size needs; and the bytes that it takes.
+    """
     noise = np.random.default_rng(0).integers(
         0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8
     )
@@ -57,7 +58,8 @@ def viewer(
 )
 def test_large_pages_take_a_few_pictures_each(viewer: Any, acks: bool) -> None:
     page, memory = viewer
-    base = most = memory()
+    base = memory()
+    most = base
     pages = [page(f"page{n}", acks=acks) for n in range(PAGES)]
 
     def all_have_pictures() -> bool:

@@ -22,7 +22,9 @@ from support.wait import clock, turns, wait_until
 from support.web_clients import Image, Page
 
 CAPTION = Caption()
-RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
+RED = (0.8, 0.1, 0.2)
+GREEN = (0.1, 0.7, 0.3)
+BLUE = (0.2, 0.3, 0.9)
 
 
 class Rig:
@@ -81,7 +83,8 @@ def draw(
     screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0
 ) -> np.ndarray:
     """Draw and present something, when the screen takes it; what was drawn, (H, W, 3). `mark` makes it another picture
-    than the same with another one."""
+    than the same with another one.
+    """
     until_ready(screen)
     screen.framebuffer.clear(*color, 1.0)
     width, height = screen.state.size
@@ -101,7 +104,8 @@ def poll(
 ) -> Any:
     """Poll as the viewer's loop does until something is true, and return that."""
     for _ in turns(f"{condition}", rest=False):
-        if result := condition():
+        result = condition()
+        if result:
             return result
         got = screen.poll(0.01)
         if events is not None:
@@ -132,7 +136,8 @@ def spend(screen: BrowserScreen, seconds: float) -> None:
 def decoded(picture: Image) -> np.ndarray:
     """(H, W, 3) uint8."""
     image = PIL.Image.open(io.BytesIO(picture.data))
-    assert image.format is not None and image.format.lower() == picture.format
+    assert image.format is not None
+    assert image.format.lower() == picture.format
     return np.asarray(image.convert("RGB"))
 
 

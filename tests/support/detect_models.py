@@ -58,7 +58,8 @@ def save(
 
 def bright(path: Path, across: int, down: int) -> str:
     """A YOLO of one class that finds the one bright thing in a dark picture, with score 0.9: its box is from the first
-    to the last column and row with a value over 0.75 in all channels. Gives (1, 5, 2): the second box is empty."""
+    to the last column and row with a value over 0.75 in all channels. Gives (1, 5, 2): the second box is empty.
+    """
     constants = {
         "half": np.array(0.75, np.float32),
         "two": np.array(2, np.float32),
@@ -128,7 +129,8 @@ def yolo(
     boxes: np.ndarray, scores: np.ndarray, count: int, *, rest: np.ndarray | None = None
 ) -> np.ndarray:
     """A YOLO's table of `count` boxes, most of them empty: `boxes` (N, 4) middle and extent, `scores` (N, C), and what
-    follows them for each box (N, R). The full ones lie evenly among the empty ones."""
+    follows them for each box (N, R). The full ones lie evenly among the empty ones.
+    """
     rows = np.concatenate([boxes, scores, *([] if rest is None else [rest])], axis=1)
     table = np.zeros((count, rows.shape[1]), np.float32)
     table[np.linspace(0, count - 1, len(rows)).astype(int)] = rows

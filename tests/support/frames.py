@@ -82,7 +82,9 @@ def memory_samples(n: int = 200, period: float = 0.1) -> torch.Tensor:
     rows[:, 3], rows[:, 4] = rows[:, 2] - 0.5e9, rows[:, 2] + 1e9
     rows[n // 2, 4] = 9e9
     rows[:, 5], rows[:, 6] = rows[:, 4] + 0.2e9, rows[:, 2] - 0.1e9
-    rows[:, 7], rows[:, 8], rows[:, 9] = 8e9, 0.4e9, 1e9
+    rows[:, 7] = 8e9
+    rows[:, 8] = 0.4e9
+    rows[:, 9] = 1e9
     rows[n // 2 :, 7] = 10e9
     rows[:, 10] = 100 * t
     return rows
@@ -162,7 +164,8 @@ def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     turn, _ = torch.linalg.qr(torch.randn(n, 3, 3, generator=g))
     turn = turn * torch.linalg.det(turn)[:, None, None].sign()
     views = torch.eye(4).repeat(n, 1, 1)
-    views[:, :3, :3], views[:, :3, 3] = turn, torch.randn(n, 3, generator=g)
+    views[:, :3, :3] = turn
+    views[:, :3, 3] = torch.randn(n, 3, generator=g)
     K = torch.tensor([[50.0, 0, 20], [0, 50, 15], [0, 0, 1]])
     return views, K.repeat(n, 1, 1)
 

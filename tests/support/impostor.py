@@ -61,7 +61,8 @@ def spoiled(
     honest: list[Any], decode: Callable[[bytes], Any]
 ) -> tuple[list[bytes], list[bytes]]:
     """Messages with odd values in each field, with one field more and one less: those that `decode` refuses, and the
-    few that it takes."""
+    few that it takes.
+    """
     packets = []
     for message in honest:
         said = msgspec.to_builtins(message)
@@ -78,7 +79,8 @@ def spoiled(
             for name in said.get("ref", {})
             for odd in ODD
         ]
-    wrong, right = [], []
+    wrong = []
+    right = []
     for packet in packets:
         try:
             decode(packet)
@@ -116,7 +118,8 @@ class Impostor:
                         descriptors.send(connection, message.token)
             except EndedError:
                 self.server.close_one(connection)
-                if (push := self.viewers.pop(connection, None)) is not None:
+                push = self.viewers.pop(connection, None)
+                if push is not None:
                     push.close()
 
     def tell(self, *said: Any) -> int:

@@ -128,11 +128,9 @@ def _line() -> str:
         name = frame.f_code.co_filename
         if name.startswith(_ROOT) and "/.venv/" not in name and name != __file__:
             # Fixtures of a module or session end what they make later than the test that came first.
-            return (
-                ""
-                if name.endswith("/conftest.py")
-                else f"{name.removeprefix(_ROOT + '/')}:{frame.f_lineno}"
-            )
+            if name.endswith("/conftest.py"):
+                return ""
+            return f"{name.removeprefix(_ROOT + '/')}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 

@@ -41,7 +41,8 @@ class Reader:
         for stream in (s for s in self.subscriber.streams if s.kind == "memory"):
             self.stream = stream
             stream.open()
-            if (found := copied(stream)) is not None:
+            found = copied(stream)
+            if found is not None:
                 _, self.meta, tensors = found
                 self.samples = tensors["samples"]
         return self

@@ -56,7 +56,8 @@ def segment(address: int, blocks: list[dict[str, Any]], **more: Any) -> dict[str
     def total(key: str, *states: str) -> int:
         return sum(b[key] for b in blocks if b["state"] in states)
 
-    live, held = ("active_allocated",), ("active_allocated", "active_pending_free")
+    live = ("active_allocated",)
+    held = ("active_allocated", "active_pending_free")
     return {
         "device": 0,
         "address": address,
@@ -92,7 +93,8 @@ def filled(
     address: int, size: int, live: list[tuple[int, int, list[Any]]], **more: Any
 ) -> dict[str, Any]:
     """A segment with live (address, size, frames), rounded to 512 bytes, and free blocks between them."""
-    blocks, at = [], address
+    blocks = []
+    at = address
     for addr, asked, frames in [
         *sorted(live, key=lambda b: b[0]),
         (address + size, 0, []),
@@ -192,7 +194,9 @@ def training() -> Recorder:
     addr = iter(range(1 << 30, 1 << 40, 16 * MB))
     queue: list[int] = []
     for step in range(100):
-        batch, activation, scratch = next(addr), next(addr), next(addr)
+        batch = next(addr)
+        activation = next(addr)
+        scratch = next(addr)
         r.alloc(batch, 2 * MB, "data.py:5 fetch", "train.py:9 main")
         queue.append(batch)
         if len(queue) > 5:
@@ -217,18 +221,17 @@ def training() -> Recorder:
 def _frame(text: str) -> dict[str, Any]:
     place, _, name = text.partition(" ")
     file, colon, line = place.rpartition(":")
-    return (
-        frame(name, int(line), file)
-        if colon and line.isdigit()
-        else frame(text, 0, "??")
-    )
+    if colon and line.isdigit():
+        return frame(name, int(line), file)
+    return frame(text, 0, "??")
 
 
 def replay(
     events: list[dict[str, Any]], segments: list[dict[str, Any]]
 ) -> list[tuple[int, ...]]:
     """(address, size, start, end, freed) of each allocation, sorted: by the rules in
-    `splatview_viewer.kinds.snapshot.model`, one entry after the other."""
+    `splatview_viewer.kinds.snapshot.model`, one entry after the other.
+    """
     m = len(events)
     bands: list[list[int]] = []
     now: dict[int, tuple[str, list[int]]] = {}
@@ -242,7 +245,8 @@ def replay(
         state, band = now.get(e.get("addr", -1), ("gone", []))
         if e["action"] == "alloc":
             if state == "live":
-                band[3] = band[4] = k
+                band[3] = k
+                band[4] = k
             elif state == "asked":
                 band[4] = k
             now[e["addr"]] = "live", begin(e, k)
@@ -273,11 +277,11 @@ def replay(
 
 def check_replay(data: dict[str, Any], trace: Any) -> None:
     """Whether a trace is what a replay of its entries makes of them, and its numbers fit together."""
-    events, segments = (
-        data["device_traces"][trace.device],
-        [s for s in data["segments"] if s["device"] == trace.device],
-    )
-    a, e, m = trace.allocations, trace.events, len(events)
+    events = data["device_traces"][trace.device]
+    segments = [s for s in data["segments"] if s["device"] == trace.device]
+    a = trace.allocations
+    e = trace.events
+    m = len(events)
     bands = zip(
         a.addr.tolist(),
         a.size.tolist(),
@@ -304,19 +308,22 @@ def check_replay(data: dict[str, Any], trace: Any) -> None:
     )
     assert (e.allocation[a.start[begun]] == begun).all()
     blocks = trace.blocks
-    of, held = blocks.allocation[blocks.allocation >= 0], blocks.allocation >= 0
-    assert (a.addr[of] == blocks.addr[held]).all() and (
-        a.rounded[of] == blocks.size[held]
-    ).all()
+    of = blocks.allocation[blocks.allocation >= 0]
+    held = blocks.allocation >= 0
+    assert (a.addr[of] == blocks.addr[held]).all()
+    assert (a.rounded[of] == blocks.size[held]).all()
     assert (a.freed[of] == m).all()
 
 
 def small_snapshot(seed: int = 0, events: int = 120) -> Snapshot:
     """A segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go, of six stacks."""
-    rng, r, start = random.Random(seed), Recorder(), 0x7F00_0000_0000
+    rng = random.Random(seed)
+    r = Recorder()
+    start = 0x7F00_0000_0000
     r.segment(start, 64 * MB)
     while len(r.events) < events:
-        addr, k = start + rng.randrange(8) * 8 * MB, rng.randrange(6)
+        addr = start + rng.randrange(8) * 8 * MB
+        k = rng.randrange(6)
         if addr in r.live:
             r.free(addr, "/home/me/train.py:99 <module>")
         else:

@@ -22,7 +22,9 @@ class Allocator:
         self.begun = True
         """Whether CUDA is in use."""
         self.current = 0
-        self.allocated, self.peak, self.reserved = [0] * gpus, [0] * gpus, [0] * gpus
+        self.allocated = [0] * gpus
+        self.peak = [0] * gpus
+        self.reserved = [0] * gpus
         self.ooms = 0
         self.recorded: list[Any] = []
         self.recording = False
@@ -84,10 +86,8 @@ class Allocator:
                 }
             }
 
-        allocated, reserved = (
-            of(self.allocated[gpu], self.peak[gpu]),
-            of(self.reserved[gpu], self.reserved[gpu]),
-        )
+        allocated = of(self.allocated[gpu], self.peak[gpu])
+        reserved = of(self.reserved[gpu], self.reserved[gpu])
         return {
             "allocated_bytes": allocated,
             "active_bytes": allocated,

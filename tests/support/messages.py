@@ -51,7 +51,8 @@ def run(args: list[str]) -> tuple[int, str]:
                 from splatview.cli.main import main
             code = main(args)
         except SystemExit as e:
-            code, usage = int(e.code or 0), True
+            code = int(e.code or 0)
+            usage = True
     return code, "(usage)" if usage else err.getvalue().rstrip("\n")
 
 

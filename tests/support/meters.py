@@ -28,7 +28,8 @@ class Footprint:
 
     def over(self, base: Footprint, **slack: int) -> dict[str, tuple[int, int]]:
         """What is more than in `base` by more than its slack (0 unless given; 16 MB of anonymous memory, which
-        allocators keep): name -> (before, now). Empty: nothing grew."""
+        allocators keep): name -> (before, now). Empty: nothing grew.
+        """
         allowed = {"rss": 16 * MB, **slack}
         pairs = {
             f.name: (getattr(base, f.name), getattr(self, f.name)) for f in fields(self)

@@ -83,7 +83,8 @@ def _library(
     BUILT.mkdir(parents=True, exist_ok=True)
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=BUILT) as folder:
-            source, made = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+            source = Path(folder, "kernels.cpp")
+            made = Path(folder, "kernels.so")
             source.write_text(text)
             built = subprocess.run(
                 [*command, str(source), "-o", str(made)], capture_output=True, text=True

@@ -57,7 +57,8 @@ def send(
 ) -> int:
     """Send (H, W, 3) uint8 to a page; `quality` 0 is lossless. Returns its number."""
     client.number += 1
-    file, form = io.BytesIO(), "jpeg" if quality else "png"
+    file = io.BytesIO()
+    form = "jpeg" if quality else "png"
     Image.fromarray(pixels).save(
         file, form, quality=quality, subsampling=0, compress_level=1
     )
@@ -108,7 +109,8 @@ def state(page: Page) -> dict[str, Any]:
 def until(page: Page, condition: str) -> Any:
     """Wait for a JavaScript expression to be true. Playwright's own way needs eval, which the page's policy forbids."""
     for _ in turns(condition, rest=False):
-        if result := page.evaluate(condition):
+        result = page.evaluate(condition)
+        if result:
             return result
         page.wait_for_timeout(20)
     raise AssertionError

@@ -84,7 +84,8 @@ class Pair:
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
         """Pump until a condition is true, and return it."""
         for _ in range(200):
-            if found := condition():
+            found = condition()
+            if found:
                 return found
             self.pump()
         raise AssertionError(f"not within 200 turns: {what or condition}")

@@ -121,7 +121,8 @@ class Output(io.StringIO):
 
     def __init__(self, words: str, act: Callable[[], object]):
         super().__init__()
-        self.words, self.act = words, act
+        self.words = words
+        self.act = act
 
     def write(self, text: str) -> int:
         written = super().write(text)

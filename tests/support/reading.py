@@ -119,18 +119,19 @@ def logged_rows(
 
     def there() -> dict[str, np.ndarray] | None:
         subscriber.poll()
-        if (found := copied(stream)) is None:
+        found = copied(stream)
+        if found is None:
             return None
         names = found[2]["names"].tobytes().decode().split("\0")[:-1]
         rows = dict(
             zip(names, np.split(found[2]["rows"], found[2]["ends"][:-1]), strict=True)
         )
-        return (
-            rows
-            if name in rows
+        if (
+            name in rows
             and rows[name][:, SCALAR_COLUMNS.index("count")].sum() == samples
-            else None
-        )
+        ):
+            return rows
+        return None
 
     return wait_until(there, f"{samples} samples of {name}")
 

@@ -188,11 +188,10 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     if options.mode == "antialiased" and by_opacity:
         opacities = opacities * np.sqrt(det_sharp / det)
     # exp(-sigma) opacity = 1/255 at this many standard deviations.
-    reach = (
-        np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
-        if by_opacity
-        else np.full(len(p), BODY_SIGMAS)
-    )
+    if by_opacity:
+        reach = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
+    else:
+        reach = np.full(len(p), BODY_SIGMAS)
     half_boxes = reach[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
     visible = (opacities >= ALPHA_MIN) & (xx + yy < COVARIANCE_MAX)
     if options.paint == "points":
@@ -203,11 +202,10 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     order = np.flatnonzero(visible)
     # gsplat sorts the bits of float32 depths, stably (csrc/IntersectTile.cu).
     order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
-    degree = (
-        a.sh_degree
-        if options.sh_degree is None
-        else min(options.sh_degree, a.sh_degree)
-    )
+    if options.sh_degree is None:
+        degree = a.sh_degree
+    else:
+        degree = min(options.sh_degree, a.sh_degree)
     shapes = None
     if options.paint == "ellipsoids":
         shapes = bodies(
@@ -234,7 +232,8 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
 
 def ellipses(p: np.ndarray, camera: Camera, m: np.ndarray) -> Iterator[np.ndarray]:
     """Of points (M, 3) in camera axes with square roots (M, 3, 3) of their covariances: places (M, 2) in pixels,
-    Jacobians (M, 2, 3), and what `blurred` gives."""
+    Jacobians (M, 2, 3), and what `blurred` gives.
+    """
     at, rows = places(torch.from_numpy(p).unbind(1), camera)
     jacobian = np.stack([np.stack(row, axis=1) for row in rows], axis=1)
     found = blurred(torch.from_numpy(jacobian @ m).permute(1, 2, 0))
@@ -259,16 +258,16 @@ def blend(
     projected: Projected | None, width: int, height: int, options: RenderOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and alpha (H, W). For
-    `overdraw`, how many there are in place of RGB."""
-    sums, left, finished = (
-        np.zeros((height, width, 4)),
-        np.ones((height, width)),
-        np.zeros((height, width), bool),
-    )
+    `overdraw`, how many there are in place of RGB.
+    """
+    sums = np.zeros((height, width, 4))
+    left = np.ones((height, width))
+    finished = np.zeros((height, width), bool)
     counts = np.zeros((height, width))
     if projected is None:
         return sums, counts
-    columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
+    columns = np.arange(width) + 0.5
+    rows = np.arange(height) + 0.5
     for (x0, y0), (x1, y1), (cx, cy), conic, opacity, rgbz in zip(
         *projected.pixels(width, height),
         projected.centers,
@@ -309,11 +308,13 @@ def bodies(
     jacobian: np.ndarray, m: np.ndarray, cov: np.ndarray, det: np.ndarray
 ) -> Bodies:
     """Bodies from the Jacobians (M, 2, 3) of their projection in pixels, square roots `m` (M, 3, 3) of their
-    covariances in camera space, and projected covariances with blur (M, 3: xx, xy, yy) with determinants (M,)."""
+    covariances in camera space, and projected covariances with blur (M, 3: xx, xy, yy) with determinants (M,).
+    """
     xx, xy, yy = cov.T
     del xx  # the whitening is the Cholesky factor of the conic
     whiten = np.zeros((len(det), 2, 2))
-    whiten[:, 0, 0], whiten[:, 0, 1] = np.sqrt(yy / det), -xy / np.sqrt(yy * det)
+    whiten[:, 0, 0] = np.sqrt(yy / det)
+    whiten[:, 0, 1] = -xy / np.sqrt(yy * det)
     whiten[:, 1, 1] = 1 / np.sqrt(yy)
     along = m[:, 2]
     slope = np.einsum("mij,mjk,mkl,ml->mi", whiten, jacobian, m, along)
@@ -332,7 +333,8 @@ def normal_colors(
     axes: np.ndarray, scales: np.ndarray, towards: np.ndarray
 ) -> np.ndarray:
     """(M, 3) RGB of the shortest of three axes in camera space (M, 3, 3: columns), the first one of equals, by their
-    lengths (M, 3); against `towards` (M, 3), where one looks."""
+    lengths (M, 3); against `towards` (M, 3), where one looks.
+    """
     n = axes[np.arange(len(axes)), :, np.argmin(scales, axis=1)]
     return (np.where((n * towards).sum(axis=1, keepdims=True) > 0, -n, n) + 1) / 2
 
@@ -344,7 +346,8 @@ def coverage(
     opacity: float | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The alpha of Gaussians at offsets `d` in pixels from their centres, and whether they are seen there at all. Each
-    entry of `conic`, xx, xy, yy, and `opacity` is of one Gaussian, or broadcast against `d`."""
+    entry of `conic`, xx, xy, yy, and `opacity` is of one Gaussian, or broadcast against `d`.
+    """
     dx, dy = d
     a, b, c = conic
     if options.paint == "points":
@@ -366,9 +369,11 @@ def solid(
     projected: Projected, shapes: Bodies, near: float, size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The nearest surface at each pixel: RGB and camera z (H, W, 4), and alpha (H, W). What is nearer than `near` is
-    cut away."""
+    cut away.
+    """
     width, height = size
-    picture, alpha = np.zeros((height, width, 4)), np.zeros((height, width))
+    picture = np.zeros((height, width, 4))
+    alpha = np.zeros((height, width))
     nearest = np.full((height, width), np.inf)
     low, high = projected.pixels(width, height)
     for i, ((x0, y0), (x1, y1)) in enumerate(zip(low, high, strict=True)):

@@ -151,7 +151,8 @@ def looking_at_origin(
     K[0, 0] *= 1.1
     K[:2, 2] += 7.3, -4.1
     if kwargs.get("model") == "ortho":
-        K[0, 0], K[1, 1] = 44.0, 40.0
+        K[0, 0] = 44.0
+        K[1, 1] = 40.0
     position = distance * np.array([0.5, -0.35, -0.79])
     return Camera(look_at(position, (0, 0, 0)), K, width, height, **kwargs)
 
@@ -164,13 +165,15 @@ def psnr(a: np.ndarray, b: np.ndarray, peak: float = 1.0) -> float:
 
 def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
     """Each of the three, to so many decibels of what is the largest value in it. Where the edge of a body lies on a
-    pixel's centre, it may fall to either side."""
+    pixel's centre, it may fall to either side.
+    """
     edge = np.abs(got.alpha - wanted.alpha) == 1
     assert edge.mean() < 2e-3
     for name in (
         ("color", "alpha", "depth") if got.depth is not None else ("color", "alpha")
     ):
-        a, b = getattr(got, name)[~edge], getattr(wanted, name)[~edge]
+        a = getattr(got, name)[~edge]
+        b = getattr(wanted, name)[~edge]
         assert b.max() > 0, f"{name}: nothing is seen"
         found = psnr(a, b, float(b.max()))
         assert found >= decibels, f"{name}: {found:.1f} dB"

@@ -72,7 +72,8 @@ def colors(s, directions: np.ndarray) -> np.ndarray:
 
 def to_rub(t: Truth, axes: np.ndarray = FLIP) -> Truth:
     """The same object in right-up-back axes, or in those which `axes` (3, 3) makes RDF again. The harmonics are fitted,
-    not taken from a table of signs."""
+    not taken from a table of signs.
+    """
     k = t.shN.shape[1]
     d = np.random.default_rng(5).normal(size=(64, 3))
     d /= np.linalg.norm(d, axis=1, keepdims=True)
@@ -118,7 +119,8 @@ def write_ply(
     footer: str = "",
 ) -> Path:
     """A PLY with a vertex element. `order`: "a" for a text. `header` and `footer` stand around it in the header,
-    `before` and `after` around its data."""
+    `before` and `after` around its data.
+    """
     names = {"f4": "float", "f8": "double", "u1": "uchar", "i2": "short", "u4": "uint"}
     kinds = {name: (types or {}).get(name, "f4") for name in columns}
     n = len(next(iter(columns.values())))
@@ -153,10 +155,12 @@ def faces(order: str = "<") -> bytes:
 
 def write_compressed_ply(path: Path, t: Truth, colored: bool = True) -> Path:
     """SuperSplat's compressed PLY, without the reordering that its writers do."""
-    n, chunks = len(t.means), -(-len(t.means) // 256)
+    n = len(t.means)
+    chunks = -(-len(t.means) // 256)
     rgb = t.sh0 * SH_C0 + 0.5
     parts = {"": t.means, "scale_": t.scales} | ({"rgb": rgb} if colored else {})
-    bounds, scaled = [], {}
+    bounds = []
+    scaled = {}
     names: list[str] = []
     for key, values in parts.items():
         axes = "rgb" if key == "rgb" else [key + a for a in "xyz"]
@@ -229,7 +233,8 @@ def write_splat(path: Path, t: Truth) -> Path:
     out = np.empty(
         len(t.means), [("p", "<f4", 3), ("s", "<f4", 3), ("c", "u1", 4), ("q", "u1", 4)]
     )
-    out["p"], out["s"] = t.means, np.exp(t.scales)
+    out["p"] = t.means
+    out["s"] = np.exp(t.scales)
     rgba = np.column_stack([t.sh0 * SH_C0 + 0.5, 1 / (1 + np.exp(-t.opacities))])
     out["c"] = np.clip(np.round(rgba * 255), 0, 255)
     unit = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
@@ -316,8 +321,10 @@ def write_spz_4(
 
 def sog_files(t: Truth, version: int = 2) -> dict[str, bytes]:
     """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics. Version 1 has bounds in
-    place of codebooks, and the logit of the opacity among the colours."""
-    n, k = len(t.means), t.shN.shape[1]
+    place of codebooks, and the logit of the opacity among the colours.
+    """
+    n = len(t.means)
+    k = t.shN.shape[1]
     width = -(-int(n**0.5 + 1) // 4) * 4
     height = -(-n // width) or 1
 
@@ -416,7 +423,8 @@ def gsplat_png_files(t: Truth) -> dict[str, bytes]:
         files[f"{name}.png"] = out.getvalue()
 
     for name, values in fields.items():
-        low, high = values.min(0), values.max(0)
+        low = values.min(0)
+        high = values.max(0)
         top = 65535 if name == "means" else 255
         steps = np.round((values - low) / (high - low) * top).astype(int)
         if name == "means":
@@ -430,7 +438,8 @@ def gsplat_png_files(t: Truth) -> dict[str, bytes]:
             "mins": low.tolist(),
             "maxs": high.tolist(),
         }
-    low, high = float(t.shN.min()), float(t.shN.max())
+    low = float(t.shN.min())
+    high = float(t.shN.max())
     centroids = np.round((t.shN.reshape(len(t.means), -1) - low) / (high - low) * 63)
     np.savez_compressed(
         out := io.BytesIO(),
@@ -483,7 +492,8 @@ def write_checkpoint(path: Path, t: Truth, kind: str = "gsplat") -> Path:
         )
         value = {"step": 6999, "splats": splats.state_dict()}
     elif kind == "inria":
-        xyz, zeros = p(t.means), torch.zeros(len(t.means), 3)
+        xyz = p(t.means)
+        zeros = torch.zeros(len(t.means), 3)
         optimizer = {
             "state": {
                 0: {"step": torch.tensor(1.0), "exp_avg": zeros, "exp_avg_sq": zeros}
@@ -564,7 +574,8 @@ def little_memory() -> Iterator[None]:
 def assert_same(s, t: Truth, tolerance: dict[str, float]) -> None:
     """The scene `s` is `t` up to what a format's steps allow; degrees of rotation, alpha and colour as seen."""
     s = Truth(*(np.asarray(getattr(s, name)) for name in FIELDS))
-    assert s.means.shape == t.means.shape and s.shN.shape == t.shN.shape
+    assert s.means.shape == t.means.shape
+    assert s.shN.shape == t.shN.shape
     assert np.abs(s.means - t.means).max() <= tolerance["means"]
     apart = np.linalg.norm(
         matrix(s.quats) - matrix(t.quats), axis=(1, 2)

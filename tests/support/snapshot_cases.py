@@ -64,7 +64,8 @@ class User:
 
     def settle(self) -> np.ndarray:
         """(H, W, 3): the picture when nothing is missing in it any more."""
-        again, state = 3, None
+        again = 3
+        state = None
         for _ in turns("the view is complete", rest=False):
             again = 3 if self.draw() or self.state != state else again - 1
             state = self.state
@@ -101,7 +102,8 @@ class User:
 
     def box(self, node: int) -> tuple[float, float]:
         """The middle of a box of the flame graph."""
-        flame, place = self.view.memory["flame"], widgets.drawn["flame"]
+        flame = self.view.memory["flame"]
+        place = widgets.drawn["flame"]
         found = [
             (row, box)
             for row, boxes in enumerate(flame["rows"])

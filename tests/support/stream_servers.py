@@ -24,7 +24,8 @@ from PIL import Image
 from splatview.camera.pattern import draw
 
 av = pytest.importorskip("av")  # the extra `camera`
-W, H = 320, 240
+W = 320
+H = 240
 
 
 def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
@@ -100,7 +101,8 @@ def served_folder(folder: Path) -> Iterator[str]:
 class StreamServer(socketserver.ThreadingTCPServer):
     """A server on a port of its own; `serve` says what one connection gets."""
 
-    allow_reuse_address = daemon_threads = True
+    allow_reuse_address = True
+    daemon_threads = True
 
     def __init__(self, serve: Callable[[socket.socket], None], port: int = 0):
         super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler)

@@ -92,7 +92,8 @@ class Trainer:
 
     def begin_anew(self) -> bool:
         """End its run, for another test, which finds the next one in the present runtime folder. False when it is of
-        no use any more."""
+        no use any more.
+        """
         if self._busy or self.process.poll() is not None:
             return False
         try:

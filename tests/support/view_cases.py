@@ -41,11 +41,13 @@ from support.frames import (
 from support.memory_data import small_snapshot
 from support.wait import PATIENCE, turns
 
-W, H = 64, 48
+W = 64
+H = 48
 RECT = Rect(0, 0, W, H)
 WRITTEN = ("scalars", "memory", "snapshot")
 """The kinds whose picture is what is written over it."""
-SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
+SMALL = Rect(3, 5, 40, 30)
+LOW = Rect(0, 10, W, 20)
 
 
 def value(kind: str, k: int = 0, **more: Any) -> Any:
@@ -104,7 +106,9 @@ class Look:
     def __init__(
         self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any
     ) -> None:
-        self.rect, self.events, self.settings = rect, events, settings
+        self.rect = rect
+        self.events = events
+        self.settings = settings
 
     def take(self, view: ShownView, screen: OffscreenScreen) -> None:
         """Make a view that has data look like this."""

@@ -93,23 +93,21 @@ class Viewer(App):
     @property
     def image(self) -> ImageView:
         slot = self.user.shown
-        assert (
-            slot is not None
-            and isinstance(slot.view, ShownView)
-            and isinstance(slot.view.view, ImageView)
-        )
+        assert slot is not None
+        assert isinstance(slot.view, ShownView)
+        assert isinstance(slot.view.view, ImageView)
         return slot.view.view
 
     def shows(self, kind: type[V]) -> V | None:
         """Return the view of the active viewport, if it is of this class and has something to show."""
         view = self.user.view
-        return (
-            view.view
-            if isinstance(view, ShownView)
+        if (
+            isinstance(view, ShownView)
             and not view.empty
             and isinstance(view.view, kind)
-            else None
-        )
+        ):
+            return view.view
+        return None
 
     def loaded(self) -> bool:
         """Return whether the chosen entry has something to show, or a fault."""

@@ -29,7 +29,8 @@ def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
 
     `rest=False`: without a pause. AssertionError after `PATIENCE`, naming `what`.
     """
-    end, pause = time.monotonic() + PATIENCE, 0.001
+    end = time.monotonic() + PATIENCE
+    pause = 0.001
     while True:
         yield
         if time.monotonic() > end:

@@ -1,5 +1,6 @@
 """A viewer as a program, `python -m support.watcher`: it reads every new frame and tells whether all of it is of its
-step, for tests whose trainers fill each value with its step modulo 251."""
+step, for tests whose trainers fill each value with its step modulo 251.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def main() -> None:
     options: dict[str, Any] = (
         {"transports": asked.ways.split(",")} if asked.ways else {}
     )
-    chance, due = random.Random(8), 0.0
+    chance = random.Random(8)
+    due = 0.0
     seen: dict[str, int] = {}
     versions: dict[str, int] = {}
     held: list[tuple[Frame, bool]] = []
@@ -69,15 +71,15 @@ def main() -> None:
                     old.close()
                 if good is not None:
                     told["wrong"] += frame.version <= versions.get(stream.name, 0)
-                    versions[stream.name], seen[stream.name] = (
-                        frame.version,
-                        frame.meta["step"],
-                    )
+                    versions[stream.name] = frame.version
+                    seen[stream.name] = frame.meta["step"]
                     told["frames"] += 1
-                    told["sharing"], news = stream.sharing, True
+                    told["sharing"] = stream.sharing
+                    news = True
             untold |= news
             if untold and time.monotonic() >= due:
-                due, untold = time.monotonic() + asked.period, False
+                due = time.monotonic() + asked.period
+                untold = False
                 print(json.dumps(told), flush=True)
             if not news:
                 time.sleep(0.001)

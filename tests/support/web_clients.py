@@ -37,7 +37,8 @@ def address(viewer: subprocess.Popen[str], said: list[str]) -> tuple[int, str]:
         line = viewer.stderr.readline()
         assert line, f"it ended: {said}"
         said.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line):
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line)
+        if found:
             return int(found[1]), found[2]
 
 
@@ -58,7 +59,9 @@ class Page:
     """
 
     def __init__(self, port: int, *, acks: bool = False, reading: bool = True) -> None:
-        self.port, self.acks, self._reading = port, acks, reading
+        self.port = port
+        self.acks = acks
+        self._reading = reading
         self.closed: Closed | None = None
         """Code and reason, once the server has closed it."""
         self._messages: queue.SimpleQueue[m.ServerMessage] = queue.SimpleQueue()
@@ -139,7 +142,8 @@ class Page:
         assert self._socket is not None
         try:
             while True:
-                answer, came = _decoder.decode(self._socket.receive()[1]), clock()
+                answer = _decoder.decode(self._socket.receive()[1])
+                came = clock()
                 if not isinstance(answer, m.Picture):
                     self._messages.put(answer)
                     continue
@@ -206,7 +210,8 @@ class Visitor(Page):
         super().__init__(server.port, reading=reading)
         self.connect(token=server.token)
         self.send(HELLO)
-        self.token, self.key = server.token, ""
+        self.token = server.token
+        self.key = ""
         if reading and isinstance(welcome := self.receive(), m.Welcome):
             self.key = welcome.key
         (connection,) = wait_until(server.arrivals, "the page arrives")

@@ -35,7 +35,8 @@ drawn: dict[str, Rect] = {}
 def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
     def noted(name: str, *args: Any, **options: Any) -> Any:
         result = draw(name, *args, **options)
-        low, high = imgui.get_item_rect_min(), imgui.get_item_rect_max()
+        low = imgui.get_item_rect_min()
+        high = imgui.get_item_rect_max()
         shown, _, hidden = name.partition("##")
         drawn[shown or hidden] = Rect(
             round(low.x), round(low.y), round(high.x - low.x), round(high.y - low.y)

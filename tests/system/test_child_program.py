@@ -50,7 +50,8 @@ def test_last_words_are_kept_without_pipes_and_without_noise(
 
 def test_pipes_carry_lines(env: dict[str, str]) -> None:
     program = ChildProgram("child", env=env, pipes=True)
-    assert program.stdin is not None and program.stdout is not None
+    assert program.stdin is not None
+    assert program.stdout is not None
     assert program.stdout.readline() == "out\n"
     program.stdin.write("hello\n")
     program.stdin.flush()
@@ -63,7 +64,8 @@ def test_pipes_carry_lines(env: dict[str, str]) -> None:
 @pytest.mark.parametrize("apart", [True, False])
 def test_lines_are_handed_on_as_they_come(apart: bool, env: dict[str, str]) -> None:
     """Without `on_output` both streams are one."""
-    output, errors = list[str](), list[str]()
+    output = list[str]()
+    errors = list[str]()
     program = ChildProgram(
         "child",
         "ends",
@@ -117,7 +119,8 @@ def test_a_program_ends_with_the_process_or_the_object_that_started_it(
     way: str, env: dict[str, str], programs: Programs
 ) -> None:
     """Killed, although a thread that is gone started it and a forked child lives on; or no longer kept. What a forked
-    child does with it changes nothing."""
+    child does with it changes nothing.
+    """
     process = programs.code(_PARENT, **env)
     pid, forked, running = process.line().split()
     assert running == "True"

@@ -19,7 +19,8 @@ PROC = {
     "proc/self/cgroup": "0::/user.slice/job\n",
     "proc/self/mountinfo": V2_MOUNT.format(top="/"),
 }
-JOB, SLICE = "sys/fs/cgroup/user.slice/job", "sys/fs/cgroup/user.slice"
+JOB = "sys/fs/cgroup/user.slice/job"
+SLICE = "sys/fs/cgroup/user.slice"
 
 
 def tree(root: Path, **changed: str) -> Path:

@@ -58,7 +58,8 @@ def test_a_kind_and_a_format(
     viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
-    assert kinds.shown()[-1] == "stub" and kinds.about("stub") is KIND
+    assert kinds.shown()[-1] == "stub"
+    assert kinds.about("stub") is KIND
     monkeypatch.setattr(files, "FORMATS", (*files.FORMATS, BARS))
     (tmp_path / "two.bars").write_text("bars 1 0")
     assert files.recognise(tmp_path / "two.bars") == "bars"
@@ -75,7 +76,8 @@ def test_a_kind_and_a_format(
         == 0
     )
     drawn = np.asarray(Image.open(tmp_path / "out.png").convert("RGB"))
-    assert (drawn[:, :16] == (102, 178, 255)).all() and (drawn[:, 16:] == 26).all()
+    assert (drawn[:, :16] == (102, 178, 255)).all()
+    assert (drawn[:, 16:] == 26).all()
 
     viewer.catalogue.open_file(tmp_path / "two.bars")
     viewer.until(viewer.loaded)
@@ -98,11 +100,11 @@ def test_a_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             files.open_file(write_splat(tmp_path / "in.splat", truth(20))),
             Look((32, 24)),
         )
-        assert size is not None and still.view is not None
+        assert size is not None
+        assert still.view is not None
         still.draw(size)
-        assert (
-            "slow renderer" in still.view.info.path and screen.pixels()[..., :3].any()
-        )
+        assert "slow renderer" in still.view.info.path
+        assert screen.pixels()[..., :3].any()
 
 
 class Once(OffscreenScreen):
@@ -177,9 +179,8 @@ def test_a_tool_and_a_section_of_the_panel(
     viewer.catalogue.open_file(write_splat(tmp_path / "in.splat", truth(20)))
     viewer.until(viewer.loaded)
     sections, info = viewer.user.layout.active.describe()
-    assert {"Counter", "Notes"} <= {
-        section.title for section in sections
-    } and "counted" in info.details
+    assert {"Counter", "Notes"} <= {section.title for section in sections}
+    assert "counted" in info.details
 
 
 def test_a_transport(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +193,15 @@ def test_a_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = TRANSPORTS["own"].writer({"image": torch.zeros(2, 2)}, False)
     assert writer.write("image", {"image": torch.ones(2, 2)}, {}, 1)
     frame = TRANSPORTS["own"].reader(writer.ref, {}).read()
-    assert frame is not None and frame.tensors["image"].to_float32().sum() == 4
+    assert frame is not None
+    assert frame.tensors["image"].to_float32().sum() == 4
 
 
 def test_the_guide_names_these_tables_and_its_samples_parse() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text()
     samples = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    assert len(samples) == 7 and all(ast.parse(sample).body for sample in samples)
+    assert len(samples) == 7
+    assert all(ast.parse(sample).body for sample in samples)
     for table in (
         "KINDS",
         "FORMATS",

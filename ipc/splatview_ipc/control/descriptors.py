@@ -77,7 +77,8 @@ def duplicates(fds: Sequence[int]) -> list[int]:
 
 def send(connection: Connection, token: str) -> None:
     """Answer a viewer's Fetch. A viewer that does not read gets a part, and fetches again. Raises EndedError."""
-    sent, total = 0, 1
+    sent = 0
+    total = 1
     while sent < total:
         fds, total = take(token, sent, sent + DESCRIPTORS_PER_PACKET)
         try:

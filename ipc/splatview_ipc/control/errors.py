@@ -19,7 +19,8 @@ class SharingError(IpcError):
 
 def reason_of(error: Exception) -> str:
     """Return an error as the reason of a transport that fails, for users: in full where it was written for them, else
-    its type and first line."""
+    its type and first line.
+    """
     text = str(error)
     if isinstance(error, IpcError):
         return text

@@ -49,7 +49,8 @@ class DeviceMemory(Protocol):
     ) -> torch.Tensor:
         """Return a CUDA tensor over it, which keeps it mapped; `strides` in elements, `offset` in bytes.
 
-        Raises SharingError."""
+        Raises SharingError.
+        """
         ...
 
 
@@ -74,11 +75,9 @@ class RemoteTensor:
 
     def to_floats(self) -> np.ndarray:
         """As `to_float32`, but float64 stays float64."""
-        return (
-            np.array(self.array, order="C")
-            if self.dtype == "float64"
-            else self.to_float32()
-        )
+        if self.dtype == "float64":
+            return np.array(self.array, order="C")
+        return self.to_float32()
 
     @classmethod
     def view(

@@ -37,7 +37,8 @@ MAX_MEMORIES = 64
 """Allocations of GPU memory behind the tensors of one frame."""
 MAX_PIECES = 4096
 """Physical chunks of one allocation of GPU memory."""
-MIN_SLOTS, MAX_SLOTS = 2, 16
+MIN_SLOTS = 2
+MAX_SLOTS = 16
 """Slots of a ring: one to write into beside the newest frame."""
 
 ITEM_SIZE = {

@@ -63,7 +63,8 @@ class _End:
         """Raises SharingError."""
         if _processes[-1].pid != os.getpid():
             _processes.append(_Process())
-        self._process = process = _processes[-1]
+        process = _processes[-1]
+        self._process = process
         with process.lock:
             try:
                 most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

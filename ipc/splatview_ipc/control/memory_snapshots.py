@@ -72,11 +72,9 @@ def newest_oom_snapshot(run_id: str, since: float) -> Path | None:
         newest = next(
             (path for path in reversed(_all()) if of_run.fullmatch(path.name)), None
         )
-        return (
-            find(newest.name)
-            if newest is not None and newest.lstat().st_mtime >= since
-            else None
-        )
+        if newest is not None and newest.lstat().st_mtime >= since:
+            return find(newest.name)
+        return None
     return None
 
 

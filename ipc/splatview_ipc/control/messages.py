@@ -65,7 +65,8 @@ class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ip
 
 class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"):
     """CUDA virtual memory of the trainer: adjacent chunks of these sizes, one descriptor each. Equal tokens: the same
-    memory."""
+    memory.
+    """
 
     token: Token
     pieces: Annotated[
@@ -244,7 +245,8 @@ class Snapshot(_Message, frozen=True):
 
 class Photos(_Message, frozen=True):
     """Show photographs in this opened stream of kind cameras: that of `camera` as it is (`side` 0), or a batch of those
-    from `camera` on, scaled to `side` pixels in width and height."""
+    from `camera` on, scaled to `side` pixels in width and height.
+    """
 
     index: Index
     camera: Annotated[int, Meta(ge=0, lt=CAMERAS_MOST["cameras"])]

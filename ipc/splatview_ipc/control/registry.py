@@ -115,7 +115,8 @@ class Announcement:
                 self._path.unlink()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
-        self._path, self._lock_fd = None, -1
+        self._path = None
+        self._lock_fd = -1
 
     def __enter__(self) -> Announcement:
         return self
@@ -138,11 +139,10 @@ def viewers() -> list[ViewerInfo]:
     found = []
     for path in paths:
         if run_folder.held(path):
-            info = (
-                None
-                if path.name.startswith(".")
-                else run_folder.read_description(path, ViewerInfo)
-            )
+            if path.name.startswith("."):
+                info = None
+            else:
+                info = run_folder.read_description(path, ViewerInfo)
             found += [info] if info is not None else []
         elif not run_folder.being_made(path):
             with contextlib.suppress(OSError):
@@ -152,7 +152,8 @@ def viewers() -> list[ViewerInfo]:
 
 def ssh_line(host: str, port: int, environ: Mapping[str, str]) -> str:
     """Return the command for the user's own machine that brings a page served here at `host` and `port` to the same
-    port there; "" where `environ` has no SSH session. An IPv6 address is in brackets."""
+    port there; "" where `environ` has no SSH session. An IPv6 address is in brackets.
+    """
     connection = environ.get(
         "SSH_CONNECTION", ""
     ).split()  # client address and port, server address and port

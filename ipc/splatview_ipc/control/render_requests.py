@@ -21,9 +21,11 @@ MAX_CAMERA = 1 << 20
 """Characters of a camera's JSON."""
 MAX_LINE = 8 << 20
 """Bytes of one message: a camera whose every character is escaped fits."""
-HOST, GPU = "host", "gpu"
+HOST = "host"
+GPU = "gpu"
 """The streams in which pictures come back."""
-MIN_SIDE, MAX_SIDE = 16, 16384
+MIN_SIDE = 16
+MAX_SIDE = 16384
 """Points of a window's side."""
 
 _Side = Annotated[int, Meta(ge=MIN_SIDE, le=MAX_SIDE)]
@@ -96,7 +98,8 @@ class Show(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class WindowState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state of a window, written whenever it changed: pixels, pictures drawn in the last second, and if it was
-    closed by a fault or could not be opened, why."""
+    closed by a fault or could not be opened, why.
+    """
 
     width: Annotated[int, Meta(ge=0)] = 0
     height: Annotated[int, Meta(ge=0)] = 0
@@ -115,10 +118,12 @@ class NewestLines:
     """Pipes between two programs of which neither waits for the other: only the newest line either way matters."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
-        self._read_fd, self._write_fd = read_fd, write_fd
+        self._read_fd = read_fd
+        self._write_fd = write_fd
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
-        self._read = self._unsent = b""
+        self._read = b""
+        self._unsent = b""
 
     def newest(self) -> bytes | None:
         """Return the newest line since the last call, and send what the other pipe had no room for."""

@@ -36,13 +36,15 @@ _log = logging.getLogger("splatview")
 SOCKET_NAME = "socket"
 TOUCH_PERIOD_S = 3600.0
 """Cleaners of temporary files go by age: what is in use is touched so often."""
-_LOCK, _DESCRIPTION = "lock", "run.json"
+_LOCK = "lock"
+_DESCRIPTION = "run.json"
 _CONTENTS = re.compile(r"lock|run\.json|socket|in-[0-9a-f]{8}")
 """All that a run's folder may hold; `in-` are viewers' sockets."""
 _FOLDER = re.compile(r"\.?[A-Za-z0-9._-]{1,40}-[0-9]{1,10}-[0-9a-f]{4}")
 _LONGEST = 60
 """Bytes of the runtime folder's path. A socket's address has 107: the rest is for a run's folder and its sockets."""
-_OTHERS, _OTHERS_WRITE = 0o077, 0o022
+_OTHERS = 0o077
+_OTHERS_WRITE = 0o022
 """Bits of a folder's mode."""
 _SLUG = 20
 """Letters of a run's name in the name of its folder."""
@@ -114,7 +116,8 @@ class OwnedRunFolder(RunFolder):
 
     def refresh(self, now: float) -> float:
         """Touch the folder if an hour has passed, and return when to call it again. A folder that was deleted is logged
-        once: viewers that are attached stay, others do not find the run."""
+        once: viewers that are attached stay, others do not find the run.
+        """
         if now >= self._touch_due:
             self._touch_due = now + TOUCH_PERIOD_S
             try:
@@ -242,7 +245,8 @@ def create_run(
         hidden,
         limits.VERSION,
     )
-    making, fd = path.with_name(f".{path.name}"), -1
+    making = path.with_name(f".{path.name}")
+    fd = -1
     try:
         making.mkdir(mode=0o700)
         try:
@@ -280,11 +284,10 @@ def list_runs(root: Path) -> list[RunFolder]:
     """Return the live runs, oldest first. What cannot be read or understood is left out."""
     found = []
     for path in _folders(root):
-        description = (
-            None
-            if path.name.startswith(".")
-            else read_description(path / _DESCRIPTION, Description)
-        )
+        if path.name.startswith("."):
+            description = None
+        else:
+            description = read_description(path / _DESCRIPTION, Description)
         if (
             description is not None
             and description.id == path.name
@@ -300,11 +303,9 @@ def other_runs(root: Path, text: str) -> str:
     if any(run.is_called(text) for run in runs):
         return ""
     named = [f"{printable(run.name)} ({run.pid})" for run in runs if not run.hidden]
-    return (
-        f"there are: {', '.join(named)}"
-        if named
-        else "there are none: start one (splatview.publish(tensor) in a training script, or splatview demo)"
-    )
+    if named:
+        return f"there are: {', '.join(named)}"
+    return "there are none: start one (splatview.publish(tensor) in a training script, or splatview demo)"
 
 
 def remove_stale(root: Path) -> int:
@@ -357,11 +358,9 @@ def read_description(path: Path, form: type[_Described]) -> _Described | None:
             raw = os.read(fd, _MAX_DESCRIPTION + 1)
         finally:
             os.close(fd)
-        return (
-            msgspec.json.decode(raw, type=form)
-            if len(raw) <= _MAX_DESCRIPTION
-            else None
-        )
+        if len(raw) <= _MAX_DESCRIPTION:
+            return msgspec.json.decode(raw, type=form)
+        return None
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
 

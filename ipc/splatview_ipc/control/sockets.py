@@ -54,11 +54,10 @@ class Connection:
 
     def send(self, packet: bytes, fds: Sequence[int] = ()) -> bool:
         """Send a packet and descriptors, which stay the caller's. False: too much is queued. Raises EndedError."""
-        rights = (
-            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-            if fds
-            else []
-        )
+        if fds:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        else:
+            rights = []
         try:
             self._socket.sendmsg([packet], rights, socket.MSG_NOSIGNAL)
             return True
@@ -69,7 +68,8 @@ class Connection:
 
     def receive(self, descriptors: int = 0) -> tuple[bytes, list[int]] | None:
         """Return the next packet, empty if it was too long, and its descriptors, the caller's: none if there were more
-        than `descriptors`. None: there is no packet yet. Raises EndedError."""
+        than `descriptors`. None: there is no packet yet. Raises EndedError.
+        """
         asked = (
             limits.MAX_MESSAGE,
             socket.CMSG_SPACE(4 * descriptors) if descriptors else 0,
@@ -134,11 +134,13 @@ class Server:
 
     def accept(self, now: float) -> None:
         """Close connections that did not introduce themselves, and take in new ones. Raises SharingError once while
-        there is no file left for them: they wait, and are taken in later."""
+        there is no file left for them: they wait, and are taken in later.
+        """
         for connection in [c for c in self.connections.values() if now >= c.until]:
             self.close_one(connection)
         while len(self.connections) < MAX_CONNECTIONS and now >= self._resting_until:
-            rested, self._resting_until = self._resting_until, 0.0
+            rested = self._resting_until
+            self._resting_until = 0.0
             try:
                 found, _ = self._socket.accept()
             except OSError as e:

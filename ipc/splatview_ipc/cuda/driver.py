@@ -75,7 +75,11 @@ def call(name: str, *args: Any) -> Any:
         ) from None
     if int(result[0]) != 0:
         raise CudaError(name, result[0].name)
-    return None if len(result) == 1 else result[1] if len(result) == 2 else result[1:]
+    if len(result) == 1:
+        return None
+    if len(result) == 2:
+        return result[1]
+    return result[1:]
 
 
 def handle(name: str, *args: Any) -> Any:
@@ -108,7 +112,8 @@ def pointer_attribute(attribute: int, pointer: int) -> int:
 
     Raises CudaError; needs a current context (`context`).
     """
-    cu, value = bindings(), ctypes.c_uint64(0)
+    cu = bindings()
+    value = ctypes.c_uint64(0)
     error = _library().cuPointerGetAttribute(
         ctypes.byref(value), attribute, ctypes.c_uint64(pointer)
     )
@@ -126,11 +131,10 @@ def device(index: int) -> Any:
 @functools.cache
 def gpu_uuid(device_index: int) -> str:
     """Return a device's UUID (with MIG, its instance's), 32 lower-case hexadecimal digits; makes no context."""
-    name = (
-        "cuDeviceGetUuid_v2"
-        if hasattr(bindings(), "cuDeviceGetUuid_v2")
-        else "cuDeviceGetUuid"
-    )
+    if hasattr(bindings(), "cuDeviceGetUuid_v2"):
+        name = "cuDeviceGetUuid_v2"
+    else:
+        name = "cuDeviceGetUuid"
     return bytes(call(name, device(device_index)).bytes).hex()
 
 
@@ -243,7 +247,8 @@ def stream_object(stream: int) -> Any:
 
 def write_value(index: int, stream: int, address: int, value: int) -> None:
     """Have the GPU write 64 bits into memory of `register_host`, by its device address, when all earlier work of a
-    stream of device `index` has ended and its writes can be seen everywhere. Never waits, costs 1 or 2 us."""
+    stream of device `index` has ended and its writes can be seen everywhere. Never waits, costs 1 or 2 us.
+    """
     in_stream(
         index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0
     )

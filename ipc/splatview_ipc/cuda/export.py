@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     import torch
 
 # CUpointer_attribute, by number: older bindings lack the last two, newer ones refuse to ask for them.
-_IS_MANAGED, _IS_IPC_CAPABLE, _HANDLE_TYPES, _MEMPOOL = 8, 10, 14, 17
-_MAPPING_SIZE, _MAPPING_BASE = 18, 19
+_IS_MANAGED = 8
+_IS_IPC_CAPABLE = 10
+_HANDLE_TYPES = 14
+_MEMPOOL = 17
+_MAPPING_SIZE = 18
+_MAPPING_BASE = 19
 _POSIX_FD = 1
 
 Chunk = tuple[int, int]  # address, bytes
@@ -119,7 +123,8 @@ def tensor_refs(
     """Return each tensor's place in memories, given by address and bytes; an empty tensor is in memory 0."""
     refs = []
     for name, t in tensors.items():
-        memory = offset = 0
+        memory = 0
+        offset = 0
         if t.numel():
             pointer = t.data_ptr()
             memory, start = next(
@@ -173,7 +178,8 @@ def chunks_behind(start: int, end: int) -> tuple[list[Chunk], bool]:
         )
     chunks: list[Chunk] = []
     while start < end:
-        base, size = _attribute(_MAPPING_BASE, start), _attribute(_MAPPING_SIZE, start)
+        base = _attribute(_MAPPING_BASE, start)
+        size = _attribute(_MAPPING_SIZE, start)
         if not base <= start < base + size:
             raise SharingError(
                 f"this NVIDIA driver does not tell which memory is mapped at {start:#x}; publish with "

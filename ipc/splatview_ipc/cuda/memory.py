@@ -47,7 +47,8 @@ class Mapped:
     def map_chunks(self, chunks: Sequence[tuple[Any, int]], writable: bool) -> None:
         """Map chunks, allocation handle and bytes each, one after the other. Raises SharingError."""
         size = sum(size for _, size in chunks)
-        self.address = at = int(driver.handle("cuMemAddressReserve", size, 0, 0, 0))
+        at = int(driver.handle("cuMemAddressReserve", size, 0, 0, 0))
+        self.address = at
         self.undo.append(partial(driver.release, "cuMemAddressFree", at, size))
         for chunk, chunk_size in chunks:
             driver.call("cuMemMap", at, chunk_size, 0, chunk, 0)
@@ -161,7 +162,8 @@ class Allocation:
 
         The device is waited for first, unless the caller knows that nothing there uses the memory any more (`idle`).
         """
-        mapped, self._mapped = self._mapped, None
+        mapped = self._mapped
+        self._mapped = None
         if mapped is not None:
             mapped.idle = idle
 
@@ -264,7 +266,8 @@ class Opened:
     def close(self) -> None:
         """Close its descriptors, and unmap it once the tensors over it are gone. Idempotent; done when collected."""
         if not self._closed:
-            self._closed, self._mapped = True, None
+            self._closed = True
+            self._mapped = None
             self._tensors.clear()
             close_all([piece.fd for piece in self.pieces])
 

@@ -61,7 +61,8 @@ def tensor_at(
     """
     import torch
 
-    where, kind = torch.device("cuda", device), getattr(torch, dtype)
+    where = torch.device("cuda", device)
+    kind = getattr(torch, dtype)
     if 0 in shape:
         return torch.empty(tuple(shape), dtype=kind, device=where)
     raw = torch.as_tensor(

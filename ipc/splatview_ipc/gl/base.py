@@ -108,7 +108,8 @@ class PixelSource:
 
     def __init__(self, form: Form, *defines: str, stride: int = 1) -> None:
         self.size = form.width, form.height
-        self.channels, self.dtype = form.channels, form.dtype
+        self.channels = form.channels
+        self.dtype = form.dtype
         self.stride = stride
         """The step between its rows and columns in the original: more than 1 where textures are limited."""
         self.defines: tuple[str, ...] = (
@@ -162,5 +163,6 @@ class Canvas(Bridge, Protocol):
     def show(self, *, finished: bool = False) -> PixelSource:
         """The picture that `begin` returned, valid until the next `show` but one. It is read once the current stream
         has come this far, which is awaited when it is bound, unless it has `finished`. Raises SharingError without a
-        new `begin`."""
+        new `begin`.
+        """
         ...

@@ -81,7 +81,8 @@ def plan_access(
     texel limit. Raises SharingError when the picture is not within the memory, or OpenGL cannot address it.
     """
     item = DTYPES[form.dtype].item
-    row, column = strides[form.layout.index("H")], strides[form.layout.index("W")]
+    row = strides[form.layout.index("H")]
+    column = strides[form.layout.index("W")]
     plane = strides[form.layout.index("C")] if "C" in form.layout else 1
     end = offset + item * (
         (form.height - 1) * row
@@ -100,11 +101,14 @@ def plan_access(
         raise SharingError(
             f"the picture spans {len(pieces)} pieces of memory; a shader reads {MAX_PIECES}"
         )
-    offset, end = offset - starts[first], end - starts[first]
+    offset = offset - starts[first]
+    end = end - starts[first]
     inside = [sizes[k] for k in pieces]
-    whole = (
-        (1, 2, 3, 4) if form.channels == 1 or plane == 1 else ()
-    )  # values of texels that may hold whole pixels
+    # values of texels that may hold whole pixels
+    if form.channels == 1 or plane == 1:
+        whole = (1, 2, 3, 4)
+    else:
+        whole = ()
     for values in (
         *(n for n in whole if n >= form.channels and (form.dtype, n) in _FORMATS),
         0,
@@ -133,14 +137,13 @@ def _window(
     offset: int, end: int, sizes: Sequence[int], texel: int, most: int
 ) -> tuple[int, int] | None:
     """(start, size) in bytes of the part of the first piece that a texture of `texel`-byte texels covers; None where
-    none can. It starts at the first pixel if possible: adding its place is an instruction per pixel."""
+    none can. It starts at the first pixel if possible: adding its place is an instruction per pixel.
+    """
     if len(sizes) > 1:
         fits = all(size // texel <= most for size in sizes)
-        return (
-            (0, sizes[0])
-            if fits and offset % texel == 0 and not any(s % texel for s in sizes[:-1])
-            else None
-        )
+        if fits and offset % texel == 0 and not any(s % texel for s in sizes[:-1]):
+            return (0, sizes[0])
+        return None
     step = lcm(_ALIGNMENT, texel)
     start = offset if offset % _ALIGNMENT == 0 else offset // step * step
     covered = -(-(end - start) // texel) * texel
@@ -168,15 +171,15 @@ class GlMemory:
             return self._buffers[piece][0]
         gl, (fd, size) = GL.current(), self._pieces[piece]
         gl.clear_errors()
-        memory, own, buffer = gl.generate("glCreateMemoryObjectsEXT"), os.dup(fd), 0
+        memory = gl.generate("glCreateMemoryObjectsEXT")
+        own = os.dup(fd)
+        buffer = 0
         try:
             gl.glImportMemoryFdEXT(memory, size, glapi.HANDLE_TYPE_OPAQUE_FD, own)
             gl.check(f"glImportMemoryFdEXT of {size} bytes")
             own = -1  # OpenGL owns it only where the import succeeded
-            buffer, before = (
-                gl.generate("glGenBuffers"),
-                gl.integer(glapi.TEXTURE_BUFFER_BINDING),
-            )
+            buffer = gl.generate("glGenBuffers")
+            before = gl.integer(glapi.TEXTURE_BUFFER_BINDING)
             gl.glBindBuffer(glapi.TEXTURE_BUFFER, buffer)
             gl.glBufferStorageMemEXT(glapi.TEXTURE_BUFFER, size, memory, 0)
             gl.glBindBuffer(glapi.TEXTURE_BUFFER, before)
@@ -192,7 +195,8 @@ class GlMemory:
 
     def release(self) -> None:
         """Delete the buffers. Idempotent. OpenGL keeps what a submitted drawing still reads."""
-        gl, made = GL.current(), list(self._buffers.values())
+        gl = GL.current()
+        made = list(self._buffers.values())
         self._buffers.clear()
         gl.delete("glDeleteBuffers", [buffer for buffer, _ in made])
         gl.delete("glDeleteMemoryObjectsEXT", [memory for _, memory in made])
@@ -212,13 +216,14 @@ class BufferSource(PixelSource):
         """As `plan_access`. `ready` is called before each drawing, to wait for the data. Raises SharingError."""
         gl = GL.current()
         self.memory = memory
-        self.access = access = plan_access(
+        access = plan_access(
             form,
             strides,
             offset,
             memory.sizes,
             gl.integer(glapi.MAX_TEXTURE_BUFFER_SIZE),
         )
+        self.access = access
         super().__init__(
             form,
             "SOURCE_BUFFER",
@@ -251,7 +256,8 @@ class BufferSource(PixelSource):
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
         if self._ready is not None:
             self._ready()
-        gl, access = GL.current(), self.access
+        gl = GL.current()
+        access = self.access
         for k, texture in enumerate(self._textures):
             gl.glActiveTexture(glapi.TEXTURE0 + unit + k)
             gl.glBindTexture(glapi.TEXTURE_BUFFER, texture)
@@ -269,5 +275,6 @@ class BufferSource(PixelSource):
 
     def release(self) -> None:
         """Delete its textures. Idempotent. OpenGL keeps what a submitted drawing still reads."""
-        names, self._textures = self._textures, []
+        names = self._textures
+        self._textures = []
         GL.current().delete("glDeleteTextures", names)

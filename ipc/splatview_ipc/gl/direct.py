@@ -25,7 +25,8 @@ _NEEDED = ("GL_EXT_memory_object", "GL_EXT_memory_object_fd")
 
 def require_import(ctx: moderngl.Context, *more: str) -> str:
     """The UUID of the GPU on which this OpenGL draws and imports memory. Raises SharingError when it cannot, or lacks
-    `more` extensions."""
+    `more` extensions.
+    """
     missing = [e for e in (*_NEEDED, *more) if e not in ctx.extensions]
     if missing:
         raise SharingError(

@@ -39,9 +39,11 @@ class HostBridge:
 
     def put(self, tensor: Pixels, layout: str) -> TextureSource:
         if isinstance(tensor, np.ndarray):
-            array, dtype = tensor, tensor.dtype.name
+            array = tensor
+            dtype = tensor.dtype.name
         elif isinstance(tensor, RemoteTensor):
-            array, dtype = tensor.array, tensor.dtype
+            array = tensor.array
+            dtype = tensor.dtype
         else:
             import torch
 
@@ -55,17 +57,17 @@ class HostBridge:
         form = Form.of(array.shape, dtype, layout)
         stride = -(-max(form.width, form.height) // self._limit)
         if stride > 1:
-            array = (
-                array[:, ::stride, ::stride]
-                if layout == "CHW"
-                else array[::stride, ::stride]
-            )
+            if layout == "CHW":
+                array = array[:, ::stride, ::stride]
+            else:
+                array = array[::stride, ::stride]
             form = Form.of(array.shape, dtype, layout)
         planar = layout == "CHW" and form.channels > 1
         if (
             planar and form.height * form.channels > self._limit
         ):  # a texture is too small for all planes' rows
-            array, planar = np.moveaxis(array, 0, -1), False
+            array = np.moveaxis(array, 0, -1)
+            planar = False
         key = form, planar, stride
         if self._back is None or self._back[0] != key:
             if self._back is not None:
@@ -81,7 +83,8 @@ class HostBridge:
                 moderngl.NEAREST,
                 moderngl.NEAREST,
             )  # integers cannot be filtered
-            texture.repeat_x = texture.repeat_y = False
+            texture.repeat_x = False
+            texture.repeat_y = False
             self._back = key, TextureSource(texture, form, planar=planar, stride=stride)
         source = self._back[1]
         source.texture.write(np.ascontiguousarray(array), alignment=1)
@@ -95,11 +98,10 @@ class HostBridge:
 
         from splatview_ipc.cuda import driver
 
-        device = (
-            torch.cuda.current_device()
-            if self._gpu_uuid is None
-            else driver.here(self._gpu_uuid)
-        )
+        if self._gpu_uuid is None:
+            device = torch.cuda.current_device()
+        else:
+            device = driver.here(self._gpu_uuid)
         self._begun = torch.empty(
             (height, width, channels),
             dtype=getattr(torch, dtype),
@@ -108,7 +110,8 @@ class HostBridge:
         return self._begun
 
     def show(self, *, finished: bool = False) -> TextureSource:
-        drawn, self._begun = self._begun, None
+        drawn = self._begun
+        self._begun = None
         if drawn is None:
             raise SharingError("show() without begin()")
         return self.put(drawn, "HWC")
@@ -120,4 +123,6 @@ class HostBridge:
         for kept in (self._front, self._back):
             if kept is not None:
                 kept[1].texture.release()
-        self._front = self._back = self._begun = None
+        self._front = None
+        self._back = None
+        self._begun = None

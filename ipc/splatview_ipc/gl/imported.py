@@ -72,11 +72,13 @@ class _Slot:
         """Behind everything that reads it, if anything does."""
         if self._bound:
             GL.current().glDeleteSync(self._fence)
-            self._fence, self._bound = GL.current().fence(), False
+            self._fence = GL.current().fence()
+            self._bound = False
 
     def await_gl(self) -> None:
         """Wait until OpenGL has read it: CUDA writes it next."""
-        fence, self._fence = self._fence, 0
+        fence = self._fence
+        self._fence = 0
         if fence:
             GL.current().wait_fence(fence)
 
@@ -123,7 +125,8 @@ class ImportBridge:
 
     def __init__(self, ctx: moderngl.Context, gpu_uuid: str | None = None) -> None:
         """`gpu_uuid`: the GPU on which CUDA will draw. Raises SharingError unless OpenGL draws there, too, and can
-        import this process's GPU memory."""
+        import this process's GPU memory.
+        """
         uuid = require_import(ctx)
         if gpu_uuid not in (None, uuid):
             raise SharingError(
@@ -158,9 +161,11 @@ class ImportBridge:
         self, height: int, width: int, channels: int = 4, dtype: str = "float16"
     ) -> torch.Tensor:
         form = Form.of((height, width, channels), dtype, "HWC")
-        room = (
-            4 if channels == 3 and dtype != "float32" else channels
-        )  # pixels that a shader reads with one fetch
+        # pixels that a shader reads with one fetch
+        if channels == 3 and dtype != "float32":
+            room = 4
+        else:
+            room = channels
         size = -(-height * width * room * DTYPES[dtype].item // _PAGE) * _PAGE
         if size not in self._memories:
             self._memories[size] = _Memory(size, self._device)
@@ -195,7 +200,8 @@ class ImportBridge:
         (slot, form), self._begun = self._begun, None
         if not finished:
             slot.written()
-        self._front, self._before = slot, self._front
+        self._before = self._front
+        self._front = slot
         shown = [
             slot.memory for slot in (self._front, self._before) if slot is not None
         ]
@@ -208,10 +214,13 @@ class ImportBridge:
         return slot.views[form][1]
 
     def undo(self) -> None:
-        self._front, self._before = self._before, None
+        self._front = self._before
+        self._before = None
 
     def close(self) -> None:
         for memory in self._memories.values():
             memory.release()
         self._memories.clear()
-        self._front = self._before = self._begun = None
+        self._front = None
+        self._before = None
+        self._begun = None

@@ -139,7 +139,8 @@ class AutoBridge:
         """As `Bridge.put`. Raises SharingError, with every reason, when no bridge takes the tensor."""
         candidates = suitable(tensor)
         if (type(tensor), candidates) != self._kind:
-            self._kind, self.reasons = (type(tensor), candidates), {}
+            self._kind = (type(tensor), candidates)
+            self.reasons = {}
         if self._forced not in (None, *candidates):
             raise SharingError(
                 f"{self._forced}: cannot take such a tensor; {', '.join(candidates)} can"

@@ -99,10 +99,8 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         """True from OpenGL's signal until it was awaited: by CUDA's first work, or by OpenGL if that comes first."""
         self._stream: int | None = None
         """The CUDA stream that used the image last, since CUDA has had it."""
-        self._where, kind = (
-            torch.device("cuda", self._image.device),
-            getattr(torch, self.dtype),
-        )
+        self._where = torch.device("cuda", self._image.device)
+        kind = getattr(torch, self.dtype)
         self._make_pixels = partial(
             torch.empty, self.shape, dtype=kind, device=self._where
         )
@@ -152,7 +150,8 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         if not self.explicit:
             self._take(image)
         try:
-            stream, before = driver.current_stream(image.device), self._stream
+            stream = driver.current_stream(image.device)
+            before = self._stream
             queue = driver.stream_object(stream)
             if before is None and self._signalled:
                 self._signalled = False
@@ -173,12 +172,14 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         """CUDA has the image from here on: what it does next comes after all that OpenGL was told to do so far."""
         image.gl_done.signal_from_gl()
         GL.current().glFlush()  # a wait for work that the GPU never got would not end
-        self._signalled, self._with_gl = True, False
+        self._signalled = True
+        self._with_gl = False
 
     def acquire(self) -> moderngl.Texture:
         """OpenGL gets an explicit texture, after all that CUDA was told to do with it. No effect if it has it."""
         if not self._with_gl and self._image is not None:
-            stream, self._stream = self._stream, None
+            stream = self._stream
+            self._stream = None
             if stream is not None:
                 self._image.cuda_done.signal_from_cuda(self._image.device, stream)
                 self._image.cuda_done.await_in_gl()
@@ -204,7 +205,8 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
 
     def close(self) -> None:
         """Give back everything, the texture too. Idempotent. Waits for CUDA and OpenGL."""
-        image, self._image = self._image, None
+        image = self._image
+        self._image = None
         if image is not None:
             image.close()
 
@@ -219,7 +221,8 @@ class _Semaphore:
         self, vulkan: VulkanDevice, device: int, texture: int, undo: ExitStack
     ) -> None:
         """`texture`: OpenGL's name of the one that it guards, until `undo` ends. Raises SharingError."""
-        gl, cu = GL.current(), driver.bindings()
+        gl = GL.current()
+        cu = driver.bindings()
         shared = vulkan.semaphore(undo)
         self._name = gl.generate("glGenSemaphoresEXT")
         undo.callback(gl.delete, "glDeleteSemaphoresEXT", [self._name])
@@ -309,10 +312,13 @@ class _Image:
         memory.type = (
             cu.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
         )
-        memory.size, memory.flags = image.size, 1  # CUDA_EXTERNAL_MEMORY_DEDICATED
+        # CUDA_EXTERNAL_MEMORY_DEDICATED
+        memory.size = image.size
+        memory.flags = 1
         formats = cu.CUarray_format
         levels = cu.CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC()
-        levels.offset, levels.numLevels = 0, 1
+        levels.offset = 0
+        levels.numLevels = 1
         levels.arrayDesc.Width, levels.arrayDesc.Height, levels.arrayDesc.Depth = (
             *size,
             0,

@@ -97,9 +97,10 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         self.shape = texture.height, texture.width, self.components
         """(H, W, C)."""
         self.dtype = "float32" if texture.depth else DTYPES[texture.dtype]
-        self.way = (
-            "host" if way is None and forced_bridge() == "host" else way or WAYS[0]
-        )
+        if way is None and forced_bridge() == "host":
+            self.way = "host"
+        else:
+            self.way = way or WAYS[0]
         """register or host."""
         self.reasons: dict[str, str] = {}
         """Why better ways than the one in use were not taken, by name."""
@@ -111,14 +112,14 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             except SharingError as e:
                 if way is not None:
                     raise
-                self.way, self.reasons["register"] = "host", str(e)
-        device = (
-            self._device
-            if self.way == "register"
-            else "cuda"
-            if torch.cuda.is_available()
-            else "cpu"
-        )
+                self.way = "host"
+                self.reasons["register"] = str(e)
+        if self.way == "register":
+            device = self._device
+        elif torch.cuda.is_available():
+            device = "cuda"
+        else:
+            device = "cpu"
         self.tensor: torch.Tensor = torch.zeros(
             self.shape, dtype=getattr(torch, self.dtype), device=device
         )
@@ -136,11 +137,10 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
                 "CUDA takes textures of 1, 2 and 4 components, and no depth"
             )
         self._device = driver.here(require_import(texture.ctx))
-        target = (
-            glapi.RENDERBUFFER
-            if isinstance(texture, moderngl.Renderbuffer)
-            else glapi.TEXTURE_2D
-        )
+        if isinstance(texture, moderngl.Renderbuffer):
+            target = glapi.RENDERBUFFER
+        else:
+            target = glapi.TEXTURE_2D
         with driver.context(self._device):
             self._resource = driver.handle(
                 "cuGraphicsGLRegisterImage", texture.glo, target, 0
@@ -157,17 +157,17 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             self._copy(self.tensor, to_texture=False)
             return self.tensor
         assert self._values is not None
-        texture, pixels = self.texture, self._values.numpy()
+        texture = self.texture
+        pixels = self._values.numpy()
         with _kept_state("reading a texture"):
             if isinstance(texture, moderngl.Texture):
                 texture.read_into(pixels, alignment=1)
             else:
                 depth = bool(texture.depth)
-                framebuffer = (
-                    texture.ctx.framebuffer([], texture)
-                    if depth
-                    else texture.ctx.framebuffer([texture])
-                )
+                if depth:
+                    framebuffer = texture.ctx.framebuffer([], texture)
+                else:
+                    framebuffer = texture.ctx.framebuffer([texture])
                 framebuffer.read_into(
                     pixels,
                     components=self.components,
@@ -231,7 +231,9 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
 
     def close(self) -> None:
         """Give back everything but the texture. The tensor must not be used any more. Idempotent."""
-        resource, self._resource, self._values = self._resource, None, None
+        resource = self._resource
+        self._resource = None
+        self._values = None
         if resource is not None:
             with driver.context(self._device):
                 driver.release("cuGraphicsUnregisterResource", resource)
@@ -245,26 +247,23 @@ def array_copy(
 ) -> Any:
     """The driver's description of a copy between an array and `height` rows of `row` bytes at a device address."""
     cu = driver.bindings()
-    linear, opaque = (
-        cu.CUmemorytype.CU_MEMORYTYPE_DEVICE,
-        cu.CUmemorytype.CU_MEMORYTYPE_ARRAY,
-    )
+    linear = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    opaque = cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
     copy = cu.CUDA_MEMCPY2D()
-    copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, height, row, row
+    copy.WidthInBytes = row
+    copy.Height = height
+    copy.srcPitch = row
+    copy.dstPitch = row
     if to_array:
-        copy.srcMemoryType, copy.srcDevice, copy.dstMemoryType, copy.dstArray = (
-            linear,
-            address,
-            opaque,
-            array,
-        )
+        copy.srcMemoryType = linear
+        copy.srcDevice = address
+        copy.dstMemoryType = opaque
+        copy.dstArray = array
     else:
-        copy.srcMemoryType, copy.srcArray, copy.dstMemoryType, copy.dstDevice = (
-            opaque,
-            array,
-            linear,
-            address,
-        )
+        copy.srcMemoryType = opaque
+        copy.srcArray = array
+        copy.dstMemoryType = linear
+        copy.dstDevice = address
     return copy
 
 

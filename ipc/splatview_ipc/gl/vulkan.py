@@ -33,7 +33,10 @@ _EXTENSIONS = (c_char_p * 2)(
     b"VK_KHR_external_memory_fd", b"VK_KHR_external_semaphore_fd"
 )
 _DEVICE_LOCAL = 1
-_TRANSFER, _SAMPLED, _STORAGE, _COLOR_ATTACHMENT = 3, 4, 8, 16
+_TRANSFER = 3
+_SAMPLED = 4
+_STORAGE = 8
+_COLOR_ATTACHMENT = 16
 _ERRORS = {
     -1: "OUT_OF_HOST_MEMORY",
     -2: "OUT_OF_DEVICE_MEMORY",
@@ -234,13 +237,15 @@ class VulkanDevice:
             samples=1,
             usage=_TRANSFER | _SAMPLED | _STORAGE | _COLOR_ATTACHMENT,
         )
-        image, memory = c_uint64(0), c_uint64(0)
+        image = c_uint64(0)
+        memory = c_uint64(0)
         undo.callback(
             self.call, "vkFreeMemory", self.handle, memory, None
         )  # allowed for 0
         self.call("vkCreateImage", self.handle, byref(info), None, byref(image))
         undo.callback(self.call, "vkDestroyImage", self.handle, image, None)
-        needs, known = _MemoryRequirements(), _MemoryProperties()
+        needs = _MemoryRequirements()
+        known = _MemoryProperties()
         self.call("vkGetImageMemoryRequirements", self.handle, image, byref(needs))
         self.call("vkGetPhysicalDeviceMemoryProperties", self._physical, byref(known))
         local = next(
@@ -283,7 +288,9 @@ class Exported:
     def __init__(
         self, device: VulkanDevice, function: str, wanted: Structure, size: int = 0
     ) -> None:
-        self._device, self._function, self._wanted = device, function, wanted
+        self._device = device
+        self._function = function
+        self._wanted = wanted
         self.size = size
         """Bytes of an image's memory."""
 

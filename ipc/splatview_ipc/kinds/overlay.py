@@ -40,7 +40,9 @@ OVERLAY_MOST = {
 }
 """The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, bytes of masks,
 pixels along one side of a mask."""
-_REAL, _WHOLE, _BYTES = ("float32",), ("int32",), ("uint8",)
+_REAL = ("float32",)
+_WHOLE = ("int32",)
+_BYTES = ("uint8",)
 _TENSORS: Rules = {
     "boxes": (_REAL, ("N", 4)),
     "corners": (_REAL, ("N", 4, 2)),

@@ -19,11 +19,13 @@ def check_tensors(
     kind: str, tensors: Tensors, rules: Rules, needed: Sequence[str]
 ) -> dict[str, int]:
     """Return the extents by letter. Raises ValueError for tensors that are unknown, missing or of another form."""
-    if unknown := sorted(set(tensors) - set(rules)):
+    unknown = sorted(set(tensors) - set(rules))
+    if unknown:
         raise ValueError(
             f"{kind} has no {', '.join(unknown)}; legal are {', '.join(rules)}"
         )
-    if missing := [name for name in needed if name not in tensors]:
+    missing = [name for name in needed if name not in tensors]
+    if missing:
         raise ValueError(f"{kind} needs {', '.join(missing)}")
     extents: dict[str, int] = {}
     for name, (dtype, shape) in tensors.items():
@@ -60,9 +62,8 @@ def check_meta(
         value = meta.get(name)
         fits = type(value) is kind or (kind is float and type(value) is int)
         if not fits or (kind is not str and not 0 <= value <= most):  # type: ignore[operator]
-            legal = (
-                f"of type {kind.__name__}"
-                if kind in (str, bool)
-                else f"a number from 0 to {most}"
-            )
+            if kind in (str, bool):
+                legal = f"of type {kind.__name__}"
+            else:
+                legal = f"a number from 0 to {most}"
             raise ValueError(f"{name} is {value!r}, not {legal}")

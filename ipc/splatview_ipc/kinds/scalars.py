@@ -16,7 +16,9 @@ from splatview_ipc.kinds.rules import (
     check_tensors,
 )
 
-SCALAR_SERIES, SCALAR_ROWS, SCALAR_TEXT = 64, 1 << 16, 1 << 15
+SCALAR_SERIES = 64
+SCALAR_ROWS = 1 << 16
+SCALAR_TEXT = 1 << 15
 """The most series of a frame, rows of all of them, and bytes of their names."""
 SCALAR_COLUMNS = ("step", "time", "value", "low", "high", "count", "broken")
 """step, time (seconds since the epoch): of the last sample of a row. value: the mean of its finite samples, or the last

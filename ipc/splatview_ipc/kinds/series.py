@@ -28,7 +28,9 @@ class Series:
         """most: rows, 8 or more; count: the column that counts, which `merge` sums."""
         self.rows = np.empty((0, columns))
         """Replaced, never changed in place."""
-        self._most, self._count, self._merge = most, count, merge
+        self._most = most
+        self._count = count
+        self._merge = merge
 
     def limit(self, most: int) -> None:
         """Have at most so many rows from now on, 8 or more."""

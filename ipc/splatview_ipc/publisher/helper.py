@@ -37,7 +37,8 @@ _AFTER_FAULT_S = 1.0
 _RETIRING_S = 0.02
 """Time between two checks of GPU memory that waits to be given back."""
 _MESSAGES_PER_TURN = 64
-_CALM_PER_S, _REST_S = 200, 0.01
+_CALM_PER_S = 200
+_REST_S = 0.01
 """Wakes a second by others after which each one is followed by a rest: no flood may keep the GIL busy."""
 _JOIN_S = 5.0
 CLOCK = time.monotonic
@@ -82,14 +83,19 @@ class Helper:
 
         Raises SharingError.
         """
-        self._folder, self._control = folder, control
+        self._folder = folder
+        self._control = control
         self._streams = streams
-        self._on_request, self._fault = on_request, fault
-        self.clock, self._endpoint = clock, endpoint
+        self._on_request = on_request
+        self._fault = fault
+        self.clock = clock
+        self._endpoint = endpoint
         self._viewers: dict[Connection, _Viewer] = {}
-        self._told, self._changed = -math.inf, False
+        self._told = -math.inf
+        self._changed = False
         """Clock time of the last manifests; True if something is to be sent."""
-        self._woken = self._closing = False
+        self._woken = False
+        self._closing = False
         self._wake_lock = threading.RLock()
         """Held while the descriptor of `wake` is used or closed: its number may be another file's afterwards."""
         self._thread: threading.Thread | None = None
@@ -154,18 +160,19 @@ class Helper:
     def run(self) -> None:
         """Take turns until `close` is called."""
         due: float | None = 0.0
-        woken, since = 0, 0.0
+        woken = 0
+        since = 0.0
         try:
             while not self._closing:
-                left = (
-                    None
-                    if due is None
-                    else max(0, math.ceil((due - self.clock()) * 1000))
-                )
+                if due is None:
+                    left = None
+                else:
+                    left = max(0, math.ceil((due - self.clock()) * 1000))
                 ready = wait_for(self.fds(), left)
                 now = self.clock()
                 if now >= since + 1:
-                    woken, since = 0, now
+                    woken = 0
+                    since = now
                 woken += bool(ready - {self._wake})
                 if woken > _CALM_PER_S:
                     time.sleep(_REST_S)
@@ -183,11 +190,13 @@ class Helper:
 
     def turn(self, now: float, ready: set[int]) -> float | None:
         """Do all that can be done now, `ready` being those of `fds` that are; return when to be called again, None:
-        when one of them is ready."""
+        when one of them is ready.
+        """
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
-            self._woken, self._changed = False, True
+            self._woken = False
+            self._changed = True
         for viewer in [v for v in self._viewers.values() if v.pidfd in ready]:
             self._cut(viewer.connection)
         talking = [c for fd, c in self._server.connections.items() if fd in ready]
@@ -244,7 +253,8 @@ class Helper:
         if isinstance(message, messages.Fetch):
             descriptors.send(viewer.connection, message.token)
         elif isinstance(message, messages.Open):
-            index, transport = message.index, message.transport
+            index = message.index
+            transport = message.transport
             stream = self._by_index().get(index)
             if (
                 stream is None
@@ -282,7 +292,8 @@ class Helper:
         return True
 
     def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
-        reason, push = "", None
+        reason = ""
+        push = None
         if hello.protocol != limits.PROTOCOL or not hello.inbox:
             reason = messages.mismatch(
                 (hello.version, hello.protocol), (limits.VERSION, limits.PROTOCOL)
@@ -298,13 +309,15 @@ class Helper:
             connection.send(messages.encode(messages.Refused(reason)))
             self._cut(connection)  # what was sent arrives
             return
-        viewer = self._viewers[connection] = _Viewer(connection, hello, push)
+        viewer = _Viewer(connection, hello, push)
+        self._viewers[connection] = viewer
         connection.until = math.inf
         if hello.namespace in (0, pid_namespace()):
             with contextlib.suppress(OSError):  # its connection tells
                 viewer.pidfd = os.pidfd_open(hello.pid)
         push.send(messages.encode(messages.Welcome(self._control.segment.ref)))
-        self._told, self._changed = -math.inf, True
+        self._told = -math.inf
+        self._changed = True
 
     def _by_index(self) -> dict[int, Stream]:
         return {stream.index: stream for stream in self._streams()}
@@ -355,7 +368,8 @@ class Helper:
         """Send offers and manifests that have changed; return when the rest is due."""
         streams = self._by_index()
         if self._changed and now >= self._told + _TELL_PERIOD_S:
-            self._told, self._changed = now, False
+            self._told = now
+            self._changed = False
             manifest = self._manifest(streams.values())
             packets: list[bytes] = []
             for viewer in self._viewers.values():

@@ -75,7 +75,8 @@ class ControlBlock(_Words):
         super().__init__(self.segment.map)
         self.paused_by = ""
         """The viewers that paused the run, for users: names and process ids."""
-        self.granted = self.passed = 0
+        self.granted = 0
+        self.passed = 0
         """Steps granted to the paused run, written by the helper thread alone; and steps taken, written by the
         trainer's thread alone."""
         self.noted: float | None = None

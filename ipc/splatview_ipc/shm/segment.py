@@ -27,8 +27,11 @@ PAGE = 64 * 1024
 """Alignment of what is mapped on its own: the largest page size of any Linux we run on."""
 
 # fcntl has had names for these since Python 3.8, but only where it was built on a system that knew them.
-_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
-_SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 0x1, 0x2, 0x4
+_F_ADD_SEALS = 1033
+_F_GET_SEALS = 1034
+_SEAL_SEAL = 0x1
+_SEAL_SHRINK = 0x2
+_SEAL_GROW = 0x4
 _MADV_POPULATE_WRITE = 23
 _MAPPED_AT_ONCE = 8 << 20
 """Bytes whose pages are mapped in one system call, up to 10 ms on a slow machine: it holds a lock that delays
@@ -37,10 +40,8 @@ _SPARE = 256 << 20
 """Bytes that stay free for the training, at most; as much as a segment takes, below."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes, _libc.madvise.restype = (
-    (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
-    ctypes.c_int,
-)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.madvise.restype = ctypes.c_int
 
 
 def round_up(n: int, to: int) -> int:
@@ -59,10 +60,8 @@ class Segment:
         """
         self.size = round_up(size, PAGE)
         self.token = f"{label}-{secrets.token_hex(12)}"
-        available, spare = (
-            free_memory.available_bytes() if size > 1 << 20 else None,
-            min(size, _SPARE),
-        )
+        available = free_memory.available_bytes() if size > 1 << 20 else None
+        spare = min(size, _SPARE)
         if available is not None and available < size + spare:
             raise SharingError(
                 f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB "
@@ -124,9 +123,11 @@ def open_segment(
             "bytes and one descriptor are needed"
         )
     try:
-        real, seals = os.fstat(found[0]).st_size, fcntl.fcntl(found[0], _F_GET_SEALS)
+        real = os.fstat(found[0]).st_size
+        seals = fcntl.fcntl(found[0], _F_GET_SEALS)
     except OSError:
-        real = seals = 0
+        real = 0
+        seals = 0
     if real != ref.size or not seals & _SEAL_SHRINK or not seals & _SEAL_GROW:
         raise SharingError(
             f"what was handed over has {real} bytes, seals {seals:#x}; {ref.size} sealed bytes were "

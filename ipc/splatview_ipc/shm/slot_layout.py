@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MAGIC = 0x33_47_4E_49_52_54_4C_50  # "PLTRING3"
 MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT = range(4)
-FIRST_SLOT, WORDS_PER_SLOT = 16, 8
+FIRST_SLOT = 16
+WORDS_PER_SLOT = 8
 SEQ, DONE, VERSION, TIME, HEADER, ARRIVED = range(6)
 HEADER_BYTES = PAGE
 ALIGN = 256
@@ -54,11 +55,9 @@ class SlotPlaces:
 
     def data_offset(self, slot: int) -> int:
         """Return the bytes from the segment's start to a slot's data; for data elsewhere, from their start."""
-        return (
-            self.header_offset(slot) + HEADER_BYTES
-            if self.in_segment
-            else slot * self.capacity
-        )
+        if self.in_segment:
+            return self.header_offset(slot) + HEADER_BYTES
+        return slot * self.capacity
 
 
 def full_fence() -> None:
@@ -71,7 +70,8 @@ def full_fence() -> None:
     try:
         lock = _local.lock
     except AttributeError:
-        lock = _local.lock = threading.Lock()
+        lock = threading.Lock()
+        _local.lock = lock
     with lock:
         pass
     if _WEAKLY_ORDERED:

@@ -88,7 +88,8 @@ class SlotReader(SlotPlaces):
                 return None
             full_fence()  # what follows is of this number, or a later one
             try:
-                stamp, start = self.stamp(slot), self.header_offset(slot)
+                stamp = self.stamp(slot)
+                start = self.header_offset(slot)
                 raw = self._map[
                     start : start
                     + min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)
@@ -96,7 +97,8 @@ class SlotReader(SlotPlaces):
                 if not self.unchanged(slot, seq):
                     continue
                 if raw != self._header_bytes:
-                    self._header, self._header_bytes = self._decode(raw), raw
+                    self._header = self._decode(raw)
+                    self._header_bytes = raw
                 frame = self._frame(slot, seq, stamp)
             except (*DecodeError, ValueError):
                 self.garbled += self.unchanged(slot, seq)
@@ -106,7 +108,9 @@ class SlotReader(SlotPlaces):
 
     def newest(self, after: int) -> tuple[int, int]:
         """Return the slot with the highest whole version over `after` and its sequence number; slot -1: none."""
-        words, found, best = self._words, (-1, 0), after
+        words = self._words
+        found = (-1, 0)
+        best = after
         for slot, base in enumerate(self.bases):
             seq = words[base + SEQ]
             if (
@@ -114,13 +118,15 @@ class SlotReader(SlotPlaces):
                 and words[base + DONE] == seq
                 and words[base + VERSION] > best
             ):
-                found, best = (slot, seq), words[base + VERSION]
+                found = (slot, seq)
+                best = words[base + VERSION]
         return found
 
     def stamp(self, slot: int) -> tuple[int, int]:
         """Return a slot's version and time. Raises ValueError for numbers out of range."""
         base = self.bases[slot]
-        version, time_ns = self._words[base + VERSION], self._words[base + TIME]
+        version = self._words[base + VERSION]
+        time_ns = self._words[base + TIME]
         if max(version, time_ns) > limits.MAX_COUNTER:
             raise ValueError("version or time out of range")
         return version, time_ns

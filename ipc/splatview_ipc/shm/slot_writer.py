@@ -61,7 +61,8 @@ class SlotWriter(SlotPlaces):
         super().__init__(slots, round_up(capacity, PAGE))
         self.segment = Segment(self.size, "ring")
         self._words = memoryview(self.segment.map).cast("Q")
-        self._words[SLOTS], self._words[CAPACITY] = slots, self.capacity
+        self._words[CAPACITY] = self.capacity
+        self._words[SLOTS] = slots
         self._words[MAGIC_WORD] = MAGIC
         self._layout: list[Any] | None = None
         self._tensor_headers: tuple[TensorHeader, ...] = ()
@@ -72,12 +73,14 @@ class SlotWriter(SlotPlaces):
         self, slot: int, headers: tuple[TensorHeader, ...]
     ) -> list[torch.Tensor]:
         """Return contiguous tensors over the slot's data, of these dtypes, shapes and offsets (bytes from the start of
-        the slot's data). Called when the layout changed."""
+        the slot's data). Called when the layout changed.
+        """
         import torch
 
         targets = []
         for h in headers:
-            dtype, start = getattr(torch, h.dtype), self.data_offset(slot) + h.offset
+            dtype = getattr(torch, h.dtype)
+            start = self.data_offset(slot) + h.offset
             targets.append(
                 torch.empty(h.shape, dtype=dtype)
                 if 0 in h.shape
@@ -98,7 +101,8 @@ class SlotWriter(SlotPlaces):
         whole: int,
     ) -> None:
         """Copy the sources (any strides) into the targets, and have `done` become `whole` behind the last of them:
-        `set_done`, or a write of the GPU in stream order."""
+        `set_done`, or a write of the GPU in stream order.
+        """
         raise NotImplementedError
 
     def set_done(self, slot: int, whole: int) -> None:
@@ -122,7 +126,8 @@ class SlotWriter(SlotPlaces):
         if layout != self._layout:
             if not self.fits(tensors):
                 return False
-            headers, offset = [], 0
+            headers = []
+            offset = 0
             for name, t in tensors.items():
                 headers.append(
                     TensorHeader(
@@ -185,7 +190,9 @@ class SlotWriter(SlotPlaces):
 
     def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
         """Leave a slot; readers get it once it is done. `version` 0: no reader gets it."""
-        words, base, start = self._words, self.bases[slot], self.header_offset(slot)
+        words = self._words
+        base = self.bases[slot]
+        start = self.header_offset(slot)
         self.segment.map[start : start + len(header)] = header
         words[base + HEADER] = len(header)
         words[base + VERSION] = version

@@ -10,7 +10,8 @@ _LEAST = 0.02
 
 class Rate:
     """The frequency at which a counter grows, measured between two increments: one increment a second gives 1 Hz
-    whatever the times of the polls."""
+    whatever the times of the polls.
+    """
 
     def __init__(self) -> None:
         self.hz = 0.0
@@ -27,7 +28,9 @@ class Rate:
             ):  # rarer than it was, or over
                 self.hz = 1 / silent if silent < 1 / _LEAST else 0.0
             return
-        first, self._count, self._came = self._count is None, count, now
+        first = self._count is None
+        self._count = count
+        self._came = now
         if first:  # when the last of them came is not known
             return
         if self._mark is None:

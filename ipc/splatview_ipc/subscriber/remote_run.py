@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     CanTake = Callable[[str, str], bool]
 
-_CONNECT_PERIOD_S, _REFUSED_PERIOD_S = 0.1, 5.0
+_CONNECT_PERIOD_S = 0.1
+_REFUSED_PERIOD_S = 5.0
 _BURST = 64
 """Messages taken in one poll."""
 _SILENCE_S = 2.0
@@ -98,7 +99,9 @@ class RemoteRun:
         self.dropped = 0
         """Messages from it that made no sense, or came too late."""
         self.control: ControlReader | None = None
-        self._client, self._can_take, self._endpoint = client, can_take, endpoint
+        self._client = client
+        self._can_take = can_take
+        self._endpoint = endpoint
         self._connection: Connection | None = None
         self._pull: mail.Pull | None = None
         self._next_try = 0.0
@@ -158,11 +161,9 @@ class RemoteRun:
             and publisher.is_own(self.id)
         ):
             return "a process cannot open its own GPU memory a second time"
-        return (
-            ""
-            if self._can_take(transport, gpu)
-            else f"this process cannot open memory of GPU {gpu}"
-        )
+        if self._can_take(transport, gpu):
+            return ""
+        return f"this process cannot open memory of GPU {gpu}"
 
     def send(self, message: messages.ToTrainer) -> None:
         """Send a message. Never waits: if the queue of a stopped trainer is full, the connection is made anew."""
@@ -176,7 +177,8 @@ class RemoteRun:
 
     def poll(self, now: float) -> bool:
         """Take in what happened. Never waits. Returns True when a stream, a version, a viewer or the run changed."""
-        self._now, changed = now, False
+        self._now = now
+        changed = False
         if self._connection is None and self.alive and now >= self._next_try:
             self._next_try = now + _CONNECT_PERIOD_S
             name = mail.new_name()
@@ -208,7 +210,8 @@ class RemoteRun:
 
     def share(self, stream: RemoteStream) -> None:
         """Have the trainer share a stream as it is wanted now."""
-        index, wanted = stream.info.index, stream.wanted_transport
+        index = stream.info.index
+        wanted = stream.wanted_transport
         if self._attached and wanted != self._opened.get(index, ""):
             self._drop_awaited(index)
             self._opened[index] = wanted
@@ -222,21 +225,19 @@ class RemoteRun:
         for _ in range(
             _BURST
         ):  # streams are known only when their versions can be read
-            data = (
-                self._pull.receive()
-                if self._pull is not None and _CONTROL not in self._awaited
-                else None
-            )
+            if self._pull is not None and _CONTROL not in self._awaited:
+                data = self._pull.receive()
+            else:
+                data = None
             if data is None:
                 break
             changed |= self._take(data, [])
         for _ in range(_BURST):
             try:
-                packet = (
-                    self._connection.receive(DESCRIPTORS_PER_PACKET)
-                    if self._connection is not None
-                    else None
-                )
+                if self._connection is not None:
+                    packet = self._connection.receive(DESCRIPTORS_PER_PACKET)
+                else:
+                    packet = None
             except EndedError:
                 self._disconnect()
                 break
@@ -275,7 +276,8 @@ class RemoteRun:
             if message.transport == self._opened.get(message.index):
                 self._wait_for(message.index, message)
         elif isinstance(message, messages.Refused):  # the trainer ends the connection
-            self.refused, self._next_try = message.reason, self._now + _REFUSED_PERIOD_S
+            self.refused = message.reason
+            self._next_try = self._now + _REFUSED_PERIOD_S
         else:
             self.dropped += 1
             return False
@@ -317,7 +319,9 @@ class RemoteRun:
                     else:
                         if self.control is not None:
                             self.control.close()
-                        self.control, self._attached, self.refused = control, True, None
+                        self.control = control
+                        self._attached = True
+                        self.refused = None
                 awaited.close()
                 changed = True
             elif self._now >= awaited.ask_at:
@@ -341,7 +345,8 @@ class RemoteRun:
     def _disconnect(self, refused: str = "") -> None:
         """Forget the connection and the requests made over it; `refused`: for a while, and why. Idempotent."""
         if refused:
-            self.refused, self._next_try = refused, self._now + _REFUSED_PERIOD_S
+            self.refused = refused
+            self._next_try = self._now + _REFUSED_PERIOD_S
         for key in list(self._awaited):
             self._drop_awaited(key)
         self._opened.clear()
@@ -355,7 +360,8 @@ class RemoteRun:
 
     def end(self) -> None:
         """The trainer is gone. Memory that it shared stays readable as long as it is mapped."""
-        self.alive, self.ended_at = False, time.time()
+        self.alive = False
+        self.ended_at = time.time()
         self._disconnect()
         self.watch.close()
 

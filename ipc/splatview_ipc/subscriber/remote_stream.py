@@ -86,11 +86,9 @@ class RemoteStream:
     @property
     def version(self) -> int:
         """The newest published version, read from shared memory."""
-        return (
-            self.run.control.version(self.info.index)
-            if self.run.control is not None
-            else self._counted
-        )
+        if self.run.control is not None:
+            return self.run.control.version(self.info.index)
+        return self._counted
 
     @property
     def rate_hz(self) -> float:
@@ -129,12 +127,14 @@ class RemoteStream:
 
     def request_snapshot(self) -> None:
         """Have the trainer take a full snapshot of its GPU's memory. For opened streams of kind memory: the frames to
-        come hold the newest snapshot's name and the number of snapshots in their metadata."""
+        come hold the newest snapshot's name and the number of snapshots in their metadata.
+        """
         self._request(messages.Snapshot(self.info.index))
 
     def request_photos(self, camera: int, side: int = 0) -> None:
         """Have the trainer show photographs in the frames to come (`messages.Photos`). For opened streams of kind
-        cameras that are a part of another. A request without an effect may be repeated."""
+        cameras that are a part of another. A request without an effect may be repeated.
+        """
         self._request(messages.Photos(self.info.index, camera, side))
 
     def _request(self, message: messages.Snapshot | messages.Photos) -> None:
@@ -180,8 +180,11 @@ class RemoteStream:
                 made = TRANSPORTS[offer.transport].reader(offer.ref, fds)
                 made.alive = self.run.watch.alive
                 self._drop_reader()
-                self._reader, self._reader_transport = made, offer.transport
-            self._ref, self.fault, self._doubted = offer.ref, None, None
+                self._reader = made
+                self._reader_transport = offer.transport
+            self._ref = offer.ref
+            self.fault = None
+            self._doubted = None
         except Exception as e:
             if self._doubted == offer.ref:
                 self._failed[offer.transport] = reason_of(e)
@@ -192,7 +195,8 @@ class RemoteStream:
 
     def measure(self, now: float) -> bool:
         """Take in how many versions there are at `now` (seconds); return whether there is a new one."""
-        before, self._counted = self._counted, self.version
+        before = self._counted
+        self._counted = self.version
         self._rate.look(now, self._counted)
         return self._counted != before
 
@@ -205,7 +209,8 @@ class RemoteStream:
         bad = {n: self._failed.get(n) or self.run.unfit(n, info.gpu) for n in names}
         chosen = next((n for n in names if not bad[n]), "")
         if chosen != self.wanted_transport:
-            self.wanted_transport, self._note = chosen, ""
+            self.wanted_transport = chosen
+            self._note = ""
         better = [
             f"{n}: {bad[n]}"
             for n in (names[: names.index(chosen)] if chosen else names)
@@ -222,9 +227,7 @@ class RemoteStream:
     def _drop_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
-        self._reader, self._reader_transport, self._ref, self._doubted = (
-            None,
-            "",
-            None,
-            None,
-        )
+        self._reader = None
+        self._reader_transport = ""
+        self._ref = None
+        self._doubted = None

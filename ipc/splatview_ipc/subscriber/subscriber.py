@@ -40,13 +40,12 @@ class Subscriber:
         names, or a function of a transport and a GPU's UUID ("" for CPU streams); by default `can_take`. `endpoint`:
         the ZeroMQ address of a socket in a run's folder.
         """
-        self._can_take = (
-            can_take
-            if transports is None
-            else transports
-            if callable(transports)
-            else lambda transport, gpu: transport in transports
-        )
+        if transports is None:
+            self._can_take = can_take
+        elif callable(transports):
+            self._can_take = transports
+        else:
+            self._can_take = lambda transport, gpu: transport in transports
         self._wanted = run
         self._client = client[:40]
         self._endpoint = endpoint

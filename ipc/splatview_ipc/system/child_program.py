@@ -43,7 +43,8 @@ def environment(
     base: Mapping[str, str] | None = None, /, **more: str
 ) -> dict[str, str]:
     """Return the environment for a `command`: `base` (default: this process's) and `more`, with the absolute entries of
-    PYTHONPATH alone."""
+    PYTHONPATH alone.
+    """
     env = {**(os.environ if base is None else base), **more}
     env.pop(_PARENT, None)
     entries = [
@@ -108,14 +109,14 @@ class ChildProgram:
         """
         self._owner_pid = os.getpid()
         self._last_words = ""
-        said = self._said = tempfile.TemporaryFile(
-            prefix="splatview-", buffering=0
-        )  # unlike a pipe never full
+        # unlike a pipe never full
+        said = tempfile.TemporaryFile(prefix="splatview-", buffering=0)
+        self._said = said
         fcntl.fcntl(said, fcntl.F_SETFL, os.O_APPEND)
         errors = said if on_error is None else subprocess.PIPE
         apart = pipes or on_output is not None
         try:
-            process = self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command(module, *arguments),
                 env={**environment(env), _PARENT: str(os.getpid())},
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
@@ -125,10 +126,12 @@ class ChildProgram:
                 errors="replace",
                 start_new_session=True,
             )
+            self._process = process
         except BaseException:
             said.close()
             raise
-        self.pid, self.stdin = process.pid, process.stdin
+        self.pid = process.pid
+        self.stdin = process.stdin
         self.stdout = process.stdout if pipes and on_output is None else None
         """Pipes, or None."""
         self._readers = [

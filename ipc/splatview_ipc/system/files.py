@@ -73,7 +73,8 @@ def check_picture(path: str | os.PathLike[str], transparent: bool = False) -> No
 
 def cache_folder() -> Path:
     """Return $XDG_CACHE_HOME/splatview, or the same below ~/.cache. It is not made. Raises RuntimeError where the user
-    has no home."""
+    has no home.
+    """
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return (
         Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
@@ -204,7 +205,8 @@ def output_file(
         private: the file is for its owner alone (0600); otherwise a new one is as the
             umask has it, and a replaced one keeps its mode.
     """
-    before, target = None, Path(path)
+    before = None
+    target = Path(path)
     try:
         folder = Path(real_path(target.parent))
         if not numbered:
@@ -248,7 +250,8 @@ def write_output(
 
 def take_free_name(path: Path, take: Callable[[Path], None]) -> Path:
     """Call `take` with `path`, then "a-2.png" and so on, until it raises no FileExistsError; return that path."""
-    free, number = path, 1
+    free = path
+    number = 1
     while True:
         try:
             take(free)

@@ -21,10 +21,8 @@ def available_bytes(root: str | Path = "/") -> int | None:
     )
     found = [int(machine[1]) << 10] if machine else []
     own = re.search(r"^0::(/.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
-    group, top = (
-        root / "sys/fs/cgroup" / (own[1].strip("/") if own else ""),
-        root / "sys/fs/cgroup",
-    )
+    group = root / "sys/fs/cgroup" / (own[1].strip("/") if own else "")
+    top = root / "sys/fs/cgroup"
     while group.is_relative_to(top):
         texts = [_text(group / name).strip() for name in ("memory.max", "memory.high")]
         limits = [int(text) for text in texts if text.isdecimal()]

@@ -42,7 +42,8 @@ def require(subject: str, *modules: str, error: type[Exception]) -> None:
         subject: what needs them, and the verb: "memory snapshots need".
         modules: the extra of the last one is the one to install.
     """
-    if absent := [NAMES[module] for module in modules if not installed(module)]:
+    absent = [NAMES[module] for module in modules if not installed(module)]
+    if absent:
         raise error(f"{subject} {' and '.join(absent)}: {_install(modules[-1])}")
 
 

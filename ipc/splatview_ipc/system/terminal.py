@@ -31,8 +31,6 @@ def printable_lines(text: object) -> str:
 
 def without_surrogates(text: str) -> str:
     """Return `text` with U+FFFD in place of each lone surrogate, as bytes that are not UTF-8 appear in `os.environ`."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -37,7 +37,8 @@ class DeviceRingWriter(GpuSlotWriter):
         self._token = ""
         try:
             self._pin(0)
-            memory = self._memory = Allocation(slots * self.capacity, index)
+            memory = Allocation(slots * self.capacity, index)
+            self._memory = memory
             self._token = descriptors.offer(1, lambda start, stop: [memory.fd()])
         except BaseException:
             self.close()

@@ -28,7 +28,8 @@ class PinnedHostWriter(GpuSlotWriter):
     def __init__(self, index: int, capacity: int, slots: int):
         """`index`: the device's ordinal; the rest as for SlotWriter. Pins the memory, a millisecond per 3 MB.
 
-        Raises SharingError."""
+        Raises SharingError.
+        """
         import torch
 
         super().__init__(index, capacity, slots)

@@ -48,7 +48,8 @@ Counter = tuple[
     bytes, int
 ]  # the name of a file in shared memory, and which of its counts
 _MOST_BYTES = 64 << 10  # of an encoded export
-_MALLOC, _EXPANDABLE = b"c", b"e"
+_MALLOC = b"c"
+_EXPANDABLE = b"e"
 """The second byte of a handle: memory of cudaMalloc (then it has 66 bytes) or of an expandable segment."""
 _MAPPED = 13  # CU_POINTER_ATTRIBUTE_MAPPED
 
@@ -82,7 +83,8 @@ class TorchIpcWriter(ZeroCopyWriter):
         import torch
 
         check_shareable(tensors)
-        if (backend := torch.cuda.get_allocator_backend()) != "native":
+        backend = torch.cuda.get_allocator_backend()
+        if backend != "native":
             raise SharingError(
                 f"torch's allocator {backend} cannot share memory: publish with copy=True"
             )
@@ -150,7 +152,9 @@ class _Exports:
 
     def close(self) -> None:
         """Have all references returned, after the token was withdrawn."""
-        out, self._out, end = self._out, [], time.perf_counter() + RETURN_S
+        out = self._out
+        self._out = []
+        end = time.perf_counter() + RETURN_S
         retiring.retire(
             lambda: time.perf_counter() > end or not any(map(_counted, out)),
             partial(_return, out),
@@ -202,7 +206,8 @@ def read_export(memory: TorchMemory, fds: Sequence[int]) -> TorchExport:
         raise SharingError(
             f"the announced export of torch cannot be read: {e}"
         ) from None
-    kind, length = export.handle[1:2], len(export.handle)
+    kind = export.handle[1:2]
+    length = len(export.handle)
     if kind not in (_MALLOC, _EXPANDABLE) or (kind == _MALLOC and length != 66):
         raise SharingError(
             f"a handle of torch of type {kind!r} with {length} bytes, not {_MALLOC!r} with 66 or b'e'"
@@ -224,7 +229,8 @@ class _OpenedTorch(Opened):
     def _map_into(self, mapped: Mapped) -> None:
         import torch
 
-        e, no_event = self._export, (b"", False)
+        e = self._export
+        no_event = (b"", False)
         try:
             storage = torch.UntypedStorage._new_shared_cuda(
                 mapped.index,

@@ -114,12 +114,12 @@ class ZeroCopyReader(SlotReader):
         try:
             for memory in ref.memories:
                 if memory not in self._open:
-                    own = (
-                        []
-                        if isinstance(memory, IpcMemory)
-                        else fds.get(memory.token, ())
-                    )
-                    self._open[memory] = opened = self._open_memory(memory, own)
+                    if isinstance(memory, IpcMemory):
+                        own = []
+                    else:
+                        own = fds.get(memory.token, ())
+                    opened = self._open_memory(memory, own)
+                    self._open[memory] = opened
                     if (
                         driver.torch_with_cuda() is not None
                     ):  # find out now, not when drawing, that it cannot be mapped
@@ -148,10 +148,8 @@ class ZeroCopyReader(SlotReader):
         return decode_version_header(raw)
 
     def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> Frame | None:
-        header, generation = (
-            self._header,
-            self._generations[-1] if self._generations else None,
-        )
+        header = self._header
+        generation = self._generations[-1] if self._generations else None
         if (
             generation is None
             or header.generation != generation.number
@@ -159,7 +157,8 @@ class ZeroCopyReader(SlotReader):
         ):
             return None  # its tensors have not been offered yet, or are gone already
         kinds.check_frame(header.kind, generation.specs, header.meta)
-        self._newest = mark = self.bases[slot] + ARRIVED, seq
+        mark = (self.bases[slot] + ARRIVED, seq)
+        self._newest = mark
 
         def kept() -> bool:
             full_fence()
@@ -196,8 +195,10 @@ class ZeroCopyReader(SlotReader):
 
     def wait(self, stream: int) -> None:
         """As `Frame.wait`, for the newest version read. Waits on the host, whatever the stream, at most _WAIT_S: work
-        of a trainer that is gone ended with it, unfinished."""
-        mark, end = self._newest, time.perf_counter() + _WAIT_S
+        of a trainer that is gone ended with it, unfinished.
+        """
+        mark = self._newest
+        end = time.perf_counter() + _WAIT_S
         while mark != self._settled and not self._arrived(mark) and self.alive():
             if time.perf_counter() > end:
                 break
@@ -206,9 +207,10 @@ class ZeroCopyReader(SlotReader):
 
     def _retire(self) -> None:
         """Close the memory of which no frame is held any more, nor will come."""
-        current = (
-            None if self._closed or not self._generations else self._generations[-1]
-        )
+        if self._closed or not self._generations:
+            current = None
+        else:
+            current = self._generations[-1]
         self._generations = [g for g in self._generations if g.frames or g is current]
         self._close_unused()
 
@@ -218,7 +220,8 @@ class ZeroCopyReader(SlotReader):
             self._open.pop(key).close()
 
     def close(self) -> None:
-        self._settled, self._closed = self._newest, True
+        self._settled = self._newest
+        self._closed = True
         self._retire()
         super().close()
 

@@ -30,7 +30,8 @@ class Detector(Protocol):
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
         """Return what is in a picture, (H, W, 3), uint8, RGB, the detector's own: keywords of `splatview.annotate`, in
-        pixels of the picture. May raise: the next picture is tried all the same."""
+        pixels of the picture. May raise: the next picture is tried all the same.
+        """
         ...
 
 

@@ -29,7 +29,8 @@ _MASK_SIDE = 320
 @dataclass(frozen=True)
 class Placement:
     """A picture of `size` (x, y) in an input of `across` x `down` pixels: scaled to `inner` (x, y), its upper left
-    corner at (`left`, `top`)."""
+    corner at (`left`, `top`).
+    """
 
     size: tuple[int, int]
     across: int
@@ -95,11 +96,10 @@ class Letterbox:
         listed = (
             ", ".join(f"{i.name} {i.type} {list(i.shape)}" for i in inputs) or "nothing"
         )
-        sides = (
-            [n if isinstance(n, int) and n > 0 else 0 for n in inputs[0].shape]
-            if len(inputs) == 1
-            else []
-        )
+        if len(inputs) == 1:
+            sides = [n if isinstance(n, int) and n > 0 else 0 for n in inputs[0].shape]
+        else:
+            sides = []
         if (
             len(sides) != 4
             or sides[0] > 1
@@ -118,11 +118,10 @@ class Letterbox:
         trained = [
             int(n) for n in re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])
         ]  # "[640, 640]"
-        self._side = (
-            max(trained)
-            if trained and all(_STRIDE <= n <= _MOST_SIDE for n in trained)
-            else _SIDE
-        )
+        if trained and all(_STRIDE <= n <= _MOST_SIDE for n in trained):
+            self._side = max(trained)
+        else:
+            self._side = _SIDE
         self.trial_size = across or self._side, down or self._side
         """Size of a picture to try the network with."""
 
@@ -135,20 +134,17 @@ class Letterbox:
         )
         scale = min(across / width, down / height)
         inner = max(1, round(width * scale)), max(1, round(height * scale))
-        left, top = (
-            round((across - inner[0]) / 2 - 0.1),
-            round((down - inner[1]) / 2 - 0.1),
-        )
+        left = round((across - inner[0]) / 2 - 0.1)
+        top = round((down - inner[1]) / 2 - 0.1)
         return Placement((width, height), across, down, left, top, inner)
 
     def lay(self, image: np.ndarray) -> tuple[np.ndarray, Placement]:
         """Return the input for a picture (H, W, 3), uint8, RGB, and the picture's position in it."""
         p = self.place(image.shape[1], image.shape[0])
-        inner = (
-            image
-            if p.inner == p.size
-            else cv2.resize(image, p.inner, interpolation=cv2.INTER_LINEAR)
-        )
+        if p.inner == p.size:
+            inner = image
+        else:
+            inner = cv2.resize(image, p.inner, interpolation=cv2.INTER_LINEAR)
         whole = cv2.copyMakeBorder(
             inner,
             p.top,

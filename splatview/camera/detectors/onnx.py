@@ -46,13 +46,88 @@ _PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 """onnxruntime's names, the fastest first."""
 _COCO = [
     name.replace("_", " ")
-    for name in """
-person bicycle car motorcycle airplane bus train truck boat traffic_light fire_hydrant stop_sign parking_meter bench
-bird cat dog horse sheep cow elephant bear zebra giraffe backpack umbrella handbag tie suitcase frisbee skis
-snowboard sports_ball kite baseball_bat baseball_glove skateboard surfboard tennis_racket bottle wine_glass cup fork
-knife spoon bowl banana apple sandwich orange broccoli carrot hot_dog pizza donut cake chair couch potted_plant bed
-dining_table toilet tv laptop mouse remote keyboard cell_phone microwave oven toaster sink refrigerator book clock
-vase scissors teddy_bear hair_drier toothbrush""".split()
+    for name in [
+        "person",
+        "bicycle",
+        "car",
+        "motorcycle",
+        "airplane",
+        "bus",
+        "train",
+        "truck",
+        "boat",
+        "traffic_light",
+        "fire_hydrant",
+        "stop_sign",
+        "parking_meter",
+        "bench",
+        "bird",
+        "cat",
+        "dog",
+        "horse",
+        "sheep",
+        "cow",
+        "elephant",
+        "bear",
+        "zebra",
+        "giraffe",
+        "backpack",
+        "umbrella",
+        "handbag",
+        "tie",
+        "suitcase",
+        "frisbee",
+        "skis",
+        "snowboard",
+        "sports_ball",
+        "kite",
+        "baseball_bat",
+        "baseball_glove",
+        "skateboard",
+        "surfboard",
+        "tennis_racket",
+        "bottle",
+        "wine_glass",
+        "cup",
+        "fork",
+        "knife",
+        "spoon",
+        "bowl",
+        "banana",
+        "apple",
+        "sandwich",
+        "orange",
+        "broccoli",
+        "carrot",
+        "hot_dog",
+        "pizza",
+        "donut",
+        "cake",
+        "chair",
+        "couch",
+        "potted_plant",
+        "bed",
+        "dining_table",
+        "toilet",
+        "tv",
+        "laptop",
+        "mouse",
+        "remote",
+        "keyboard",
+        "cell_phone",
+        "microwave",
+        "oven",
+        "toaster",
+        "sink",
+        "refrigerator",
+        "book",
+        "clock",
+        "vase",
+        "scissors",
+        "teddy_bear",
+        "hair_drier",
+        "toothbrush",
+    ]
 ]
 
 
@@ -64,9 +139,10 @@ class OnnxDetector:
         path = Path(settings.detect).expanduser()
         if not path.is_file():
             raise DetectorError(f"no file {str(path)!r}; give {LEGAL}")
-        self._threshold = (
-            _THRESHOLD if settings.threshold is None else settings.threshold
-        )
+        if settings.threshold is None:
+            self._threshold = _THRESHOLD
+        else:
+            self._threshold = settings.threshold
         self._overlap = settings.nms
         self._session, provider = _session(path, settings.provider)
         self.by = f"{printable(path.stem)[:_LONGEST_NAME]} on {provider.upper()}"
@@ -122,17 +198,21 @@ class OnnxDetector:
             rows = without_turned_overlaps(rows, self._overlap, most)
         else:
             rows = without_overlaps(rows, self._overlap, most)
-        corners = (
-            turned_corners(rows) if layout.turned else rows[:, :4].reshape(-1, 2, 2)
-        )
+        if layout.turned:
+            corners = turned_corners(rows)
+        else:
+            corners = rows[:, :4].reshape(-1, 2, 2)
         boxes = placement.boxes(
             np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
         )
         inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-        rows, boxes, corners = rows[inside], boxes[inside], corners[inside]
+        rows = rows[inside]
+        boxes = boxes[inside]
+        corners = corners[inside]
         if layout.turned and len(rows):
             boxes = placement.back(corners)
-        classes, more = rows[:, 5].astype(np.int32), rows[:, 6:]
+        classes = rows[:, 5].astype(np.int32)
+        more = rows[:, 6:]
         found: dict[str, Any] = {
             "boxes": boxes,
             "scores": rows[:, 4],
@@ -145,11 +225,10 @@ class OnnxDetector:
         ]
         if layout.points[0]:
             points = more.reshape(len(more), *layout.points)
-            sure = (
-                points[..., 2:]
-                if layout.points[1] == 3
-                else np.ones_like(points[..., :1])
-            )
+            if layout.points[1] == 3:
+                sure = points[..., 2:]
+            else:
+                sure = np.ones_like(points[..., :1])
             found["points"] = np.concatenate(
                 [placement.back(points[..., :2]), sure], axis=2
             )

@@ -33,9 +33,10 @@ class PeopleDetector:
                 f"detecting people needs OpenCV 4, this is {cv2.__version__}: {install_line('camera')}"
             )
         cv2.setNumThreads(cpu_threads())
-        self._threshold = (
-            _THRESHOLD if settings.threshold is None else settings.threshold
-        )
+        if settings.threshold is None:
+            self._threshold = _THRESHOLD
+        else:
+            self._threshold = settings.threshold
         self._detector = cv2.HOGDescriptor()
         self._detector.setSVMDetector(
             # OpenCV's stubs do not declare this function.
@@ -46,7 +47,8 @@ class PeopleDetector:
         height, width = image.shape[:2]
         scale = min(1.0, _LONGEST / max(width, height))
         size = max(1, round(width * scale)), max(1, round(height * scale))
-        found, distances = [], []
+        found = []
+        distances = []
         if size[0] >= 64 and size[1] >= 128:  # the detector's window
             small = cv2.cvtColor(
                 cv2.resize(image, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR
@@ -66,9 +68,11 @@ class PeopleDetector:
         ).reshape(-1, 4)
         scores = 1 / (1 + np.exp(-2 * np.asarray(distances, np.float32).reshape(-1)))
         good = (scores >= self._threshold) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-        labels = (
-            {"labels": ["person"] * int(good.sum())} if good.any() else {}
-        )  # annotate takes no empty list
+        # annotate takes no empty list
+        if good.any():
+            labels = {"labels": ["person"] * int(good.sum())}
+        else:
+            labels = {}
         return {
             "boxes": boxes[good],
             "scores": scores[good],

@@ -80,7 +80,8 @@ class Layout:
                 full = table[:, scores.max(axis=0) >= threshold].T.astype(
                     np.float32, copy=False
                 )
-                scores, half = full[:, 4 : self.width - self.more], full[:, 2:4] / 2
+                scores = full[:, 4 : self.width - self.more]
+                half = full[:, 2:4] / 2
                 best = scores.argmax(axis=1)[:, None]
                 best_scores = np.take_along_axis(scores, best, axis=1)
                 rows = np.concatenate(
@@ -188,7 +189,8 @@ def turned_corners(rows: np.ndarray) -> np.ndarray:
     """Return the corners (N, 4, 2) of turned boxes, whose last number is the angle, in order around each."""
     middle = (rows[:, :2] + rows[:, 2:4]) / 2
     extent = rows[:, 2:4] - rows[:, :2]
-    cos, sin = np.cos(rows[:, -1:]), np.sin(rows[:, -1:])
+    cos = np.cos(rows[:, -1:])
+    sin = np.sin(rows[:, -1:])
     across = np.concatenate([cos, sin], axis=1) * extent[:, :1] / 2
     down = np.concatenate([-sin, cos], axis=1) * extent[:, 1:] / 2
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))

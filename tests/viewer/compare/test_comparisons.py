@@ -118,7 +118,8 @@ def test_sides_show_their_own_and_move_together(
 ) -> None:
     h = house(*names)
     view = h.pair(*names)
-    before, line = h.picture(), view.divider.x(h.app.user.layout.active.rect)
+    before = h.picture()
+    line = view.divider.x(h.app.user.layout.active.rect)
     assert (before[:, :line].mean((0, 1)) != before[:, line:].mean((0, 1))).any()
     h.app.do(
         Wheel(x, 100, 2.0),
@@ -126,8 +127,10 @@ def test_sides_show_their_own_and_move_together(
         PointerMove(x + 30, 140),
         PointerRelease(x + 30, 140),
     )
-    after, line = h.picture(), view.divider.x(h.app.user.layout.active.rect)
-    assert (after != before).any() and line == SIZE[0] // 2
+    after = h.picture()
+    line = view.divider.x(h.app.user.layout.active.rect)
+    assert (after != before).any()
+    assert line == SIZE[0] // 2
     first, second = (
         h.alone(name, part) for name, part in zip(names, list(view.views), strict=True)
     )
@@ -196,7 +199,8 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     assert len(set(cameras())) == 1
     for viewport in layout:
         before = cameras()
-        x, y = viewport.rect.x + 40, viewport.rect.y + 60
+        x = viewport.rect.x + 40
+        y = viewport.rect.y + 60
         h.app.do(
             PointerPress(x, y),
             PointerMove(x + 25, y + 10),
@@ -214,7 +218,8 @@ def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(
 ) -> None:
     h = house("a", "b", "ab")
     source = h.together("a", "b")
-    both, look = h.picture(), h.viewport.view
+    both = h.picture()
+    look = h.viewport.view
     source.parts[1].visible = False
     only = h.picture()
     assert look.info.details[0] == "200 Gaussians"
@@ -223,7 +228,8 @@ def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(
     source.parts[0].placement = STAYS
     source.parts[0].visible = False
     assert h.picture().max() == 0
-    source.parts[0].visible = source.parts[1].visible = True
+    source.parts[0].visible = True
+    source.parts[1].visible = True
     np.testing.assert_array_equal(h.picture(), both)
     np.testing.assert_allclose(only, h.alone("a", look), atol=1)
     np.testing.assert_allclose(both, h.alone("ab", look), atol=1)
@@ -261,7 +267,8 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(
 
     def counts(second: int) -> bool:
         """Whether both are seen, the stream with so many Gaussians."""
-        pair, view = h.app.shows(PairView), h.viewport.view
+        pair = h.app.shows(PairView)
+        view = h.viewport.view
         views = pair.views if pair is not None else [view]
         wanted = [200, second] if how == "pair" else [200 + second]
         return [v.info.details[0] for v in views if v is not None and not v.empty] == [
@@ -294,7 +301,8 @@ def test_measurement_that_fails_leaves_the_pair_drawn_for_the_screen(
     monkeypatch.setattr(PairCompositor, "target", fail)
     h.app.user.mark()
     h.app.until(lambda: faults)
-    assert view.host.exact == "" and entry.fault == "no memory for a target"
+    assert view.host.exact == ""
+    assert entry.fault == "no memory for a target"
     entry.fault = ""
     np.testing.assert_array_equal(h.picture(), before)
 

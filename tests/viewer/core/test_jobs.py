@@ -55,25 +55,37 @@ def rig() -> Iterator[Rig]:
 
 
 def test_results_come_in_order_and_each_wakes_the_loop(rig: Rig) -> None:
-    a, b, c = rig.submit("a"), rig.submit("b"), rig.submit("c", first=True)
-    assert rig.jobs.busy and not rig.first.done and rig.first.progress == 0.0
+    a = rig.submit("a")
+    b = rig.submit("b")
+    c = rig.submit("c", first=True)
+    assert rig.jobs.busy
+    assert not rig.first.done
+    assert rig.first.progress == 0.0
     rig.open(4)
     assert rig.called == ["c", "a", "b"]
     assert [job.result() for job in (rig.first, a, b, c)] == ["first", "a", "b", "c"]
-    assert rig.first.progress == 1.0 and not (a.fault or a.function)
+    assert rig.first.progress == 1.0
+    assert not (a.fault)
+    assert not (a.function)
 
 
 def test_a_cancelled_job_is_never_called_and_a_running_one_ends_unheard(
     rig: Rig,
 ) -> None:
-    job, after = rig.submit("a"), rig.submit("after")
+    job = rig.submit("a")
+    after = rig.submit("after")
     job.cancel()
     rig.first.cancel()
-    assert job.wait(0) and not rig.first.done
+    assert job.wait(0)
+    assert not rig.first.done
     rig.open(1)
     after.cancel()  # too late
-    assert rig.first.done and not rig.first.fault and rig.first.progress == 0.0
-    assert rig.called == ["after"] and not after.cancelled and after.result() == "after"
+    assert rig.first.done
+    assert not rig.first.fault
+    assert rig.first.progress == 0.0
+    assert rig.called == ["after"]
+    assert not after.cancelled
+    assert after.result() == "after"
 
 
 @pytest.mark.parametrize(
@@ -91,9 +103,11 @@ def test_what_a_job_raises_is_raised_again_and_said(
     def fail(_: Job[None]) -> None:
         raise error
 
-    job, after = rig.jobs.submit(fail), rig.submit("after")
+    job = rig.jobs.submit(fail)
+    after = rig.submit("after")
     rig.open(3)
-    assert job.fault == words and after.result() == "after"
+    assert job.fault == words
+    assert after.result() == "after"
     with pytest.raises(type(error)):
         job.result()
 
@@ -101,16 +115,21 @@ def test_what_a_job_raises_is_raised_again_and_said(
 def test_closing_cancels_all_and_waits_for_the_running_one(rig: Rig) -> None:
     waiting = rig.submit("a")
     assert not rig.jobs.close()
-    assert waiting.done and waiting.cancelled and rig.first.cancelled
+    assert waiting.done
+    assert waiting.cancelled
+    assert rig.first.cancelled
     rig.open(0)
-    assert rig.jobs.close(PATIENCE) and rig.jobs.close(None)
+    assert rig.jobs.close(PATIENCE)
+    assert rig.jobs.close(None)
     assert rig.submit("again").wait(PATIENCE)  # a thread begins anew
     assert rig.woken.acquire(timeout=PATIENCE)
 
 
 def test_a_pool_has_a_bounded_number_of_threads() -> None:
     """And wakes the owner of each job."""
-    pool, go, woken = JobPool("test pool", 3), threading.Event(), list[int]()
+    pool = JobPool("test pool", 3)
+    go = threading.Event()
+    woken = list[int]()
     jobs = [
         pool.submit(
             lambda _: go.wait(PATIENCE), wake=lambda number=number: woken.append(number)
@@ -135,10 +154,13 @@ def test_job_without_a_thread_has_failed_and_the_next_one_runs(
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", fail)
         job = jobs.submit(lambda _: 1)
-    assert job.done and "no thread could be started" in job.fault
-    assert not jobs.busy and jobs.close()
+    assert job.done
+    assert "no thread could be started" in job.fault
+    assert not jobs.busy
+    assert jobs.close()
     later = jobs.submit(lambda _: 2)
-    assert later.wait(PATIENCE) and later.result() == 2
+    assert later.wait(PATIENCE)
+    assert later.result() == 2
 
 
 def test_queue_goes_on_behind_a_job_that_exits_and_a_wake_that_fails() -> None:
@@ -149,7 +171,9 @@ def test_queue_goes_on_behind_a_job_that_exits_and_a_wake_that_fails() -> None:
         raise SystemExit(3)
 
     jobs = Jobs("under test", wake)
-    first, second = jobs.submit(leave), jobs.submit(lambda _: 2)
-    assert second.wait(PATIENCE) and second.result() == 2
+    first = jobs.submit(leave)
+    second = jobs.submit(lambda _: 2)
+    assert second.wait(PATIENCE)
+    assert second.result() == 2
     assert "SystemExit" in first.fault
     assert wait_until(lambda: not jobs.busy)

@@ -12,7 +12,8 @@ from splatview_viewer.core.host import MOST_BYTES, Host, Memo
 def test_what_was_put_is_there_the_next_time(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "viewer.json"
     Memo(file).put("a", [1, {"b": "c"}])
-    again, other = Memo(file), Memo(file)
+    again = Memo(file)
+    other = Memo(file)
     assert again.get("a") == [1, {"b": "c"}]
     other.put("b", 2)
     again.put("a", None)

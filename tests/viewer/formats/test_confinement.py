@@ -114,7 +114,8 @@ def permitted(tmp_path: Path) -> list[str]:
     (landlock, seccomp, reasons), names = json.loads(done.stdout)
     if not landlock or not seccomp:
         pytest.skip(f"this kernel confines less: {reasons}")
-    assert (tmp_path / "input").exists() and not (tmp_path / "made").exists()
+    assert (tmp_path / "input").exists()
+    assert not (tmp_path / "made").exists()
     return names
 
 
@@ -138,7 +139,8 @@ def test_a_confined_process_reaches_its_input_and_libraries_alone(
 @pytest.mark.programs
 def test_the_sandbox_is_confined_and_tells_how(tmp_path: Path) -> None:
     """Beyond what is in force nothing is claimed, and nothing that is in force permits what was tried."""
-    secret, job = tmp_path / "secret", tmp_path / "job"
+    secret = tmp_path / "secret"
+    job = tmp_path / "job"
     secret.write_text("x")
     job.write_text(f"{tmp_path}\n{secret}")
     found, _ = sandbox.run(
@@ -221,7 +223,8 @@ def test_a_kernel_without_them_decodes_as_before(
     lacking: list[str], permitted: set[str], tmp_path: Path
 ) -> None:
     """As kernels do that are too old, or containers that keep a system call back."""
-    secret, job = tmp_path / "secret", tmp_path / "job"
+    secret = tmp_path / "secret"
+    job = tmp_path / "job"
     secret.write_text("x")
     job.write_text(f"{tmp_path}\n{secret}")
     done = subprocess.run(
@@ -244,7 +247,8 @@ def test_a_kernel_without_them_decodes_as_before(
 # -- the filter itself, of each machine --------------------------------------------------------------------------------
 
 PID = 4711
-ALLOWED, KILLED = 0x7FFF0000, 0x80000000
+ALLOWED = 0x7FFF0000
+KILLED = 0x80000000
 CALLS: dict[str, dict[str, int]] = {
     "x86_64": {
         "machine": 0xC000003E,
@@ -296,7 +300,9 @@ def verdict(machine: str, number: int, *arguments: int, audit: int = 0) -> Any:
     """Return what the filter of a machine answers to a call: an error's name, "allowed" or "killed"."""
     data = {0: number, 4: audit or CALLS[machine]["machine"]}
     data |= {16 + 8 * i: argument for i, argument in enumerate(arguments)}
-    steps, at, loaded = call_filter(machine, PID), 0, 0
+    steps = call_filter(machine, PID)
+    at = 0
+    loaded = 0
     while True:
         code, if_true, if_false, operand = steps[at]
         at += 1

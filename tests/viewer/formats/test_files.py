@@ -103,7 +103,8 @@ def _as_text(path):
     """A compressed PLY, written as a text."""
     head, _, body = path.read_bytes().partition(b"end_header\n")
     kinds = {"float": "<f4", "uint": "<u4", "uchar": "u1"}
-    lines, offset = [], 0
+    lines = []
+    offset = 0
     for part in head.decode().split("element ")[1:]:
         title, *properties = part.split("\nproperty ")
         record = [(f"{i}", kinds[p.split()[0]]) for i, p in enumerate(properties)]
@@ -271,20 +272,24 @@ def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
             family == "checkpoint" and case.endswith(family)
         ):
             continue
-        t, folder = w.truth(degree=degree), tmp_path / case
+        t = w.truth(degree=degree)
+        folder = tmp_path / case
         folder.mkdir()
         told: list[float] = []
-        read = (
-            (lambda p, tell: read_tensors([p], tell).scene())
-            if family == "checkpoint"
-            else open_file
-        )
+        if family == "checkpoint":
+
+            def read(path, progress):
+                return read_tensors([path], progress).scene()
+        else:
+            read = open_file
         s = read(write(folder, t), lambda what, fraction: told.append(fraction))  # noqa: B023
         t = _square(t) if family == "png" else t
-        assert told and told == sorted(told) and 0 <= told[0] and told[-1] == 1, told
+        assert told and told == sorted(told) and told[0] >= 0 and told[-1] == 1, told
         w.assert_same(s, t, tolerance)
         assert s.sh_degree == s.stored_sh_degree == degree
-        assert not s.activated and not s.antialiased and s.notes == ()
+        assert not s.activated
+        assert not s.antialiased
+        assert s.notes == ()
         for name in FIELDS:
             assert (
                 getattr(s, name).dtype
@@ -349,11 +354,10 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
         w.write_zip(tmp_path / "a.sog", w.sog_files(t)),
         w.write_checkpoint(tmp_path / "a.pt", t),
     ):
-        s = (
-            read_tensors([path], silent).scene()
-            if path.suffix == ".pt"
-            else open_file(path)
-        )
+        if path.suffix == ".pt":
+            s = read_tensors([path], silent).scene()
+        else:
+            s = open_file(path)
         assert len(s) == 0 and s.sh_degree == 2 and s.quats.shape == (0, 4), path
 
 
@@ -391,7 +395,8 @@ def test_comments_of_a_ply_name_its_mode_and_what_is_up(
         mip,
         up,
         bool(note),
-    ) and note in "".join(s.notes)
+    )
+    assert note in "".join(s.notes)
 
 
 def _training(path: Path, *iterations: int, **files: str) -> Path:
@@ -423,7 +428,8 @@ def test_folder_of_a_training_opens_as_its_last_iteration(tmp_path: Path) -> Non
     (folder / "point_cloud" / "iteration_99999").mkdir()  # its scene is not there yet
     for path in (folder, folder / "point_cloud"):
         scene = open_file(path)
-        assert len(scene) == 6 and scene.background == (1, 1, 1)
+        assert len(scene) == 6
+        assert scene.background == (1, 1, 1)
         assert scene.up == (0, 1, 0)
         assert scene.notes == ("iteration 30000, the last of 3",)
     assert len(open_file(folder / "point_cloud" / "iteration_900")) == 7
@@ -450,7 +456,8 @@ def test_folder_of_a_training_opens_without_what_is_beside_its_scenes(
     assert (scene.background, scene.up, scene.notes) == (None, None, ())
     for i, text in enumerate(("[{}]", "{", '[{"rotation": [[1, 2]]}]')):
         scene = open_file(_training(tmp_path / f"b{i}", 7, cameras_json=text))
-        assert len(scene) == 5 and "cameras.json beside it" in scene.notes[0]
+        assert len(scene) == 5
+        assert "cameras.json beside it" in scene.notes[0]
 
 
 def test_flags_and_meta_json_name_the_mode(tmp_path: Path) -> None:
@@ -469,7 +476,24 @@ def test_flags_and_meta_json_name_the_mode(tmp_path: Path) -> None:
         assert (scene.antialiased, scene.notes) == (mip, ()), said
 
 
-SPZ_SYSTEMS = "LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
+SPZ_SYSTEMS = [
+    "LDB",
+    "RDB",
+    "LUB",
+    "RUB",
+    "LDF",
+    "RDF",
+    "LUF",
+    "RUF",
+    "LFD",
+    "RFD",
+    "LFU",
+    "RFU",
+    "LBD",
+    "RBD",
+    "LBU",
+    "RBU",
+]
 TOWARDS = dict(zip("LRUDBF", np.kron(np.eye(3), [[-1.0], [1.0]]), strict=True))
 
 
@@ -509,19 +533,20 @@ def test_spz_axes_that_are_unspecified_unknown_or_cut_off_are_right_up_back(
     ):
         scene = open_file(w.write_spz(tmp_path / "a.spz", T, 3, 2, extensions))
         w.assert_same(scene, T, SPZ)
-        assert len(scene.notes) == bool(note) and note in "".join(scene.notes)
+        assert len(scene.notes) == bool(note)
+        assert note in "".join(scene.notes)
 
 
 @pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles
 def test_another_program_reads_the_same(tmp_path: Path) -> None:
     gsply = pytest.importorskip("gsply")
     t = w.truth(700)
-    t.shN[0], t.shN[1] = (
-        5.0,
-        -5.0,
-    )  # the ends of the range, where gsply and PlayCanvas round apart by 1/64
+    # the ends of the range, where gsply and PlayCanvas round apart by 1/64
+    t.shN[0] = 5.0
+    t.shN[1] = -5.0
     path = w.write_compressed_ply(tmp_path / "a.compressed.ply", t)
-    mine, theirs = open_file(path), gsply.plyread(path)
+    mine = open_file(path)
+    theirs = gsply.plyread(path)
     for name in FIELDS:
         np.testing.assert_allclose(
             getattr(mine, name),
@@ -542,10 +567,8 @@ def test_another_program_reads_the_same(tmp_path: Path) -> None:
             format="ply",
         ),
     )
-    own, other = (
-        open_file(w.write_spz(tmp_path / "a.spz", t)),
-        open_file(tmp_path / "b.spz"),
-    )
+    own = open_file(w.write_spz(tmp_path / "a.spz", t))
+    other = open_file(tmp_path / "b.spz")
     for name in FIELDS:
         np.testing.assert_allclose(
             getattr(own, name),
@@ -590,7 +613,8 @@ def test_pictures(tmp_path: Path) -> None:
         expected = np.asarray(
             image.convert(["L", "LA", "RGB", "RGBA"][channels - 1])
         ).reshape(30, 20, channels)
-        assert got.shape == expected.shape and got.dtype == np.uint8
+        assert got.shape == expected.shape
+        assert got.dtype == np.uint8
         assert np.abs(got.astype(int) - expected).max() <= (
             6 if form == "jpg" else 0
         ), (form, mode)
@@ -643,7 +667,8 @@ def test_npy_pictures(shape, dtype, out, tmp_path):
     a = (np.arange(np.prod(shape)).reshape(shape) / 200).astype(dtype)
     np.save(tmp_path / "a.npy", a)
     got = open_file(tmp_path / "a.npy")
-    assert isinstance(got, np.ndarray) and got.shape == out
+    assert isinstance(got, np.ndarray)
+    assert got.shape == out
     assert got.dtype == (
         np.float32 if a.dtype.kind == "f" else a.dtype.newbyteorder("=")
     )
@@ -665,13 +690,12 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
             types=dict.fromkeys("xyz", "f8"),
             order="a" if form == "text" else "<",
         )
-    given = (
-        read_untrusted(path)
-        if form == "uploaded"
-        else read_tensors([path], silent).scene()
-        if form == "checkpoint"
-        else open_file(path)
-    )
+    if form == "uploaded":
+        given = read_untrusted(path)
+    elif form == "checkpoint":
+        given = read_tensors([path], silent).scene()
+    else:
+        given = open_file(path)
     assert isinstance(given, GaussianScene)
     back = open_file(write_ply(activated(given), tmp_path / "saved.ply")[0])
     for s in (given, back, unpack(pack(given))):
@@ -690,7 +714,8 @@ def test_a_scene_and_a_part_of_it_are_written(tmp_path: Path) -> None:
     given = activated(random_scene(1, Chance(n=500, sh_degree=3)))
     assert write_ply(given, tmp_path / "scene.ply") == (tmp_path / "scene.ply", 500)
     back = open_file(tmp_path / "scene.ply")
-    assert not back.antialiased and not back.notes
+    assert not back.antialiased
+    assert not back.notes
     np.testing.assert_array_equal(back.shN, given.shN)
     for name in FIELDS:
         np.testing.assert_allclose(

@@ -271,7 +271,8 @@ def test_headers_of_very_many_properties_and_comments_take_no_time(
     tmp_path: Path,
 ) -> None:
     """Each name was compared with all before it, for minutes; Pillow reads comments byte by byte, and joins pieces of
-    EXIF one by one."""
+    EXIF one by one.
+    """
     columns = w.ply_columns(T)
     path = w.write_ply(tmp_path / "a.ply", columns)
     head, end, body = path.read_bytes().partition(b"end_header\n")
@@ -326,9 +327,8 @@ def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path) -> None:
 
         with pytest.raises(FileError) as caught:
             open_file(path, silent, (replace(SPLAT, read=read),))
-        assert (
-            str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 1000
-        )
+        assert str(caught.value).startswith(f"{path}: ")
+        assert len(str(caught.value)) < 1000
         assert caught.value.__cause__ is error
         str(caught.value).encode()
 
@@ -337,7 +337,8 @@ def test_readers_refuse_special_files(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Reading one would never end."""
-    special, device = tmp_path / INDEX, tmp_path / "scene.ply"
+    special = tmp_path / INDEX
+    device = tmp_path / "scene.ply"
     os.mkfifo(special)
     device.symlink_to("/dev/zero")
     for path in (special, device):
@@ -352,4 +353,5 @@ def test_readers_refuse_special_files(
     with pytest.raises(FileError, match="cannot be read"):
         read_index(tmp_path)
     memo = Memo(special)
-    assert memo.get("x", 5) == 5 and "cannot be used" in caplog.text
+    assert memo.get("x", 5) == 5
+    assert "cannot be used" in caplog.text

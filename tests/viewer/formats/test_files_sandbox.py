@@ -53,7 +53,8 @@ def test_read_untrusted_returns_what_open_file_does(
     memory.write_bytes(
         pickle.dumps(snapshot([event("alloc", 512), event("free", 512)]))
     )
-    paths, said = [scene, picture, memory], list[float]()
+    paths = [scene, picture, memory]
+    said = list[float]()
     expected: list[Any] = [open_file(path) for path in paths[:2]]
 
     def started(pid: int) -> None:
@@ -75,9 +76,13 @@ def test_read_untrusted_returns_what_open_file_does(
         expected[0].up,
     )
     np.testing.assert_array_equal(got[1], expected[1])
-    got[0].means[0] = got[1][0] = 1  # they can be written
-    assert isinstance(got[2], Snapshot) and len(got[2].traces[0].events) == 2
-    assert said and all(0 <= fraction <= 1 for fraction in said)
+    # they can be written
+    got[0].means[0] = 1
+    got[1][0] = 1
+    assert isinstance(got[2], Snapshot)
+    assert len(got[2].traces[0].events) == 2
+    assert said
+    assert all(0 <= fraction <= 1 for fraction in said)
 
 
 # -- hostile files -----------------------------------------------------------------------------------------------------

@@ -52,10 +52,8 @@ def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
         viewmat @ [*target, 1], [0, 0, distance, 1], atol=1e-9 * np.abs(target).max()
     )
     shifted = rotation @ up
-    assert (
-        shifted[0] == pytest.approx(0, abs=1e-9 * float(np.linalg.norm(up)))
-        and shifted[1] < 0
-    )  # y points down
+    assert shifted[0] == pytest.approx(0, abs=1e-9 * float(np.linalg.norm(up)))
+    assert shifted[1] < 0
     camera = Camera(viewmat, intrinsics(50, 64, 48), 64, 48)
     np.testing.assert_allclose(camera.position, position, rtol=1e-9)
 
@@ -66,7 +64,8 @@ def test_fitted_shows_all_that_was_seen(model, size):
     K = np.array([[50.0, 0, 30], [0, 45, 20], [0, 0, 1]])
     camera = Camera(np.eye(4), K, 64, 48, model)
     points = np.random.default_rng(0).normal((0, 0, 5), size=(20, 3))
-    before, after = project(camera, points)[0], project(camera.fitted(*size), points)[0]
+    before = project(camera, points)[0]
+    after = project(camera.fitted(*size), points)[0]
     s = min(size[0] / 64, size[1] / 48)
     np.testing.assert_allclose(
         after - np.array(size) / 2, (before - (32, 24)) * s
@@ -303,7 +302,8 @@ def test_camera_of_a_cameras_json_is_a_camera(tmp_path: Any) -> None:
 def test_what_is_no_camera_is_said(text: str, said: str) -> None:
     with pytest.raises(CameraError, match=r"^camera: ") as caught:
         camera_from_text(text, 400, 300)
-    assert said in str(caught.value) and len(str(caught.value)) < 400
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 # -- the camera that frames a scene ------------------------------------------------------------------------------------
@@ -319,9 +319,8 @@ def test_the_whole_of_a_random_box_is_in_view(seed):
     width, height = (int(v) for v in r.integers(16, 2000, 2))
     camera = frame_points(points, width, height, up=r.normal(size=3))
     pixels, depth = project(camera, points)
-    assert ((pixels >= 0) & (pixels <= [width, height])).all() and (
-        depth > camera.near
-    ).all()
+    assert ((pixels >= 0) & (pixels <= [width, height])).all()
+    assert (depth > camera.near).all()
 
 
 @pytest.mark.parametrize(
@@ -331,4 +330,5 @@ def test_the_whole_of_a_random_box_is_in_view(seed):
 def test_without_a_finite_point_the_unit_ball_is_framed(points):
     camera = frame_points(points, 640, 480)
     pixels, _ = project(camera, np.concatenate([np.eye(3), -np.eye(3)]))
-    assert ((pixels > 0) & (pixels < [640, 480])).all() and np.ptp(pixels[:, 1]) > 240
+    assert ((pixels > 0) & (pixels < [640, 480])).all()
+    assert np.ptp(pixels[:, 1]) > 240

@@ -55,7 +55,8 @@ def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(
         (Pinch(230, 170, 1.0, -5, 4), 1.0),
     ):
         dx, dy = (event.dx, event.dy) if isinstance(event, Pinch) else (0, 0)
-        held, zoom = p.to_picture(event.x - dx, event.y - dy, RECT), p.placed(RECT)[2]
+        held = p.to_picture(event.x - dx, event.y - dy, RECT)
+        zoom = p.placed(RECT)[2]
         assert p.handle(event, RECT)
         assert p.to_picture(event.x, event.y, RECT) == pytest.approx(held)
         assert p.placed(RECT)[2] == pytest.approx(zoom * factor)
@@ -82,17 +83,18 @@ def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
     ):
         p.handle(event, RECT)
     x, y, zoom = p.placed(RECT)
-    assert x < RECT.x + RECT.width and x + 640 * zoom > RECT.x
-    assert y < RECT.y + RECT.height and y + 480 * zoom > RECT.y
+    assert x < RECT.x + RECT.width
+    assert x + 640 * zoom > RECT.x
+    assert y < RECT.y + RECT.height
+    assert y + 480 * zoom > RECT.y
     for dy in (-8, 8):
         for _ in range(100):
             p.handle(Wheel(200, 100, dy), RECT)
         assert 0 < p.placed(RECT)[2] < math.inf
     for event in (PointerPress(200, 100, clicks=2), Key("f")):
         p.set_zoom(5.0, RECT, (120, 40))
-        assert p.handle(event, RECT) and p.placed(RECT) == PanZoom((640, 480)).placed(
-            RECT
-        )
+        assert p.handle(event, RECT)
+        assert p.placed(RECT) == PanZoom((640, 480)).placed(RECT)
 
 
 # -- keys that are held ------------------------------------------------------------------------------------------------
@@ -100,7 +102,9 @@ def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
 
 def path(rate: float, events: list[tuple[float, Key]], end: float = 2.0) -> np.ndarray:
     """(5,) how far the camera has come after `end` seconds, asked `rate` times a second."""
-    flying, came, events = Flying(), np.zeros(5), sorted(events, key=lambda e: e[0])
+    flying = Flying()
+    came = np.zeros(5)
+    events = sorted(events, key=lambda e: e[0])
     for i in range(round(end * rate) + 1):
         now = 100.0 + i / rate
         step = flying.step(now)
@@ -121,7 +125,9 @@ def test_the_path_does_not_depend_on_the_rate_of_pictures() -> None:
         (1.25, Key("c", False)),
     ]
     slow = path(4, events)
-    assert slow[2] > 0.3 and slow[0] > 0.3 and slow[4] > 0.1
+    assert slow[2] > 0.3
+    assert slow[0] > 0.3
+    assert slow[4] > 0.1
     for rate in (8, 60, 1000):
         np.testing.assert_allclose(path(rate, events), slow, rtol=2e-3, atol=2e-3)
 

@@ -86,7 +86,8 @@ def test_following_begins_when_the_scene_has_come(
     content.current = 2
     tool.follow(True)
     view.tick(100.0)
-    assert tool.following and tool.through.index is None
+    assert tool.following
+    assert tool.through.index is None
     view.update(gaussian_frame())
     view.tick(103.0)
     assert (tool.following, tool.through.index) == (True, 2)
@@ -97,12 +98,10 @@ def test_following_begins_when_the_scene_has_come(
 def test_lines_lie_where_the_cameras_are(
     screen: OffscreenScreen, content: CamerasContent, model: Any, share: float
 ) -> None:
-    camera, cameras = (
-        Camera(
-            look_at((0, -5, 8), (0, 0, 0)), intrinsics(60, W, H, model), W, H, model
-        ),
-        content.cameras,
+    camera = Camera(
+        look_at((0, -5, 8), (0, 0, 0)), intrinsics(60, W, H, model), W, H, model
     )
+    cameras = content.cameras
     assert cameras is not None
     screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
     content.drawing.draw(screen.framebuffer, RECT, camera, LOOK)
@@ -171,7 +170,8 @@ def test_each_way_to_compare(
         frustums(view).change(how=how)
         pictures[how] = shown(view, screen, rect)
     inside = slice(place.y, place.y + 320), slice(0, 480)
-    photo, rendered = pictures["photo"][inside], pictures["render"][inside]
+    photo = pictures["photo"][inside]
+    rendered = pictures["render"][inside]
     wanted = np.kron(PHOTOS[1].numpy(), np.ones((10, 10, 1)))
     assert np.abs(photo - wanted).max() <= 2
     np.testing.assert_array_equal(pictures["wipe"][inside][:, :239], rendered[:, :239])
@@ -187,7 +187,8 @@ def test_each_way_to_compare(
         ).max()
         <= 6
     )
-    apart, bright = np.abs(photo - rendered).mean(2), pictures["error"][inside].sum(2)
+    apart = np.abs(photo - rendered).mean(2)
+    bright = pictures["error"][inside].sum(2)
     assert bright[apart > 60].mean() > bright[apart <= 60].mean() + 50
     frustums(view).change(how="photo", opacity=0.5)
     half = shown(view, screen, rect)[inside]
@@ -283,7 +284,8 @@ def test_the_psnr_is_that_of_the_same_pixels(
     finally:
         alone.close()
     rendered = torch.from_numpy(pixels).double() / 255
-    error, first = torch.mean((rendered - PHOTOS[2].double() / 255) ** 2), tool.psnr
+    error = torch.mean((rendered - PHOTOS[2].double() / 255) ** 2)
+    first = tool.psnr
     assert first is not None
     assert abs(float(-10 * torch.log10(error)) - first) < 0.01
     view.update(gaussian_frame(cloud(50, seed=9)))

@@ -115,10 +115,11 @@ def test_keys_of_tools_are_listed_where_the_scene_has_something_for_them(
         for line in tool.keys
     )
     told = {line.group for line in view.view.keys}
-    assert "Camera" in told and not told & {
+    assert "Camera" in told
+    assert not told & {
         "Training cameras",
         "History",
-    }  # there are none
+    }
 
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["empty", "loaded"])
@@ -185,7 +186,8 @@ def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
 
 
 def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> None:
-    tool, said = view.view.tools["inspect"], []
+    tool = view.view.tools["inspect"]
+    said = []
     view.view.host = replace(view.view.host, say=said.append)
     tool.choose(7)
     until(view, lambda: len(tool.history) == 1)
@@ -198,7 +200,8 @@ def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> Non
     assert not said
     assert view.update(gaussian_frame(cloud(300), version=3))
     view.tick(clock())
-    assert tool.index is None and view.view.state.selection.marked == ()
+    assert tool.index is None
+    assert view.view.state.selection.marked == ()
     assert len(said) == 1
 
 
@@ -208,7 +211,8 @@ def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> Non
 def test_what_is_filtered_is_counted_and_not_drawn(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
-    tool, before = view.view.tools["filter"], shown(view, screen)
+    tool = view.view.tools["filter"]
+    before = shown(view, screen)
     assert not tool.details()
 
     def counted() -> bool:
@@ -262,7 +266,8 @@ def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
 def test_handles_are_dragged_only_while_the_part_is_open(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
-    tool, camera = view.view.tools["crop"], view.view.camera(RECT)
+    tool = view.view.tools["crop"]
+    camera = view.view.camera(RECT)
     assert camera is not None
     tool.set(Box(half=(0.6, 0.6, 0.6)))
     at = dict(tool.handles(camera))[0, 1]
@@ -295,7 +300,8 @@ def test_it_is_saved_where_it_is_said(
     view: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    tool, said = view.view.tools["filter"], []
+    tool = view.view.tools["filter"]
+    said = []
     view.view.host = replace(
         view.view.host, say=said.append, name="../my run: splats.ply"
     )

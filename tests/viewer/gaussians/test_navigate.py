@@ -97,7 +97,8 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     assert np.abs(between - off_center.viewmat).max() > 0.1
     arrive(view, 10.25)
     camera = view.view.camera(RECT)
-    assert camera is not None and camera.key == off_center.key
+    assert camera is not None
+    assert camera.key == off_center.key
     assert not view.tick(20.0)
 
 
@@ -146,7 +147,8 @@ def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any) -> None:
 
 def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
     p = FRONT.viewmat[:3, :3] @ CENTERS[1] + FRONT.viewmat[:3, 3]
-    x, y = FRONT.K[0, 0] * p[0] / p[2] + 200, FRONT.K[1, 1] * p[1] / p[2] + 150
+    x = FRONT.K[0, 0] * p[0] / p[2] + 200
+    y = FRONT.K[1, 1] * p[1] / p[2] + 150
     for clicks in (1, 2):
         view.handle(PointerPress(RECT.x + x, RECT.y + y, clicks=clicks), RECT)
         view.handle(PointerRelease(RECT.x + x, RECT.y + y), RECT)
@@ -273,8 +275,10 @@ def test_a_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
     right, down, _ = 34 * (
         view.view.orbit.rotation @ end
     )  # around a middle 56.5 points off the lower left corner
-    x, y = RECT.x + 56.5 + right, RECT.y + RECT.height - 56.5 + down
-    distance, target = view.view.orbit.distance, view.view.orbit.target.copy()
+    x = RECT.x + 56.5 + right
+    y = RECT.y + RECT.height - 56.5 + down
+    distance = view.view.orbit.distance
+    target = view.view.orbit.target.copy()
     assert view.handle(PointerMove(x, y), RECT)
     assert view.handle(PointerPress(x, y), RECT)
     view.handle(PointerRelease(x, y), RECT)

@@ -72,7 +72,8 @@ def drag(
 
 def test_orbiting_keeps_the_target_stops_at_the_poles_and_stays_upright() -> None:
     o = made()
-    target, distance = o.target.copy(), o.distance
+    target = o.target.copy()
+    distance = o.distance
     for dy in [40] * 30 + [-40] * 60:
         drag(o, "left", [(200, 100), (203, 100 + dy)])
         np.testing.assert_allclose(seen(o, target), (200, 150), atol=1e-9)
@@ -95,7 +96,8 @@ def test_panning_moves_the_scene_with_the_pointer(
     button: str, mods: Mods, model: str
 ) -> None:
     o = made(model=model)
-    target, rotation = o.target.copy(), o.rotation.copy()
+    target = o.target.copy()
+    rotation = o.rotation.copy()
     before = seen(o, target)
     drag(o, button, [(200, 100), (237, 81)], mods)
     np.testing.assert_allclose(seen(o, target) - before, (37, -19), atol=1e-6)
@@ -107,7 +109,8 @@ def test_wheel_and_two_fingers_keep_the_point_under_them(model: CameraModel) -> 
     o = made(model=model)
     unit = 2 * math.tan(math.radians(o.fov) / 2) * o.distance / RECT.height
     point = o.target + o.rotation.T @ np.array([10 * unit, -110 * unit, 0])
-    before, distance = seen(o, point), o.distance
+    before = seen(o, point)
+    distance = o.distance
     np.testing.assert_allclose(before, (210, 40), atol=1e-9)
     assert o.handle(Wheel(310, 60, 2.0), RECT)  # the picture begins at (100, 20)
     assert o.distance == pytest.approx(distance * 0.88**2)
@@ -124,7 +127,8 @@ def test_wheel_and_two_fingers_keep_the_point_under_them(model: CameraModel) -> 
 def test_a_roll_is_measured_stays_while_orbiting_and_goes(angle: float) -> None:
     o = made()
     assert o.tilt == pytest.approx(0, abs=1e-12)
-    target, position = o.target.copy(), o.position
+    target = o.target.copy()
+    position = o.position
     o.roll(angle)
     assert o.tilt == pytest.approx(angle)
     np.testing.assert_allclose(o.position, position, atol=1e-12)
@@ -155,7 +159,8 @@ def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
 
 
 def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
-    a, b = seen_from((0, 0, -5), (0, 0, 0)), seen_from((4, -2, 3), (1, 0, 1), 30)
+    a = seen_from((0, 0, -5), (0, 0, 0))
+    b = seen_from((4, -2, 3), (1, 0, 1), 30)
     flight = Flight(a, b, 0.5)
     np.testing.assert_allclose(
         flight.between(0).camera(400, 300).viewmat,
@@ -171,7 +176,8 @@ def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
     places = np.array([flight.between(i / 100).position for i in range(101)])
     steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
     assert steps.max() < 0.05 * steps.sum()
-    assert steps[0] < steps.max() / 5 and steps[-1] < steps.max() / 5
+    assert steps[0] < steps.max() / 5
+    assert steps[-1] < steps.max() / 5
     for i in range(0, 101, 10):
         o = flight.between(i / 100)
         np.testing.assert_allclose(o.rotation @ o.rotation.T, np.eye(3), atol=1e-9)
@@ -215,10 +221,8 @@ def test_cameras_around_something_say_what_is_up_however_much_they_look_down(
 
 def test_real_cameras_and_their_scene_agree(data_dir: Path) -> None:
     with np.load(data_dir / "test_garden.npz") as garden:
-        by_cameras, by_ground = (
-            up_of_cameras(garden["viewmats"]),
-            up_of_scene(garden["means3d"]),
-        )
+        by_cameras = up_of_cameras(garden["viewmats"])
+        by_ground = up_of_scene(garden["means3d"])
     assert by_cameras is not None
     assert by_ground is not None
     for found in (by_cameras, by_ground):

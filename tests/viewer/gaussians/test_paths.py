@@ -34,7 +34,8 @@ from splatview_viewer.geometry.path import MOST_FRAMES, MOST_KEYS, CameraPath, K
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
-W, H = 640, 400
+W = 640
+H = 400
 RECT = Rect(0, 0, W, H)
 PLACES = [(0, -1, -4), (3, -1, -3), (4, -2, 1), (0, -1, 4)]
 
@@ -70,7 +71,8 @@ def test_it_is_smooth_at_the_keys(loop: bool) -> None:
     """Position and direction have the same velocity on both sides of a key; straight ways have not."""
 
     def jolts(way: CameraPath) -> float:
-        worst, h = 0.0, 1e-5
+        worst = 0.0
+        h = 1e-5
         for time in way.times[1:-1]:
             before, here, after = (
                 way.at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h)
@@ -149,7 +151,8 @@ def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
     d = json.loads(write_path(Film(path(), 640, 480, 10.0))) | {
         "camera_type": "fisheye"
     }
-    d["keyframes"][0]["fov"] = d["camera_path"][0]["fov"] = 120
+    d["keyframes"][0]["fov"] = 120
+    d["camera_path"][0]["fov"] = 120
     for document in (d, d | {"keyframes": []}):
         film = parse_path(json.dumps(document))
         camera = film.path.at(0.0, 640, 480)
@@ -204,9 +207,8 @@ def test_path_of_older_viewers_is_the_same_path(written: Any) -> None:
         "is_cycle": False,
     }
     back = parse_path(json.dumps(old)).path
-    assert back.duration == pytest.approx(6) and back.times == pytest.approx(
-        [0, 2, 4, 6]
-    )
+    assert back.duration == pytest.approx(6)
+    assert back.times == pytest.approx([0, 2, 4, 6])
     for key, wanted in zip(back.keys, film.path.keys, strict=True):
         np.testing.assert_allclose(key.position, wanted.position, atol=1e-9)
         assert abs(key.rotation @ wanted.rotation) == pytest.approx(1)
@@ -266,7 +268,8 @@ def many_frames(count: int, *, wrong: dict[int, Any] | None = None) -> str:
 
 def test_path_of_more_pictures_than_an_hour_is_refused() -> None:
     film = parse_path(many_frames(2000))
-    assert len(film.path.keys) == 2000 and film.path.frames(30.0) == 2000
+    assert len(film.path.keys) == 2000
+    assert film.path.frames(30.0) == 2000
     with pytest.raises(CameraError, match=f"{MOST_FRAMES + 1} pictures.*keyframes"):
         parse_path(many_frames(MOST_FRAMES + 1))
 
@@ -296,7 +299,9 @@ def test_many_rotations_are_those_of_each() -> None:
     each = np.stack([rotations.quaternion(m) for m in matrices])
     np.testing.assert_allclose(made, each, atol=1e-12)
     broken = matrices.copy()
-    broken[1], broken[3], broken[5, 0, 0] = 2 * matrices[1], -matrices[3], np.nan
+    broken[1] = 2 * matrices[1]
+    broken[3] = -matrices[3]
+    broken[5, 0, 0] = np.nan
     valid = rotations.are_rotations(broken)
     assert valid.tolist() == [rotations.is_rotation(m) for m in broken]
     assert np.flatnonzero(~valid).tolist() == [1, 3, 5]
@@ -333,7 +338,9 @@ class Rig:
 
     def point(self, kind: type, *times: float) -> None:
         """Events at these times of the timeline: it lies between its buttons and the right edge."""
-        board, begin, end = self.view.wants.boards[-1], 146.0, 616.0
+        board = self.view.wants.boards[-1]
+        begin = 146.0
+        end = 616.0
         for seconds in times:
             event = kind(
                 begin + (end - begin) * seconds / self.tool.path.duration,
@@ -474,7 +481,8 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
     rig.draw()
     rig.tool.tick(2.0)
     kept = rig.view.view.host.memo.get("path/scene.ply")
-    assert kept is not None and len(kept["keyframes"]) == MOST_KEYS + 1
+    assert kept is not None
+    assert len(kept["keyframes"]) == MOST_KEYS + 1
 
 
 @pytest.mark.parametrize("act", ["save", "record"])
@@ -487,7 +495,8 @@ def test_path_of_too_many_pictures_is_neither_written_nor_filmed(
     rig.tool.film = Film(rig.tool.path, 64, 48, 1000.0)
     getattr(rig.tool, act)()
     assert "1,000,000,000 pictures" in rig.said[-1]
-    assert rig.tool.filming is None and not list(tmp_path.iterdir())
+    assert rig.tool.filming is None
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("away", ["another entry", "a fault", "another pane alone"])
@@ -521,5 +530,7 @@ def test_film_goes_on_while_its_scene_is_not_seen(
         viewer.user.layout.add(str(picture))
         viewer.user.layout.maximise(viewer.user.layout.active)
     viewer.until(lambda: tool.filming is None)
-    assert filming.ended and not filming.fault and filming.drawn == filming.total
+    assert filming.ended
+    assert not filming.fault
+    assert filming.drawn == filming.total
     assert (tmp_path / "scene.mp4").stat().st_size > 500

@@ -46,7 +46,8 @@ def test_what_a_frame_says_is_read() -> None:
     found = cameras(8, 3, ["", "/a/b.png", *[""] * 6])
     views, Ks = ring(8)
     np.testing.assert_array_equal(found.viewmats, views.numpy())
-    assert found.photos == 3 and found.fine.all()
+    assert found.photos == 3
+    assert found.fine.all()
     np.testing.assert_allclose(np.linalg.norm(found.positions, axis=1), np.hypot(4, 1))
     assert (found.called(0), found.called(1)) == ("Camera 0", "1  b.png")
     camera = found.camera(2)
@@ -80,7 +81,8 @@ def test_what_is_no_camera_is_told_apart() -> None:
         np.isfinite(part).all()
         for part in (found.positions, found.extents, found.outline(1, 1.0))
     )
-    assert found.camera(1) is None and found.spacing > 0
+    assert found.camera(1) is None
+    assert found.spacing > 0
 
 
 def test_frames_that_say_something_else_are_refused() -> None:
@@ -96,7 +98,8 @@ def test_frames_that_say_something_else_are_refused() -> None:
 def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    photos, held = photographs(8), PhotoStore()
+    photos = photographs(8)
+    held = PhotoStore()
     assert held.use(cameras(8, 1))
     monkeypatch.setattr(photos_module, "KEPT", 3 * photos[0].nbytes)
     assert held.whole(5) is None
@@ -137,9 +140,8 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
         held.whole(0), np.asarray(Image.open(tmp_path / "a.png"))
     )
     assert held.trouble(1) == "missing.png: there is no such file"
-    assert held.trouble(3).startswith("damaged.png: ") and "not a file" in held.trouble(
-        4
-    )
+    assert held.trouble(3).startswith("damaged.png: ")
+    assert "not a file" in held.trouble(4)
     held.whole(2)
     assert held.requests(0.0) == [(2, 0)]  # it is in the memory of its publisher
     held.want_small(8)
@@ -244,12 +246,15 @@ def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
     wrong = replace(right, viewmats=np.linalg.inv(right.viewmats))
     assert not hints.compare(points, 1, 0.0)  # there are no cameras
     hints.take(right)
-    assert not hints.compare(points, 1, 1.0) and not hints.texts
+    assert not hints.compare(points, 1, 1.0)
+    assert not hints.texts
     hints.take(wrong)
     assert not hints.compare(points, 1, 2.0)  # too soon
-    assert hints.compare(points, 1, 20.0) and "camera to world" in hints.texts[0]
+    assert hints.compare(points, 1, 20.0)
+    assert "camera to world" in hints.texts[0]
     assert not hints.compare(points, 1, 40.0)
-    assert not hints.compare(points, 2, 60.0) and hints.texts
+    assert not hints.compare(points, 2, 60.0)
+    assert hints.texts
     hints.take(replace(right))
     hints.take_photo_hint("images are floats from 0 to 255")
     assert hints.compare(points, 2, 80.0)
@@ -299,7 +304,9 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     view: Any = viewer.user.view
     frustums = view.view.tools["frustums"]
     viewer.do()
-    before, rect, cameras = view.view.camera(), view.rect, frustums.cameras
+    before = view.view.camera()
+    rect = view.rect
+    cameras = frustums.cameras
     middles = project(
         before,
         np.stack(

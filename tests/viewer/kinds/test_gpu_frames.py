@@ -1,5 +1,6 @@
 """What views do with frames on a GPU, as far as that shows without one: which frames are held, for how long, and what
-happens when one is overwritten. The tensors' memory is a stand-in on the host; tests/cuda has the real thing."""
+happens when one is overwritten. The tensors' memory is a stand-in on the host; tests/cuda has the real thing.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Shared:
         **meta: Any,
     ):
         """`tensors`: values, or memory that other frames lie in as well."""
-        self.whole, self.arrived = True, arrived
+        self.whole = True
+        self.arrived = arrived
         self.released = False
         memories = {
             name: t if isinstance(t, Memory) else Memory(t)
@@ -98,7 +100,8 @@ class Shared:
 
 class Reader(GlRenderer):
     """Stands in for a renderer that reads scenes on a GPU with the next picture, and whose pictures last as long as a
-    canvas's do: until the next but one is shown."""
+    canvas's do: until the next but one is shown.
+    """
 
     name = "gsplat"
     wants_gpu = True
@@ -106,7 +109,8 @@ class Reader(GlRenderer):
     def __init__(self, ctx: Any) -> None:
         super().__init__(ctx)
         self.waiting: GaussianScene | None = None
-        self.loads = self.drawings = 0
+        self.loads = 0
+        self.drawings = 0
         self._canvas = HostBridge(ctx)
 
     @property
@@ -120,7 +124,9 @@ class Reader(GlRenderer):
 
     def read(self) -> None:
         if self.waiting is not None:
-            scene, self.waiting, self.loads = self.waiting, None, self.loads + 1
+            scene = self.waiting
+            self.waiting = None
+            self.loads = self.loads + 1
             super().load(scene.to_host(), None)
 
     def render(self, camera: Camera, options: RenderOptions) -> Any:
@@ -173,11 +179,15 @@ def in_place(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterat
 def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     in_place: Any, screen: OffscreenScreen
 ) -> None:
-    a, b = in_place, in_place.beside()
-    first, second, torn = picture(50), picture(90), picture(20)
+    a = in_place
+    b = in_place.beside()
+    first = picture(50)
+    second = picture(90)
+    torn = picture(20)
     first.show(a)
     torn.whole = False
-    assert not torn.show(a) and torn.released
+    assert not torn.show(a)
+    assert torn.released
     assert (shown(a, screen) == 50).all()
     assert (a.info.path, a.tick(clock()), first.released) == (
         ["drawn in place"],
@@ -188,7 +198,8 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     assert not first.released
     assert (shown(b, screen) == 90).all()
     a.tick(clock())
-    assert first.released and not second.released
+    assert first.released
+    assert not second.released
     assert (shown(a, screen) == 90).all()
     a.close()
     assert not second.released
@@ -200,7 +211,8 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     assert third.show(b)
     assert not b.wants.stale
     b.close()
-    assert second.released and third.released
+    assert second.released
+    assert third.released
 
 
 def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_it_arrives(
@@ -212,7 +224,8 @@ def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_i
         Shared("image", {"image": memory}, arrived=False, layout="HWC")
         for _ in range(3)
     )
-    assert not first.show(in_place) and not other.show(in_place)
+    assert not first.show(in_place)
+    assert not other.show(in_place)
     first.arrived = True
     assert second.show(in_place)
     assert not in_place.tick(0.0)
@@ -262,10 +275,12 @@ def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_t
         for view in two
     )
     for k in range(4):
-        loads, drawings = reader.loads, reader.drawings
+        loads = reader.loads
+        drawings = reader.drawings
         shared = scene(seed=k + 1)
         assert shared.show(two[k % 2])
-        assert not shared.released and not two[k % 2].wants.busy
+        assert not shared.released
+        assert not two[k % 2].wants.busy
         before = [view.view.picture.of for view in two]
         for view in two:
             shown(view, screen)

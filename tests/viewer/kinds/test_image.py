@@ -47,9 +47,10 @@ def test_every_form_is_exact(
     values = torch.rand(
         H, W, channels, generator=torch.Generator().manual_seed(channels)
     )
-    values = (
-        (values * 255).round().to(dtype) if dtype == torch.uint8 else values.to(dtype)
-    )
+    if dtype == torch.uint8:
+        values = (values * 255).round().to(dtype)
+    else:
+        values = values.to(dtype)
     laid = {
         "HW": values[..., 0],
         "HWC": values,
@@ -87,7 +88,8 @@ def test_minified_pixels_are_averages(
     see(image, background=(0.2, 0.4, 0.6))
     image.update(picture)
     x, y, zoom = image.view.pan_zoom.placed(RECT)
-    rows, columns = coverage(H, height, y, zoom), coverage(W, width, x, zoom)
+    rows = coverage(H, height, y, zoom)
+    columns = coverage(W, width, x, zoom)
     expected = np.einsum("yr,xc,rcd->yxd", rows, columns, picture, optimize=True)
     expected += (
         1 - rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]
@@ -98,7 +100,8 @@ def test_minified_pixels_are_averages(
 def coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarray:
     """(screen, picture) share of each picture pixel in each screen pixel, along one axis."""
     edges = (np.arange(screen + 1) - origin) / zoom
-    low, high = edges[:-1, None], edges[1:, None]
+    low = edges[:-1, None]
+    high = edges[1:, None]
     cells = np.arange(picture)[None]
     return np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None) / (
         high - low
@@ -158,11 +161,9 @@ def test_nan_and_inf_stand_out(
     image: Any, screen: OffscreenScreen, dtype: torch.dtype
 ) -> None:
     values = torch.full((H, W, 3), 0.5, dtype=dtype)
-    values[3, 5, 1], values[7, 9, 0], values[7, 10] = (
-        float("nan"),
-        float("inf"),
-        -float("inf"),
-    )
+    values[3, 5, 1] = float("nan")
+    values[7, 9, 0] = float("inf")
+    values[7, 10] = -float("inf")
     image.update(image_frame(values))
     pixels = shown(image, screen)
     magenta = (pixels == (255, 0, 255)).all(axis=-1)
@@ -174,7 +175,8 @@ def test_nan_and_inf_stand_out(
 def test_alpha(image: Any, screen: OffscreenScreen) -> None:
     rng = np.random.default_rng(0)
     picture = rng.integers(0, 256, (H, W, 4), dtype=np.uint8)
-    color, alpha = picture[..., :3].astype(float), picture[..., 3:] / 255
+    color = picture[..., :3].astype(float)
+    alpha = picture[..., 3:] / 255
     see(image, background=(1.0, 0.5, 0.0))
     image.update(picture)
     see(image, alpha="background")
@@ -231,5 +233,6 @@ def test_a_picture_beyond_the_gpus_textures_is_scaled_and_says_so(
         for line in image.info.details
     )
     pixels = shown(image, screen)
-    assert pixels.min() == 0 and pixels.shape[2] == 3
+    assert pixels.min() == 0
+    assert pixels.shape[2] == 3
     assert image.view.value_at(limit // 2, 2) == (255,)

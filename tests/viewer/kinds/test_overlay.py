@@ -25,7 +25,8 @@ from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
-W, H = 200, 120
+W = 200
+H = 120
 GREY = 90
 
 
@@ -76,9 +77,11 @@ def test_turned_boxes_are_drawn_by_their_corners(
     side = of_color(pixels, PALETTE[0])
     assert not of_color(pixels, PALETTE[1]).any()
     for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
-        x, y = (3 * x0 + x1) // 4, (3 * y0 + y1) // 4
+        x = (3 * x0 + x1) // 4
+        y = (3 * y0 + y1) // 4
         assert side[y - 1 : y + 1, x - 1 : x + 1].any()
-    assert not side[19:36, 79:82].any() and not side[65:81, 138:142].any()
+    assert not side[19:36, 79:82].any()
+    assert not side[65:81, 138:142].any()
     assert view.content.layers.at(110, 50, view.view.state) == "0 0.90"
     assert view.content.layers.at(85, 75, view.view.state) == ""
 
@@ -109,7 +112,8 @@ def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
         line_classes=[3],
     )
     pixels = seen(view, screen)
-    bone, line = of_color(pixels, PALETTE[2]), of_color(pixels, PALETTE[3])
+    bone = of_color(pixels, PALETTE[2])
+    line = of_color(pixels, PALETTE[3])
     assert bone[30, 28:92].all()
     assert bone[28:32, 29:31].all()  # a dot is thicker than a bone
     assert not bone[40:].any()  # nothing leads to what was not seen
@@ -204,9 +208,10 @@ def test_results_are_drawn_over_their_stream_while_it_is_shown(
     def shows(x: int, number: int) -> bool:
         """Whether the picture has the box at `x` in the colour of its class alone."""
         slot = viewer.user.shown
-        layers = (
-            [] if slot is None or slot.view is None else viewer.image.data.layers.all
-        )
+        if slot is None or slot.view is None:
+            layers = []
+        else:
+            layers = viewer.image.data.layers.all
         colors = [
             (np.abs(viewer.picture() - color.astype(int)) <= 2).all(-1).sum() > 50
             for color in PALETTE[:2]
@@ -277,7 +282,8 @@ def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
     assert (r.points.tolist(), r.lines.tolist()) == (
         [[[1, 2, 1]]],
         [[0, 0, 1, 1]],
-    ) and r.masks[0].inside.all()
+    )
+    assert r.masks[0].inside.all()
     assert r.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
     assert [r.words(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
     assert r.colors[:, :3].tolist() == [
@@ -288,7 +294,8 @@ def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
 
 
 def test_what_has_no_place_is_left_out() -> None:
-    inf, nan = float("inf"), float("nan")
+    inf = float("inf")
+    nan = float("nan")
     r = result_of(
         overlay_frame(
             boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]],

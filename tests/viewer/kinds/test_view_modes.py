@@ -15,7 +15,8 @@ from splatview_viewer.render.base import Pixels, RenderOptions
 from splatview_viewer.scene import Selection, color_maps
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
-W, H = 200, 150
+W = 200
+H = 150
 CAMERA = looking_at_origin(W, H)
 SCENE = random_scene(41, Chance(n=500, log_scale=(-2.4, 0.7)))
 BACKGROUND = 0.1, 0.2, 0.3
@@ -94,11 +95,9 @@ def test_overdraw_by_a_map(view: Any, screen: OffscreenScreen) -> None:
     view.view.change(show="overdraw", color_map="magma")
     got = shown(view, screen)
     p, (low, high) = reference(paint="overdraw"), view.view.picture.depth.range
-    assert (
-        low == 0
-        and high == np.ceil(high)
-        and 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
-    )
+    assert low == 0
+    assert high == np.ceil(high)
+    assert 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
     wanted = color_maps.colors("magma", p.color[..., 0] / high) * p.alpha[..., None]
     alike(got, over_background(wanted, p.alpha), apart=0.01)
 

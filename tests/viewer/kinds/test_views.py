@@ -1,5 +1,6 @@
 """One conformance suite over the views of all kinds and of the smallest one (`support.stub_kind`): each alone, and
-several of the same data beside each other; on a real OpenGL context."""
+several of the same data beside each other; on a real OpenGL context.
+"""
 
 from __future__ import annotations
 
@@ -87,12 +88,17 @@ def objects() -> set[tuple[str, int]]:
 def test_it_is_empty_and_then_shows_a_frame(
     view: ShownView, screen: OffscreenScreen
 ) -> None:
-    assert view.empty and view.info == Info()
+    assert view.empty
+    assert view.info == Info()
     pixels = shown(view, screen)
-    assert (pixels == pixels[0, 0]).all() and not view.tick(clock())
-    assert view.update(value(view.kind)) and not view.empty
+    assert (pixels == pixels[0, 0]).all()
+    assert not view.tick(clock())
+    assert view.update(value(view.kind))
+    assert not view.empty
     pixels = shown(view, screen)
-    assert pixels.std() > 10 and view.info.details and view.info.path
+    assert pixels.std() > 10
+    assert view.info.details
+    assert view.info.path
     assert all(isinstance(ms, float) and ms >= 0 for ms in view.info.timings.values())
     for rect in (
         Rect(0, 0, 1, 1),
@@ -139,7 +145,8 @@ def test_only_a_whole_frame_changes_pictures(
     with opened(kind, screen) as views:
         frame = value(kind)
         views[0].update(frame)
-        before, details = [shown(view, screen) for view in views], views[0].info.details
+        before = [shown(view, screen) for view in views]
+        details = views[0].info.details
         for tensor in frame.tensors.values():  # its memory may change after an update
             tensor.array[...] = 0
         for view in views:
@@ -169,7 +176,8 @@ def test_a_picture_depends_on_its_state_alone(
         if kind == "memory":  # which the pointer alone moves
             see(view, span=5.0)
             seen.append((view.view.state, shown(view, screen)))
-        assert seen[-1][0] != first and (seen[-1][1] != seen[0][1]).any()
+        assert seen[-1][0] != first
+        assert (seen[-1][1] != seen[0][1]).any()
         for state, pixels in reversed(seen):
             view.view.state = state
             np.testing.assert_array_equal(shown(view, screen), pixels)
@@ -208,7 +216,8 @@ def test_closing_one_leaves_the_other(kind: str, screen: OffscreenScreen) -> Non
             views[0].update(value(kind))
             for view, look in zip(views, LOOKS, strict=False):
                 look.take(view, screen)
-            left, look = views[1 - gone], LOOKS[1 - gone]
+            left = views[1 - gone]
+            look = LOOKS[1 - gone]
             before = part(left, screen, look)
             for _ in range(2):
                 views[gone].close()

@@ -43,10 +43,8 @@ from splatview_viewer.workspace.sources import check_files, entries_of
 def test_what_is_unpacked_is_as_near_as_is_said(
     degree: int, activated: bool, tmp_path: Path
 ) -> None:
-    before, path = (
-        scene(degree=degree, activated=activated),
-        tmp_path / "000000001.gaussians",
-    )
+    before = scene(degree=degree, activated=activated)
+    path = tmp_path / "000000001.gaussians"
     for background in (
         (0.25, 0.5, 1.0),
         (0.0, 0.0, 0.25),
@@ -65,7 +63,8 @@ def test_what_is_unpacked_is_as_near_as_is_said(
             ("a note",),
         )
         assert after.background == background
-        a, b = activate(before)[0], activate(after)[0]
+        a = activate(before)[0]
+        b = activate(after)[0]
         np.testing.assert_array_equal(a.means, b.means)
         np.testing.assert_allclose(a.quats, b.quats, atol=2e-5)
         np.testing.assert_allclose(
@@ -98,18 +97,17 @@ def snapshot(number: int) -> Snapshot:
 
 
 def test_a_recording_is_bounded_and_covers_everything_however_many_come() -> None:
-    recording, taken = Recording(1.0, limit=1000), 0
+    recording = Recording(1.0, limit=1000)
+    taken = 0
     for version in range(1, 5001):
         if not taken or version >= taken + recording.every:
             recording.add(snapshot(version))
             taken = version
         assert recording.nbytes <= 1000
     numbers = [s.number for s in recording.snapshots]
-    assert (
-        40 <= len(numbers) <= 100
-        and numbers[0] == 1
-        and numbers[-1] > 5000 - recording.every
-    )
+    assert 40 <= len(numbers) <= 100
+    assert numbers[0] == 1
+    assert numbers[-1] > 5000 - recording.every
     assert np.diff(numbers).max() <= 2 * recording.every
 
 
@@ -141,12 +139,11 @@ def test_the_snapshot_that_is_asked_for_comes(player: Player) -> None:
     for place in (5, 6, 7, 19, 0, 3):
         player.seek(place)
         wait_until(player.has_news)
-        assert player.feed(view) and player.at == place  # type: ignore[arg-type]
+        assert player.feed(view)  # type: ignore[arg-type]
+        assert player.at == place
         np.testing.assert_array_equal(view[-1].means, scene(30, seed=place + 1).means)
-        assert (
-            view[-1].notes == (f"step {5 * (place + 1)}", "recorded")
-            and not player.has_news()
-        )
+        assert view[-1].notes == (f"step {5 * (place + 1)}", "recorded")
+        assert not player.has_news()
     places = []
     for by in (20, 1, -1, -30):
         player.move(by)
@@ -161,7 +158,8 @@ def test_the_snapshot_that_is_asked_for_comes(player: Player) -> None:
 
 
 def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
-    view, now = Screenless(), 0.0
+    view = Screenless()
+    now = 0.0
     del player.recording.snapshots[20:]
 
     def ended() -> bool:
@@ -175,7 +173,8 @@ def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
     player.seek(9)
     player.play(True)
     wait_until(ended)
-    assert player.at is None and [v.version for v in view][-11:] == list(range(10, 21))
+    assert player.at is None
+    assert [v.version for v in view][-11:] == list(range(10, 21))
     player.play(True)  # from the beginning
     assert player.at == 0
 
@@ -230,9 +229,8 @@ def test_what_is_no_snapshot_is_refused(
 
 def test_what_was_recorded_is_found_again_and_gone_on_with(tmp_path: Path) -> None:
     folder = record(tmp_path, 3)
-    assert is_recording(folder) and streams_in(tmp_path) == streams_in(folder) == [
-        folder
-    ]
+    assert is_recording(folder)
+    assert streams_in(tmp_path) == streams_in(folder) == [folder]
     (folder / "000000009.gaussians").write_bytes(b"not in the index")
     (folder / "000000004.gaussians.part").write_bytes(b"half")
     (folder / "notes.txt").write_text("the user's own")
@@ -251,14 +249,15 @@ def test_what_was_recorded_is_found_again_and_gone_on_with(tmp_path: Path) -> No
 
 
 def test_folders_are_of_one_stream_and_one_writer(tmp_path: Path) -> None:
-    one, other = record(tmp_path, run="a run"), record(tmp_path, run="a/run")
-    assert (
-        one != other == record(tmp_path, run="a/run") and read_index(one).run == "a run"
-    )
+    one = record(tmp_path, run="a run")
+    other = record(tmp_path, run="a/run")
+    assert one != other == record(tmp_path, run="a/run")
+    assert read_index(one).run == "a run"
     assert record(tmp_path, run="../../..").parent == tmp_path
     assert streams_in(tmp_path) == sorted(tmp_path.iterdir())
     with closing(StreamFolder(tmp_path, "a run", "splats")) as writer:
-        assert writer.path == one and record(tmp_path) not in (one, other)
+        assert writer.path == one
+        assert record(tmp_path) not in (one, other)
     assert record(tmp_path) == one
 
 

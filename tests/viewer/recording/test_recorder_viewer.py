@@ -136,7 +136,8 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     end = bar_at(viewer, len(player.recording))
     viewer.do(PointerPress(*end), PointerRelease(*end))
     viewer.until(lambda: player.position is None and seen(viewer) == 104)
-    places, history = [], view(viewer).view.tools["history"]
+    places = []
+    history = view(viewer).view.tools["history"]
     for key in ("comma", "comma", "period", "t", "end"):
         viewer.do(Key(key))
         places.append(player.at)
@@ -151,7 +152,8 @@ def test_a_run_that_ends_and_begins_again_goes_on_in_the_same_recording(
     viewer: Viewer,
 ) -> None:
     record(viewer, 0, 1)
-    recording, player = tape(viewer).recording, tape(viewer).player
+    recording = tape(viewer).recording
+    player = tape(viewer).player
     player.seek(0)
     viewer.until(lambda: seen(viewer) == 100)
     splatview.close()
@@ -190,7 +192,8 @@ def test_a_folder_is_recorded_into_unseen_and_seen_again_later(
     publish(0)
     viewer.until(lambda: len(viewer.state.entries) == 2)
     record(viewer, 1, 2)
-    assert viewer.state.shown is not None and viewer.state.shown.name == "render"
+    assert viewer.state.shown is not None
+    assert viewer.state.shown.name == "render"
     viewer.close()
     later = open_viewer(
         (300, 200), files=tuple(FileSource(p) for p in entries_of([folder]))

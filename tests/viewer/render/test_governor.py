@@ -1,5 +1,6 @@
 """The share of the GPU that the viewer takes, and whether a scene's last picture is moved along, by a clock that the
-test turns."""
+test turns.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def draw(
     every: float = 0.001,
 ) -> list[float]:
     """The times of the pictures of a viewer that wants one every `every` seconds; each costs `cost` ms."""
-    end, drawn = clock.now + seconds, []
+    end = clock.now + seconds
+    drawn = []
     while clock.now < end:
         if clock.now >= governor.next_picture():
             governor.begin_picture()
@@ -90,7 +92,9 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(
     governor: Governor, clock: Clock, fixed: float, full: float
 ) -> None:
     """A camera that moves for 4 s: at least 50 pictures a second, unless the least resolution is too much."""
-    scale, times, used = 1.0, [], []
+    scale = 1.0
+    times = []
+    used = []
     end = clock.now + 4
     while clock.now < end:
         if clock.now >= governor.next_picture():
@@ -121,14 +125,14 @@ def test_a_cost_that_was_once_too_much_is_forgotten(
     governor: Governor, clock: Clock, brought: bool
 ) -> None:
     """The other process got in between while the first picture was measured."""
-    words, scales = ("brought",) if brought else (), list[float]()
+    words = ("brought",) if brought else ()
+    scales = list[float]()
     governor.took(("scene", *SIZE, *words), 8.0)
     for _ in range(60 * 10):
-        scale = (
-            governor.scale_later("scene", SIZE)[0]
-            if brought
-            else governor.scale("scene", SIZE)
-        )
+        if brought:
+            scale = governor.scale_later("scene", SIZE)[0]
+        else:
+            scale = governor.scale("scene", SIZE)
         governor.took(("scene", *scaled(SIZE, scale), *words), 0.2 + scale**2)
         scales.append(scale)
         clock.now += 1 / 60
@@ -141,7 +145,8 @@ def test_a_cost_that_was_once_too_much_is_forgotten(
 def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_shared(
     clock: Clock, full: float, least: float
 ) -> None:
-    governor, scales = Governor(0.1, clock=clock), Counter[float]()
+    governor = Governor(0.1, clock=clock)
+    scales = Counter[float]()
     for _ in range(100):
         scale = governor.scale("scene", SIZE)
         took = full * scale**2
@@ -182,10 +187,12 @@ def motion(
     pace: float = 60.0,
 ) -> tuple[int, int]:
     """How many pictures on the screen, and how many of the scene, a viewer draws that wants `pace` of them a second."""
-    displays = scenes = 0
+    displays = 0
+    scenes = 0
     for name, ms in costs.items():
         governor.took((name, *SIZE), ms)
-    end, due = clock.now + seconds, clock.now
+    end = clock.now + seconds
+    due = clock.now
     while clock.now < end:
         for name, ms in costs.items():
             governor.took((name, *SIZE), ms)

@@ -1,6 +1,7 @@
 """The CUDA kernels that activate and draw Gaussians, run on the CPU (`support/kernels_on_cpu.h`), against the same in
 NumPy and against the reference renderer. gsplat's projection is stood in for by its rules; that the whole agrees with
-gsplat itself is what `tests/cuda/test_gsplat_renderer.py` shows."""
+gsplat itself is what `tests/cuda/test_gsplat_renderer.py` shows.
+"""
 
 from __future__ import annotations
 
@@ -80,9 +81,11 @@ def assert_same(
             for shape in ((3,), (4,), (3,), (), (terms, 3))
         )
     )
-    left_out, counters = torch.full((3,), 7), torch.zeros(4, dtype=torch.int32)
+    left_out = torch.full((3,), 7)
+    counters = torch.zeros(4, dtype=torch.int32)
     activate(r, got, origin, left_out, counters, own)
-    assert not counters.any() and activation.LeftOut(*left_out.tolist()) == expected_out
+    assert not counters.any()
+    assert activation.LeftOut(*left_out.tolist()) == expected_out
     good = got.opacities != 0  # nothing else of the others is read
     assert torch.equal(good, expected.opacities != 0)
     means = as_floats(r.means)
@@ -113,7 +116,8 @@ def test_activation_of_every_size_and_dtype(own: OnCpu) -> None:
         (40, 4, False),
     ):
         got = assert_same(own, raw(n, degree, activated=done), (degree + 1) ** 2)
-        assert (got.opacities > 0).all() and (got.scales > 0).all()
+        assert (got.opacities > 0).all()
+        assert (got.scales > 0).all()
         assert torch.equal(got.quats.abs().amax(1), torch.ones(n))
     for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn):
         assert_same(own, raw(dtype=dtype), 16)
@@ -127,7 +131,8 @@ def test_activation_of_every_size_and_dtype(own: OnCpu) -> None:
         ),
         16,
     )
-    far, r = np.array([4.21e6, -1.7e5, 4.78e6]), raw(dtype=torch.float64)
+    far = np.array([4.21e6, -1.7e5, 4.78e6])
+    r = raw(dtype=torch.float64)
     moved = assert_same(own, replace(r, means=r.means + torch.from_numpy(far)), 16, far)
     assert torch.allclose(
         moved.means, r.means.float(), rtol=0, atol=2e-6
@@ -241,7 +246,8 @@ class Projection:
         view = Camera(
             viewmats[0].double().numpy(), Ks[0].double().numpy(), width, height, model
         )
-        turn, opacity = view.viewmat[:3, :3], opacities.double().numpy()
+        turn = view.viewmat[:3, :3]
+        opacity = opacities.double().numpy()
         p = means.double().numpy() @ turn.T + view.viewmat[:3, 3]
         m = turn @ (rotations.matrix(quats.numpy()) * scales.double().numpy()[:, None])
         centers, _, (xx, xy, yy), det, sharp = ellipses(p, view, m)
@@ -283,16 +289,15 @@ def drawn(
     if not given.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
     sh = torch.cat([t.pop("sh0")[:, None], t.pop("shN")], 1).contiguous()
-    flags = (
-        None if options.selection == EVERYTHING else flags_of(given, options.selection)
-    )
+    if options.selection == EVERYTHING:
+        flags = None
+    else:
+        flags = flags_of(given, options.selection)
     tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
     rgba = torch.full((view.height, view.width, 4), 7.0)
     depth = torch.full((view.height, view.width), 7.0) if options.depth else None
-    needed, parameters = (
-        torch.full((1,), -1),
-        torch.zeros(ctypes.sizeof(Parameters) // 4),
-    )
+    needed = torch.full((1,), -1)
+    parameters = torch.zeros(ctypes.sizeof(Parameters) // 4)
     own.launch(
         "set_frame",
         1,
@@ -359,9 +364,7 @@ def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
     whole, needed = drawn(frames, given)
     for slots in (1, 64, 200):
         short, told = drawn(frames, given, slots=slots)
-        assert (
-            told == needed > slots
-            and np.isfinite(short.color).all()
-            and np.isfinite(short.alpha).all()
-        )
+        assert told == needed > slots
+        assert np.isfinite(short.color).all()
+        assert np.isfinite(short.alpha).all()
     assert np.array_equal(drawn(frames, given, slots=needed)[0].color, whole.color)

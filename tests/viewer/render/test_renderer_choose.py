@@ -26,7 +26,8 @@ class Promised(Kernels):
     """Kernels that come, or do not, when the test says so."""
 
     def __init__(self) -> None:
-        self.reason, self.ready = "", False
+        self.reason = ""
+        self.ready = False
 
     def wait_unless_building(self, seconds: float) -> bool:
         return self.ready
@@ -88,10 +89,8 @@ def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -
         choose(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     renderer = choose(ctx)
-    assert (
-        isinstance(renderer, GlRenderer)
-        and renderer_note(renderer) == "gl: SPLATVIEW_RENDERER says so"
-    )
+    assert isinstance(renderer, GlRenderer)
+    assert renderer_note(renderer) == "gl: SPLATVIEW_RENDERER says so"
     renderer.close()
 
 
@@ -100,17 +99,14 @@ def test_opengl_draws_until_gsplat_is_ready(
 ) -> None:
     view = view_of(screen)
     before = shown(view, screen)
-    assert (
-        "gl renderer" in view.info.path
-        and "building" in view.info.extras[-1]
-        and not view.tick(0.0)
-    )
+    assert "gl renderer" in view.info.path
+    assert "building" in view.info.extras[-1]
+    assert not view.tick(0.0)
     kernels.ready = True
-    assert view.tick(0.0) and not view.tick(0.0)
-    assert (
-        "gsplat renderer" in view.info.path
-        and renderer_note(view.content.renderer) == ""
-    )
+    assert view.tick(0.0)
+    assert not view.tick(0.0)
+    assert "gsplat renderer" in view.info.path
+    assert renderer_note(view.content.renderer) == ""
     assert psnr(shown(view, screen) / 255, before / 255) > 40
     view.close()
 
@@ -136,11 +132,10 @@ def test_opengl_takes_over_when_gsplat_fails(
     view.view.orbit.orbit(0.5, 0.0)
     view.view.moved()
     after = shown(view, screen)
-    assert (
-        "gl renderer" in view.info.path
-        and view.info.extras[-1] == "gl: the GPU is lost"
-    )
-    assert after.any() and not np.array_equal(before, after)
+    assert "gl renderer" in view.info.path
+    assert view.info.extras[-1] == "gl: the GPU is lost"
+    assert after.any()
+    assert not np.array_equal(before, after)
     view.tick(0.0)  # it is not tried again
     assert "gl renderer" in view.info.path
     view.close()

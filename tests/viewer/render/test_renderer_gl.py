@@ -35,7 +35,9 @@ def test_too_large(ctx: moderngl.Context) -> None:
     side = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
     with pytest.raises(RendererError, match=f"{side + 1}x8 .*{side}"):
         renderer.render(replace(looking_at_origin(), width=side + 1, height=8), OPTIONS)
-    renderer._limit = renderer._columns = 16  # a driver whose textures are 16 by 16
+    # a driver whose textures are 16 by 16
+    renderer._limit = 16
+    renderer._columns = 16
     with pytest.raises(
         RendererError, match=r"300 Gaussians.*16x16.* 64$"
     ):  # four texels each

@@ -82,4 +82,5 @@ def test_without_a_driver(programs: Programs) -> None:
         .communicate(timeout=PATIENCE)[0]
         .splitlines()
     )
-    assert lines[0].startswith("False gsplat needs CUDA, and ") and lines[1] == "False"
+    assert lines[0].startswith("False gsplat needs CUDA, and ")
+    assert lines[1] == "False"

@@ -61,21 +61,21 @@ def test_the_picture_is_the_reference_s(
     model: Any,
     chance: Chance,
 ) -> None:
-    gaussians, view = random_scene(21, chance), looking_at_origin(model=model)
+    gaussians = random_scene(21, chance)
+    view = looking_at_origin(model=model)
     options = RenderOptions(
         "antialiased" if model == "fisheye" else "classic", paint=paint, point_px=5.0
     )
-    least = (
-        {"gl-tiles": 80, "gl-quads": 60}.get(request.node.callspec.params["other"], 0)
-        if paint == "color"
-        else 50
-    )
+    if paint == "color":
+        least = {"gl-tiles": 80, "gl-quads": 60}.get(
+            request.node.callspec.params["other"], 0
+        )
+    else:
+        least = 50
     if not least:
         pytest.skip("tests/cuda holds its colours against gsplat itself")
-    got, expected = (
-        draw(other, gaussians, view, options),
-        draw(ReferenceRenderer(), gaussians, view, options),
-    )
+    got = draw(other, gaussians, view, options)
+    expected = draw(ReferenceRenderer(), gaussians, view, options)
     for _ in range(
         4 if other.name == "gsplat" else 0
     ):  # the last ones come from a graph
@@ -85,11 +85,11 @@ def test_the_picture_is_the_reference_s(
 
 
 def test_selected_marked_and_scaled(other: Renderer) -> None:
-    gaussians, view = random_scene(23, MIXED), looking_at_origin()
-    gaussians.means[5], gaussians.quats[40] = (
-        np.nan,
-        0,
-    )  # what is left out counts as an index all the same
+    gaussians = random_scene(23, MIXED)
+    view = looking_at_origin()
+    # what is left out counts as an index all the same
+    gaussians.means[5] = np.nan
+    gaussians.quats[40] = 0
     some = Selection(
         opacity=(0.3, 0.95), scale=(0.02, 0.4), marked=(5, 17, 300, 599, 10_000)
     )
@@ -99,9 +99,8 @@ def test_selected_marked_and_scaled(other: Renderer) -> None:
     close(got, draw(ReferenceRenderer(), gaussians, view, options))
     assert psnr(got.color, everything.color, float(everything.color.max())) < 40
     again = other.render(view, CLASSIC).pixels()
-    assert np.array_equal(again.color, everything.color) and np.array_equal(
-        again.alpha, everything.alpha
-    )
+    assert np.array_equal(again.color, everything.color)
+    assert np.array_equal(again.alpha, everything.alpha)
     newer = random_scene(32, MIXED)  # of which the same numbers choose others
     close(
         draw(other, newer, view, options),
@@ -112,9 +111,12 @@ def test_selected_marked_and_scaled(other: Renderer) -> None:
 def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
     many = scene([(0, 0, 2 + 0.01 * i) for i in range(40)], scales=0.05, opacities=0.99)
     p = draw(renderer, many, options=RenderOptions(paint="overdraw"))
-    assert p.color[CENTER].tolist() == [40.0] * 3 and p.alpha[CENTER] == 1
-    assert p.depth is not None and p.depth[CENTER] == pytest.approx(2.0, abs=0.02)
-    assert p.color[0, 0].tolist() == [0.0] * 3 and p.alpha[0, 0] == 0
+    assert p.color[CENTER].tolist() == [40.0] * 3
+    assert p.alpha[CENTER] == 1
+    assert p.depth is not None
+    assert p.depth[CENTER] == pytest.approx(2.0, abs=0.02)
+    assert p.color[0, 0].tolist() == [0.0] * 3
+    assert p.alpha[0, 0] == 0
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,8 @@ def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
 def test_flat_gaussians_are_drawn_as_the_reference_s(
     other: Renderer, paint: Any, model: Any, mode: Any
 ) -> None:
-    gaussians, view = random_scene(27, MIXED), looking_at_origin(model=model)
+    gaussians = random_scene(27, MIXED)
+    view = looking_at_origin(model=model)
     gaussians.scales[:, 2] = -np.inf  # as a logarithm
     # Some are seen exactly from the side, their third axis to the right; some are of no size at all.
     right, down, forward = view.viewmat[:3, :3]

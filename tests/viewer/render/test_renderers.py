@@ -37,7 +37,11 @@ from splatview_viewer.scene.scene import FIELDS
 def test_one_gaussian_by_hand(
     renderer: Renderer, request: pytest.FixtureRequest, model, mode
 ) -> None:
-    rgb, opacity, z, s, focal = np.array([0.9, 0.4, 0.1]), 0.8, 2.0, 0.06, 50.0
+    rgb = np.array([0.9, 0.4, 0.1])
+    opacity = 0.8
+    z = 2.0
+    s = 0.06
+    focal = 50.0
     p = draw(
         renderer,
         scene((0, 0, z), rgb, s, opacity),
@@ -63,9 +67,8 @@ def test_one_gaussian_by_hand(
         at = CENTER[0] + dy, CENTER[1] + dx
         assert p.alpha[at] == pytest.approx(alpha, abs=tolerance)
         assert p.color[at] == pytest.approx(rgb * alpha, abs=tolerance)
-        assert p.depth is not None and p.depth[at] == pytest.approx(
-            z * alpha, abs=2 * tolerance
-        )
+        assert p.depth is not None
+        assert p.depth[at] == pytest.approx(z * alpha, abs=2 * tolerance)
 
 
 def test_top_row_first_and_left_column_first(renderer: Renderer) -> None:
@@ -76,12 +79,12 @@ def test_top_row_first_and_left_column_first(renderer: Renderer) -> None:
     )
     assert p.color[CENTER[0], CENTER[1] + 10, 0] > 0.5
     for row, column, channel in ((0, 10, 0), (7, 0, 1), (-8, -10, 2)):
-        row, column = CENTER[0] + row, CENTER[1] + column
-        assert (
-            p.color[row, column].argmax() == channel
-            and p.color[row, column, channel] > 0.2
-        )
-    assert p.alpha[:8].max() == 0 and p.alpha[:, :15].max() == 0
+        row = CENTER[0] + row
+        column = CENTER[1] + column
+        assert p.color[row, column].argmax() == channel
+        assert p.color[row, column, channel] > 0.2
+    assert p.alpha[:8].max() == 0
+    assert p.alpha[:, :15].max() == 0
 
 
 def test_near_and_far(renderer: Renderer) -> None:
@@ -127,23 +130,25 @@ def test_no_gaussians(renderer: Renderer) -> None:
     )
     draw(renderer, scene((0, 0, 2)))
     p = draw(renderer, scene(np.empty((0, 3))))
-    assert renderer.left_out.total == 0 and not p.alpha.any() and not p.color.any()
+    assert renderer.left_out.total == 0
+    assert not p.alpha.any()
+    assert not p.color.any()
 
 
 def test_georeferenced_positions_in_float64(renderer: Renderer) -> None:
-    s, view, offset = (
-        random_scene(9, Chance(n=400)),
-        looking_at_origin(),
-        np.array([4.21e6 + 0.3, -1.7e5, 4.78e6]),
-    )
-    rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
+    s = random_scene(9, Chance(n=400))
+    view = looking_at_origin()
+    offset = np.array([4.21e6 + 0.3, -1.7e5, 4.78e6])
+    rotation = view.viewmat[:3, :3]
+    translation = view.viewmat[:3, 3]
     moved = replace(
         view,
         viewmat=np.block(
             [[rotation, (translation - rotation @ offset)[:, None]], [view.viewmat[3]]]
         ),
     )
-    box, there = Box(half=(0.5, 2.0, 2.0)), Box(tuple(offset.tolist()), (0.5, 2.0, 2.0))
+    box = Box(half=(0.5, 2.0, 2.0))
+    there = Box(tuple(offset.tolist()), (0.5, 2.0, 2.0))
     near = [
         draw(renderer, s, view),
         renderer.render(view, RenderOptions(selection=Selection(box=box))).pixels(),
@@ -155,12 +160,12 @@ def test_georeferenced_positions_in_float64(renderer: Renderer) -> None:
     ]
     for a, b in zip(near, far, strict=True):
         assert psnr(a.color, b.color) > 60
-    shown, picked = (
-        renderer.scene().to_host(),
-        pick(renderer.scene(), moved, 40, 30, CLASSIC),
-    )
+    shown = renderer.scene().to_host()
+    picked = pick(renderer.scene(), moved, 40, 30, CLASSIC)
     np.testing.assert_allclose(shown.means.numpy() - offset, s.means, atol=2e-6)
-    assert hit is not None and picked is not None and picked.index == hit.index
+    assert hit is not None
+    assert picked is not None
+    assert picked.index == hit.index
     np.testing.assert_allclose(picked.point - offset, hit.point, atol=1e-4)
 
 
@@ -172,7 +177,8 @@ def test_the_arrays_may_change_after_load(renderer: Renderer) -> None:
         getattr(s, name).fill_(np.nan)
     after = renderer.render(view.resized(81, 60), CLASSIC).pixels()
     again = renderer.render(view, CLASSIC).pixels()
-    assert after.alpha.any() and np.array_equal(before.color, again.color)
+    assert after.alpha.any()
+    assert np.array_equal(before.color, again.color)
 
 
 def test_impossible_sizes_and_calls_after_close_are_refused(renderer: Renderer) -> None:
@@ -191,10 +197,13 @@ def test_impossible_sizes_and_calls_after_close_are_refused(renderer: Renderer) 
 def test_the_scene_can_be_had_activated_and_whole(renderer: Renderer) -> None:
     assert len(renderer.scene()) == 0
     raw = random_scene(16, Chance(n=300))
-    raw.quats[3], raw.means[7, 1] = 0, np.nan
+    raw.quats[3] = 0
+    raw.means[7, 1] = np.nan
     renderer.load(raw)
     given = renderer.scene()
-    assert given.activated and len(given) == 300 and given.sh_degree == 3
+    assert given.activated
+    assert len(given) == 300
+    assert given.sh_degree == 3
     got = given.to_host()
     assert not got.opacities[[3, 7]].any()
     good = np.setdiff1d(np.arange(300), [3, 7])
@@ -217,7 +226,8 @@ def test_the_scene_can_be_had_activated_and_whole(renderer: Renderer) -> None:
     again = draw(renderer, got, looking_at_origin(80, 60))
     assert psnr(before.color, again.color) > 70
     renderer.load(random_scene(17, Chance(n=20, sh_degree=1)))
-    assert len(renderer.scene()) == 20 and renderer.scene().shN.shape[1] == 3
+    assert len(renderer.scene()) == 20
+    assert renderer.scene().shN.shape[1] == 3
 
 
 def test_source(renderer: Renderer, ctx: moderngl.Context) -> None:
@@ -248,7 +258,8 @@ def test_renderer_that_rests_draws_the_same_afterwards(
     options = replace(CLASSIC, depth=True)
     view = looking_at_origin(400, 300)
     before = renderer.render(view, options)
-    pixels, shown = before.pixels(), read_source(ctx, before.source())
+    pixels = before.pixels()
+    shown = read_source(ctx, before.source())
     held = living_pixels()
     renderer.rest()
     renderer.rest()

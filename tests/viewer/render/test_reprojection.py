@@ -1,5 +1,6 @@
 """A picture moved to another camera by CUDA's kernels, run on the CPU (`support/kernels_on_cpu.h`), held against a
-picture that is drawn from there."""
+picture that is drawn from there.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.moving import grid_of, warp
 from splatview_viewer.scene.scene import GaussianScene
 
-W, H = 240, 160
+W = 240
+H = 160
 DISTANCE = 6.0
 
 
@@ -56,7 +58,8 @@ def _camera(
 ) -> Camera:
     K = intrinsics(50, W, H)
     focal = focal_length(50, H, model) / (DISTANCE if model == "ortho" else 1)
-    K[0, 0] = K[1, 1] = focal
+    K[0, 0] = focal
+    K[1, 1] = focal
     return Camera(look_at(position, (0, 0, 0)), K, W, H, model)
 
 
@@ -78,11 +81,12 @@ class Rig:
         middle: float = DISTANCE,
     ) -> np.ndarray:
         rgba = torch.from_numpy(np.ascontiguousarray(color, np.float32))
-        grid = (
-            None
-            if depth is None
-            else grid_of(rgba, torch.from_numpy(np.ascontiguousarray(depth)), self.own)
-        )
+        if depth is None:
+            grid = None
+        else:
+            grid = grid_of(
+                rgba, torch.from_numpy(np.ascontiguousarray(depth)), self.own
+            )
         nearness = torch.zeros(camera.height, camera.width, dtype=torch.int32)
         out = torch.full((camera.height, camera.width, 4), 7.0, dtype=torch.float16)
         warp(rgba.half(), grid, (seen, camera), middle, nearness, out, self.own)
@@ -116,10 +120,14 @@ def inner(pixels: np.ndarray) -> np.ndarray:
 
 def turned(camera: Camera, degrees: float, axis: int) -> Camera:
     """Turned about its own centre."""
-    c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    c = math.cos(math.radians(degrees))
+    s = math.sin(math.radians(degrees))
     a, b = [k for k in range(3) if k != axis]
     turn = np.eye(4)
-    turn[a, a], turn[a, b], turn[b, a], turn[b, b] = c, -s, s, c
+    turn[a, a] = c
+    turn[a, b] = -s
+    turn[b, a] = s
+    turn[b, b] = c
     return replace(camera, viewmat=turn @ camera.viewmat)
 
 
@@ -181,7 +189,8 @@ def test_moved_pictures_come_near_to_a_true_render(rig: Rig) -> None:
     for motion, (least, move) in MOTIONS.items():
         seen = _camera(motion if motion in MODELS else "pinhole")
         camera = move(seen)
-        true, stale = rig.drawn(camera)[0], rig.drawn(seen)[0]
+        true = rig.drawn(camera)[0]
+        stale = rig.drawn(seen)[0]
         assert psnr(inner(rig.moved(seen, camera)), inner(true)) >= least, motion
         assert psnr(inner(stale), inner(true)) < 21, motion
 
@@ -189,8 +198,10 @@ def test_moved_pictures_come_near_to_a_true_render(rig: Rig) -> None:
 def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
     """A red square hangs before a blue wall. Where it was, all is blue then: neither a hole nor a red smear."""
     seen = _camera(position=(0, 0, -DISTANCE))
-    color, depth = np.zeros((H, W, 4), np.float32), np.full((H, W), 10.0, np.float32)
-    color[..., 2] = color[..., 3] = 1.0
+    color = np.zeros((H, W, 4), np.float32)
+    depth = np.full((H, W), 10.0, np.float32)
+    color[..., 2] = 1.0
+    color[..., 3] = 1.0
     color[50:110, 90:150] = (1, 0, 0, 1)
     depth[50:110, 90:150] = 4.0
     got = rig.move(color, depth, seen, stepped(seen, 0.6, 0, 0), 10.0)

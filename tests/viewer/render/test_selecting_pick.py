@@ -41,9 +41,11 @@ def test_it_is_what_the_reference_draws(
     renderer = ReferenceRenderer()
     renderer.load(replace(given, scales=given.scales * options.scale))
     drawn = renderer.render(view, replace(options, scale=1.0)).pixels()
-    g, found = np.random.default_rng(5), 0
+    g = np.random.default_rng(5)
+    found = 0
     for _ in range(30):
-        row, column = int(g.integers(view.height)), int(g.integers(view.width))
+        row = int(g.integers(view.height))
+        column = int(g.integers(view.width))
         hit = pick(
             given, view, column + float(g.random()), row + float(g.random()), options
         )
@@ -66,7 +68,8 @@ def test_it_is_what_the_reference_draws(
             .pixels()
             .alpha[row, column]
         )
-        assert without < alpha and 0 < hit.weight <= alpha + 1e-6
+        assert without < alpha
+        assert 0 < hit.weight <= alpha + 1e-6
     assert found > 8
 
 
@@ -87,7 +90,8 @@ def test_what_is_hidden_is_not_picked() -> None:
     assert index(opacity=(0.95, 1.0)) is None
     assert index(scale=(0.3, 1.0)) is None
     hit = pick(given, camera(near=2.5, far=3.5), *at, CLASSIC)
-    assert hit is not None and (hit.index, hit.depth) == (1, pytest.approx(3.0))
+    assert hit is not None
+    assert (hit.index, hit.depth) == (1, pytest.approx(3.0))
     hit = pick(scene([[0, 0, 2]] * 3, opacities=0.5), camera(), *at, CLASSIC)
     assert hit is not None and hit.index == 0, (
         "of the same depth the first is the nearest"

@@ -42,7 +42,8 @@ def test_what_is_seen_at_a_pixel_is_seen_there(model: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_face_follows_the_pointer(model: str) -> None:
     """Dragged from where it is to where another point of its axis is seen, it goes through that, and the opposite one
-    stays."""
+    stays.
+    """
     camera = looking_at_origin(model=model)
     box = Box((0.1, -0.1, 0.2), (0.5, 0.3, 0.4), shapes.axes_of((20, 30, 40)))
     for i, face in enumerate(shapes.FACES):
@@ -52,7 +53,8 @@ def test_a_face_follows_the_pointer(model: str) -> None:
             shapes.along(camera, project(camera, p), np.array(box.center), axis)
             for p in (middle, middle + 0.25 * axis)
         )
-        assert before is not None and now is not None
+        assert before is not None
+        assert now is not None
         moved = shapes.with_face(box, face, now - before)
         np.testing.assert_allclose(
             shapes.face_centers(moved)[i], middle + 0.25 * axis, atol=1e-6
@@ -77,7 +79,8 @@ def test_a_box_is_not_dragged_inside_out_or_along_an_axis_seen_end_on() -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_silhouette_is_the_edge_of_a_sphere(model: str) -> None:
     """Lines of sight through its points touch the sphere."""
-    camera, sphere = looking_at_origin(model=model), Sphere((0.2, 0.1, -0.3), 0.6)
+    camera = looking_at_origin(model=model)
+    sphere = Sphere((0.2, 0.1, -0.3), 0.6)
     rim = shapes.silhouette(sphere, camera)
     assert rim is not None
     for x, y in rim:

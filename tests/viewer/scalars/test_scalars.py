@@ -31,7 +31,8 @@ def made(value: Any, step: Any = None, count: Any = 1.0) -> Curve:
     rows[:, 1] = 1.7e9 + np.arange(n)
     rows[:, 2] = value
     rows[:, 3] = rows[:, 4] = np.where(np.isfinite(value), value, np.nan)
-    rows[:, 5], rows[:, 6] = count, ~np.isfinite(value)
+    rows[:, 5] = count
+    rows[:, 6] = ~np.isfinite(value)
     return Curve.of("it", rows)
 
 
@@ -105,13 +106,14 @@ def test_smoothing_is_a_debiased_average(weight: float) -> None:
 )
 def test_columns_tell_what_lies_in_them(begin: float, end: float, width: int) -> None:
     curve = made(np.random.default_rng(1).normal(size=1000))
-    steps, values = curve["step"], curve["value"]
+    steps = curve["step"]
+    values = curve["value"]
     (part,) = columns(curve, Axis(begin, end, width), 0.0, "step")
     seen = values[(steps >= begin) & (steps <= end)]
-    assert part.high.max() >= max(seen, default=-9) and part.low.min() <= min(
-        seen, default=9
-    )
-    assert set(part.high) <= set(values) and len(part.x) <= 2 * width + 2
+    assert part.high.max() >= max(seen, default=-9)
+    assert part.low.min() <= min(seen, default=9)
+    assert set(part.high) <= set(values)
+    assert len(part.x) <= 2 * width + 2
 
 
 @pytest.fixture
@@ -156,7 +158,8 @@ def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer, view = plotted
     assert list(view.data.plots)[:3] == ["loss", "parts", "rare"]
     assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.info().details)
-    blue, orange = colored(viewer), colored(viewer, 1)
+    blue = colored(viewer)
+    orange = colored(viewer, 1)
     left = viewer.user.layout.active.rect
     assert blue[:, left.x :].sum() > 300
     assert orange[:, left.x :].sum() > 150  # two share a plot
@@ -175,8 +178,10 @@ def test_the_wheel_zooms_all_plots_along_the_axis(
     plotted: tuple[Viewer, ScalarsView],
 ) -> None:
     viewer, view = plotted
-    before, rect = view.window(), viewer.user.layout.active.rect
-    x, y = rect.x + rect.width / 4, rect.y + 120
+    before = view.window()
+    rect = viewer.user.layout.active.rect
+    x = rect.x + rect.width / 4
+    y = rect.y + 120
     viewer.do(PointerMove(x, y))
     viewer.do(Wheel(x, y, 3.0))
     after = view.window()
@@ -200,9 +205,11 @@ def test_plots_are_apart_whatever_their_names(viewer: Viewer) -> None:
             and view.data.curves.step == 49
         )
     )
-    view, rect = viewer.shows(ScalarsView), viewer.user.layout.active.rect
+    view = viewer.shows(ScalarsView)
+    rect = viewer.user.layout.active.rect
     assert view is not None
-    x, y = rect.x + rect.width / 2, rect.y + 120
+    x = rect.x + rect.width / 2
+    y = rect.y + 120
     viewer.do(PointerMove(x, y))
     viewer.do(PointerMove(x, y))
     pixels = viewer.pixels()
@@ -250,7 +257,8 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
         return len(beside(viewer).curves) == 2
 
     viewer.until(both)
-    assert viewer.user.shown is not None and viewer.user.shown.entry.kind == "gaussians"
+    assert viewer.user.shown is not None
+    assert viewer.user.shown.entry.kind == "gaussians"
     strip = beside(viewer)
     assert [title for title, _ in strip.curves] == [
         "loss",

@@ -100,7 +100,8 @@ def test_limits_are_included(device: str) -> None:
 
 
 def test_boxes_and_spheres_keep_what_is_inside_or_outside(device: str) -> None:
-    c, s = math.cos(0.3), math.sin(0.3)
+    c = math.cos(0.3)
+    s = math.sin(0.3)
     given = on(
         device,
         scene([[0, 0, 0], [2, 0, 0], [0, 3, 0], [0.9, 0.9, 0.9], [3 * c, 3 * s, 0]]),
@@ -153,11 +154,13 @@ def test_all_are_counted_and_the_chosen_ones_beside_them(device: str) -> None:
         )
     every, chosen = found.counts["opacity"]
     np.testing.assert_array_equal(chosen[17:47], every[17:47])
-    assert not chosen[:15].any() and not chosen[49:].any()
+    assert not chosen[:15].any()
+    assert not chosen[49:].any()
 
 
 def test_the_numbers_of_one(device: str) -> None:
-    host, given = some(50), on(device, some(50))
+    host = some(50)
+    given = on(device, some(50))
     tell = values_later(given, 17, 5)
     if given.on_gpu:
         given.means.zero_()  # it was read before
@@ -178,19 +181,13 @@ def test_the_numbers_of_one(device: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_same_is_picked_as_on_the_cpu(device: str, model: Any) -> None:
-    host, view = (
-        activated(random_scene(11, Chance(n=40_000))),
-        looking_at_origin(model=model),
-    )
-    options, found = (
-        RenderOptions("antialiased", selection=Selection(opacity=(0.2, 0.9))),
-        0,
-    )
+    host = activated(random_scene(11, Chance(n=40_000)))
+    view = looking_at_origin(model=model)
+    options = RenderOptions("antialiased", selection=Selection(opacity=(0.2, 0.9)))
+    found = 0
     for x, y in ((100, 75), (60, 40), (130, 90), (20, 140), (199, 149)):
-        wanted, hit = (
-            pick(host, view, x, y, options),
-            pick(on(device, host), view, x, y, options),
-        )
+        wanted = pick(host, view, x, y, options)
+        hit = pick(on(device, host), view, x, y, options)
         assert (hit is None) == (wanted is None)
         if hit is not None and wanted is not None:
             found += 1
@@ -249,19 +246,20 @@ def test_a_camera_that_goes_with_the_scene_sees_the_same(
     device: str, degree: int, as_used: bool
 ) -> None:
     host = cloud(degree=degree)
-    before = (
-        merged([on(device, host)], [False], device) if as_used else on(device, host)
-    )
-    placement, pivot = (
-        Placement((3, -2, 1), (30, -50, 110), 2.0),
-        np.array([0.5, 1.0, -0.25]),
-    )
+    if as_used:
+        before = merged([on(device, host)], [False], device)
+    else:
+        before = on(device, host)
+    placement = Placement((3, -2, 1), (30, -50, 110), 2.0)
+    pivot = np.array([0.5, 1.0, -0.25])
     after = placed(before, placement, pivot)
-    assert after.means.device == before.means.device and before.activated == as_used
+    assert after.means.device == before.means.device
+    assert before.activated == as_used
     a, b = placement.matrix(pivot)
     np.testing.assert_allclose(a @ pivot + b, pivot + placement.move)
     # p' = s R p + b; a camera that sees p' at s times the distance sees what it saw: w p = (1/s) (w R^T)(p' - b) ...
-    here, there = look_at((0.5, -1.0, -6.0), (0, 0, 0)), np.eye(4)
+    here = look_at((0.5, -1.0, -6.0), (0, 0, 0))
+    there = np.eye(4)
     there[:3, :3] = here[:3, :3] @ placement.rotation.T
     there[:3, 3] = placement.scale * here[:3, 3] - there[:3, :3] @ b
     np.testing.assert_allclose(picture(after, there), picture(host, here), atol=2e-5)
@@ -274,7 +272,8 @@ def test_degrees_and_activations_differ_in_one_scene(device: str) -> None:
     )
     together = merged([merged([low], [False]), high], [True, False], device)
     assert together.sh_degree == together.stored_sh_degree == 2
-    assert together.notes and not together.antialiased
+    assert together.notes
+    assert not together.antialiased
     for shown, other in ((low, high), (high, low)):
         apart = replace(
             other, means=other.means + 100
@@ -306,7 +305,9 @@ def test_it_is_packed_as_on_the_cpu(device: str, dtype: torch.dtype) -> None:
     given = on(device, recorded(40_000, degree=1))  # several chunks on a CPU
     for name in FIELDS[1:]:
         getattr(given, name)[7] = torch.nan
-    given.means[9], given.sh0[10], given.quats[11] = torch.inf, 1e4, 0
+    given.means[9] = torch.inf
+    given.sh0[10] = 1e4
+    given.quats[11] = 0
     given = replace(given, **{name: getattr(given, name).to(dtype) for name in FIELDS})
     wanted = pack(given.to_host()).arrays
     made = pack(given, (0.5, 0.25, 1.0), torch.cuda.Stream() if given.on_gpu else None)

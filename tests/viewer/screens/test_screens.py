@@ -59,7 +59,8 @@ def test_pixels_have_the_top_row_first(screen: Screen) -> None:
         1.0, 0.0, 0.0, 1.0, viewport=(0, 54, 20, 10)
     )  # OpenGL counts from the bottom
     pixels = read_pixels(screen.framebuffer)
-    assert pixels.dtype == np.uint8 and pixels.shape == (64, 96, 4)
+    assert pixels.dtype == np.uint8
+    assert pixels.shape == (64, 96, 4)
     expected = np.full((64, 96, 4), (0, 0, 255, 255))
     expected[:10, :20] = 255, 0, 0, 255
     np.testing.assert_array_equal(pixels, expected)
@@ -99,10 +100,13 @@ def test_the_clipboard(screen: Screen) -> None:
 
 
 def test_close_is_idempotent(screen: Screen) -> None:
-    assert screen.state.visible and not screen.state.closed and screen.state.scale > 0
+    assert screen.state.visible
+    assert not screen.state.closed
+    assert screen.state.scale > 0
     screen.close()
     screen.close()
-    assert screen.state.closed and not screen.state.visible
+    assert screen.state.closed
+    assert not screen.state.visible
 
 
 @pytest.mark.parametrize("screen", SCREENS[:2], indirect=True)
@@ -184,7 +188,8 @@ def test_a_window_larger_than_the_screen_is_fitted(
     screen = WindowScreen(8000, 2000, vsync=False)
     width, height = screen.framebuffer.size
     screen.close()
-    assert width < 8000 and abs(width / height - 4) < 0.05
+    assert width < 8000
+    assert abs(width / height - 4) < 0.05
     assert f"8000x2000 is larger than the screen ({width}x" in caplog.text
 
 
@@ -223,7 +228,8 @@ def test_an_old_opengl_is_told_with_both_versions(
     if not done.stdout:
         pytest.skip("not Mesa's OpenGL, which can be had in an older version")
     told = f"OpenGL 3.3 or newer is needed, {place} offers 2.1 ("
-    assert done.stdout.startswith(told) and "update the graphics driver" in done.stdout
+    assert done.stdout.startswith(told)
+    assert "update the graphics driver" in done.stdout
 
 
 # -- which GPU the offscreen screen draws on ---------------------------------------------------------------------------

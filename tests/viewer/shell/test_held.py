@@ -18,7 +18,8 @@ from support.web_clients import Page
 from splatview_viewer.core import events as ev
 from splatview_viewer.web.messages import Visible
 
-X, Y = 500.0, 200.0
+X = 500.0
+Y = 200.0
 
 
 @pytest.fixture
@@ -61,7 +62,8 @@ def test_page_that_connects_again_holds_nothing(house: House) -> None:
     house.until(lambda: not house.app.users)
     back = house.page(id="mine")
     assert still(house, back)
-    assert not house.app.users[0].held.buttons and not house.app.users[0].held.keys
+    assert not house.app.users[0].held.buttons
+    assert not house.app.users[0].held.keys
 
 
 def test_page_that_takes_over_from_its_lost_connection_holds_nothing_and_keeps_its_view(
@@ -77,7 +79,8 @@ def test_page_that_takes_over_from_its_lost_connection_holds_nothing_and_keeps_i
     back.connect(token=house.browsers.server.token)
     back.greet(900, 520, id="mine")
     house.until(lambda: user.screen is not lost)
-    assert house.app.users == [user] and lost.state.closed
+    assert house.app.users == [user]
+    assert lost.state.closed
     assert still(house, back)
 
 

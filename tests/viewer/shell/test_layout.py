@@ -76,13 +76,15 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
         assert view.view.state.place == FITTED
         viewer.do(Wheel(viewport.rect.x + 20, viewport.rect.y + 20, 1.0))
         assert view.view.state.place != FITTED
-    x, y = second.rect.x + 20, second.rect.y + 20
+    x = second.rect.x + 20
+    y = second.rect.y + 20
     viewer.do(PointerPress(first.rect.x + 20, first.rect.y + 20), PointerMove(x, y))
     assert viewer.user.layout.active is first and viewer.state.selected == key(
         viewer, "red"
     ), "it stays where it began"
     viewer.do(PointerRelease(x, y), Key("tab", mods=frozenset({"ctrl"})))
-    assert viewer.user.layout.active is second and viewer.state.panel_open
+    assert viewer.user.layout.active is second
+    assert viewer.state.panel_open
 
 
 def test_one_alone_and_closing(make: Callable[..., Viewer]) -> None:

@@ -43,8 +43,10 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     viewer.do(ev.PointerMove(x, y))
     viewer.user.mark(3)
     viewer.do()
-    panel, viewport = viewer.user.panel.faults, viewer.user.layout.active.faults
-    assert not panel.reason("list") and not panel.reason("panel")
+    panel = viewer.user.panel.faults
+    viewport = viewer.user.layout.active.faults
+    assert not panel.reason("list")
+    assert not panel.reason("panel")
     assert not viewport.reason("overlay")
     assert [entry.name for entry in viewer.state.entries] == [f"{SHOWN}.{ending}"]
     viewer.user.drop([str(folder / f"{ODD}.{ending}")])
@@ -69,7 +71,8 @@ def test_page_is_offered_and_told_names_that_are_not_utf8(folder: Path) -> None:
 def test_messages_to_a_page_are_utf8_whatever_is_in_them() -> None:
     assert '"caf\ufffd-\ufffd"' in encode(Clipboard(ODD))
     message = encode(Offer(ODD, "key", 5))
-    assert '"caf\ufffd-\ufffd"' in message and '"size":5' in message
+    assert '"caf\ufffd-\ufffd"' in message
+    assert '"size":5' in message
     assert '"plain"' in encode(Clipboard("plain"))
 
 

@@ -53,7 +53,8 @@ class Given(Source):
         return self.value is not None
 
     def feed(self, view: ShownView) -> bool:
-        given, self.value = self.value, None
+        given = self.value
+        self.value = None
         return view.update(given)
 
 
@@ -78,7 +79,8 @@ def test_view_survives_the_greatest_numbers_of_a_page(
         assert [*faults, entry.fault, *viewer.state.notices] == ["", "", ""], event
     for name in ("f", "escape", "home", "end", "w", "k", "p", "r", "o", "m", "slash"):
         viewer.do(ev.Key(name), ev.Key(name, pressed=False), ev.PointerMove(FAR, FAR))
-    assert not (entry.fault or viewer.state.notices)
+    assert not (entry.fault)
+    assert not (viewer.state.notices)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,8 @@ def test_view_survives_the_odd_sizes_of_a_page(
         for event in (ev.PointerMove(8, 8), ev.Wheel(8, 8, 3.0), ev.Key("h")):
             viewer.do(event)
         faults = viewer.user.layout.active.faults
-        assert not faults.reason("overlay") and not faults.reason("input")
+        assert not faults.reason("overlay")
+        assert not faults.reason("input")
     assert not [entry.fault for entry in entries if entry.fault]
     assert not viewer.state.notices
 
@@ -123,7 +126,8 @@ def test_number_that_is_not_finite_reaches_no_view(
         ev.PointerPress(number, number),
     ):
         viewer.do(event)
-    assert not entry.fault and not viewer.user.held.buttons
+    assert not entry.fault
+    assert not viewer.user.held.buttons
     np.testing.assert_array_equal(viewer.picture(), before)
 
 
@@ -178,5 +182,6 @@ def test_pointer_that_leaves_a_page_leaves_the_history_of_a_scene(
     viewer.do(ev.PointerMove(400, 300), ev.PointerLeave())
     viewer.user.mark()
     viewer.do()
-    assert viewer.state.shown is not None and not viewer.state.shown.fault
+    assert viewer.state.shown is not None
+    assert not viewer.state.shown.fault
     assert not viewer.user.layout.active.faults.reason("overlay")

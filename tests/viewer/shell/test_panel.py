@@ -70,7 +70,8 @@ def test_a_picture_fills_the_room_beside_the_panel_which_can_be_hidden(
 def test_a_click_in_the_list_shows_that_entry(
     showing: Viewer, picture_file: Path, tmp_path: Path
 ) -> None:
-    viewer, other = showing, tmp_path / "other.png"
+    viewer = showing
+    other = tmp_path / "other.png"
     Image.new("RGB", (620, 494), (10, 200, 30)).save(other)
     viewer.catalogue.open_file(other)
     viewer.until(viewer.loaded)
@@ -135,13 +136,10 @@ def test_a_fault_in_a_view_is_shown_and_logged_once(
     viewer.until(viewer.loaded)
     for x in range(3):
         viewer.do(PointerMove(PICTURE.x + x, 100))
-    assert (
-        viewer.state.shown is not None
-        and viewer.state.shown.fault == "the shader is cross"
-    )
-    assert (
-        caplog.text.count("the shader is cross") == 1 and not viewer.user.dirty
-    )  # it does not keep the viewer busy
+    assert viewer.state.shown is not None
+    assert viewer.state.shown.fault == "the shader is cross"
+    assert caplog.text.count("the shader is cross") == 1
+    assert not viewer.user.dirty
     monkeypatch.undo()
     viewer.click(str(picture_file))  # a click tries again
     assert viewer.state.shown.fault == ""

@@ -60,7 +60,8 @@ def second(viewer: Viewer) -> str:
 
 
 def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
-    first, layout = view(viewer), viewer.user.layout
+    first = view(viewer)
+    layout = viewer.user.layout
     layout.add(second(viewer))
     layout.activate(layout.all[0])
     viewer.until(lambda: all(viewport.view is not None for viewport in layout))
@@ -98,7 +99,8 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     before = shown.view.camera()
     other = before.to_json().replace(str(before.width), str(before.width - 1))
     viewer.do(Text(other), Key("w"), Key("f"), Key("f", pressed=False))
-    assert not shown.wants.moving and not shown.view.tools["navigate"].under_way
+    assert not shown.wants.moving
+    assert not shown.view.tools["navigate"].under_way
     np.testing.assert_array_equal(shown.view.camera().viewmat, before.viewmat)
     viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
     assert not viewer.user.panel.typing

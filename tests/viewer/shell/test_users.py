@@ -45,7 +45,8 @@ def picture(tmp_path: Path) -> Path:
 def test_each_page_has_its_own_size_zoom_and_entry(
     house: House, picture: Path, tmp_path: Path
 ) -> None:
-    wide, tall = house.page(900, 520), house.page(400, 700)
+    wide = house.page(900, 520)
+    tall = house.page(400, 700)
     whole = np.asarray(Image.open(picture)).astype(int)
     before = house.at_rest(tall)
     assert before.shape == (700, 400, 3)
@@ -93,7 +94,8 @@ def test_page_that_is_hidden_or_closes_gives_back_what_it_was_drawn_with(
             lambda: all(e.progress is None for e in house.app.catalogue.entries)
         )
         before = living_pixels()
-        page, other = house.page(1600, 1200), house.page(1600, 1200)
+        page = house.page(1600, 1200)
+        other = house.page(1600, 1200)
         house.at_rest(page)
         house.at_rest(other)
         shown = living_pixels()
@@ -128,7 +130,8 @@ def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(
     page.end()
     house.until(lambda: not house.app.users)
     assert not stream.opened
-    other, back = house.page(id="another"), house.page(id="mine")
+    other = house.page(id="another")
+    back = house.page(id="mine")
     house.until(lambda: stream.opened)
     np.testing.assert_array_equal(house.at_rest(back)[:480, 280:], before[:480, 280:])
     assert house.app.users[1].view.view.zoom == zoom  # type: ignore[union-attr]

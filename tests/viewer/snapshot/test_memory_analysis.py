@@ -46,7 +46,8 @@ from splatview_viewer.kinds.snapshot.state import COLORS
 @pytest.mark.parametrize("by", ["stack", "category"])
 def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
     trace = real.traces[0]
-    mask, size = live_mask(trace, 3486), trace.allocations.size
+    mask = live_mask(trace, 3486)
+    size = trace.allocations.size
     rows = list(group(real, trace, mask, by))
     groups = [group(real, trace, mask, by).allocations(row.key) for row in rows]
     assert sorted(np.concatenate(groups).tolist()) == np.flatnonzero(mask).tolist()
@@ -80,7 +81,8 @@ NEXT_TO_NOTHING: dict[str, Callable[[Recorder], object]] = {
 def test_snapshots_with_next_to_nothing(name: str) -> None:
     snapshot = _recorded(NEXT_TO_NOTHING[name])
     for trace in snapshot.traces:
-        a, last = len(trace.allocations), trace.moments - 1
+        a = len(trace.allocations)
+        last = trace.moments - 1
         assert len(live_bytes(trace)) == trace.moments
         for by in BYS:
             assert group(snapshot, trace, None, by).count_of.sum() == a
@@ -90,7 +92,8 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
         for text in ("", "f", "a.py:1", "0x40000000", ">1KB"):
             assert search(snapshot, trace, text).mask.shape == (a,)
         graph = flame(snapshot, trace, None)
-        assert graph.count[0] == a and graph.allocations(0).tolist() == list(range(a))
+        assert graph.count[0] == a
+        assert graph.allocations(0).tolist() == list(range(a))
         for moment in (0, last):
             at = segments_at(snapshot, trace, moment)
             assert at.block_size.sum() == at.size.sum() == trace.segments.total.sum()
@@ -103,19 +106,21 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
 
 def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
     """Each node holds those of its parent whose stacks have its frame, and lies in it, the largest at the left."""
-    a, of = snapshot.traces[0].allocations, {0: graph.allocations(0)}
+    a = snapshot.traces[0].allocations
+    of = {0: graph.allocations(0)}
     assert of[0].tolist() == ids.tolist()
     for node in range(1, len(graph.parent)):
-        mine, parent = graph.allocations(node), int(graph.parent[node])
-        of[node], frame = mine, int(graph.frame[node])
+        mine = graph.allocations(node)
+        parent = int(graph.parent[node])
+        of[node] = mine
+        frame = int(graph.frame[node])
         assert (graph.width[node], graph.count[node]) == (
             a.size[mine].sum(),
             len(mine),
-        ) and len(mine)
-        assert (
-            np.isin(mine, of[parent]).all()
-            and graph.depth[node] == graph.depth[parent] + 1
         )
+        assert len(mine)
+        assert np.isin(mine, of[parent]).all()
+        assert graph.depth[node] == graph.depth[parent] + 1
         assert all(
             frame in snapshot.stacks.of(s) or frame == -2
             for s in np.unique(a.stack[mine]).tolist()
@@ -126,11 +131,12 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
             sum(len(of[n]) for n in nodes.tolist()) in (0, len(mine))
             or (graph.leaf == parent).any()
         )
-        x, width = graph.x[nodes], graph.width[nodes]
-        assert (x[1:] >= (x + width)[:-1]).all() and (np.diff(width) <= 0).all()
-        assert (x >= graph.x[parent]).all() and (
-            x + width <= graph.x[parent] + graph.width[parent]
-        ).all()
+        x = graph.x[nodes]
+        width = graph.width[nodes]
+        assert (x[1:] >= (x + width)[:-1]).all()
+        assert (np.diff(width) <= 0).all()
+        assert (x >= graph.x[parent]).all()
+        assert (x + width <= graph.x[parent] + graph.width[parent]).all()
 
 
 def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) -> None:
@@ -143,7 +149,8 @@ def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) 
             frames = [f"f.py:{k} g" for k in rng.integers(0, 3, rng.integers(0, 6))]
             r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *frames)
 
-    snapshot, every = _recorded(random_stacks), np.arange(300, dtype=np.int32)
+    snapshot = _recorded(random_stacks)
+    every = np.arange(300, dtype=np.int32)
     for given, chosen in (
         (None, every),
         (every % 7 == 0, every[::7]),
@@ -191,10 +198,8 @@ def test_search_finds_what_asking_each_finds(
     assert np.flatnonzero(hits.mask).tolist() == [
         i for i in range(len(trace.allocations)) if wanted(real, i)
     ]
-    assert (
-        hits.count == hits.mask.sum()
-        and hits.bytes == trace.allocations.size[hits.mask].sum()
-    )
+    assert hits.count == hits.mask.sum()
+    assert hits.bytes == trace.allocations.size[hits.mask].sum()
     assert len(hits.words) == len(text.split())
 
 
@@ -203,20 +208,21 @@ def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
     trace = snapshot.traces[0]
     suspects = leaks(snapshot, trace)
     first = suspects[0]
-    assert first.label.startswith("remember  train.py:12") and first.growing
-    assert first.kept.sum() == len(first.ids) and (first.kept[:-2] >= 1).all()
-    assert (
-        trace.allocations.size[first.ids] == 1000
-    ).all() and first.bytes == 1000 * len(first.ids)
+    assert first.label.startswith("remember  train.py:12")
+    assert first.growing
+    assert first.kept.sum() == len(first.ids)
+    assert (first.kept[:-2] >= 1).all()
+    assert (trace.allocations.size[first.ids] == 1000).all()
+    assert first.bytes == 1000 * len(first.ids)
     assert first.age_us == trace.events.time_us[-1] - trace.events.time_us[first.oldest]
     others = {s.label.partition("  ")[0]: s for s in suspects[1:]}
-    assert others.keys() == {"warm", "main"} and not any(
-        s.growing for s in others.values()
-    )
+    assert others.keys() == {"warm", "main"}
+    assert not any(s.growing for s in others.values())
 
 
 def test_stacks_of_two_runs() -> None:
-    before, after = Recorder(), Recorder()
+    before = Recorder()
+    after = Recorder()
     after.alloc(
         1 << 20, 5, "z.py:1 only_here"
     )  # so that the numbers of stacks and frames differ
@@ -226,7 +232,8 @@ def test_stacks_of_two_runs() -> None:
             r.alloc(
                 (i + 50) << 20, 7, "a.py:9 main", "a.py:1 f"
             )  # the other way round: another stack
-    a, b = before.snapshot(), after.snapshot()
+    a = before.snapshot()
+    b = after.snapshot()
     compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11))
     found = [
         (c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
@@ -359,15 +366,13 @@ def test_details_tell_everything() -> None:
     details = describe(snapshot, snapshot.traces[0], 0, 2)
     rows = dict(details.rows)
     assert details.title == "3.00 MiB  forward  model.py:3  aten::mul_Tensor"
-    assert (
-        rows["Address"] == "0x7f0000000000"
-        and rows["Stream"] == "stream 9"
-        and rows["Pool"] == "default pool"
-    )
-    assert rows["Compiled"] == "0/1" and rows["Metadata"] == "epoch 3"
-    assert rows["Lived"] == "2 events, 2 ms" and rows["Share"].startswith(
-        "100.0% of the 3.00 MiB live"
-    )
+    assert rows["Address"] == "0x7f0000000000"
+    assert rows["Stream"] == "stream 9"
+    assert rows["Pool"] == "default pool"
+    assert rows["Compiled"] == "0/1"
+    assert rows["Metadata"] == "epoch 3"
+    assert rows["Lived"] == "2 events, 2 ms"
+    assert rows["Share"].startswith("100.0% of the 3.00 MiB live")
     assert [line.text for line in details.user_frames] == [
         "/me/model.py:3  forward",
         "/me/train.py:7  main",
@@ -404,7 +409,8 @@ def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot) -> None
     )  # inferred
     at = segments_at(real, trace, len(trace.events))
     order = np.argsort(trace.segments.addr)
-    b, by_addr = trace.blocks, np.argsort(trace.blocks.addr)
+    b = trace.blocks
+    by_addr = np.argsort(trace.blocks.addr)
     for found, want in (
         (at.addr, trace.segments.addr[order]),
         (at.size, trace.segments.total[order]),
@@ -432,10 +438,8 @@ def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(
         for i in range(len(at)):
             mine = slice(int(at.block_start[i]), int(at.block_start[i + 1]))
             ends = at.block_addr[mine] + at.block_size[mine]
-            assert (
-                at.block_addr[mine][0] == at.addr[i]
-                and ends[-1] == at.addr[i] + at.size[i]
-            )
+            assert at.block_addr[mine][0] == at.addr[i]
+            assert ends[-1] == at.addr[i] + at.size[i]
             assert (at.block_addr[mine][1:] == ends[:-1]).all()
         assert at.active + at.pending + at.free == at.reserved
 
@@ -494,7 +498,5 @@ def test_fragmentation_is_told_from_being_really_full(
         count * hole,
         [hole] * count * bool(hole),
     )
-    assert (
-        oom.holders[0].label == "forward  model.py:7  from step train.py:3"
-        and oom.holders[0].count == count
-    )
+    assert oom.holders[0].label == "forward  model.py:7  from step train.py:3"
+    assert oom.holders[0].count == count

@@ -44,7 +44,8 @@ def made(n: int = 500, seed: int = 0) -> np.ndarray:
 def test_columns_tell_the_extremes_of_what_they_cover() -> None:
     rows = made()
     rows[137, PLACE["peak"]] = 1e12
-    h, time = History(rows), rows[:, 0]
+    h = History(rows)
+    time = rows[:, 0]
     for begin, span, width in (
         (0, 100, 60),
         (30, 2.5, 40),

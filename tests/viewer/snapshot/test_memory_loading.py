@@ -80,8 +80,10 @@ def test_a_real_snapshot_by_the_program_is_what_it_is_here(
         data_dir / "training_memory_snapshot.pickle",
         lambda what, fraction: told.append(fraction),
     )
-    assert columns(snap) == columns(real) and snap.notes == real.notes
-    assert told == sorted(told) and len(set(told)) > 1
+    assert columns(snap) == columns(real)
+    assert snap.notes == real.notes
+    assert told == sorted(told)
+    assert len(set(told)) > 1
     assert not any(a.flags.writeable for a in vars(snap.traces[0].events).values())
 
 
@@ -275,7 +277,8 @@ def test_the_folder_stays_small(
     monkeypatch.setattr(store, "LIMIT_BYTES", files[0].stat().st_size * 2 + 100)
     load_snapshot(make(tmp_path / "new.pickle", 200))
     left = kept(cache)
-    assert len(left) == 2 and files[0] in left
+    assert len(left) == 2
+    assert files[0] in left
 
 
 def test_every_event_of_a_real_snapshot(

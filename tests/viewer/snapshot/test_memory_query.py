@@ -255,7 +255,8 @@ def test_a_query_that_waited_for_another_has_its_whole_time(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several users ask one snapshot, whose queries wait for each other."""
-    now, waits = [0.0], threading.Event()
+    now = [0.0]
+    waits = threading.Event()
 
     def clock() -> float:
         if threading.current_thread() is second:

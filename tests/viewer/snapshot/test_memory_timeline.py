@@ -34,7 +34,8 @@ ROOM = 1 << 20
 def trace(request: pytest.FixtureRequest) -> Trace:
     """Allocations of many sizes in slots of three segments, some from before the trace, some of no bytes."""
     seed, events, before = TRACES[request.param]
-    rng, r = np.random.default_rng(seed), Recorder()
+    rng = np.random.default_rng(seed)
+    r = Recorder()
     segments = iter((1 << 40, 1 << 41))
     r.segments[2**63 - 30 * ROOM] = (60 * ROOM, 0)  # in it lies the middle of 64 bits
     for slot in range(before):
@@ -55,7 +56,8 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> None:
     axis = Axis(trace, unit)
     x0, x1 = axis.extent
-    assert axis.moment(x0) == 0 and axis.moment(x1) == len(trace.events)
+    assert axis.moment(x0) == 0
+    assert axis.moment(x1) == len(trace.events)
     rng = np.random.default_rng(3)
     for width in (1, 10, 177):
         a, b = np.sort(rng.uniform(x0 - 5, x1 + 5, 2))
@@ -112,11 +114,9 @@ def column(
         )[:, None]
 
     classes, lit, shades = inks
-    ids, sums, full = (
-        np.full(len(bottoms), -1),
-        np.zeros((len(bottoms), 3)),
-        np.zeros((len(bottoms), 1)),
-    )
+    ids = np.full(len(bottoms), -1)
+    sums = np.zeros((len(bottoms), 3))
+    full = np.zeros((len(bottoms), 1))
     dark = np.zeros(len(bottoms), bool)
     for i, bottom, size in rects:
         sums += (
@@ -128,11 +128,10 @@ def column(
         full += covered(bottom, size)
         ids[(bottoms + per / 2 >= bottom) & (bottoms + per / 2 < bottom + size)] = i
         dark |= (size >= 3 * per) & (bottoms <= bottom) & (bottom < bottoms + per)
-    under = (
-        np.clip(sum(covered(*part) for part in ground) - full, 0, None)
-        if ground
-        else 0 * full
-    )
+    if ground:
+        under = np.clip(sum(covered(*part) for part in ground) - full, 0, None)
+    else:
+        under = 0 * full
     rgb = (
         sums + under * grounds[1] + np.clip(per - full - under, 0, None) * grounds[0]
     ) / per
@@ -144,13 +143,12 @@ def column(
 def test_pixels_have_the_mean_colour_of_what_lies_in_them(
     trace: Trace, space: Any, lit: bool
 ) -> None:
-    made, size, spans, rng = (
-        space(trace),
-        trace.allocations.size,
-        trace.spans,
-        np.random.default_rng(7),
-    )
-    layers, live = made.layers, Bands(trace).live
+    made = space(trace)
+    size = trace.allocations.size
+    spans = trace.spans
+    rng = np.random.default_rng(7)
+    layers = made.layers
+    live = Bands(trace).live
     layers = replace(
         layers, grounds=(*layers.grounds[:2], layers.grounds[1])
     )  # no line where reserved memory ends
@@ -160,19 +158,15 @@ def test_pixels_have_the_mean_colour_of_what_lies_in_them(
         rng.random(len(size)) < 0.5 if lit else None,
     )
     for unit in ("events", "time", "events", "time"):
-        width, rows, axis = (
-            int(rng.integers(1, 30)),
-            int(rng.integers(1, 90)),
-            Axis(trace, unit),
-        )
+        width = int(rng.integers(1, 30))
+        rows = int(rng.integers(1, 90))
+        axis = Axis(trace, unit)
         x0, x1 = axis.extent
         length = (x1 - x0) * rng.uniform(0.002, 1.3)
         begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
         moments = peaks(live, axis.edges(begin, begin + length, width))
-        per, low = (
-            (made.height + 1) * rng.uniform(0.01, 1.3) / rows,
-            rng.uniform(-0.2, 0.9) * (made.height + 1),
-        )
+        per = (made.height + 1) * rng.uniform(0.01, 1.3) / rows
+        low = rng.uniform(-0.2, 0.9) * (made.height + 1)
         canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
         cut = int(rng.integers(0, width + 1))
         for part in ((cut, width), (0, cut)):
@@ -209,14 +203,13 @@ def test_pixels_have_the_mean_colour_of_what_lies_in_them(
             )
             pixels = canvas[0][:, x].copy().view(np.uint8).reshape(rows, 4)
             assert canvas[1][:, x].tolist() == ids.tolist()
-            assert (
-                np.abs(pixels[:, :3] - want).max() <= 1.01
-                and (pixels[:, 3] == 255).all()
-            )
+            assert np.abs(pixels[:, :3] - want).max() <= 1.01
+            assert (pixels[:, 3] == 255).all()
 
 
 def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
-    r, moment = Recorder(), 0
+    r = Recorder()
+    moment = 0
     for i in range(5000):
         r.alloc((i + 1) << 32, 600 + i % 3000)
         if i == 2000:
@@ -226,8 +219,10 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
         if i >= 50:
             r.free((i - 49) << 32)
     (trace,) = r.snapshot().traces
-    spike, rng = int(trace.allocations.size.argmax()), np.random.default_rng(0)
-    bands, axis = Bands(trace), Axis(trace, "events")
+    spike = int(trace.allocations.size.argmax())
+    rng = np.random.default_rng(0)
+    bands = Bands(trace)
+    axis = Axis(trace, "events")
     classes = np.arange(len(trace.allocations)) == spike
     inks = inks_of(classes, np.array([[90, 90, 90], [250, 40, 40]]))
     pixels, ids = canvas = (

@@ -138,7 +138,8 @@ def test_a_row_lights_its_allocations_and_puts_them_out(
 
 
 def test_the_flame_graph_zooms_lights_and_goes_back(user: Any, real: Snapshot) -> None:
-    u, trace = user(real, "stacks"), real.traces[0]
+    u = user(real, "stacks")
+    trace = real.traces[0]
     graph = flame(
         real, trace, live_mask(trace, int(live_bytes(trace).argmax()))
     )  # no moment was chosen: the peak
@@ -154,7 +155,9 @@ def test_the_flame_graph_zooms_lights_and_goes_back(user: Any, real: Snapshot) -
 def test_moments_and_snapshots_are_compared(
     user: Any, real: Snapshot, full: Snapshot
 ) -> None:
-    other, u, trace = user(full, "timeline"), user(real, "compare"), real.traces[0]
+    other = user(full, "timeline")
+    u = user(real, "compare")
+    trace = real.traces[0]
     live = live_bytes(trace)
     assert (u.found("compare").before, u.found("compare").after) == (
         live[0],
@@ -177,7 +180,8 @@ def test_moments_and_snapshots_are_compared(
 
 
 def test_leaks_light_what_was_left_behind(user: Any, real: Snapshot) -> None:
-    u, suspects = user(real, "leaks"), leaks(real, real.traces[0])
+    u = user(real, "leaks")
+    suspects = leaks(real, real.traces[0])
     u.press("leaks 0")
     assert u.lit == sorted(suspects[0].ids.tolist())
     u.press("To the oldest")
@@ -191,7 +195,8 @@ def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(
     u = user(full, "")
     trace = full.traces[0]
     oom = post_mortem(full, trace, len(trace.events) - 1)
-    assert u.view.tab == "oom" and oom.verdict.startswith("Fragmentation")
+    assert u.view.tab == "oom"
+    assert oom.verdict.startswith("Fragmentation")
     u.press("oom 0")
     assert u.lit == oom.holders.allocations(oom.holders[0].key).tolist()
     u.press("Go there")
@@ -224,9 +229,8 @@ def test_an_answer_lights_its_allocations_and_a_click_goes_there(
         == np.flatnonzero((a.size > 20_000_000) & (a.start > 100)).tolist()
     )
     sql.press("rows id 2")
-    assert (
-        sql.state.selected == chosen[2] and sql.state.moment == a.start[chosen[2]] + 1
-    )
+    assert sql.state.selected == chosen[2]
+    assert sql.state.moment == a.start[chosen[2]] + 1
     for order in (chosen, chosen[::-1], chosen):
         sql.press("id")
         sql.press("rows id 1")

@@ -51,7 +51,8 @@ def user(screen: OffscreenScreen) -> Iterator[User]:
 def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
     picture = user.view.picture
     painted = picture.current
-    assert painted is not None and picture.texture is not None
+    assert painted is not None
+    assert picture.texture is not None
     there, counts = np.unique(painted.ids[painted.ids >= 0], return_counts=True)
     chosen = int(there[counts.argmax()])
     for lifted in ((chosen, None), (None, chosen), (None, None)):
@@ -78,7 +79,8 @@ def test_what_a_snapshot_does_not_tell_is_said_over_the_plot(
     events: list[Any], tab: str, words: str, screen: OffscreenScreen
 ) -> None:
     made = User(screen, from_pickled(snapshot(events)), legend=False, tab=tab)
-    assert words in made.view.missing and bool(made.view.missing) == bool(words)
+    assert words in made.view.missing
+    assert bool(made.view.missing) == bool(words)
     corner = made.settle()[55:85, 60:400]
     made.close()
     assert (corner.min(axis=2) > 180).any() == bool(words), "white letters"
@@ -92,7 +94,8 @@ def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:
 
     user.do(PointerMove(300, 250))
     for dy in (1, 2, 3, -1, 4):
-        at, before = user.view.pointer, window()
+        at = user.view.pointer
+        before = window()
         user.do(Wheel(300, 250, dy))
         assert user.view.pointer == pytest.approx(at, rel=0.02)
         for (a, b), (c, d) in zip(before, window(), strict=True):
@@ -102,7 +105,8 @@ def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:
         (frozenset({"ctrl"}), (False, True)),
     )
     for mods, changes in held:
-        before, name = window(), next(iter(mods))
+        before = window()
+        name = next(iter(mods))
         user.do(
             Key(name, mods=mods),
             Wheel(300, 250, 1, mods=mods),
@@ -113,7 +117,8 @@ def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:
 
 def test_a_drag_takes_the_picture_along_and_is_no_click(user: User) -> None:
     user.do(PointerMove(300, 250), Wheel(300, 250, 4))
-    x, y = user.state.x, user.view.pointer
+    x = user.state.x
+    y = user.view.pointer
     user.do(
         PointerPress(300, 250),
         PointerMove(290, 245),
@@ -132,10 +137,10 @@ def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(
     for at in ((300, 350), (500, 360), (400, 80)):
         user.do(PointerMove(*at))
         moment = user.state.pointed
-        assert moment is not None and user.view.info().readout.startswith(
-            f"{moment:,} "
-        )
-        byte, a = user.view.pointer[1], user.view.trace.allocations
+        assert moment is not None
+        assert user.view.info().readout.startswith(f"{moment:,} ")
+        byte = user.view.pointer[1]
+        a = user.view.trace.allocations
         live = np.flatnonzero((a.start < moment) & (moment <= a.end))
         over = live[np.searchsorted(np.cumsum(a.size[live]), byte, "right") :]
         chosen = over[0] if len(over) and byte >= 0 else None
@@ -159,7 +164,9 @@ def test_the_minimap_moves_the_window(user: User) -> None:
     user.do(PointerPress(500, 470), PointerMove(200, 475))
     dragged = user.state.x
     user.do(PointerRelease(200, 475), PointerMove(600, 470))
-    assert dragged is not None and dragged[0] < first[0] and user.state.x == dragged
+    assert dragged is not None
+    assert dragged[0] < first[0]
+    assert user.state.x == dragged
 
 
 def test_keys(user: User) -> None:
@@ -170,7 +177,8 @@ def test_keys(user: User) -> None:
         return view.state
 
     first = press("e").x
-    assert first is not None and press("d").x != first
+    assert first is not None
+    assert press("d").x != first
     assert press("a").x == pytest.approx(first)
     assert press("w").y != press("s").y
     assert (press("home").x or (1,))[0] == 0
@@ -192,7 +200,9 @@ def test_keys(user: User) -> None:
 
 def test_only_the_newest_question_is_worked_on_and_none_after_closing() -> None:
     content = Content(small_snapshot(0))
-    begun, go, done = threading.Event(), threading.Event(), []
+    begun = threading.Event()
+    go = threading.Event()
+    done = []
     content.ask(("s", "first"), lambda: begun.set() or go.wait(PATIENCE), newest=True)
     assert begun.wait(PATIENCE)
     for k in range(20):
@@ -203,7 +213,8 @@ def test_only_the_newest_question_is_worked_on_and_none_after_closing() -> None:
     assert done == [19, "other"]
     content.close()
     assert content.ask(("after",), lambda: done.append("after")) is None
-    assert content.wait(PATIENCE) and "after" not in done
+    assert content.wait(PATIENCE)
+    assert "after" not in done
 
 
 def test_nothing_overlaps() -> None:
@@ -214,7 +225,8 @@ def test_nothing_overlaps() -> None:
             cover = np.zeros((rect.height + 20, rect.width + 20), np.int8)
             for r in vars(found).values():
                 if r is not None:
-                    assert r.width > 0 and r.height > 0
+                    assert r.width > 0
+                    assert r.height > 0
                     cover[r.y : r.y + r.height, r.x : r.x + r.width] += 1
             assert cover.max() == 1, (tab, details, width, height)
             cover[rect.y : rect.y + rect.height, rect.x : rect.x + rect.width] = 0
@@ -246,9 +258,8 @@ def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
     )
     made = User(screen, replace(base, annotations=ends))
     found = ranges(made.view.content.snapshot, made.view.trace)
-    assert found.names == ["step"] and found.moments[:, 0] == pytest.approx(
-        (51, 151), abs=2
-    )
+    assert found.names == ["step"]
+    assert found.moments[:, 0] == pytest.approx((51, 151), abs=2)
     pictures = [made.settle()]
     for changes in ({"marks": (90, None)}, {"moment": 120}, {"unit": "time"}):
         made.view.see(**changes)

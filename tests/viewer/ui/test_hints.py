@@ -28,11 +28,10 @@ ACTIVATED = {
 
 
 def see(viewer: Viewer, value: Any, name: str, device: str, **options: Any) -> None:
-    there = (
-        {k: t.to(device) for k, t in value.items()}
-        if isinstance(value, dict)
-        else value.to(device)
-    )
+    if isinstance(value, dict):
+        there = {k: t.to(device) for k, t in value.items()}
+    else:
+        there = value.to(device)
     splatview.publish(there, name, **options)
     viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
     viewer.user.select(next(e.key for e in viewer.state.entries if e.name == name))
@@ -68,7 +67,8 @@ def test_a_click_shows_values_right(
     see(viewer, value, "odd", device, **options)
     viewer.click(viewer.user.view.content.hints.hint.button)  # type: ignore[union-attr]
     viewer.until(lambda: not viewer.user.layout.active.boards())
-    x, y = PICTURE.x + 220, 100
+    x = PICTURE.x + 220
+    y = 100
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
     shown = viewer.picture()
     see(viewer, right, "right", device)

@@ -17,7 +17,8 @@ from splatview_viewer.ui import fonts, lettering, theme
 from splatview_viewer.ui.text_order import in_drawing_order
 from splatview_viewer.ui.widgets import card, fitted
 
-W, H = 300, 100
+W = 300
+H = 100
 
 
 def face_of(text: str) -> fonts.FontFace:
@@ -78,8 +79,10 @@ def test_labels_of_any_script_are_drawn(
     drawn: Callable[[str], np.ndarray], text: str, other: str
 ) -> None:
     face_of(text)
-    one, two = drawn(text), drawn(other)
-    assert (one > 100).sum() > 50 and (np.abs(one - two) > 40).sum() > 50
+    one = drawn(text)
+    two = drawn(other)
+    assert (one > 100).sum() > 50
+    assert (np.abs(one - two) > 40).sum() > 50
     np.testing.assert_array_equal(one, drawn(text))
     with_score = drawn(f"{text} 0.90")
     assert (with_score > 100).sum() > (one > 100).sum() + 30
@@ -92,7 +95,8 @@ def test_lines_of_several_scripts_lie_below_one_another(
     lower = drawn("A\n行人")
     rows = np.flatnonzero((lower > 100).any(1))
     upper = np.flatnonzero((drawn("A") > 100).any(1))
-    assert rows[0] == upper[0] and rows[-1] > upper[-1] + 12
+    assert rows[0] == upper[0]
+    assert rows[-1] > upper[-1] + 12
 
 
 def test_letters_from_right_to_left_begin_at_the_right(
@@ -102,7 +106,8 @@ def test_letters_from_right_to_left_begin_at_the_right(
     face = face_of("שם")
     first = fonts.draw_text("ש", face, 40, True)
     word = fonts.draw_text("שם", face, 40, True)
-    assert first is not None and word is not None
+    assert first is not None
+    assert word is not None
     height, width = first.coverage.shape
     letter = word.coverage[:height, -width:]
     np.testing.assert_array_equal(letter > 128, first.coverage > 128)
@@ -138,7 +143,12 @@ def test_words_numbers_and_brackets_are_ordered_as_they_are_read(
 ) -> None:
     pieces: list[tuple[str, str]] = []
     for char in text:
-        face = "hebrew" if char in "אב" else "cjk" if char == "世" else "imgui"
+        if char in "אב":
+            face = "hebrew"
+        elif char == "世":
+            face = "cjk"
+        else:
+            face = "imgui"
         if pieces and pieces[-1][1] == face:
             pieces[-1] = pieces[-1][0] + char, face
         else:
@@ -223,7 +233,8 @@ def test_fitting_looks_at_no_more_letters_than_have_room(
     """A name in a file can have millions, and is fitted in each picture."""
     fits: list[str] = []
     peaks: list[int] = []
-    head, tail = "a" * 99 + "b" * 3_000_000, "b" * 3_000_000 + "a" * 99
+    head = "a" * 99 + "b" * 3_000_000
+    tail = "b" * 3_000_000 + "a" * 99
 
     def over(rect: Rect, scale: float) -> bool:
         tracemalloc.start()
@@ -238,7 +249,8 @@ def test_fitting_looks_at_no_more_letters_than_have_room(
         screen.framebuffer.use()
         panel.draw_over(screen.framebuffer, over, 1.0)
     assert fits[0].strip("a") == fits[1].strip("a") == "\u2026"
-    assert len(fits[0]) > 8 and fits[2] == "short"
+    assert len(fits[0]) > 8
+    assert fits[2] == "short"
     assert peaks[0] < 1_000_000
 
 

@@ -102,7 +102,8 @@ def test_wheel_zooms_a_plot_also_over_each_of_its_horizontal_axes(
     x = rect.x + rect.width / 2
     plot = page.do(ev.PointerMove(x, y), ev.Wheel(x, y, 2.0))
     assert plot.moved
-    assert plot.x[0] > 0.5 and plot.x[1] < 9.5
+    assert plot.x[0] > 0.5
+    assert plot.x[1] < 9.5
 
 
 @pytest.mark.parametrize("size", [(0.0, 0.0), (-5.0, -300.0), (0.4, 0.4), (1.0, 1.0)])
@@ -112,5 +113,7 @@ def test_plot_of_no_size_is_a_pixel_and_moves_by_itself_nowhere(
     page.draw()
     for _ in range(3):
         plot = page.draw(size)
-        assert plot.rect.width == 1 and plot.rect.height == 1
-        assert not plot.moved and not plot.raised
+        assert plot.rect.width == 1
+        assert plot.rect.height == 1
+        assert not plot.moved
+        assert not plot.raised

@@ -126,7 +126,8 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
     """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `routes` answer requests
     in the server's place. An error that its script does not catch or that it logs fails the test, but for those logged
-    that match `expected`."""
+    that match `expected`.
+    """
     faults: list[str] = []
     with ExitStack() as opened:
 

@@ -58,7 +58,8 @@ class FilePages(House):
         answer = ask(
             page.port, f"/download?key={offer.key}&token={self.browsers.server.token}"
         )
-        assert answer.status == 200 and len(answer.body) == offer.size
+        assert answer.status == 200
+        assert len(answer.body) == offer.size
         (to / offer.name).write_bytes(answer.body)
         return to / offer.name
 
@@ -97,7 +98,8 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each is opened for the page that sent it, found in the list by others, and gone from the disk once closed. A
-    camera path is for the scene that is shown, read at once, and not kept."""
+    camera path is for the scene that is shown, read at once, and not kept.
+    """
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("decoded in the viewer")
@@ -106,7 +108,8 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     (tmp_path / "evil.pt").write_bytes(
         f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode()
     )
-    page, other = pages.page(), pages.page()
+    page = pages.page()
+    other = pages.page()
     _, tool = pages.path_tool(page, scene)
     (tmp_path / "path.json").write_text(camera_paths.write_path(tool.film))
     keys = len(tool.path.keys)
@@ -155,7 +158,8 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(
     there.mkdir()
     here.mkdir()
     monkeypatch.chdir(there)
-    page, other = pages.page(), pages.page()
+    page = pages.page()
+    other = pages.page()
     view, tool = pages.path_tool(page, scene)
     tool.save()
     assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(
@@ -170,7 +174,6 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(
     tool.record()
     pages.until(lambda: tool.filming is None)
     film = pages.fetch(page, here)
-    assert (
-        film.suffix == ".mp4" and film.read_bytes() == (there / film.name).read_bytes()
-    )
+    assert film.suffix == ".mp4"
+    assert film.read_bytes() == (there / film.name).read_bytes()
     assert not any(isinstance(message, m.Offer) for message in other.messages())

@@ -97,12 +97,14 @@ def test_a_slow_page_has_two_pictures_unanswered_and_holds_up_no_other(
             slow.present(CAPTION)
             sent += 1
         assert not any(isinstance(e, Expose) for e in slow.poll(0))
-    assert sent <= IN_FLIGHT and not slow.state.closed
+    assert sent <= IN_FLIGHT
+    assert not slow.state.closed
     if reading:
         numbers = [rig.pages[slow].picture().number for _ in range(IN_FLIGHT)]
         slow.present(CAPTION)  # too much: it is asked for again when there is room
         rig.pages[slow].send(m.Ack(numbers[0]))
-        assert heard(slow, Expose) and slow.state.ready
+        assert heard(slow, Expose)
+        assert slow.state.ready
     slow.close()
     drawn = draw(quick, BLUE)
     np.testing.assert_array_equal(decoded(restful(quick, rig.pages[quick])), drawn)
@@ -113,7 +115,8 @@ def test_a_hidden_page_is_not_drawn_for(screen: BrowserScreen, page: Page) -> No
     page.send(m.Visible(False))
     poll(screen, lambda: not screen.state.visible and not screen.state.ready)
     page.send(m.Visible(True))
-    assert heard(screen, Expose) and screen.state.visible
+    assert heard(screen, Expose)
+    assert screen.state.visible
     drawn = draw(
         screen, BLUE
     )  # the same again: while it was hidden, no picture of it was kept
@@ -158,7 +161,8 @@ def test_captions_texts_and_pictures_to_keep(
     picture = np.random.default_rng(0).integers(0, 256, (40, 60, 4), np.uint8)[..., :3]
     screen.desktop.keep(picture, "a/../b\\c\n\u4e16")
     offer = page.receive()
-    assert isinstance(offer, m.Offer) and offer.name == "a-..-b-c-\u4e16.png"
+    assert isinstance(offer, m.Offer)
+    assert offer.name == "a-..-b-c-\u4e16.png"
     png = ask(page.port, f"/download?key={offer.key}&token={rig.server.token}").body
     assert len(png) == offer.size
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png))), picture)
@@ -172,8 +176,10 @@ def test_a_lost_page_closes_the_screen_and_a_closed_screen_ends_its_page(
     woken = rig.woken
     page.end()
     poll(screen, lambda: screen.state.closed and rig.woken > woken)
-    assert not screen.state.visible and not screen.state.ready
+    assert not screen.state.visible
+    assert not screen.state.ready
     screen.present(CAPTION)  # the loop may just be drawing
     screen.desktop.keep(np.zeros((4, 4, 3), np.uint8), "gone")
     other.close()
-    assert rig.pages[other].ended().code == 1000 and other.poll(0) == []
+    assert rig.pages[other].ended().code == 1000
+    assert other.poll(0) == []

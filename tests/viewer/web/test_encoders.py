@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-W, H = 320, 200
+W = 320
+H = 200
 
 
 def nvjpeg() -> Encoder:
@@ -78,7 +79,8 @@ def test_the_pixels_come_back_whole_or_smaller(
         whole if size is None else whole.resize(size, Image.Resampling.BOX)
     ).astype(float)
     got = decoded(data)
-    assert got.shape == expected.shape and np.sqrt(np.mean((got - expected) ** 2)) < 6
+    assert got.shape == expected.shape
+    assert np.sqrt(np.mean((got - expected) ** 2)) < 6
     assert all(
         taken == (size or (width, height)) and ms > 0 for taken, ms in encoder.took
     )

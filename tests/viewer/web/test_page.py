@@ -133,15 +133,19 @@ def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
     )
     for name in ("panel", "fit", "shot"):
         box = page.locator(f"#{name}").bounding_box()
-        assert box is not None and box["width"] >= 44 and box["height"] >= 44
-        assert box["x"] >= 195 and box["x"] + box["width"] <= 390  # beside the panel
+        assert box is not None
+        assert box["width"] >= 44
+        assert box["height"] >= 44
+        assert box["x"] >= 195
+        assert box["x"] + box["width"] <= 390  # beside the panel
     for button, key in (("#panel", "h"), ("#fit", "f")):
         page.tap(button)
         client.wait(ev.Key, 2)
         assert [said.name for said in client.said(ev.Key)] == [
             key,
             key,
-        ] and not client.said(ev.PointerPress)
+        ]
+        assert not client.said(ev.PointerPress)
         client.forget()
     client.connection.send(m.Caption("render", "", True))
     page.wait_for_selector("#keyboard")
@@ -168,7 +172,8 @@ def test_the_page_comes_back_after_the_viewer_restarts(
     )  # the last picture is kept
     again = start(first.port, token="kept")
     fresh = again.client()
-    assert again.port == first.port and fresh.hello.id == client.hello.id
+    assert again.port == first.port
+    assert fresh.hello.id == client.hello.id
     shows(fresh, drawn(800, 600, 9))
     np.testing.assert_array_equal(on_canvas(page), drawn(800, 600, 9))
     assert (state(page)["notice"], state(page)["typing"]) == ("", False)
@@ -183,7 +188,8 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
 
     def old(route: Route) -> None:
         loads.append(route.request.url)
-        script, line = route.fetch().text(), f"const PROTOCOL = {m.PROTOCOL};"
+        script = route.fetch().text()
+        line = f"const PROTOCOL = {m.PROTOCOL};"
         assert line in script
         route.fulfill(
             body=script.replace(line, "const PROTOCOL = 0;"),
@@ -306,7 +312,8 @@ def test_token_behind_a_hash_is_in_no_request(
     page.reload()
     until(page, CONNECTED)
     viewer.client()
-    assert urls and not any(TOKEN in url for url in urls)
+    assert urls
+    assert not any(TOKEN in url for url in urls)
 
 
 def test_token_leaves_the_address(
@@ -328,13 +335,14 @@ def test_token_leaves_the_address(
     page.reload()
     assert viewer.client().hello.id == client.hello.id
     until(page, CONNECTED)
-    assert page.url == viewer.bare and TOKEN not in page.content()
+    assert page.url == viewer.bare
+    assert TOKEN not in page.content()
     page.evaluate("url => { location.href = url; }", other)
     page.wait_for_url(other)
-    assert page.evaluate("document.referrer") == "" and not page.context.cookies()
-    assert other in [one["url"] for one in sent] and not any(
-        {"referer", "cookie"} & {*one} for one in sent
-    )
+    assert page.evaluate("document.referrer") == ""
+    assert not page.context.cookies()
+    assert other in [one["url"] for one in sent]
+    assert not any({"referer", "cookie"} & {*one} for one in sent)
     assert all("?" not in one["url"] for one in sent[1:]), "the page alone"
 
 
@@ -405,7 +413,9 @@ def test_page_says_that_no_websocket_comes_through(
         page = open_page(f"{url}?token={viewer.token}", expected="400|WebSocket|ERR_")
         until(page, "splatview.state().notice.includes('no WebSocket through')")
         notice = state(page)["notice"]
-        assert "Upgrade" in notice and "ssh -L" in notice and "Trying again" in notice
+        assert "Upgrade" in notice
+        assert "ssh -L" in notice
+        assert "Trying again" in notice
     assert not viewer.arrivals()
 
 
@@ -457,17 +467,18 @@ def test_files_are_dropped_and_pasted(
     viewer: Viewer, open_page: Open, tmp_path: Path
 ) -> None:
     page, client = connected(viewer, open_page)
-    one, other = tmp_path / "a scene.ply", tmp_path / "Füchse & 狐.json"
+    one = tmp_path / "a scene.ply"
+    other = tmp_path / "Füchse & 狐.json"
     one.write_bytes(os.urandom(2_500_000))
     other.write_text('{"camera_path": []}')
     drag(page, one, other, kinds=("dragEnter", "dragOver"))
     until(page, "!document.querySelector('#drop').hidden")
     drag(page, one, other)
     first, second = client.files(2)
-    assert first.name == one.name and first.read_bytes() == one.read_bytes()
-    assert (
-        second.name == "Füchse - 狐.json" and second.read_bytes() == other.read_bytes()
-    )
+    assert first.name == one.name
+    assert first.read_bytes() == one.read_bytes()
+    assert second.name == "Füchse - 狐.json"
+    assert second.read_bytes() == other.read_bytes()
     until(page, f"!({SENDING})")
     paste = """(text) => { const data = new DataTransfer(); data.items.add(new File(['png'], 'image.png'));
       if (text) data.setData('text/plain', text);
@@ -478,8 +489,10 @@ def test_files_are_dropped_and_pasted(
     page.evaluate(
         paste, "1\t2"
     )  # programs that copy cells of a table give a picture of them as well
-    assert client.wait(ev.Text).text == "1\t2" and len(client.files()) == 3
-    assert page.url == viewer.bare and state(page)["connected"]
+    assert client.wait(ev.Text).text == "1\t2"
+    assert len(client.files()) == 3
+    assert page.url == viewer.bare
+    assert state(page)["connected"]
 
 
 def test_why_a_file_is_not_sent_and_how_sending_is_given_up(
@@ -544,7 +557,8 @@ def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -
     client.connection.offer("not there.ply", tmp_path / "not there.ply", 10)
     until(page, f"({TOAST}).includes('not there.ply: cannot be read')")
     assert page.evaluate("document.activeElement.id") == "canvas"
-    assert page.url == viewer.bare and state(page)["connected"]
+    assert page.url == viewer.bare
+    assert state(page)["connected"]
 
 
 # -- mouse, fingers, keys, text ----------------------------------------------------------------------------------------
@@ -561,7 +575,8 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
         page.mouse.down(button=button)
         page.mouse.move(220.5, 160)
         page.mouse.up(button=button)
-        press, release = client.wait(ev.PointerPress), client.wait(ev.PointerRelease)
+        press = client.wait(ev.PointerPress)
+        release = client.wait(ev.PointerRelease)
         assert (press.x, press.y, press.button, mask(press)) == (400, 300, button, 0)
         assert (release.x, release.y, release.button) == (441, 320, button)
         said = client.said(*POINTER)
@@ -572,7 +587,8 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
             POINTER[2],
         ]
         times = [one.at for one in said]
-        assert times == sorted(times) and times[0] > 0
+        assert times == sorted(times)
+        assert times[0] > 0
     page.mouse.down()
     page.mouse.move(660, 430)
     page.mouse.up()
@@ -630,7 +646,8 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
     ):
         touch(cdp, kind, *point)
     client.wait(ev.PointerLeave)
-    press, release = client.said(ev.PointerPress)[0], client.said(ev.PointerRelease)[0]
+    press = client.said(ev.PointerPress)[0]
+    release = client.said(ev.PointerRelease)[0]
     assert (press.x, press.y, press.button) == (600, 900, "left")
     assert (release.x, release.y, release.button) == (660, 1020, "left")
     client.forget()
@@ -668,7 +685,8 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
         client.forget()
         for step in range(steps + 1):
             angle = math.radians(degrees * step / steps)
-            x, y = 60 * math.cos(angle), 60 * math.sin(angle)
+            x = 60 * math.cos(angle)
+            y = 60 * math.sin(angle)
             touch(
                 cdp, "Move" if step else "Start", (200 - x, 300 - y), (200 + x, 300 + y)
             )
@@ -742,10 +760,8 @@ def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
         ("w", False, False, 4),
         ("alt", False, False, 0),
     ]
-    assert (
-        page.evaluate("left") == []
-        and page.evaluate("document.activeElement.id") == "canvas"
-    )
+    assert page.evaluate("left") == []
+    assert page.evaluate("document.activeElement.id") == "canvas"
     for key, code in (
         ("a", "KeyQ"),
         ("\u0430", "KeyF"),

@@ -73,7 +73,8 @@ def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
     wait_until(
         lambda: visitor.client.connection.closed and visitor.post().status == 403
     )
-    assert not kept(folder) and not visitor.client.said(FileDrop)
+    assert not kept(folder)
+    assert not visitor.client.said(FileDrop)
 
 
 def test_what_is_too_large_or_too_much_is_refused(
@@ -81,7 +82,8 @@ def test_what_is_too_large_or_too_much_is_refused(
 ) -> None:
     def refused(status: int, said: str, size: int) -> None:
         answer = visitor.post(b"x" * size)
-        assert answer.status == status and said in answer.text
+        assert answer.status == status
+        assert said in answer.text
 
     monkeypatch.setattr(files, "MAX_FILE", 1000)
     monkeypatch.setattr(files, "MAX_KEPT", 1600)
@@ -122,7 +124,8 @@ def test_uploads_at_a_time_are_bounded(
 ) -> None:
     """Of a page, and of all; a place is free again once its upload ends or is too slow."""
     monkeypatch.setattr(files, "MAX_COMING", 5)
-    first, second = join(), join()
+    first = join()
+    second = join()
     with ExitStack() as opened:
 
         def begin(page: Visitor) -> socket.socket:
@@ -131,7 +134,8 @@ def test_uploads_at_a_time_are_bounded(
         coming = [begin(first) for _ in range(files.MAX_COMING_OF_PAGE)]
         wait_until(lambda: len(kept(folder)) == len(coming))
         answer = first.post()
-        assert answer.status == 429 and "on their way" in answer.text
+        assert answer.status == 429
+        assert "on their way" in answer.text
         assert answer.headers["Retry-After"]
         assert second.post().status == 200, "another page has places of its own"
         begin(second)
@@ -151,7 +155,8 @@ def test_number_of_kept_files_is_bounded(
     for _ in range(3):
         assert visitor.post(b"").status == 200
     answer = visitor.post(b"")
-    assert answer.status == 429 and "Close some in the list" in answer.text
+    assert answer.status == 429
+    assert "Close some in the list" in answer.text
     drop = visitor.client.said(FileDrop)[0]
     assert drop.done is not None
     drop.done(Path(drop.paths[0]))
@@ -175,7 +180,8 @@ def test_an_upload_that_drips_gives_its_place_and_room_back(
             if answer:
                 break
             client.sendall(b"x")
-        assert answer.split()[1] == b"408" and b"too slowly" in answer
+        assert answer.split()[1] == b"408"
+        assert b"too slowly" in answer
 
 
 def test_upload_that_fills_the_room_meanwhile_is_refused(
@@ -236,7 +242,8 @@ def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
         wait_until(lambda: len(kept(folder)) == 3)
         server.close()
     visitor.end()
-    assert {*folder.iterdir()} == {used, users} and [*users.iterdir()]
+    assert {*folder.iterdir()} == {used, users}
+    assert [*users.iterdir()]
 
 
 def test_a_file_is_offered_once_and_nothing_else_is(
@@ -248,16 +255,16 @@ def test_a_file_is_offered_once_and_nothing_else_is(
     for given in (path, content):
         visitor.client.connection.offer(path.name, given, len(content))
         offer = visitor.receive()
-        assert isinstance(offer, m.Offer) and (offer.name, offer.size) == (
+        assert isinstance(offer, m.Offer)
+        assert (offer.name, offer.size) == (
             path.name,
             len(content),
         )
         answer = visitor.fetch(offer.key)
-        assert answer.status == 200 and answer.body == content
-        assert (
-            answer.headers["Content-Disposition"] == "attachment"
-            and answer.headers["Cache-Control"] == "no-store"
-        )
+        assert answer.status == 200
+        assert answer.body == content
+        assert answer.headers["Content-Disposition"] == "attachment"
+        assert answer.headers["Cache-Control"] == "no-store"
         assert visitor.fetch(offer.key).status == 404
     visitor.client.connection.offer("gone", tmp_path / "gone", 1)
     offer = visitor.receive()

@@ -13,7 +13,8 @@ from support.web_clients import asking
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web.address import Guard, allowed_host, lines
 
-HOME, OPEN = Guard("127.0.0.1", "secret"), Guard("0.0.0.0", "secret")
+HOME = Guard("127.0.0.1", "secret")
+OPEN = Guard("0.0.0.0", "secret")
 
 
 def refusal(
@@ -160,9 +161,8 @@ def test_tokens_come_in_address_header_and_subprotocol() -> None:
     def needs(*headers: tuple[str, str], path: str = "/ws") -> str:
         return refusal(HOME, ("Host", "localhost"), *headers, path=path)
 
-    assert not needs(path="/?token=secret") and not needs(
-        ("X-Splatview-Token", "secret")
-    )
+    assert not needs(path="/?token=secret")
+    assert not needs(("X-Splatview-Token", "secret"))
     assert not needs(("Sec-WebSocket-Protocol", "splatview, token.secret"))
     for wrong in (
         needs(),
@@ -171,7 +171,8 @@ def test_tokens_come_in_address_header_and_subprotocol() -> None:
         needs(path="/?token=secret2"),
         needs(("Sec-WebSocket-Protocol", "splatview, token.other")),
     ):
-        assert "?token=" in wrong and "secret" not in wrong
+        assert "?token=" in wrong
+        assert "secret" not in wrong
     assert refusal(HOME, ("Host", "localhost"), path="/viewer.js", public=True) == ""
 
 
@@ -197,7 +198,8 @@ def test_addresses_for_this_machine_and_for_others() -> None:
             == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
         )
     (_, proxied) = lines(server(allowed=("viewer.example",)), {})
-    assert "viewer.example" in proxied and "#token=a_-1" in proxied
+    assert "viewer.example" in proxied
+    assert "#token=a_-1" in proxied
     _, *others = lines(server("0.0.0.0"), {})
     urls = [
         re.fullmatch(
@@ -205,7 +207,8 @@ def test_addresses_for_this_machine_and_for_others() -> None:
         )
         for o in others
     ]
-    assert urls[0] is not None and urls[0][1] == socket.gethostname()
+    assert urls[0] is not None
+    assert urls[0][1] == socket.gethostname()
     assert all(
         url is not None and url[1] != "127.0.0.1" and ":" not in url[1] for url in urls
     )

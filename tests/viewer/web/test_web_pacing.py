@@ -14,16 +14,23 @@ class Page:
     """A page behind a line of `rate` bytes and a round trip of `trip` seconds, drawing at most 60 pictures a second."""
 
     def __init__(self, rate: float, trip: float) -> None:
-        self.rate, self.trip = rate, trip
+        self.rate = rate
+        self.trip = trip
         self.pacer = Pacer()
-        self.now = self._free = self._due = 0.0
-        self._luck, self._number = random.Random(1), 0
+        self.now = 0.0
+        self._free = 0.0
+        self._due = 0.0
+        self._luck = random.Random(1)
+        self._number = 0
         self._way: list[tuple[float, int, float, Level, float]] = []
 
     def run(self, seconds: float, stall: float = 0.0) -> tuple[list[Level], float]:
         """Return the levels of what was acknowledged meanwhile, and the longest time that a picture took. `stall`: the
-        line does nothing for so long."""
-        end, seen, latest = self.now + seconds, [], 0.0
+        line does nothing for so long.
+        """
+        end = self.now + seconds
+        seen = []
+        latest = 0.0
         self._free = max(self._free, self.now + stall)
         while self.now < end:
             self.now += 0.001
@@ -33,17 +40,16 @@ class Page:
                 seen.append(level)
                 latest = max(latest, at - sent)
             if self.pacer.in_flight < IN_FLIGHT and self.now >= self._due:
-                level, self._number = self.pacer.level, self._number + 1
+                level = self.pacer.level
+                self._number = self._number + 1
                 quality = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.6, 45: 0.55, 35: 0.5}[
                     level.quality
                 ]
                 size = int(
                     FULL * quality * level.scale**1.8 * self._luck.uniform(0.9, 1.1)
                 )
-                begin, decoding = (
-                    max(self.now, self._free),
-                    self._luck.uniform(0, 0.012),
-                )
+                begin = max(self.now, self._free)
+                decoding = self._luck.uniform(0, 0.012)
                 self._free = begin + size / self.rate
                 self.pacer.sent(self._number, size)
                 self._way.append(
@@ -69,7 +75,8 @@ def test_fast_line_has_full_quality_soon_and_one_stall_costs_little() -> None:
     assert page.pacer.level.scale <= 0.5, "the first picture is small"
     page.run(0.5)
     seen, _ = page.run(2)
-    assert len(seen) > 110 and {*seen} == {LEVELS[0]}
+    assert len(seen) > 110
+    assert {*seen} == {LEVELS[0]}
     page.run(3, stall=0.5)
     assert sharp(page.run(3)[0]) == 1.0
 
@@ -87,13 +94,16 @@ def test_line_that_becomes_slow_is_noticed_and_recovers_and_a_long_way_is_none()
     None
 ):
     page = Page(50e6, 0.02)
-    assert sharp(page.run(8)[0][-60:]) == 1.0 and page.pacer.lossless_allowed(4_000_000)
+    assert sharp(page.run(8)[0][-60:]) == 1.0
+    assert page.pacer.lossless_allowed(4_000_000)
     for rate, trip, pause, least, most in (
         (1e6, 0.02, 5, 0.0, 0.2),
         (50e6, 0.02, 12, 1.0, 1.0),
         (50e6, 0.2, 5, 1.0, 0.3),
     ):
-        page.rate, page.trip = rate, trip
+        page.rate = rate
+        page.trip = trip
         page.run(pause)
         seen, latest = page.run(5)
-        assert sharp(seen) == least and latest < most
+        assert sharp(seen) == least
+        assert latest < most

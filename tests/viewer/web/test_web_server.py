@@ -103,22 +103,22 @@ def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> N
     for method in ("PUT", "OPTIONS", "HEAD"):
         for path in ("/", "/upload", "/download"):
             answer = ask(server.port, path + "?token=secret", method=method)
-            assert (
-                answer.status == 405
-                and answer.headers.get("Access-Control-Allow-Origin") is None
-            )
+            assert answer.status == 405
+            assert answer.headers.get("Access-Control-Allow-Origin") is None
 
 
 def test_an_address_with_a_proxys_own_path_is_told_as_such(server: WebServer) -> None:
     answer = ask(server.port, "/sites/view/?token=secret")
-    assert answer.status == 404 and "proxy_pass" in answer.text
+    assert answer.status == 404
+    assert "proxy_pass" in answer.text
 
 
 def test_a_page_can_ask_whether_its_websocket_would_be_accepted(
     server: WebServer,
 ) -> None:
     """With the same Origin, Host and token, in words; from a viewer, not a proxy."""
-    own, token = f"http://127.0.0.1:{server.port}", {"X-Splatview-Token": "secret"}
+    own = f"http://127.0.0.1:{server.port}"
+    token = {"X-Splatview-Token": "secret"}
     for origin, headers, status in (
         (own, token, 204),
         (own, {}, 403),
@@ -144,11 +144,9 @@ def test_nothing_of_a_viewer_is_given_out_without_the_token(
         for wrong in ("", "?token=", "?token=wrong", f"?token={token}%20"):
             for path in ("/ws", "/download", "/nothing"):
                 answer = ask(port, path + wrong)
-                assert (
-                    answer.status == 403
-                    and "?token=" in answer.text
-                    and token not in answer.text
-                )
+                assert answer.status == 403
+                assert "?token=" in answer.text
+                assert token not in answer.text
             assert ask(port, f"/upload{wrong}", b"x").status == 403
             with pytest.raises(ConnectionError, match="403"):
                 Page(port).connect(token=wrong)
@@ -162,7 +160,8 @@ def test_nothing_of_a_viewer_is_given_out_without_the_token(
                 assert (
                     own.fetch(offer.key, **{"X-Splatview-Token": given}).status == 403
                 )
-            assert own.post().status == 200 and own.fetch(offer.key).text == "content"
+            assert own.post().status == 200
+            assert own.fetch(offer.key).text == "content"
         answers = [
             ask(port, f"/?token={token}"),
             ask(port, "/download", None, "GET", **{"X-Splatview-Token": token}),
@@ -222,7 +221,8 @@ def test_status_of_root_prints_no_token_of_another_user(
             "status", "--json", SPLATVIEW_RUNTIME_DIR=str(theirs)
         )
         said, errors = program.end()
-        assert program.returncode == 2 and "belongs to you" in errors
+        assert program.returncode == 2
+        assert "belongs to you" in errors
         assert "secret" not in said + errors
 
 
@@ -266,12 +266,11 @@ def test_what_it_cannot_listen_at_is_named(
 def test_a_page_arrives_is_heard_and_closed_after_the_last_words(
     visitor: Visitor,
 ) -> None:
-    client, connection = visitor.client, visitor.client.connection
-    assert (
-        client.hello == HELLO
-        and connection.peer.startswith("127.0.0.1:")
-        and not connection.closed
-    )
+    client = visitor.client
+    connection = visitor.client.connection
+    assert client.hello == HELLO
+    assert connection.peer.startswith("127.0.0.1:")
+    assert not connection.closed
     visitor.send(m.Visible(False))
     client.wait(m.Visible)
     connection.send(m.Clipboard("text"))
@@ -283,7 +282,8 @@ def test_a_page_arrives_is_heard_and_closed_after_the_last_words(
         m.Clipboard("text"),
         Caption("last words", "b", True),
     ]
-    assert visitor.ended().code == 1000 and str(visitor.closed).startswith("enough")
+    assert visitor.ended().code == 1000
+    assert str(visitor.closed).startswith("enough")
 
 
 BAD = [
@@ -418,10 +418,12 @@ def test_pages_and_connections_beyond_the_caps_are_closed(
 ) -> None:
     """Pages that are connected stay, and others may come once there is room."""
     monkeypatch.setattr(module, "MAX_CLIENTS", 2)
-    first, second = join(), join()
+    first = join()
+    second = join()
     with Page(server.port) as third:
         third.connect(token="secret")
-        assert third.ended().code == 1013 and "2 pages" in str(third.closed)
+        assert third.ended().code == 1013
+        assert "2 pages" in str(third.closed)
     first.end()
     wait_until(lambda: first.client.connection.closed)
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
@@ -449,13 +451,14 @@ def test_the_end_of_the_server_is_the_end_of_all_pages(
 ) -> None:
     """Of those that do not read or have not said hello, too."""
     silent = Page(server.port).connect(token="secret")
-    deaf, page = join(reading=False), join()
+    deaf = join(reading=False)
+    page = join()
     deaf.client.put(m.Picture(1, "jpeg", (64, 32)), bytes(10_000_000))
     page.goes_on()
     server.close()
     server.close()
-    assert (
-        deaf.client.connection.closed and page.ended().code == 1001 and silent.ended()
-    )
+    assert deaf.client.connection.closed
+    assert page.ended().code == 1001
+    assert silent.ended()
     silent.end()
     page.client.connection.send(Caption())

@@ -124,7 +124,8 @@ def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> 
     program.terminate()
     _, err = program.end()
     assert viewers() == []
-    assert program.returncode == 0 and "no display here" in err
+    assert program.returncode == 0
+    assert "no display here" in err
 
 
 def test_hundreds_of_files_are_read_by_a_few_threads(tmp_path: Path) -> None:

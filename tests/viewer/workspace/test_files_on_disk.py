@@ -100,7 +100,8 @@ def test_file_replaced_on_disk_is_read_again(
     reader.source.value = None  # a view has it
     KINDS[kind](path, 9)
     reader.until(lambda: reader.reads(9))
-    assert reader.entry.fault_of_source == "" and reader.entry.progress is None
+    assert reader.entry.fault_of_source == ""
+    assert reader.entry.progress is None
 
 
 def test_file_of_the_same_size_and_time_is_read_again(
@@ -124,7 +125,8 @@ def test_file_is_read_again_once_and_only_while_it_is_seen(
 ) -> None:
     path = w.write_splat(tmp_path / "scene.splat", w.truth(4, 0))
     other = w.write_splat(tmp_path / "other.splat", w.truth(4, 0))
-    reader, witness = read(path), read(other)
+    reader = read(path)
+    witness = read(other)
     for r in (reader, witness):
         r.until(lambda r=r: r.reads(4))
         r.source.value = None
@@ -140,7 +142,8 @@ def test_file_is_read_again_once_and_only_while_it_is_seen(
     assert reader.source.value is None
     reader.source.open()
     reader.until(lambda: reader.reads(9))
-    reader.source.value = witness.source.value = None
+    reader.source.value = None
+    witness.source.value = None
     w.write_splat(other, w.truth(16, 0))
     witness.until(
         lambda: reader.source.refresh(reader.entry, witness.now) or witness.reads(16)

@@ -7,14 +7,12 @@ import pytest
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.workspace.names import meant
 
-IMAGE, OTHER, SCENE, CURVES, FILE, ENDED = (
-    Entry("", "", "render", "image"),
-    Entry("", "", "other", "image"),
-    Entry("", "", "splats", "gaussians"),
-    Entry("", "", "log", "scalars"),
-    Entry("", "", "a.ply", "gaussians", is_file=True),
-    Entry("", "", "splats", "gaussians", alive=False),
-)
+IMAGE = Entry("", "", "render", "image")
+OTHER = Entry("", "", "other", "image")
+SCENE = Entry("", "", "splats", "gaussians")
+CURVES = Entry("", "", "log", "scalars")
+FILE = Entry("", "", "a.ply", "gaussians", is_file=True)
+ENDED = Entry("", "", "splats", "gaussians", alive=False)
 
 
 @pytest.mark.parametrize(

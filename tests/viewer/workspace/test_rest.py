@@ -51,7 +51,8 @@ class Time:
 
     def turns_within(self, seconds: float) -> int:
         """Return the number of turns, each when the one before wants it."""
-        end, count = self.now + seconds, 0
+        end = self.now + seconds
+        count = 0
         while self.now < end and count < 20_000:
             self.now = max(self.app.turn(self.now), self.now)
             count += 1
@@ -69,7 +70,8 @@ def select(viewer: Viewer, source: Source, kind: str = "image") -> Slot:
 def test_loop_rests_while_a_selected_stream_brings_no_frame(
     viewer: Viewer, feeding: Callable[[], bool]
 ) -> None:
-    source, time = Announced(feeding), Time(viewer)
+    source = Announced(feeding)
+    time = Time(viewer)
     select(viewer, source)
     time.turns_within(3.0)
     before = source.fed
@@ -78,7 +80,8 @@ def test_loop_rests_while_a_selected_stream_brings_no_frame(
 
 
 def test_loop_takes_a_late_frame_soon(viewer: Viewer) -> None:
-    late, time = Announced(lambda: late.fed == 4), Time(viewer)
+    late = Announced(lambda: late.fed == 4)
+    time = Time(viewer)
     select(viewer, late)
     begin = time.now
     while late.fed < 4:
@@ -93,7 +96,8 @@ def test_loop_rests_while_no_view_of_a_kind_can_be_made(
         raise RuntimeError("no such shader")
 
     monkeypatch.setattr("splatview_viewer.workspace.catalogue.make_view", fail)
-    slot, time = select(viewer, Announced(nothing)), Time(viewer)
+    slot = select(viewer, Announced(nothing))
+    time = Time(viewer)
     time.turns_within(3.0)
     assert time.turns_within(10.0) < 200
     assert slot.entry.fault == "no such shader"
@@ -103,7 +107,8 @@ def test_loop_rests_while_no_view_of_a_kind_can_be_made(
 def test_loop_rests_while_a_view_is_never_content(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch, wants: Wants
 ) -> None:
-    slot, time = select(viewer, Announced(nothing)), Time(viewer)
+    slot = select(viewer, Announced(nothing))
+    time = Time(viewer)
     time.turns_within(1.0)
     assert slot.view is not None
     monkeypatch.setattr(ImageView, "wants", property(lambda _: wants))

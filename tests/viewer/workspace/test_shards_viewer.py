@@ -32,7 +32,8 @@ class Training:
         """Publish so many Gaussians; a rank that has ended begins anew."""
         run = self.runs.get(rank)
         if run is None:
-            run = self.runs[rank] = Publisher("train")
+            run = Publisher("train")
+            self.runs[rank] = run
         value = cloud(n, rank)
         layout = recognise(value, None, {})
         stream = run.stream("gaussians", layout.kind)
@@ -78,11 +79,9 @@ def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     step(viewer)
     view: Any = viewer.user.view
-    return (
-        view.content.facts.count
-        if view is not None and view.content.facts is not None
-        else -1
-    )
+    if view is not None and view.content.facts is not None:
+        return view.content.facts.count
+    return -1
 
 
 def trouble(viewer: Viewer) -> str:

@@ -346,7 +346,8 @@ class Memory(_Viewer, _Asked):
 
 def _check_runs_can_be_found(run: str | None) -> None:
     """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show.
-    Say what there is where `run` has not begun."""
+    Say what there is where `run` has not begun.
+    """
     from splatview_ipc.control.errors import RuntimeFolderError
     from splatview_ipc.control.run_folder import other_runs, runtime_folder
     from splatview_viewer.core.errors import ViewerError

@@ -91,14 +91,16 @@ class Grabber:
 
     def draw(self, request: RenderRequest) -> RenderResult:
         """Draw and publish. Raises ViewerError, of which NotFoundError, LateError and those for what makes no sense;
-        SharingError."""
+        SharingError.
+        """
         size = request.size
         if size is not None and not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
             raise ValueError(
                 f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
                 f"{MAX_SIZE} pixels"
             )
-        look, screen = Look(size, request.camera, request.background), self._screen
+        look = Look(size, request.camera, request.background)
+        screen = self._screen
 
         def publish(
             still: Still, value: Value | None, overlays: Sequence[Frame]
@@ -110,9 +112,8 @@ class Grabber:
             flipped = picture is None  # OpenGL has the lowest row first
             if picture is None:
                 still.draw(size, overlays, shared=request.gpu and self._can_share())
-                if (
-                    picture := screen.tensor()
-                ) is not None:  # on the GPU where CUDA can read it there
+                picture = screen.tensor()
+                if picture is not None:  # on the GPU where CUDA can read it there
                     screen.ctx.finish()  # whether a frame stayed whole that OpenGL reads in place is asked next
                 else:
                     width, height = screen.size

@@ -44,7 +44,8 @@ FEATURES: tuple[
     Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...
 ] = (Comparisons,)
 """Makers of what adds its parts to the panel for several entries."""
-_NEWS_PERIOD, _NAP = 0.004, 0.00025
+_NEWS_PERIOD = 0.004
+_NAP = 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
 _REMOTE_NAP = 0.002
 """The same glances while all screens are remote: sending takes longer."""
@@ -99,12 +100,14 @@ class App:
         self._browsers = browsers
         self._away: dict[str, User] = {}
         """The users of disconnected browsers, the last one at the end."""
-        self._stopping = self._closed = False
+        self._stopping = False
+        self._closed = False
         self.due = 0.0
         """The time of the next turn if nothing happens."""
         self.turns = 0
         """Turns in which more was done than to look for a new version."""
-        self._active_until = self._news_until = 0.0
+        self._active_until = 0.0
+        self._news_until = 0.0
         self._full_at = 0.0
         """The time of the next full turn."""
         self._out_due = False
@@ -208,7 +211,8 @@ class App:
         if self.screen.state.closed:
             return
         self.work.collect()
-        if why := self.health.turn(now):
+        why = self.health.turn(now)
+        if why:
             self.catalogue.notice(why)
         self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
@@ -267,7 +271,8 @@ class App:
         self.users.remove(user)
         user.rise()
         user.screen.close()
-        if (gone := self._away.pop(user.who, None)) is not None:
+        gone = self._away.pop(user.who, None)
+        if gone is not None:
             gone.close()
         self._away[user.who] = user
         if len(self._away) > _MOST_AWAY:
@@ -280,7 +285,8 @@ class App:
                 user.screen.close()
                 self._part(user)
         try:
-            if (user := self._away.pop(arrived.who, None)) is None:
+            user = self._away.pop(arrived.who, None)
+            if user is None:
                 user = self._user(arrived)
                 user.who = arrived.who
             else:
@@ -310,7 +316,8 @@ class App:
     def write_out(self, now: float) -> None:
         """Draw once more where the file of --out is behind what was shown."""
         if self._out_due:
-            self.user.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
+            self.user.dirty = 1
+            self._out_at = now - 2 * _OUT_PERIOD
             self._draw(self.user, now)
 
     def close(self) -> None:
@@ -358,11 +365,10 @@ def run(app: App, asked: Sequence[int] = ()) -> None:
                 step(app)
             app.write_out(time.monotonic())
         except Exception as e:  # any call may be the first to meet it; faults of one view are told in its place
-            lost = (
-                words_of(e)
-                if isinstance(e, (moderngl.Error, GpuLostError))
-                else cuda_is_lost()
-            )
+            if isinstance(e, (moderngl.Error, GpuLostError)):
+                lost = words_of(e)
+            else:
+                lost = cuda_is_lost()
             if not lost:
                 raise
             raise GpuLostError(

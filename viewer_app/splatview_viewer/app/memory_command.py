@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.query import Result
 
-_CELL, _LAST = 80, 200
+_CELL = 80
+_LAST = 200
 """Characters of a cell of the table, and of one in the last column; longer ones are cut. A CSV has all."""
 _NUMBERS = (
     "TINYINT",
@@ -93,12 +94,15 @@ def read(path: Path) -> Snapshot:
         raise FileError(
             f"{path}: of the format {kind}, not a snapshot of memory; splatview serve shows it"
         )
-    due, said = time.perf_counter() + 0.5, False
+    due = time.perf_counter() + 0.5
+    said = False
 
     def progress(what: str, fraction: float) -> None:
         nonlocal due, said
-        if (now := time.perf_counter()) >= due and sys.stderr.isatty():
-            due, said = now + 0.1, True
+        now = time.perf_counter()
+        if now >= due and sys.stderr.isatty():
+            due = now + 0.1
+            said = True
             print(f"\r\x1b[K{what} {fraction:.0%}", end="", file=sys.stderr, flush=True)
 
     try:
@@ -139,11 +143,9 @@ def _cell(value: Any, longest: int = _CELL) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return (
-            f"{value:.6g}"
-            if not value.is_integer() or abs(value) >= 1e15
-            else f"{value:.1f}"
-        )
+        if not value.is_integer() or abs(value) >= 1e15:
+            return f"{value:.6g}"
+        return f"{value:.1f}"
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     text = _CONTROL.sub("?", text.replace("\t", " ").replace("\n", " \u2190 ").strip())
     return text if len(text) <= longest else text[: longest - 1] + "\u2026"

@@ -237,11 +237,14 @@ class Stills:
         overlays_s: float = 0.5,
     ) -> None:
         """`who` and `camera` as for `Still`. run: the only one that is followed. gpu_uuid: as for `OffscreenScreen`.
-        overlays_s: to wait for overlays' frames; a trainer on a busy GPU answers late. Raises ViewerError, IpcError."""
+        overlays_s: to wait for overlays' frames; a trainer on a busy GPU answers late. Raises ViewerError, IpcError.
+        """
         self.screen = OffscreenScreen(MIN_SIZE, MIN_SIZE, gpu_uuid=gpu_uuid)
         self._subscriber = make_subscriber(self.screen.ctx, run, client=who)
         self._finder = Finder(self._subscriber, who)
-        self._who, self._camera, self._overlays_s = who, camera, overlays_s
+        self._who = who
+        self._camera = camera
+        self._overlays_s = overlays_s
         self._open: dict[tuple[str, int, str], _Open] = {}
 
     def draw(self, request: RenderRequest, use: Use[T]) -> T:
@@ -255,8 +258,10 @@ class Stills:
         stream = find(
             self._finder, request.stream, request.run, end, sure=request.streams > 0
         )
-        key, run = (stream.run.id, stream.info.index, stream.kind), stream.run
-        if (opened := self._open.pop(key, None)) is None:
+        key = (stream.run.id, stream.info.index, stream.kind)
+        run = stream.run
+        opened = self._open.pop(key, None)
+        if opened is None:
             opened = _Open(
                 stream, Still(self.screen, stream.kind, self._who, self._camera)
             )
@@ -270,7 +275,8 @@ class Stills:
             return len(run.streams) >= request.streams or not run.alive or None
 
         until(told, end)
-        soft, newest = min(time.monotonic() + _NEWER_S, end), stream.version
+        soft = min(time.monotonic() + _NEWER_S, end)
+        newest = stream.version
 
         def attempt() -> list[T] | None:
             """Return [] where nothing will come."""
@@ -279,15 +285,14 @@ class Stills:
             )  # parts of a sharded scene may come late
             after = request.after or (newest if time.monotonic() < soft else 1)
             drawn = self._attempt(opened, after, end, request, use)
-            return (
-                [drawn]
-                if drawn is not None
-                else []
-                if stream.fault or not run.alive
-                else None
-            )
+            if drawn is not None:
+                return [drawn]
+            if stream.fault or not run.alive:
+                return []
+            return None
 
-        if not (found := until(attempt, end)):
+        found = until(attempt, end)
+        if not found:
             error = why_nothing(stream, self._who, request.timeout)
             if isinstance(error, LateError) and stream.version < request.after:
                 error = LateError(
@@ -301,9 +306,12 @@ class Stills:
         self, opened: _Open, after: int, end: float, request: RenderRequest, use: Use[T]
     ) -> T | None:
         """Draw version `after` or a later one; None while there is none, or if it was overwritten meanwhile."""
-        stream, frame, version = opened.stream, None, opened.version
+        stream = opened.stream
+        frame = None
+        version = opened.version
         if version < max(after, stream.version, 1) or stream.live:
-            if (frame := stream.read(after=max(after - 1, 0))) is None:
+            frame = stream.read(after=max(after - 1, 0))
+            if frame is None:
                 return None
             version = frame.version
         opened.version = 0
@@ -325,8 +333,10 @@ class Stills:
 
     def _overlays(self, stream: RemoteStream, end: float, own: bool) -> list[Frame]:
         """Return the newest frames of the streams over this one, which the caller closes. `own`: its process published
-        some that are on their way; they are awaited until `end`."""
-        soon, frames = min(time.monotonic() + self._overlays_s, end), list["Frame"]()
+        some that are on their way; they are awaited until `end`.
+        """
+        soon = min(time.monotonic() + self._overlays_s, end)
+        frames = list["Frame"]()
         waiting = [
             fed
             for link, fed in linked_to(stream, self._subscriber.streams)
@@ -341,7 +351,8 @@ class Stills:
                     end if own and fed.run is stream.run else soon
                 )  # then an older one does
                 done = late or not fed.version or fed.fault or not fed.run.alive
-                if (frame := fed.read(0 if done else fed.version - 1)) is not None:
+                frame = fed.read(0 if done else fed.version - 1)
+                if frame is not None:
                     frames.append(frame)
                 if frame is not None or done:
                     waiting.remove(fed)
@@ -394,15 +405,18 @@ class Still:
         self, screen: OffscreenScreen, kind: str, who: str, camera: str
     ) -> None:
         """`kind` of stream, or "snapshot"; `who` stands at the beginning of messages, `camera` is what people call the
-        camera. Raises ViewerError for a kind that cannot be drawn."""
+        camera. Raises ViewerError for a kind that cannot be drawn.
+        """
         if not about(kind).shown:
             raise ViewerError(
                 f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(shown())}"
             )
-        self.screen, self.kind = screen, kind
+        self.screen = screen
+        self.kind = kind
         self._plot = about(kind).still == "plot"
         """Its picture is written over with words; each is of one value alone."""
-        self._who, self._camera = who, camera
+        self._who = who
+        self._camera = camera
         self.view: ShownView | None = None
         """The view that draws it; None before `prepare`."""
         self._image: ImageView | None = None
@@ -426,8 +440,10 @@ class Still:
         camera = None if look.camera is None else camera_from_json(look.camera, *size)
         if value is not None and self._plot:
             self.close()
-        if (view := self.view) is None:
-            view = self.view = make_view(self.kind, self.screen.ctx)
+        view = self.view
+        if view is None:
+            view = make_view(self.kind, self.screen.ctx)
+            self.view = view
             self._image = view.view if isinstance(view.view, ImageView) else None
             self.scene = view.view if isinstance(view.view, GaussianView) else None
         if self._image is not None:
@@ -442,13 +458,11 @@ class Still:
 
         def taken() -> bool | None:
             view.tick(time.monotonic())
-            return (
-                True
-                if view.update(value)
-                else False
-                if getattr(value, "complete", True)
-                else None
-            )
+            if view.update(value):
+                return True
+            if getattr(value, "complete", True):
+                return False
+            return None
 
         if value is not None:
             if not until(taken, time.monotonic() + _ARRIVAL_S):
@@ -492,10 +506,13 @@ class Still:
         Frames that cannot be read are left out; how old they are is not written. Raises ViewerError for a plot that
         cannot be shown or is not complete in time.
         """
-        view, image = self.view, self._image
+        view = self.view
+        image = self._image
         assert view is not None
         self.screen.resize(*size, shared=shared)
-        rect, framebuffer, plot = Rect(0, 0, *size), self.screen.framebuffer, view.view
+        rect = Rect(0, 0, *size)
+        framebuffer = self.screen.framebuffer
+        plot = view.view
 
         def draw_plot() -> None:
             view.draw(framebuffer, rect)
@@ -513,7 +530,8 @@ class Still:
                     )
                 plot.wait(end - time.monotonic())  # type: ignore[attr-defined]
                 settled_pixels(framebuffer, draw_plot)
-            if fault := getattr(plot, "fault", ""):
+            fault = getattr(plot, "fault", "")
+            if fault:
                 raise ViewerError(fault)
             return
         view.draw(framebuffer, rect)
@@ -548,7 +566,9 @@ class Still:
         view = self.scene
         if view is None or view.data.facts is None:
             return ""
-        renderer, camera, sight = view.data.renderer, view.camera(), view.data.sight
+        renderer = view.data.renderer
+        camera = view.camera()
+        sight = view.data.sight
         words = [renderer.left_out.words(view.data.facts.count), renderer.thinned]
         if camera is not None and sight is not None and len(sight.means):
             farthest = (
@@ -564,7 +584,8 @@ class Still:
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
         """The same as a tensor, (H, W, 3) uint8, top row first, for what torch's current stream does next. None where
-        CUDA does not draw: then it is for `draw`."""
+        CUDA does not draw: then it is for `draw`.
+        """
         return None if self.scene is None else self.scene.tensor(*size)
 
     def see_through(self, size: tuple[int, int]) -> np.ndarray:
@@ -593,7 +614,9 @@ class Still:
         for part in (self.view, self._panel):
             if part is not None:
                 part.close()
-        self.view = self.scene = self._panel = None
+        self.view = None
+        self.scene = None
+        self._panel = None
 
 
 # -- films ------------------------------------------------------------------------------------------------------------
@@ -635,7 +658,9 @@ def _film(
         make_writer(asked.out, *size, made.fps, transparent),
         transparent=transparent,
     )
-    terminal, begun, told = sys.stderr.isatty(), time.monotonic(), -1.0
+    terminal = sys.stderr.isatty()
+    begun = time.monotonic()
+    told = -1.0
     try:
         while not filming.ended:
             filming.turn()
@@ -644,12 +669,12 @@ def _film(
             if now - told > (
                 0.2 if terminal else 10.0
             ):  # on one line of a terminal, else every ten seconds
-                told, rate = now, filming.drawn / max(now - begun, 1e-3)
-                left = (
-                    f", {(filming.total - filming.drawn) / rate:.0f} s left"
-                    if filming.drawn > 2
-                    else ""
-                )
+                told = now
+                rate = filming.drawn / max(now - begun, 1e-3)
+                if filming.drawn > 2:
+                    left = f", {(filming.total - filming.drawn) / rate:.0f} s left"
+                else:
+                    left = ""
                 text = (
                     f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
                 )
@@ -666,7 +691,8 @@ def _film(
 
 def parse_background(text: str) -> Color | None:
     """RGB in [0, 1] from "R,G,B": fractions, or 0 to 255 if any is over 1; None for "transparent". Raises ViewerError
-    otherwise."""
+    otherwise.
+    """
     if text.strip().lower() in ("transparent", "none"):
         return None
     try:

@@ -75,8 +75,10 @@ def probe_interop() -> str:
         forced_bridge()
     except SharingError as e:
         raise Broken(e) from None
-    ctx, mend = _context(), ""
-    if (drawn_on := gl_device_uuid(ctx)) is None:
+    ctx = _context()
+    mend = ""
+    drawn_on = gl_device_uuid(ctx)
+    if drawn_on is None:
         same = "OpenGL does not say which GPU it draws on, so it is not NVIDIA's"
         mend = (
             "let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
@@ -87,10 +89,8 @@ def probe_interop() -> str:
             index = driver.device_of(drawn_on)
             same = f"OpenGL draws on CUDA's GPU {index}"
             if index is None:
-                same, mend = (
-                    f"OpenGL draws on GPU {drawn_on}, which CUDA does not see",
-                    "check CUDA_VISIBLE_DEVICES",
-                )
+                same = f"OpenGL draws on GPU {drawn_on}, which CUDA does not see"
+                mend = "check CUDA_VISIBLE_DEVICES"
         except SharingError as e:
             same = f"CUDA cannot be asked ({e})"
     reasons = {name: probe(ctx, name) for name in BRIDGES}
@@ -141,7 +141,8 @@ def probe_sandbox() -> str:
     from splatview_viewer.formats.sandbox import limits_for, run
 
     with tempfile.TemporaryDirectory(prefix="sv-doctor-") as folder:
-        secret, job = Path(folder, "secret"), Path(folder, "job")
+        secret = Path(folder, "secret")
+        job = Path(folder, "job")
         for path, text in ((secret, "x"), (job, f"{folder}\n{secret}")):
             with output_file(path, private=True) as out:
                 out.file.write(text.encode())

@@ -84,7 +84,8 @@ class _OneWindow(App):
         self._caller = caller
         self._show: Show | None = None
         self._told: WindowState | None = None
-        self._brought, self._at_latest = 0, 0.0
+        self._brought = 0
+        self._at_latest = 0.0
         """Time of publication of what the awaited stream had brought before, and when to show it in any case."""
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
@@ -97,10 +98,13 @@ class _OneWindow(App):
         self.state.hint = ""
 
     def turn(self, now: float, events: Sequence[Event] = ()) -> float:
-        if (line := self._caller.newest()) is not None:
+        line = self._caller.newest()
+        if line is not None:
             self._show = msgspec.json.decode(line, type=Show)
             self._active_until = self._news_until = now + _LIVELY
-        viewport, waiting, show = self.user.layout.active, self._waiting, self._show
+        viewport = self.user.layout.active
+        waiting = self._waiting
+        show = self._show
         slot = next(
             (
                 s
@@ -114,7 +118,8 @@ class _OneWindow(App):
         if slot is None or slot.entry.key == viewport.key:
             waiting.select(None)
         elif slot.entry.key != waiting.key:
-            self._brought, self._at_latest = slot.source.time_ns, now + _AT_LATEST
+            self._brought = slot.source.time_ns
+            self._at_latest = now + _AT_LATEST
             waiting.select(slot.entry.key)
         elif (
             slot.source.time_ns != self._brought

@@ -62,7 +62,8 @@ class Part:
 
 class MergedSource(Source):
     """The source of an entry that shows several others as one scene, which is merged anew for each version and each
-    placement: on the GPU if any of them is there, otherwise in a job."""
+    placement: on the GPU if any of them is there, otherwise in a job.
+    """
 
     path = "put together"
 
@@ -111,7 +112,8 @@ class MergedSource(Source):
             [catalogue.slots[part.key].entry for part in self.parts], " + "
         )
         self.notes = [f"of {len(self.parts)} scenes"]
-        if (own := catalogue.slots[entry.key]) in catalogue.watched():
+        own = catalogue.slots[entry.key]
+        if own in catalogue.watched():
             with catalogue.guard(own):
                 for _, view in self._loaded():  # which may be drawn nowhere
                     if view.content.renderer.pending:
@@ -135,7 +137,8 @@ class MergedSource(Source):
 
     def _wanted(self) -> tuple[object, ...] | None:
         """Return the parts, placements and versions to be merged; None until all of them are whole, and at first all
-        that will come have come, so that the first picture shows all of it."""
+        that will come have come, so that the first picture shows all of it.
+        """
         loaded = self._loaded()
         if self._of is None:
             late = [
@@ -168,7 +171,8 @@ class MergedSource(Source):
 
     def feed(self, view: ShownView) -> bool:
         if self._job is not None:
-            job, self._job = self._job, None
+            job = self._job
+            self._job = None
             if job.fault:
                 raise ViewerError(f"together: {job.fault}")
             self._held = job.result()
@@ -207,15 +211,17 @@ class MergedSource(Source):
 
     def close(self) -> None:
         self._jobs.close()
-        self._job = self._held = self._of = None
+        self._job = None
+        self._held = None
+        self._of = None
 
 
 def name_of(entries: Sequence[Entry], between: str) -> str:
     """Return the name of an entry that shows several others."""
     names = [entry.name for entry in entries]
-    return (
-        between.join(names) if len(names) < 4 else f"{names[0]} + {len(names) - 1} more"
-    )
+    if len(names) < 4:
+        return between.join(names)
+    return f"{names[0]} + {len(names) - 1} more"
 
 
 class Comparisons:
@@ -228,7 +234,10 @@ class Comparisons:
         work: GpuWork,
         wake: Callable[[], None],
     ) -> None:
-        self._catalogue, self._ctx, self._work, self._wake = catalogue, ctx, work, wake
+        self._catalogue = catalogue
+        self._ctx = ctx
+        self._work = work
+        self._wake = wake
         self._chosen: WeakKeyDictionary[Viewport, str] = WeakKeyDictionary()
         """The entry to compare with, as the panel shows it: its key."""
         self._ties: WeakKeyDictionary[User, dict[ShownView, object]] = (
@@ -239,15 +248,13 @@ class Comparisons:
 
     def _candidates(self, slot: Slot) -> list[Entry]:
         """Return the entries that one can be compared with."""
-        return (
-            []
-            if not about(slot.entry.kind).compared
-            else [
-                other.entry
-                for other in self._catalogue.slots.values()
-                if other is not slot and other.entry.kind == slot.entry.kind
-            ]
-        )
+        if not about(slot.entry.kind).compared:
+            return []
+        return [
+            other.entry
+            for other in self._catalogue.slots.values()
+            if other is not slot and other.entry.kind == slot.entry.kind
+        ]
 
     def compare(self, how: str, viewport: Viewport, key: str) -> None:
         """Show the entry `key` with what a viewport shows: as a "pair", "together" or "beside"."""
@@ -255,7 +262,8 @@ class Comparisons:
             self.tie(viewport.user, True)
             viewport.user.layout.add(key)
             return
-        shown, other = self._catalogue.shown(viewport), self._catalogue.slots.get(key)
+        shown = self._catalogue.shown(viewport)
+        other = self._catalogue.slots.get(key)
         if shown is None or other is None or shown is other:
             return
         if other.entry not in self._candidates(shown) or (
@@ -267,7 +275,9 @@ class Comparisons:
                 else f"{shown.entry.name} and {other.entry.name} are not of one kind: nothing to compare"
             )
             return
-        slots, source, keys = self._catalogue.slots, shown.source, [key]
+        slots = self._catalogue.slots
+        source = shown.source
+        keys = [key]
         if how == "together":  # in the same space
             if isinstance(other.source, MergedSource):
                 keys = [part.key for part in other.source.parts]
@@ -307,7 +317,8 @@ class Comparisons:
         )
         view = ShownView(PairView(pair, PairState()))
         view.update(None)
-        slot.views[None], slot.view_kind = view, "pair"
+        slot.views[None] = view
+        slot.view_kind = "pair"
 
     def _add(
         self,
@@ -336,8 +347,10 @@ class Comparisons:
 
     def pull(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved. New ones follow the others; if all
-        are new, the active one leads."""
-        if (known := self._ties.get(user)) is None:
+        are new, the active one leads.
+        """
+        known = self._ties.get(user)
+        if known is None:
             return
         active = user.layout.active
         seen: list[Any] = [
@@ -376,7 +389,8 @@ class Comparisons:
         slot = self._catalogue.shown(viewport)
         if slot is None or not about(slot.entry.kind).compared:
             return []
-        out, source = [], slot.source
+        out = []
+        source = slot.source
         if isinstance(source, MergedSource):
             out.append(
                 Section(
@@ -398,18 +412,21 @@ class Comparisons:
         return out
 
     def _compare(self, slot: Slot, viewport: Viewport) -> None:
-        user, do, found = viewport.user, self._catalogue.do, self._candidates(slot)
+        user = viewport.user
+        do = self._catalogue.do
+        found = self._candidates(slot)
         if found:
             options = dict(
                 zip([entry.key for entry in found], told_apart(found), strict=True)
             )
             key = self._chosen.get(viewport, "")
-            self._chosen[viewport] = key = ui.choice(
+            key = ui.choice(
                 "With",
                 "The scene that this one is compared with",
                 key if key in options else found[0].key,
                 options,
             )
+            self._chosen[viewport] = key
             pressed = ui.buttons(
                 "Show",
                 ["Split", "Beside"],
@@ -441,7 +458,8 @@ class Comparisons:
         """Draw a box for each scene that shows it, and a fold with its placement."""
         slots = self._catalogue.slots
         for i, part in enumerate(part for part in source.parts if part.key in slots):
-            entry, p = slots[part.key].entry, part.placement
+            entry = slots[part.key].entry
+            p = part.placement
             imgui.push_id(i)
             part.visible = imgui.checkbox("##visible", part.visible)[1]
             imgui.set_item_tooltip("Whether this scene is seen")

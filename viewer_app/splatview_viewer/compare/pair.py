@@ -94,7 +94,10 @@ class PairSource(Source):
         ctx: moderngl.Context,
         work: GpuWork,
     ) -> None:
-        self.catalogue, self.uses, self.ctx, self.work = catalogue, keys, ctx, work
+        self.catalogue = catalogue
+        self.uses = keys
+        self.ctx = ctx
+        self.work = work
         self.compositors: list[PairCompositor] = []
 
     def refresh(self, entry: Entry, now: float) -> None:
@@ -141,9 +144,11 @@ class PairView(View[PairSource, PairState]):
 
     def _both(self) -> list[Any]:
         """Return the view of each side, None for one that has nothing to show."""
-        catalogue, out = self.data.catalogue, list[Any]()
+        catalogue = self.data.catalogue
+        out = list[Any]()
         for side in self._sides:
-            slot, side.host = catalogue.slots.get(side.key), self.host
+            slot = catalogue.slots.get(side.key)
+            side.host = self.host
             view = None if slot is None or slot.entry.fault else catalogue.view(side)  # type: ignore[arg-type]
             if view is not None:
                 own = view.view.host
@@ -173,8 +178,10 @@ class PairView(View[PairSource, PairState]):
         self, what: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)
     ) -> list[T]:
         """Call `what` with the views of some sides, and return the results. A fault is shown in place of its side, and
-        the other one goes on."""
-        catalogue, out = self.data.catalogue, list[T]()
+        the other one goes on.
+        """
+        catalogue = self.data.catalogue
+        out = list[T]()
         for side, view in [(self._sides[i], self._both()[i]) for i in sides]:
             if view is not None:
                 with catalogue.guard(catalogue.slots[side.key]):
@@ -188,17 +195,19 @@ class PairView(View[PairSource, PairState]):
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        s, self._size, self._rect = self._state, framebuffer.size, rect
+        s = self._state
+        self._size = framebuffer.size
+        self._rect = rect
         if self._draw_sides():
-            at = (
-                (self.divider.x(rect) - rect.x) / max(rect.width, 1)
-                if s.how == "split"
-                else s.at
-            )
+            if s.how == "split":
+                at = (self.divider.x(rect) - rect.x) / max(rect.width, 1)
+            else:
+                at = s.at
             self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)
             self._measure_at = min(self._measure_at, self._now + _MEASURED_AFTER)
             return
-        self.psnr, self._measure_at = None, math.inf
+        self.psnr = None
+        self._measure_at = math.inf
         if not self._use(
             lambda view: view.draw(framebuffer, rect)
         ):  # the one that there is
@@ -209,7 +218,8 @@ class PairView(View[PairSource, PairState]):
 
     def _draw_sides(self) -> bool:
         """Draw both into targets as large as the framebuffer. Returns False where one is missing or fails."""
-        used, views = self._state.used, self._both()
+        used = self._state.used
+        views = self._both()
         if None in views:
             return False
         dtype: Literal["f4", "f1"] = "f4" if self._state.how == "difference" else "f1"
@@ -246,7 +256,8 @@ class PairView(View[PairSource, PairState]):
         return self._divider
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        split, sides = self._state.how == "split", [self._leading]
+        split = self._state.how == "split"
+        sides = [self._leading]
         if split and not self._held:
             divider = self.divider
             again = divider.handle(event, rect, self.host.scale)
@@ -272,7 +283,8 @@ class PairView(View[PairSource, PairState]):
         again = any(self._use(lambda view: view.tick(now)))
         if now < self._measure_at:
             return again
-        before, self._measure_at = _words(self.psnr), math.inf
+        before = _words(self.psnr)
+        self._measure_at = math.inf
         # Without what only helps to look at them. The framebuffer is bound again afterwards.
         bound = self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING)
         with self.host.drawing_exactly("scene"), bound:
@@ -309,7 +321,8 @@ class PairView(View[PairSource, PairState]):
 
     def panel(self) -> Sequence[Section]:
         """Return its own controls, and those of the side that was pressed last."""
-        lead, own = self.lead, Section("", self._controls)
+        lead = self.lead
+        own = Section("", self._controls)
         return [own, *(() if lead is None else lead.sections)]
 
     def _controls(self) -> None:
@@ -354,11 +367,13 @@ class PairView(View[PairSource, PairState]):
         self._state = replace(s, how=how, alike=ui.check("Same view", tip, s.alike))
 
     def info(self) -> Info:
-        s, lead = self._state, self.lead
+        s = self._state
+        lead = self.lead
         told = {id(view): view.info for view in self.views}
-        details = (
-            [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
-        )
+        if s.how == "difference":
+            details = [f"brightest from {1 / s.gain:.0%} on"]
+        else:
+            details = []
         timings = Counter({"compare": self.data.work.ms.get("compare", 0.0)})
         for info in told.values():
             timings.update(info.timings)
@@ -372,7 +387,8 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def wants(self) -> Wants:
-        views, lead = self.views, self.lead
+        views = self.views
+        lead = self.lead
         return Wants(
             cuda=any(view.wants.cuda for view in views),
             moving=any(view.wants.moving for view in views),

@@ -13,7 +13,8 @@ _MOST = 3000
 
 class ViewerError(Exception):
     """Base of everything the viewer reports. The message says what to do next; no traceback is needed. It can be shown:
-    what a terminal would obey in it is escaped, and the middle of a very long one left out."""
+    what a terminal would obey in it is escaped, and the middle of a very long one left out.
+    """
 
     def __init__(self, *args: object) -> None:
         def showable(text: str) -> str:

@@ -114,7 +114,8 @@ class Wheel(_Event, frozen=True, tag="wheel"):
 
 class Pinch(_Event, frozen=True, tag="pinch"):
     """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy), grew by `factor` and turned by
-    `turn` radians, clockwise."""
+    `turn` radians, clockwise.
+    """
 
     x: _Position
     y: _Position

@@ -80,7 +80,8 @@ class Memo:
         try:
             size = len(json.dumps(value))
         except (TypeError, ValueError, RecursionError) as e:
-            size, reason = MOST_VALUE_BYTES + 1, str(e)
+            size = MOST_VALUE_BYTES + 1
+            reason = str(e)
         else:
             reason = f"it takes {size:,} bytes of JSON, and {MOST_VALUE_BYTES:,} are the most"
         if size <= MOST_VALUE_BYTES:

@@ -81,7 +81,8 @@ class Job(Generic[T]):
     def end(self, value: T | None, error: Exception | None) -> None:
         """Store the outcome unless it was cancelled. Called by `Jobs` under its lock."""
         if not self.cancelled:
-            self._value, self.error = value, error
+            self._value = value
+            self.error = error
         self.function = None
         self.ended.set()
 
@@ -151,7 +152,8 @@ class Jobs:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until no job is left, at most `timeout` seconds (None: any time); return whether that is so."""
-        if (thread := self._thread) is not None and timeout != 0:
+        thread = self._thread
+        if thread is not None and timeout != 0:
             thread.join(timeout)
         return not self.busy
 
@@ -171,8 +173,10 @@ class Jobs:
                 if not self._waiting:
                     self._thread = None
                     return
-                job = self._running = self._waiting.popleft()
-            value, error = None, None
+                job = self._waiting.popleft()
+                self._running = job
+            value = None
+            error = None
             try:
                 value = job.function(job)  # type: ignore[misc]
             except BaseException as e:  # the thread goes on with the next job

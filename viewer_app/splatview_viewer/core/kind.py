@@ -33,7 +33,8 @@ class Link:
 
     def take(self, content: Any, stream: Any, frame: Frame) -> bool:
         """Take the newest frame of a stream. False when it was overwritten meanwhile. Raises ViewerError for a frame
-        that cannot be shown."""
+        that cannot be shown.
+        """
         raise NotImplementedError
 
     def tend(self, content: Any, stream: Any, now: float) -> None:

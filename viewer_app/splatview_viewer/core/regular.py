@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def open_regular(path: str | Path) -> BinaryIO:
     """A file, opened to be read. Raises OSError also for pipes, devices and sockets, at once; ValueError for a name
-    that cannot be one."""
+    that cannot be one.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         mode = os.fstat(fd).st_mode

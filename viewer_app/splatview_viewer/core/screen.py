@@ -93,7 +93,8 @@ class Desktop(Protocol):
 
     def keep(self, picture: np.ndarray, name: str) -> None:
         """Give the user a picture, (H, W, 3 or 4) uint8, top row first, as `name`.png: a file in the current folder, or
-        a download. Raises FileError when that fails."""
+        a download. Raises FileError when that fails.
+        """
         ...
 
     def hand_over(self, path: Path) -> None:
@@ -156,12 +157,14 @@ def settled_pixels(
     framebuffer: moderngl.Framebuffer, draw: Callable[[], object]
 ) -> np.ndarray:
     """Return `read_pixels` once `draw` draws the same again, or _MOST_DRAWN times: imgui lays a window out by the size
-    of what was in it at the last drawing."""
+    of what was in it at the last drawing.
+    """
     draw()
     drawn = read_pixels(framebuffer)
     for _ in range(_MOST_DRAWN - 1):
         draw()
-        before, drawn = drawn, read_pixels(framebuffer)
+        before = drawn
+        drawn = read_pixels(framebuffer)
         if np.array_equal(before, drawn):
             break
     return drawn

@@ -38,7 +38,8 @@ class Sphere:
 @dataclass(frozen=True)
 class Selection:
     """What has to hold for a Gaussian to be drawn, all of it. Immutable, so that it can be part of what a picture is
-    known by."""
+    known by.
+    """
 
     opacity: tuple[float, float] = (0.0, 1.0)
     """Least and most, both included."""

@@ -134,8 +134,10 @@ class View(Generic[Data, State]):
 
     def __init__(self, data: Data, state: State) -> None:
         """data: shared by all views of a stream or file. state: a frozen dataclass of plain values, in the picture's
-        units: only a `place` may be for one rectangle, which it names."""
-        self.data, self.state = data, state
+        units: only a `place` may be for one rectangle, which it names.
+        """
+        self.data = data
+        self.state = state
         self.host = Host()
 
     def take(self, link: str, value: Value) -> bool:
@@ -165,7 +167,8 @@ class View(Generic[Data, State]):
 
     def work(self) -> bool:
         """Go on with what a user began and need not watch, such as a film. True to draw the picture again. Quick
-        when idle."""
+        when idle.
+        """
         return False
 
     def dropped(self, file: Path) -> bool:
@@ -211,7 +214,8 @@ class ShownView:
 
     def __init__(self, view: View[Any, Any], shared: _Shared | None = None) -> None:
         self.view = view
-        self.kind, self.content = view.kind, view.data
+        self.kind = view.kind
+        self.content = view.data
         self._shared = shared or _Shared()
         self._shared.views += 1
         self.rect: Rect | None = None
@@ -239,11 +243,10 @@ class ShownView:
 
     def follow(self, leader: ShownView, alike: bool = False) -> None:
         """Show the part that `leader`, of the same kind, shows. alike: with the same settings as well."""
-        state = (
-            leader.view.state
-            if alike
-            else replace(self.view.state, place=leader.view.state.place)
-        )
+        if alike:
+            state = leader.view.state
+        else:
+            state = replace(self.view.state, place=leader.view.state.place)
         if leader.rect not in (None, self.rect) and hasattr(state, "place"):
             state = replace(state, place=state.place.seen_from(leader.rect))
         self.view.state = state

@@ -122,7 +122,8 @@ def find_format(
         if not head:
             raise FileError("the file is empty")
     start = Start(path, name or str(path), head)
-    if found := next((f for f in formats if f.sniff(start)), None):
+    found = next((f for f in formats if f.sniff(start)), None)
+    if found:
         return found
     if path.is_dir():
         raise FileError(
@@ -164,11 +165,10 @@ def read_as(
                 "SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
                 ".sog file, or open the folder on the machine of the viewer"
             )
-    value = (
-        read_tensors([path], progress)
-        if found is CHECKPOINT
-        else found.read(path, progress)
-    )
+    if found is CHECKPOINT:
+        value = read_tensors([path], progress)
+    else:
+        value = found.read(path, progress)
     if isinstance(value, Fields):
         return value.facts, value.arrays
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"

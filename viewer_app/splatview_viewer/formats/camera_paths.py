@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 FILE_LIMIT = 64 << 20
 """Bytes of a file; two hours of pictures take 60 MB."""
-LEAST_FOV, MOST_FOV = 0.09, 179.4
+LEAST_FOV = 0.09
+MOST_FOV = 179.4
 """Degrees of a field of view that are read: a little more than are written, which are rounded."""
 _MODELS: dict[str, CameraModel] = {"perspective": "pinhole", "fisheye": "fisheye"}
 _FLIP = np.diag([1.0, -1.0, -1.0])
@@ -91,7 +92,8 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
 
     def pose(rotation: np.ndarray, position: np.ndarray) -> list[float]:
         matrix = np.eye(4)
-        matrix[:3, :3], matrix[:3, 3] = rotation @ _FLIP, position
+        matrix[:3, :3] = rotation @ _FLIP
+        matrix[:3, 3] = position
         return matrix.ravel().tolist()
 
     def written_fov(fov: float) -> float:
@@ -229,7 +231,8 @@ def _frames(
     positions = matrices[:, :3, 3].copy()
     quaternions = rotations.quaternions(matrices[:, :3, :3] @ _FLIP)
     for frame, position, rotation in zip(frames, positions, quaternions, strict=True):
-        seconds, fov = _seconds(frame, between), _fov(frame, whole, model)
+        seconds = _seconds(frame, between)
+        fov = _fov(frame, whole, model)
         keys.append(Key(position, rotation, fov, seconds))
     return keys
 
@@ -258,7 +261,8 @@ def _key(
         raise CameraError(f"path: {d!r:.60} is no keyframe")
     matrix = read_pose(d.get(name), f'path: "{name}"')
     rotation = rotations.quaternion(matrix[:3, :3] @ _FLIP)
-    seconds, fov = _seconds(d, between), _fov(d, whole, model)
+    seconds = _seconds(d, between)
+    fov = _fov(d, whole, model)
     return Key(matrix[:3, 3].copy(), rotation, fov, seconds)
 
 
@@ -278,7 +282,8 @@ def _fov(d: dict[str, Any], whole: dict[str, Any], model: CameraModel) -> float:
 
 def _fisheye_fov(fov: float) -> float:
     """Return the angle that an equidistant camera shows with the focal length that nerfstudio makes of a field of
-    view: half the height by the tangent of its half, for every type of camera."""
+    view: half the height by the tangent of its half, for every type of camera.
+    """
     return field_of_view(focal_length(fov, 2), 2, "fisheye")
 
 
@@ -342,7 +347,8 @@ class PngFolder:
 
 class Mp4:
     """H.264, by PyAV. Sides are made even by leaving out a row or column. The film is whole, and of a numbered one the
-    name is known, after `close`; `abort` leaves nothing of it."""
+    name is known, after `close`; `abort` leaves nothing of it.
+    """
 
     def __init__(
         self, out: Path, width: int, height: int, fps: float, numbered: bool = False
@@ -366,9 +372,13 @@ class Mp4:
                 "libx264" if best else "mpeg4",
                 rate=Fraction(fps).limit_denominator(1001),
             )
-            self._stream.codec_context.options = (
-                {"crf": _QUALITY, "preset": "medium"} if best else {"qscale": "2"}
-            )
+            if best:
+                self._stream.codec_context.options = {
+                    "crf": _QUALITY,
+                    "preset": "medium",
+                }
+            else:
+                self._stream.codec_context.options = {"qscale": "2"}
             self._stream.width, self._stream.height = self._size
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.color_range = 1

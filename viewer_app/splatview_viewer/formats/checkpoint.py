@@ -367,12 +367,12 @@ def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
         if (m := RANK.fullmatch(f.name))
         and (m["stem"], m["suffix"]) == (match["stem"], match["suffix"])
     }
-    notes = (
-        (f"{len(ranks)} ranks of {match['stem']} put together",)
-        if len(ranks) > 1
-        else ()
-    )
-    if absent := [str(r) for r in range(max(ranks)) if r not in ranks]:
+    if len(ranks) > 1:
+        notes = (f"{len(ranks)} ranks of {match['stem']} put together",)
+    else:
+        notes = ()
+    absent = [str(r) for r in range(max(ranks)) if r not in ranks]
+    if absent:
         notes += (
             f"rank {', '.join(absent[:8])} of {match['stem']} is missing: the scene has holes",
         )

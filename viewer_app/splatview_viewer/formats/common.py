@@ -39,7 +39,8 @@ Progress = Callable[[str, float], None]
 
 ZIP_MAGIC = b"PK\x03\x04"
 GZIP_MAGIC = b"\x1f\x8b"
-BOMB_BYTES, BOMB_RATIO = 64 << 20, 64
+BOMB_BYTES = 64 << 20
+BOMB_RATIO = 64
 """Decoded bytes that any scene may have, and decoded bytes per byte of a larger file. Measured, with float32 fields:
 .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in positions does not compress, and each
 Gaussian has 3 to 12 bytes of it in every format, for at most 236 decoded bytes."""

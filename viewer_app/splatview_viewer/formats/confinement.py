@@ -56,7 +56,8 @@ def confine(files: Sequence[int]) -> Confinement:
     Landlock holds for the calling thread and those that it starts: call it before there are others.
     """
     reasons: list[str] = []
-    landlock, seccomp = 0, False
+    landlock = 0
+    seccomp = False
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     try:
         landlock = _restrict_files(files)
@@ -81,14 +82,20 @@ def _call(number: int, *arguments: object) -> int:
 
 # -- Landlock ----------------------------------------------------------------------------------------------------------
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
 """System calls, of the same number on every machine."""
-_VERSION_FLAG, _RULE_PATH_BENEATH = 1, 1
-_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_VERSION_FLAG = 1
+_RULE_PATH_BENEATH = 1
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
 _ACCESS_BITS = ((1, 13), (2, 14), (3, 15), (5, 16))
 """Versions, and the number of kinds of access to files that each can refuse."""
-_TCP_SINCE, _SCOPES_SINCE = 4, 6
-_ALL_TCP, _ALL_SCOPES = 0b11, 0b11
+_TCP_SINCE = 4
+_SCOPES_SINCE = 6
+_ALL_TCP = 0b11
+_ALL_SCOPES = 0b11
 _SYSTEM_PATHS = (
     "/lib",
     "/lib64",
@@ -303,10 +310,17 @@ _REFUSED_CALLS = {
     "personality": (135, 92),
 }
 """The numbers of refused system calls on x86-64 and on aarch64; None: it has no such call."""
-_OPEN, _OPENAT, _OPENAT2 = (2, None), (257, 56), (437, 437)
-_CLONE, _CLONE3 = (56, 220), (435, 435)
-_KILL, _TGKILL, _PRLIMIT = (62, 129), (234, 131), (302, 261)
-_IOCTL, _FCNTL, _SECCOMP = (16, 29), (72, 25), (317, 277)
+_OPEN = (2, None)
+_OPENAT = (257, 56)
+_OPENAT2 = (437, 437)
+_CLONE = (56, 220)
+_CLONE3 = (435, 435)
+_KILL = (62, 129)
+_TGKILL = (234, 131)
+_PRLIMIT = (302, 261)
+_IOCTL = (16, 29)
+_FCNTL = (72, 25)
+_SECCOMP = (317, 277)
 _NEWEST_CALL = 462
 """System calls with a higher number are not known here, and refused."""
 MACHINES = {
@@ -323,20 +337,28 @@ _REFUSED_FCNTLS = (8, 10, 15, 1024, 1026)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX, by which a pipe sends any signal to any process of the user; F_SETLEASE and
 F_NOTIFY, which make other programs wait, and watch them."""
 
-_LOAD, _RETURN = 0x20, 0x06
-_IF_EQUAL, _IF_ABOVE, _IF_ANY_BIT = 0x15, 0x25, 0x45
+_LOAD = 0x20
+_RETURN = 0x06
+_IF_EQUAL = 0x15
+_IF_ABOVE = 0x25
+_IF_ANY_BIT = 0x45
 """Instructions of the kernel's filter language (classic BPF)."""
-_NUMBER_AT, _MACHINE_AT = 0, 4
-_ALLOW, _KILL_PROCESS, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-_SET_MODE_FILTER, _ALL_THREADS = 1, 1
+_NUMBER_AT = 0
+_MACHINE_AT = 4
+_ALLOW = 0x7FFF0000
+_KILL_PROCESS = 0x80000000
+_FAIL = 0x00050000
+_SET_MODE_FILTER = 1
+_ALL_THREADS = 1
 
 _Instruction = tuple[int, int, int, int]
 """Code, jump if true, jump if false, operand."""
 
 
-SECCOMP_CALL = (
-    _SECCOMP[MACHINES[platform.machine()][0]] if platform.machine() in MACHINES else 0
-)
+if platform.machine() in MACHINES:
+    SECCOMP_CALL = _SECCOMP[MACHINES[platform.machine()][0]]
+else:
+    SECCOMP_CALL = 0
 """The number of the system call that sets a filter; 0: this machine's is not known here."""
 
 

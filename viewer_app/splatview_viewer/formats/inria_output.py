@@ -39,7 +39,8 @@ WHITE = (1.0, 1.0, 1.0)
 
 def find_scenes(folder: Path) -> list[Path]:
     """Return the scenes of a folder, ascending by iteration, coarse ones first: of a training, of its point_cloud, or of one
-    iteration."""
+    iteration.
+    """
     alone = folder / SCENE
     if ITERATION.fullmatch(folder.name) and alone.is_file():
         return [alone]
@@ -67,7 +68,8 @@ def read(path: Path, progress: Progress) -> Fields:
     notes = fields.facts.notes
     if len(scenes) > 1:
         notes += (f"iteration {iteration}, the last of {len(scenes)}",)
-    background, up = None, fields.facts.up
+    background = None
+    up = fields.facts.up
     root = _root_of(scene)
     try:
         background = _background(root)

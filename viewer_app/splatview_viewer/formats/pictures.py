@@ -42,7 +42,8 @@ TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 PPM_MAGIC = re.compile(rb"P[1-6]\s")
 PPM_HEADER_LIMIT = 1 << 16
 JPEG_MAGIC = b"\xff\xd8"
-EXIF, MOST_EXIF = b"Exif\0\0", 100
+EXIF = b"Exif\0\0"
+MOST_EXIF = 100
 """The beginning of a piece of EXIF, of which a JPEG has one, and how many are read; each has up to 64 KB."""
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 """Sizes that the second header of a BMP may have: "BM" alone begins many texts."""
@@ -50,7 +51,8 @@ BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 
 def read_picture(path: Path, progress: Progress) -> np.ndarray:
     """Return (H, W, C) uint8, C from 1 to 4; (H, W, 1) uint16 of 16-bit grey, float32 of a TIFF of floating point. EXIF
-    orientation is applied."""
+    orientation is applied.
+    """
     from PIL import ImageOps
 
     with open_regular(path) as file, open_picture(file) as opened:
@@ -141,7 +143,8 @@ def _check_ppm(file: BinaryIO, what: str) -> None:
 
 def _check_jpeg(file: BinaryIO, what: str) -> None:
     """Raise FileError for a JPEG of more pieces of EXIF than any real one: Pillow puts them together one by one, which
-    takes the square of their number."""
+    takes the square of their number.
+    """
     pieces = 0
     if file.read(2) == JPEG_MAGIC:
         end = b""
@@ -159,7 +162,8 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     # Mapped, numpy holds the shape against the size of the file and allocates nothing. But if a program saves the file
     # anew meanwhile, touching a mapping that shrank would kill us.
     a = np.load(path, mmap_mode="r", allow_pickle=False)
-    shape, dtype = a.shape, a.dtype
+    shape = a.shape
+    dtype = a.dtype
     if not (dtype.kind == "f" or (dtype.kind == "u" and dtype.itemsize <= 2)):
         raise FileError(
             f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating point"

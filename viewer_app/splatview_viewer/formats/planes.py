@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 META = "meta.json"
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
-UNPACK_SPARE, UNPACK_RATIO = 1 << 16, 4
+UNPACK_SPARE = 1 << 16
+UNPACK_RATIO = 4
 """Bytes that a file in a zip may unpack to: so many, or this multiple of the zip. Pictures are packed already."""
 PIXELS_BESIDES = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest palette."""

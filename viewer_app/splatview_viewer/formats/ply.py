@@ -59,7 +59,8 @@ ROTATION = ("rot_0", "rot_1", "rot_2", "rot_3")
 
 _ROWS = 1 << 16
 """Gaussians that are written in one piece."""
-_LEAST_SCALE, _NEAREST_OPACITY = 1e-37, 2.0**-24
+_LEAST_SCALE = 1e-37
+_NEAREST_OPACITY = 2.0**-24
 """Arguments of logarithms and logits in the place of 0 and 1, so that they are finite."""
 
 CHUNK = 256
@@ -84,11 +85,12 @@ def _read_plain(f: BinaryIO, header: Header, packed: int, progress: Progress) ->
     scales = [p for p in names if p.startswith("scale_")]
     if sorted(scales) not in (["scale_0"], ["scale_0", "scale_1"]):  # 2DGS has two
         scales = ["scale_0", "scale_1", "scale_2"]
-    if missing := [
+    missing = [
         p
         for p in (*"xyz", *colors, "opacity", *scales, *ROTATION)
         if p not in vertex.types
-    ]:
+    ]
+    if missing:
         raise FileError(
             f"PLY: no Gaussians in it: {', '.join(missing)} missing; vertex has "
             f"{', '.join(map(clipped, names[:20])) or 'no properties'}{' ...' if len(names) > 20 else ''}"
@@ -101,7 +103,8 @@ def _read_plain(f: BinaryIO, header: Header, packed: int, progress: Progress) ->
             f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
             "numbered from 0"
         )
-    n, k = vertex.count, len(rest) // 3
+    n = vertex.count
+    k = len(rest) // 3
     blocks = read_blocks(f, header, "vertex", progress)
     check_scene(n, k, packed, growth=1.5)
     fields = Fields(
@@ -232,7 +235,8 @@ def _between(
 ) -> np.ndarray:
     """Return values (N, 3) at the fractions `t` between the bounds of their chunks."""
     bounds = np.stack([chunks[name] for name in names], axis=1).astype(np.float32)
-    low, high = bounds[of, :3], bounds[of, 3:]
+    low = bounds[of, :3]
+    high = bounds[of, 3:]
     with np.errstate(
         invalid="ignore"
     ):  # a bound may be infinite: the logarithm of a scale of 0

@@ -167,7 +167,8 @@ def read_header(f: BinaryIO) -> Header:
         where = f" within {HEADER_LIMIT:,} bytes" if is_long else "; it is truncated"
         raise FileError(f"PLY: no line 'end_header'{where}")
     header = Header({}, [], is_text=False, size=stop + 1)
-    order, last = "", Element("", 0)
+    order = ""
+    last = Element("", 0)
     # The names of the last element, so that a header of very many takes no longer for each.
     names: set[str] = set()
     # Comments may hold what `splitlines` takes for an end of line.
@@ -187,7 +188,8 @@ def read_header(f: BinaryIO) -> Header:
             case ["element", name, count] if (
                 name not in header.elements and count.isdigit()
             ):
-                last = header.elements[name] = Element(name, int(count))
+                last = Element(name, int(count))
+                header.elements[name] = last
                 names = set()
             case ["property", "list", length, kind, name] if (
                 order and last.name and length in TYPES and kind in TYPES
@@ -361,7 +363,8 @@ def _read_runs(records: _Bytes, element: Element) -> Iterator[np.ndarray]:
     """Yield the records of an element as arrays, each of records whose lists have the same lengths."""
     lists = range(len(element.lists))
     left = element.count if element.properties else 0
-    most, runs = FIRST_RECORDS, 0
+    most = FIRST_RECORDS
+    runs = 0
     while left:
         lengths = _peek_lengths(records, element)
         record = element.record(lengths, is_text=records.is_text)

@@ -53,12 +53,14 @@ from splatview_viewer.formats.common import Progress, fault_text, silent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-BASE, PER_BYTE = 3 << 29, 64
+BASE = 3 << 29
+PER_BYTE = 64
 """Bytes of memory that the child may take in any case, and for each byte of the files: packed scenes become so large.
 """
 FREE_SHARE = 1 / 3
 """The part of the free memory that the child may take at most."""
-CPU_BASE, CPU_PER_BYTE = 30, 1 / (1 << 20)
+CPU_BASE = 30
+CPU_PER_BYTE = 1 / (1 << 20)
 """Seconds of the processor that the child may take in any case, and for each byte of the files."""
 CPU_GRACE = 2
 """Seconds of the processor after which a child that ignores the end of its time is killed."""
@@ -70,7 +72,8 @@ SECRETS = re.compile("TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNOREC
 """Names of environment variables that the child does not get: what it answers is shown to the one who sent the file."""
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
-WAIT_BASE, WAIT_FACTOR = 60, 10
+WAIT_BASE = 60
+WAIT_FACTOR = 10
 """Seconds that a child may take in any case, and for each of the processor's, which others use as well."""
 MAX_ERRORS = 1 << 16
 """Bytes that a child may write to stderr, of which the last are shown."""
@@ -136,7 +139,8 @@ def limits_for(
     size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BYTE
 ) -> Limits:
     """Return the limits for files of `size` bytes: `per_byte` of memory a byte, within a part of what is free."""
-    memory, free = BASE + per_byte * size, available_bytes()
+    memory = BASE + per_byte * size
+    free = available_bytes()
     if free is not None:
         memory = min(memory, int(free_share * free))
     return Limits(memory, int(CPU_BASE + CPU_PER_BYTE * size))
@@ -228,7 +232,9 @@ def outcome(
     out = process.stdout
     assert out is not None
     os.set_blocking(out.fileno(), False)
-    last, rest, data = ("starting", 0.0), b"", None
+    last = ("starting", 0.0)
+    rest = b""
+    data = None
     with selectors.DefaultSelector() as selector:
         selector.register(out, selectors.EVENT_READ)
         while data != b"":
@@ -312,7 +318,8 @@ def mapped(fd: int) -> mmap.mmap | None:
 
 def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]:
     """Return the arrays of a result. Raises FileError for one that would lie outside."""
-    arrays, at = [], 0
+    arrays = []
+    at = 0
     for column in columns:
         count = math.prod(column.shape)
         size = count * int(column.dtype[1:])
@@ -321,11 +328,10 @@ def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]
                 f"the program that read it described an array outside its result: {column}"
             )
         dtype = f"<{column.dtype}"
-        whole = (
-            np.frombuffer(room, dtype, count, at)
-            if room is not None and size
-            else np.zeros(0, dtype)
-        )
+        if room is not None and size:
+            whole = np.frombuffer(room, dtype, count, at)
+        else:
+            whole = np.zeros(0, dtype)
         arrays.append(whole.reshape(column.shape))
         at += size + -size % _ALIGN
     return arrays

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 """The fields of meta.json that name files, and how many."""
-PLANE_SUFFIXES, MOST_PLANES = (".webp", ".png", ".npz"), 64
+PLANE_SUFFIXES = (".webp", ".png", ".npz")
+MOST_PLANES = 64
 """Files beside a meta.json whose change is noticed."""
 VERSIONS = (None, 1, 2)
 """Versions that meta.json may name; the forerunner of version 2 names none."""

@@ -37,14 +37,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAGIC = b"NGSP"
-ANTIALIASED, EXTENSIONS = 1, 2
+ANTIALIASED = 1
+EXTENSIONS = 2
 """Bits of the header's flags."""
 
-COORDINATE_SYSTEM, ORBIT_CAMERA = 0xADBE0003, 0xADBE0002
+COORDINATE_SYSTEM = 0xADBE0003
+ORBIT_CAMERA = 0xADBE0002
 """Adobe's extensions: the axes in which the scene is stored, and limits for the camera of a viewer."""
 EXTENSIONS_LIMIT = 1 << 20
 """Bytes of extensions that are read behind the attributes."""
-SYSTEMS = "RUB LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
+SYSTEMS = [
+    "RUB",
+    "LDB",
+    "RDB",
+    "LUB",
+    "RUB",
+    "LDF",
+    "RDF",
+    "LUF",
+    "RUF",
+    "LFD",
+    "RFD",
+    "LFU",
+    "RFU",
+    "LBD",
+    "RBD",
+    "LBU",
+    "RBU",
+]
 """Directions of x, y and z, by the numbers of `CoordinateSystem` in `splat-types.h`; 0, unspecified, is right-up-back."""
 DIRECTIONS = {
     "L": (-1, 0, 0),
@@ -73,7 +93,8 @@ class _Head(NamedTuple):
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each attribute, in the order in which they are stored."""
-        n, v = self.n, self.version
+        n = self.n
+        v = self.version
         return {
             "positions": n * (6 if v == 1 else 9),
             "alphas": n,
@@ -107,7 +128,8 @@ def read(path: Path, progress: Progress) -> Fields:
         raw = read_exact(f, remaining(f), "the file")
     head, parts, extensions = (_gzip if raw[:2] == GZIP_MAGIC else _zstd)(raw)
     progress("unpacking", 0.8)
-    n, k = head.n, SH_REST[head.degree]
+    n = head.n
+    k = SH_REST[head.degree]
     planes = {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
     if head.version == 1:
         means = planes["positions"].view("<f2").astype(np.float32).reshape(n, 3)
@@ -195,7 +217,8 @@ def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
         raise FileError(
             f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} are there"
         )
-    parts, at = {}, 0
+    parts = {}
+    at = 0
     for name, size in head.sizes.items():
         parts[name] = memoryview(data)[at : at + size]
         at += size
@@ -220,7 +243,8 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
             f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
             "are needed"
         )
-    parts, start = dict.fromkeys(head.sizes, b""), at + 16 * count
+    parts = dict.fromkeys(head.sizes, b"")
+    start = at + 16 * count
     for i, (name, size) in enumerate(sizes.items()):
         packed, unpacked = struct.unpack_from("<QQ", raw, at + 16 * i)
         if unpacked != size or packed > len(raw) - start:

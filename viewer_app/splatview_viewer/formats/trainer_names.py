@@ -152,7 +152,8 @@ def _degree(value: Any, is_tensor: Any) -> int | None:
 
 def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
     """Return the scene of inria's `capture`: the active degree, xyz, and then in order features_dc, features_rest,
-    scaling, rotation, opacity; None for any other tuple."""
+    scaling, rotation, opacity; None for any other tuple.
+    """
     if len(value) < 7 or not is_tensor(value[1]):
         return None
     if is_tensor(value[0]) and value[0].ndim:

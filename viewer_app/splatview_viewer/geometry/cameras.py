@@ -25,7 +25,8 @@ DEFAULT_FOV = 50.0
 """Vertical field of view in degrees of a camera that names none."""
 DEFAULT_UP = (0.0, -1.0, 0.0)
 """Up in a world that follows OpenCV axes, where y points down."""
-NEAR, FAR = 0.01, 1e10
+NEAR = 0.01
+FAR = 1e10
 """gsplat's own limits of what is drawn, in world units along the line of sight."""
 FILE_LIMIT = 16 << 20
 """Bytes of a camera file, which may be that of all cameras of a data set."""
@@ -81,8 +82,10 @@ class Camera:
 
     def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:
         """(2,) and (2,): x/z and y/z to which a pinhole camera's Jacobian is clamped beside the picture, as gsplat does
-        (persp_proj: three tenths of half the picture beyond its edges)."""
-        focal, center = np.array([self.K[0, 0], self.K[1, 1]]), self.K[:2, 2]
+        (persp_proj: three tenths of half the picture beyond its edges).
+        """
+        focal = np.array([self.K[0, 0], self.K[1, 1]])
+        center = self.K[:2, 2]
         size = np.array([self.width, self.height], np.float64)
         margin = 0.3 * 0.5 * size / focal
         return -(center / focal + margin), (size - center) / focal + margin
@@ -93,7 +96,8 @@ class Camera:
 
     def fitted(self, width: int, height: int) -> Camera:
         """The same view at another size, with all that was seen: where `resized` would cut the sides off, there is more
-        above and below."""
+        above and below.
+        """
         return self._scaled(
             width, height, min(width / self.width, height / self.height)
         )
@@ -174,7 +178,8 @@ def intrinsics(
 ) -> np.ndarray:
     """K (3, 3) for square pixels, the principal point in the middle, `fov` the vertical angle in degrees.
 
-    For "ortho" it is the pinhole camera's; divide the focal lengths by a distance."""
+    For "ortho" it is the pinhole camera's; divide the focal lengths by a distance.
+    """
     if not 0.1 <= fov < 179.5:
         raise CameraError(
             f"camera: fov is {fov}, not an angle from 0.1 to 179.5 degrees"
@@ -197,22 +202,26 @@ def seen_at(camera: Camera, p: np.ndarray) -> np.ndarray:
 
 def point_at(camera: Camera, x: float, y: float, depth: float) -> np.ndarray:
     """(3,) float64, world coordinates: what a picture shows at (x, y) pixels from its top left corner, `depth` away
-    in camera z. Near and beyond the edge of a half sphere, which only fisheye cameras see, depth says little."""
-    u, v = (x - camera.K[0, 2]) / camera.K[0, 0], (y - camera.K[1, 2]) / camera.K[1, 1]
+    in camera z. Near and beyond the edge of a half sphere, which only fisheye cameras see, depth says little.
+    """
+    u = (x - camera.K[0, 2]) / camera.K[0, 0]
+    v = (y - camera.K[1, 2]) / camera.K[1, 1]
     if camera.model == "ortho":
         p = np.array([u, v, depth])
     else:
         if camera.model == "fisheye":
             angle = math.hypot(u, v)
             stretch = math.tan(min(angle, 1.5)) / angle if angle > 1e-9 else 1.0
-            u, v = u * stretch, v * stretch
+            u = u * stretch
+            v = v * stretch
         p = np.array([u * depth, v * depth, depth])
     return camera.viewmat[:3, :3].T @ (p - camera.viewmat[:3, 3])
 
 
 def project(camera: Camera, points: np.ndarray) -> np.ndarray:
     """(..., 2) pixels: where points (..., 3) of the world come to lie in a camera's picture; NaN for what lies behind
-    it, or nearer than it sees."""
+    it, or nearer than it sees.
+    """
     p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
     with np.errstate(all="ignore"):
         at = seen_at(camera, p)
@@ -261,11 +270,10 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
 def _camera_of(text: str, width: int, height: int) -> Camera:
     text = text.removeprefix("\ufeff").strip()
     if not text.startswith(("{", "[")):
-        seen = (
-            f", not {text.split(chr(10))[0][:40]!r}"
-            if text
-            else "; there is no text to paste"
-        )
+        if text:
+            seen = f", not {text.split(chr(10))[0][:40]!r}"
+        else:
+            seen = "; there is no text to paste"
         raise CameraError(f"camera: a JSON object is needed{seen}")
     try:
         d = json.loads(text)
@@ -298,7 +306,8 @@ def _camera_of(text: str, width: int, height: int) -> Camera:
         "near",
         "far",
     }
-    if unknown := set(d) - known:
+    unknown = set(d) - known
+    if unknown:
         raise CameraError(
             f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}"
         )
@@ -307,17 +316,20 @@ def _camera_of(text: str, width: int, height: int) -> Camera:
         raise CameraError(
             f"camera: model is {model!r}, not 'pinhole', 'ortho' or 'fisheye'"
         )
-    near, far = float(_numbers(d, "near", NEAR)), float(_numbers(d, "far", FAR))
+    near = float(_numbers(d, "near", NEAR))
+    far = float(_numbers(d, "far", FAR))
     if not 0 < near < far:
         raise CameraError(
             f"camera: near {near} and far {far} must satisfy 0 < near < far"
         )
     if "viewmat" in d or "K" in d:
-        if mixed := {"position", "look_at", "up", "fov"} & set(d):
+        mixed = {"position", "look_at", "up", "fov"} & set(d)
+        if mixed:
             raise CameraError(
                 f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other'
             )
-        viewmat, K = _numbers(d, "viewmat", None, 4, 4), _numbers(d, "K", None, 3, 3)
+        viewmat = _numbers(d, "viewmat", None, 4, 4)
+        K = _numbers(d, "K", None, 3, 3)
         if not rotations.is_rotation(viewmat[:3, :3]):
             raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
         if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
@@ -385,7 +397,8 @@ def _camera_of_frame(d: dict[str, Any], width: int, height: int) -> Camera:
     fy = _focal_of_frame(d, "fl_y", "camera_angle_y", own_height)
     fx, fy = fx or fy, fy or fx
     if fx is None or fy is None:
-        fx = fy = focal_length(DEFAULT_FOV, round(own_height), model)
+        fx = focal_length(DEFAULT_FOV, round(own_height), model)
+        fy = fx
     cx = float(_numbers(d, "cx", own_width / 2))
     cy = float(_numbers(d, "cy", own_height / 2))
     K = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
@@ -415,7 +428,8 @@ def _camera_of_inria(d: dict[str, Any], width: int, height: int) -> Camera:
     if not rotations.is_rotation(rotation):
         raise CameraError("camera: rotation is not a rotation")
     size = float(_numbers(d, "width", width)), float(_numbers(d, "height", height))
-    fx, fy = float(_numbers(d, "fx", None)), float(_numbers(d, "fy", None))
+    fx = float(_numbers(d, "fx", None))
+    fy = float(_numbers(d, "fy", None))
     K = np.array([[fx, 0, size[0] / 2], [0, fy, size[1] / 2], [0, 0, 1]])
     viewmat = np.eye(4)
     viewmat[:3, :3] = rotation.T
@@ -481,9 +495,10 @@ def frame_points(
             f"camera: a size of {width}x{height} pixels; both must be positive"
         )
     up = _unit(np.asarray(up, np.float64))
-    axis = (
-        np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
-    )
+    if abs(up[2]) < 0.9:
+        axis = np.array([0.0, 0.0, -1.0])
+    else:
+        axis = np.array([0.0, -1.0, 0.0])
     rotation = look_at(axis + 0.25 * up, np.zeros(3), up)[:3, :3]
     return frame_ball(*bounds(points, weights), rotation, DEFAULT_FOV, width, height)
 
@@ -497,7 +512,8 @@ def frame_ball(
     height: int,
 ) -> Camera:
     """The camera with this world to camera `rotation` (3, 3) and vertical angle `fov` (degrees) that just shows all of
-    a ball."""
+    a ball.
+    """
     half = math.radians(fov) / 2
     half = min(half, math.atan(math.tan(half) * width / height))
     distance = radius / math.sin(half)
@@ -534,10 +550,12 @@ def bounds(
         len(points) > 200_000
     ):  # a sample is plenty, and keeps this under a few milliseconds
         points = points[:: len(points) // 100_000]
-    wide, points = points.dtype == np.float64, points.astype(np.float64)
+    wide = points.dtype == np.float64
+    points = points.astype(np.float64)
     center = np.median(points, axis=0)
     distances = np.linalg.norm(points - center, axis=1)
-    radius, farthest = float(np.percentile(distances, 92)), float(distances.max())
+    radius = float(np.percentile(distances, 92))
+    farthest = float(distances.max())
     if farthest <= 1.6 * radius:
         radius = farthest
     least = 1e-14 if wide else 1e-6  # of where they are: what is smaller is rounding

@@ -1,5 +1,6 @@
 """From pointer, wheel and keys to a view: the camera of a scene moved around a point and flown to another place, keys
-that are held, and a picture panned and zoomed. Plain maths."""
+that are held, and a picture panned and zoomed. Plain maths.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ SCROLL = 100.0
 _PINCH = 8.0
 """Largest magnification of one event of two fingers."""
 _POLE = math.radians(89)
-_NEAREST, _FARTHEST = 1e-9, 1e9
+_NEAREST = 1e-9
+_FARTHEST = 1e9
 _OUTSIDE = 1e12
 """World units along an axis, of the place that is looked at: squares of it are finite
 in 32 bits."""
@@ -115,17 +117,13 @@ class Orbit:
     @place.setter
     def place(self, place: OrbitPlace) -> None:
         self.rotation = np.array(place.rotation).reshape(3, 3)
-        self.target, self.distance, self.up = (
-            np.array(place.target),
-            place.distance,
-            np.array(place.up),
-        )
-        self.fov, self.model, self.near, self.far = (
-            place.fov,
-            place.model,
-            place.near,
-            place.far,
-        )
+        self.target = np.array(place.target)
+        self.distance = place.distance
+        self.up = np.array(place.up)
+        self.fov = place.fov
+        self.model = place.model
+        self.near = place.near
+        self.far = place.far
 
     def take(self, camera: Camera, target: np.ndarray) -> None:
         """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
@@ -140,7 +138,9 @@ class Orbit:
         self.fov = min(
             max(field_of_view(focal, camera.height, camera.model), 1.0), 170.0
         )
-        self.near, self.far, self.model = camera.near, camera.far, camera.model
+        self.near = camera.near
+        self.far = camera.far
+        self.model = camera.model
 
     def camera(self, width: int, height: int) -> Camera:
         """The camera for a picture of this size; the vertical field of view does not depend on it."""
@@ -163,7 +163,8 @@ class Orbit:
     @property
     def tilt(self) -> float:
         """Radians by which the camera is rolled, clockwise as its user sees it; 0 where it looks along `up`."""
-        ahead, right = self.rotation[2], self.rotation[0]
+        ahead = self.rotation[2]
+        right = self.rotation[0]
         level = _cross(ahead, self.up)
         if math.hypot(*level.tolist()) < 1e-6 * math.hypot(*self.up.tolist()):
             return 0.0
@@ -187,7 +188,8 @@ class Orbit:
         The camera stops short of looking along `up`, where left and right would swap. A roll stays.
         """
         axis = self.up / math.hypot(*self.up.tolist())
-        tilt, z = self.tilt, np.array([0.0, 0.0, 1.0])
+        tilt = self.tilt
+        z = np.array([0.0, 0.0, 1.0])
         rotation = self.rotation @ turned(axis, -yaw).T
         elevation = math.asin(
             min(max(float(-rotation[2] @ axis), -1.0), 1.0)
@@ -212,7 +214,8 @@ class Orbit:
 
     def move(self, step: np.ndarray) -> None:
         """Move with the target by `step` (3,), world units along the camera's axes: right, down, forward. What an
-        orthographic camera shows does not change as it goes forward: it magnifies instead."""
+        orthographic camera shows does not change as it goes forward: it magnifies instead.
+        """
         right, down, forward = step
         if self.model == "ortho":
             self.distance = _between(
@@ -249,11 +252,10 @@ class Orbit:
             abs(forward @ up) > 0.999
         ):  # straight down or up: what is ahead now stays above or below the middle
             seen = float(self.rotation[2] @ up)
-            ahead = (
-                self.rotation[2] - seen * up
-                if abs(seen) < 0.999
-                else self.rotation[1] * np.sign(seen)
-            )
+            if abs(seen) < 0.999:
+                ahead = self.rotation[2] - seen * up
+            else:
+                ahead = self.rotation[1] * np.sign(seen)
             up = -np.sign(forward @ up) * ahead
         right = _cross(forward, up)
         right /= np.linalg.norm(right)
@@ -278,7 +280,8 @@ class Orbit:
                     how = "roll"
                 self._grab = event.x, event.y, how
             case PointerRelease():
-                was, self._grab = self._grab, None
+                was = self._grab
+                self._grab = None
                 return was is not None
             case PointerMove() if self._grab is not None:
                 return self._follow(event, self._grab, rect)
@@ -298,11 +301,10 @@ class Orbit:
                 if (
                     event.turn
                 ):  # clockwise around the fingers' middle at the target's depth
-                    x, y = (
-                        event.x - rect.x - rect.width / 2,
-                        event.y - rect.y - rect.height / 2,
-                    )
-                    c, s = math.cos(event.turn), math.sin(event.turn)
+                    x = event.x - rect.x - rect.width / 2
+                    y = event.y - rect.y - rect.height / 2
+                    c = math.cos(event.turn)
+                    s = math.sin(event.turn)
                     self.roll(-event.turn)
                     self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
                 return bool(event.dx or event.dy or event.factor != 1 or event.turn)
@@ -317,7 +319,8 @@ class Orbit:
     ) -> bool:
         (x, y, how), height = grab, max(rect.height, 1)
         self._grab = event.x, event.y, how
-        dx, dy = event.x - x, event.y - y
+        dx = event.x - x
+        dy = event.y - y
         if how == "pan":
             self.pan(dx, dy, rect.height)
         elif how == "roll":
@@ -330,8 +333,11 @@ class Orbit:
                 -math.remainder(now - before, math.tau)
             )  # the scene follows the pointer
         else:
-            c, s = math.cos(tilt := self.tilt), math.sin(tilt)
-            across, down = c * dx - s * dy, s * dx + c * dy  # as if it were upright
+            c = math.cos(tilt := self.tilt)
+            s = math.sin(tilt)
+            # as if it were upright
+            across = c * dx - s * dy
+            down = s * dx + c * dy
             if how == "look":
                 turn = 1.5 * math.radians(self.fov) / height
                 self.look(across * turn, -down * turn)
@@ -408,7 +414,8 @@ class Flight:
     def between(self, share: float) -> Orbit:
         """The camera after this share of the time, 0 to 1: slow at both ends."""
         t = share * share * (3 - 2 * share)
-        a, b = self.begin, self.end
+        a = self.begin
+        b = self.end
         between = rotations.slerp(
             rotations.quaternion(a.rotation), rotations.quaternion(b.rotation), t
         )
@@ -505,7 +512,8 @@ class PanZoom:
 
     def _center(self, x: float, y: float, zoom: float, rect: Rect) -> None:
         """Bring a point of the picture to the middle. The picture's middle third can leave the rectangle, the whole
-        picture cannot."""
+        picture cannot.
+        """
         shares = []
         for c, extent, room in zip(
             (x, y), self.size, (rect.width, rect.height), strict=True
@@ -531,7 +539,8 @@ class PanZoom:
             case PointerPress():
                 self._grab = event.x, event.y
             case PointerMove() if self._grab is not None:
-                dx, dy = event.x - self._grab[0], event.y - self._grab[1]
+                dx = event.x - self._grab[0]
+                dy = event.y - self._grab[1]
                 if not (dx or dy):
                     return False
                 self._grab = event.x, event.y
@@ -576,7 +585,8 @@ _KEYS: dict[str, tuple[int, float]] = {
 """Motion of each key: right, down and forward along the camera's axes, upward in the world, roll clockwise."""
 _RATES = np.array([0.6, 0.6, 0.8, 0.6, 1.0])
 """Per second: the first four in distances to what is looked at, the last in radians."""
-FAST, SLOW = 4.0, 0.25
+FAST = 4.0
+SLOW = 0.25
 SPEEDS = 0.05, 50.0
 """Least and most that the wheel makes of the speed."""
 _FASTER = 1.15
@@ -608,9 +618,12 @@ class Flying:
 
     def key(self, event: Key) -> bool:
         """Take a key; whether it is one that moves."""
-        self._factor = (
-            FAST if _down(event, "shift") else SLOW if _down(event, "alt") else 1.0
-        )
+        if _down(event, "shift"):
+            self._factor = FAST
+        elif _down(event, "alt"):
+            self._factor = SLOW
+        else:
+            self._factor = 1.0
         if event.name not in _KEYS:
             return False
         if not event.pressed:
@@ -637,8 +650,10 @@ class Flying:
         `now` in seconds. Speeds approach what the keys say exponentially, and that is integrated exactly: the path
         does not depend on how often this is called.
         """
-        then, self._then = self._then, now
-        heard, self._heard = self._heard, False
+        then = self._then
+        self._then = now
+        heard = self._heard
+        self._heard = False
         if then is None:
             then = now
         if (
@@ -656,17 +671,17 @@ class Flying:
             wanted[axis] += sign
         wanted = np.clip(wanted, -1, 1) * _RATES
         wanted[:4] *= self.speed * self._factor
-        lag, fade = self._velocity - wanted, math.exp(-dt / _SOFT)
+        lag = self._velocity - wanted
+        fade = math.exp(-dt / _SOFT)
         moved = wanted * dt + lag * _SOFT * (1 - fade)
         self._velocity = wanted + lag * fade
         if not self._held and np.abs(self._velocity).max() < _STILL * max(
             self.speed, 1e-3
         ):
             moved = moved + self._velocity * _SOFT  # what would be left of the way
-            self._velocity, self._then = (
-                np.zeros(5),
-                None,
-            )  # the next key counts from when it is pressed
+            # the next key counts from when it is pressed
+            self._velocity = np.zeros(5)
+            self._then = None
         return moved
 
     def let_go(self) -> None:
@@ -677,7 +692,8 @@ class Flying:
     def stop(self) -> None:
         """Stand still at once."""
         self.let_go()
-        self._velocity, self._then = np.zeros(5), None
+        self._velocity = np.zeros(5)
+        self._then = None
 
 
 def _down(event: Key, modifier: str) -> bool:

@@ -34,7 +34,8 @@ MOST_FRAMES = 108_000
 an hour of 30 a second."""
 MOST_PICTURES = 1_000_000
 """Pictures of a film, which are numbered by six digits."""
-MOST_FOV, MOST_FISHEYE_FOV = 179.0, 13140.0
+MOST_FOV = 179.0
+MOST_FISHEYE_FOV = 13140.0
 """Degrees from top to bottom of the picture. An equidistant one may show more than a whole turn: nerfstudio makes focal
 lengths so short."""
 
@@ -60,7 +61,8 @@ class Key:
     @classmethod
     def of(cls, camera: Camera, distance: float = 1.0, seconds: float = SECONDS) -> Key:
         """Pose of a camera. `distance`: at which an orthographic one shows what a perspective one with this field of
-        view would show."""
+        view would show.
+        """
         focal = float(camera.K[1, 1]) * (distance if camera.model == "ortho" else 1.0)
         fov = field_of_view(focal, camera.height, camera.model)
         return cls(
@@ -136,10 +138,13 @@ class CameraPath:
         seconds = min(max(seconds, 0.0), times[-1])
         i = min(bisect_right(times, seconds) - 1, len(times) - 2)
         span = times[i + 1] - times[i]
-        t = (
-            round((seconds - times[i]) / span, 10) if span > 0 else 0.0
-        )  # times are sums: at a key 0 or 1, not near it
-        a, b = self.keys[i], self.keys[(i + 1) % len(self.keys)]
+        # times are sums: at a key 0 or 1, not near it
+        if span > 0:
+            t = round((seconds - times[i]) / span, 10)
+        else:
+            t = 0.0
+        a = self.keys[i]
+        b = self.keys[(i + 1) % len(self.keys)]
         if not self.smooth:
             return self._camera(
                 a.position + (b.position - a.position) * t,
@@ -150,7 +155,8 @@ class CameraPath:
                 near,
             )
         # Hermite's cubic, and for rotations a Bezier curve by de Casteljau's scheme, with slerp for straight lines.
-        t2, t3 = t * t, t * t * t
+        t2 = t * t
+        t3 = t * t * t
         begin, end = (np.append(key.position, math.log(key.fov)) for key in (a, b))
         place = (
             (2 * t3 - 3 * t2 + 1) * begin
@@ -196,11 +202,14 @@ class CameraPath:
 
     def _slope(self, i: int, way: Callable[[Key, Key], np.ndarray]) -> np.ndarray:
         """How fast something changes at the key that is reached at `times[i]`, a second: the slope of the parabola
-        through it and its neighbours there; at an end, that to the one there is. `way`: its change between keys."""
-        n, sides = len(self.keys), []
+        through it and its neighbours there; at an end, that to the one there is. `way`: its change between keys.
+        """
+        n = len(self.keys)
+        sides = []
         for before in (i - 1, i):
             if self.loop or 0 <= before < n - 1:
-                a, b = self.keys[before % n], self.keys[(before + 1) % n]
+                a = self.keys[before % n]
+                b = self.keys[(before + 1) % n]
                 if a.seconds > 0:
                     sides.append((way(a, b) / a.seconds, a.seconds))
         if len(sides) < 2:
@@ -235,7 +244,8 @@ def turntable(
 ) -> CameraPath:
     """Once around a point, beginning at `camera`, which goes on looking as it does: for who has no path yet."""
     axis = np.asarray(up, np.float64) / np.linalg.norm(up)
-    arm, base = camera.position - target, camera.viewmat[:3, :3].T
+    arm = camera.position - target
+    base = camera.viewmat[:3, :3].T
     made = []
     for i in range(keys):
         turn = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))

@@ -26,11 +26,13 @@ def quaternion(m: np.ndarray) -> np.ndarray:
         q = np.array([1 + t, m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
     else:
         i -= 1
-        j, k = (i + 1) % 3, (i + 2) % 3
+        j = (i + 1) % 3
+        k = (i + 2) % 3
         q = np.zeros(4)
         q[0] = m[k, j] - m[j, k]
         q[1 + i] = 1 + m[i, i] - m[j, j] - m[k, k]
-        q[1 + j], q[1 + k] = m[j, i] + m[i, j], m[k, i] + m[i, k]
+        q[1 + j] = m[j, i] + m[i, j]
+        q[1 + k] = m[k, i] + m[i, k]
     return q / np.linalg.norm(q)
 
 
@@ -50,7 +52,8 @@ def quaternions(m: np.ndarray) -> np.ndarray:
     products = np.empty((4, 4, len(t)))
     products[0, 0] = 1 + t
     for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
+        j = (i + 1) % 3
+        k = (i + 2) % 3
         products[1 + i, 1 + i] = 1 + rows[i, i] - rows[j, j] - rows[k, k]
         products[0, 1 + i] = products[1 + i, 0] = rows[k, j] - rows[j, k]
         products[1 + i, 1 + j] = products[1 + j, 1 + i] = rows[j, i] + rows[i, j]
@@ -83,10 +86,15 @@ def by_angles(degrees: Sequence[float]) -> np.ndarray:
     """(3, 3) of turns around x, then y, then z."""
     out = np.eye(3)
     for axis, angle in enumerate(degrees):
-        a, b = (axis + 1) % 3, (axis + 2) % 3
-        c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+        a = (axis + 1) % 3
+        b = (axis + 2) % 3
+        c = math.cos(math.radians(angle))
+        s = math.sin(math.radians(angle))
         step = np.eye(3)
-        step[a, a], step[a, b], step[b, a], step[b, b] = c, -s, s, c
+        step[a, a] = c
+        step[a, b] = -s
+        step[b, a] = s
+        step[b, b] = c
         out = step @ out
     return out
 

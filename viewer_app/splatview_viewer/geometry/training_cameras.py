@@ -90,18 +90,19 @@ class CameraSet:
         nearest = distance.min(1)
         nearest = nearest[np.isfinite(nearest)]
         radius = bounds(places)[1]
-        return (
-            float(np.clip(np.median(nearest), 0.03 * radius, 0.5 * radius))
-            if len(nearest)
-            else 1.0
-        )
+        if len(nearest):
+            return float(np.clip(np.median(nearest), 0.03 * radius, 0.5 * radius))
+        return 1.0
 
     def camera(self, number: int) -> Camera | None:
         """One of them, at the size of its photograph; None for a number that none has."""
         if not 0 <= number < len(self) or not self.fine[number]:
             return None
         K = self.Ks[number].copy()
-        K[0, 1] = K[1, 0] = K[2, 0] = K[2, 1] = 0.0
+        K[0, 1] = 0.0
+        K[1, 0] = 0.0
+        K[2, 0] = 0.0
+        K[2, 1] = 0.0
         K[2, 2] = 1.0
         viewmat = self.viewmats[number].copy()
         viewmat[3] = 0, 0, 0, 1
@@ -139,7 +140,8 @@ NO_CAMERAS = CameraSet(
 
 def cameras_of(frame: Frame) -> CameraSet:
     """Copy the content of a frame of kind cameras. Raises ViewerError for one that holds no cameras,
-    SharingError for one on a GPU: its tensors are small, and wanted in host memory."""
+    SharingError for one on a GPU: its tensors are small, and wanted in host memory.
+    """
     if frame.on_gpu:
         raise SharingError("cameras are read from host memory")
     if "viewmats" not in frame.tensors:
@@ -169,7 +171,8 @@ def at_size(camera: Camera, width: int, height: int) -> Camera:
     return replace(camera, K=K, width=width, height=height)
 
 
-_SAMPLE, _FEW = 20_000, 1500
+_SAMPLE = 20_000
+_FEW = 1500
 """Points that are looked at, and those of them by which planes are judged."""
 _TRIES = 250
 _LEAST = 500
@@ -235,15 +238,15 @@ def up_of_scene(
     a, b, c = few[random.integers(len(few), size=(_TRIES, 3))].transpose(1, 0, 2)
     normals = np.cross(b - a, c - a)
     lengths = np.linalg.norm(normals, axis=1)
-    normals, a = (
-        normals[lengths > 1e-3] / lengths[lengths > 1e-3, None],
-        a[lengths > 1e-3],
-    )
+    normals = normals[lengths > 1e-3] / lengths[lengths > 1e-3, None]
+    a = a[lengths > 1e-3]
     # The plane that holds most of the points, away from which most of the others lie: something stands on it.
     offsets = (normals * a).sum(axis=1)
     heights = few @ normals.T - offsets
-    above, below = (heights >= _THICK).sum(axis=0), (heights <= -_THICK).sum(axis=0)
-    most, least = np.maximum(above, below), np.minimum(above, below)
+    above = (heights >= _THICK).sum(axis=0)
+    below = (heights <= -_THICK).sum(axis=0)
+    most = np.maximum(above, below)
+    least = np.minimum(above, below)
     inside = 1 - (most + least) / len(few)
     share = np.where(
         least <= 0.25 * most, inside * (1 - least / np.maximum(most, 1)), 0.0
@@ -252,7 +255,8 @@ def up_of_scene(
         return None
     best = int(np.argmax(share))
     sign = 1.0 if above[best] >= below[best] else -1.0
-    normal, offset = sign * normals[best], sign * float(offsets[best])
+    normal = sign * normals[best]
+    offset = sign * float(offsets[best])
     for thick in (2 * _THICK, _THICK):
         flat = points[np.abs(points @ normal - offset) < thick]
         center = flat.mean(axis=0)

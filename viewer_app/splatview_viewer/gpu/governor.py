@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
 """Resolutions of pictures while the camera moves: a few, so that each is measured often."""
-SMOOTH, FLUENT = 52.0, 45.0
+SMOOTH = 52.0
+FLUENT = 45.0
 """Pictures a second to aim for while the camera moves, and with how few a resolution is kept once it was chosen."""
 ALONE = 60.0
 """Milliseconds that a picture may take at most while the camera moves and nothing else needs the GPU."""
@@ -82,7 +83,8 @@ class Governor:
         self._begun_at = -1e9
         self._moved_ms: float | None = None
         """Cost in ms of a picture that shows the last one moved, while that goes on."""
-        self._scale = self._later_scale = 1.0
+        self._scale = 1.0
+        self._later_scale = 1.0
         self._scaled_at = self._moving_tried_at = self._version_at = -1e9
         self._version_period = 0.0
 
@@ -100,7 +102,8 @@ class Governor:
 
     def begin_picture(self) -> None:
         """Begin another picture: the works that follow belong to it."""
-        self._works, self._bursts = ([], self._works[0]), (set(), self._bursts[0])
+        self._works = ([], self._works[0])
+        self._bursts = (set(), self._bursts[0])
         self._goals, self._begun_at = (0.0, self._goals[0]), self._clock()
 
     @property
@@ -158,9 +161,10 @@ class Governor:
         earned = (now - self._counted_at) * self._per_second
         self._counted_at = now
         most = max(_BURST * self._per_second, *self._goals)
-        self._account = (
-            min(self._account + max(earned, 0.0), most) if self.limited else most
-        )
+        if self.limited:
+            self._account = min(self._account + max(earned, 0.0), most)
+        else:
+            self._account = most
         return self._account
 
     @property
@@ -175,7 +179,8 @@ class Governor:
 
     def next_picture(self) -> float:
         """Return the time of the clock at which the next picture may begin; 0 means now. Pictures that show the last
-        one moved take only a part of the share, so that scenes are drawn as well."""
+        one moved take only a part of the share, so that scenes are drawn as well.
+        """
         now = self._clock()
         due = now - self._balance(now) / self._per_second
         if self.limited and any(self._goals) and self._moved_ms is not None:
@@ -186,7 +191,8 @@ class Governor:
 
     def has_saved(self, ms: float) -> bool:
         """Return whether the account holds what works of `ms` and a turn to CUDA cost, so that they hold back no
-        picture on the screen. What is missing is saved up, as long as it is asked for with each picture."""
+        picture on the screen. What is missing is saved up, as long as it is asked for with each picture.
+        """
         needed = ms + SWITCH
         self._goals = max(self._goals[0], needed), self._goals[1]
         return self._balance(self._clock()) >= needed or not self.limited
@@ -197,11 +203,9 @@ class Governor:
 
         `warp`: the work of moving one. As long as its cost is not known, it is tried.
         """
-        known, moves, now = (
-            self._known(name, size),
-            self._moved_ms is not None,
-            self._clock(),
-        )
+        known = self._known(name, size)
+        moves = self._moved_ms is not None
+        now = self._clock()
         self._moved_ms = None
         if not self.limited or not known:
             return False
@@ -209,7 +213,8 @@ class Governor:
         scale = self._fluent(known, beside, None if moves else 1.0)
         cost = self.cost(warp) or 0.0
         if cost and not moves and now - self._moving_tried_at > _TRY_MOVING:
-            self._moving_tried_at, cost = now, 0.0
+            self._moving_tried_at = now
+            cost = 0.0
         display = beside + cost
         pace = _ENOUGH if moves else FLUENT
         if (
@@ -223,7 +228,8 @@ class Governor:
     def scale_later(self, name: str, size: tuple[int, int]) -> tuple[float, float]:
         """Return the resolution at which to draw the works `(name, width, height, BROUGHT)` RENDERS times a second,
         beside pictures on the screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST. And
-        how many ms one takes, as far as is known."""
+        how many ms one takes, as far as is known.
+        """
         known = self._known(name, size, BROUGHT)
         if not known:
             known = {
@@ -304,7 +310,8 @@ class Governor:
         self, known: dict[float, float], beside: float, kept: float | None
     ) -> float:
         """Return the highest of SCALES with SMOOTH pictures a second, or with FLUENT ones if it is the one to be
-        `kept`; `beside`: ms that each costs beside what is `known`."""
+        `kept`; `beside`: ms that each costs beside what is `known`.
+        """
         return _allowed(
             known,
             self._per_second / SMOOTH - beside,
@@ -334,7 +341,8 @@ def _allowed(
     known: dict[float, float], room: float, kept: float | None, kept_room: float
 ) -> float:
     """The highest of SCALES that costs at most `room` ms, or `kept_room` if it is the one to be `kept`; the lowest
-    there is where none does. `known`: what some of them cost."""
+    there is where none does. `known`: what some of them cost.
+    """
     fits = [
         s for s in SCALES if _estimate(known, s) <= (kept_room if s == kept else room)
     ]
@@ -357,5 +365,6 @@ def _estimate(known: dict[float, float], scale: float) -> float:
 
 def after(due: float, begun: float, period: float) -> float:
     """Return when the picture after one may begin that was due and begun at these times: on average one in a period,
-    though each begins a little late."""
+    though each begins a little late.
+    """
     return max(due + period, begun + period / 2)

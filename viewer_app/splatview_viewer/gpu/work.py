@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
 """Parts of GL_RENDERER where there is no graphics card."""
-_TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
+_TIMESTAMP = 0x8E28
+_RESULT = 0x8866
+_AVAILABLE = 0x8867
 _MOST = 64
 
 
@@ -137,7 +139,8 @@ class GpuWork:
 
 log = logging.getLogger("splatview")
 
-TOTAL, AVAILABLE = 0x9048, 0x9049
+TOTAL = 0x9048
+AVAILABLE = 0x9049
 """Kilobytes: GL_GPU_MEMORY_INFO_TOTAL_AVAILABLE_MEMORY_NVX and CURRENT_AVAILABLE (the extension's own text)."""
 PERIOD = 1.0
 """Seconds between looks, each of which takes microseconds."""
@@ -157,11 +160,13 @@ class Health:
 
     def turn(self, now: float) -> str:
         """Return what a user should know; "" for nothing. Raises GpuLostError when one of them is lost for this
-        process."""
+        process.
+        """
         if now < self._due:
             return ""
         self._due = now + PERIOD
-        if lost := cuda_is_lost():
+        lost = cuda_is_lost()
+        if lost:
             raise GpuLostError(lost)
         error = self._ctx.error
         if error == "GL_CONTEXT_LOST":
@@ -180,7 +185,8 @@ def cuda_is_lost() -> str:
         return ""
     from splatview_ipc.cuda import driver
 
-    used, torch = set(driver.in_use()), driver.torch_with_cuda()
+    used = set(driver.in_use())
+    torch = driver.torch_with_cuda()
     try:
         if torch is not None:
             used.add(torch.cuda.current_device())
@@ -194,7 +200,8 @@ def cuda_is_lost() -> str:
 
 class GpuMemory:
     """Memory of OpenGL's GPU in use by all processes, where its driver reports it. Every call needs the OpenGL context
-    to be current."""
+    to be current.
+    """
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._known = "GL_NVX_gpu_memory_info" in ctx.extensions

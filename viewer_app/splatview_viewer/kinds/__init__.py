@@ -54,7 +54,8 @@ def make_view(
     """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
     from splatview_viewer.gpu.work import GpuWork
 
-    if (view := about(name).view) is None:
+    view = about(name).view
+    if view is None:
         raise ViewerError(
             f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown())}"
         )

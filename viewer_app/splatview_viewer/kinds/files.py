@@ -109,8 +109,6 @@ def read_any(files: list[File], progress: Progress) -> tuple[Any, list[np.ndarra
     """Read a file of any format, in the sandbox. Raises FileError."""
     path, name = files[0]
     found = formats.find_format(path, name, FORMATS)
-    return (
-        (SnapshotFound(), [])
-        if found is snapshot.FORMAT
-        else read_as(found, path, progress)
-    )
+    if found is snapshot.FORMAT:
+        return (SnapshotFound(), [])
+    return read_as(found, path, progress)

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.settings import Color
 
-_CHUNK, _CHUNK_GPU = 1 << 15, 1 << 18
+_CHUNK = 1 << 15
+_CHUNK_GPU = 1 << 18
 """Gaussians that are packed in one go: on a CPU what is computed from them stays in the cache; on a GPU the pinned
 memory that it passes through stays small."""
 _HALF = 65504.0
@@ -49,7 +50,8 @@ _HALF = 65504.0
 _UNIT = 32767.0
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _MAGIC = b"SVSCENE1"
-_START, _MOST_HEADER = len(_MAGIC) + 4, 4096
+_START = len(_MAGIC) + 4
+_MOST_HEADER = 4096
 """Bytes."""
 
 
@@ -85,7 +87,8 @@ class Packed:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by the names of `layout`: views of `data`."""
-        h, out = self.header, {}
+        h = self.header
+        out = {}
         at = self.data.nbytes - packed_bytes(
             h.count, h.coefficients, h.activated, h.wide
         )
@@ -93,10 +96,8 @@ class Packed:
             h.count, h.coefficients, h.activated, h.wide
         ).items():
             size = _size(shape, dtype)
-            out[name], at = (
-                self.data[at : at + size].view(dtype).reshape(shape),
-                at + size,
-            )
+            out[name] = self.data[at : at + size].view(dtype).reshape(shape)
+            at = at + size
         return out
 
 
@@ -107,7 +108,8 @@ def layout(
     wide: bool = False,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Return shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their
-    order. `wide`: with `means` of float64."""
+    order. `wide`: with `means` of float64.
+    """
     scale = "<f4" if activated_of(activated).scales else "<f2"
     return {
         name: (shape, np.dtype(dtype))
@@ -147,7 +149,8 @@ def write_packed(path: Path, packed: Packed) -> int:
 
 def read_packed(path: Path) -> Packed:
     """Return the scene of a file. Raises FileError for what is missing, damaged or none; takes only the memory that its
-    size allows."""
+    size allows.
+    """
     try:
         with open_regular(path) as f:
             size = os.fstat(f.fileno()).st_size
@@ -215,7 +218,8 @@ def pack(
     )
     data = np.empty(size, np.uint8)
     data[: len(start)] = np.frombuffer(start, np.uint8)
-    arrays, gpu_ms = Packed(header, data).arrays.values(), 0.0
+    arrays = Packed(header, data).arrays.values()
+    gpu_ms = 0.0
     with torch.cuda.stream(stream):
         if (
             scene.on_gpu
@@ -223,11 +227,10 @@ def pack(
             HostCopy(scene, lambda: pack_rows(scene[:1]))
         step = _CHUNK_GPU if scene.on_gpu else _CHUNK
         for first in range(0, len(scene), step):
-            marks = (
-                [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-                if scene.on_gpu
-                else []
-            )
+            if scene.on_gpu:
+                marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            else:
+                marks = []
             copy = HostCopy(
                 scene,
                 functools.partial(_pack_between, scene[first : first + step], marks),

@@ -93,11 +93,10 @@ class Recorder:
     def _share(self) -> None:
         """Each may take as much as the others."""
         for tape in self._tapes:
-            mb = (
-                self.options.memory_mb
-                if tape.recording.folder is None
-                else self.options.disk_mb
-            )
+            if tape.recording.folder is None:
+                mb = self.options.memory_mb
+            else:
+                mb = self.options.disk_mb
             tape.allow(mb * 1_000_000 // len(self._tapes))
 
     def close(self) -> None:
@@ -167,16 +166,16 @@ class Tape:
             if not self._taking[1].done:
                 return
             self._take_in(now)
-        seen, version = self._seen, stream.version
+        seen = self._seen
+        version = stream.version
         if version != seen.version:
-            seen.period, seen.version, seen.since = (
-                max(now - seen.since, 0.0),
-                version,
-                now,
-            )
+            seen.period = max(now - seen.since, 0.0)
+            seen.version = version
+            seen.since = now
         if not wanted or now < seen.not_before or version <= seen.version_taken:
             return
-        every, steps = self.recording.every, self._wanted_every is not None
+        every = self.recording.every
+        steps = self._wanted_every is not None
         last = not stream.run.alive or now - seen.since >= max(_QUIET, 3 * seen.period)
         enough = (
             steps
@@ -193,13 +192,13 @@ class Tape:
             if not stream.run.alive:
                 seen.looked = stream.version  # it will not come any more
             return
-        seen.looked, keep = frame.version, False
+        seen.looked = frame.version
+        keep = False
         step = frame.meta.get("step")
-        step = (
-            int(step)
-            if isinstance(step, (int, float)) and math.isfinite(step)
-            else frame.version
-        )
+        if isinstance(step, (int, float)) and math.isfinite(step):
+            step = int(step)
+        else:
+            step = frame.version
         try:
             if (
                 seen.version_taken
@@ -209,12 +208,10 @@ class Tape:
             ):
                 return
             self._take(stream, frame, step)
-            keep, seen.version_taken, seen.step_taken, seen.taken_at = (
-                True,
-                frame.version,
-                step,
-                now,
-            )
+            keep = True
+            seen.version_taken = frame.version
+            seen.step_taken = step
+            seen.taken_at = now
         except (SharingError, ViewerError) as e:
             if isinstance(e, SharingError) and frame.on_gpu:
                 stream.refuse(str(e))  # the same data may come in another way
@@ -225,10 +222,12 @@ class Tape:
 
     def _take(self, stream: RemoteStream, frame: Frame, step: int) -> None:
         """Have a job pack a frame, and write it where a folder is recorded into. Raises ViewerError if it would not
-        fit."""
+        fit.
+        """
         import torch
 
-        means, higher = frame.tensors["means"], frame.tensors.get("shN")
+        means = frame.tensors["means"]
+        higher = frame.tensors.get("shN")
         needed = packed_bytes(
             means.shape[0],
             higher.shape[1] if higher is not None else 0,
@@ -237,9 +236,10 @@ class Tape:
         )
         recording = self.recording
         if needed > recording.limit:
-            option = (
-                "--record-disk" if recording.folder is not None else "--record-memory"
-            )
+            if recording.folder is not None:
+                option = "--record-disk"
+            else:
+                option = "--record-memory"
             raise ViewerError(
                 f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
                 f"{recording.limit / 1e6:,.0f} MB are allowed: see {option}"
@@ -256,7 +256,8 @@ class Tape:
             self._recorder.governor.gives(_work(frame), "cuda")
 
         def make(_: Job[_Made]) -> _Made:
-            begin, snapshot = time.thread_time(), None
+            begin = time.thread_time()
+            snapshot = None
             with torch.cuda.stream(cuda):
                 background = background_of(frame)
             packed = pack(
@@ -284,7 +285,8 @@ class Tape:
         (frame, job), self._taking = self._taking, None
         work = _work(frame)
         frame.close()
-        seen, recording = self._seen, self.recording
+        seen = self._seen
+        recording = self.recording
         seen.not_before = seen.taken_at + (_GAP if self._wanted_every is None else 0.0)
         taken = seen.version_taken
         seen.version_taken = (
@@ -293,7 +295,8 @@ class Tape:
         if job.fault:
             self._fault(job.fault, now)
             return
-        made, rest = job.result(), job.result().seconds / _SHARE
+        made = job.result()
+        rest = job.result().seconds / _SHARE
         if made.packed.gpu_ms:
             governor = self._recorder.governor
             governor.took(work, made.packed.gpu_ms)
@@ -303,7 +306,8 @@ class Tape:
             rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
         seen.not_before = max(seen.not_before, now + rest)
         if made.snapshot is not None:
-            self.trouble, seen.version_taken = "", taken
+            self.trouble = ""
+            seen.version_taken = taken
             self._settle(
                 recording.add(
                     made.snapshot, made.packed if recording.path is None else None
@@ -312,10 +316,12 @@ class Tape:
 
     def _settle(self, dropped: list[Snapshot]) -> None:
         """Have the folder's index written."""
-        recording, folder = self.recording, self.recording.folder
+        recording = self.recording
+        folder = self.recording.folder
         if folder is None:
             return
-        every, snapshots = recording.every, list(recording.snapshots)
+        every = recording.every
+        snapshots = list(recording.snapshots)
 
         def write(_: Job[None]) -> None:
             try:
@@ -336,7 +342,8 @@ class Tape:
 
     def finish(self, whole: bool = False) -> None:
         """Wait until the job does not read a GPU's memory any more, some milliseconds as a rule, because that memory is
-        about to go; what is on the host stays as long as it is held. `whole`: wait in any case. Idempotent."""
+        about to go; what is on the host stays as long as it is held. `whole`: wait in any case. Idempotent.
+        """
         if self._taking is not None:
             frame, job = self._taking
             if (whole or frame.on_gpu) and job.wait(_PATIENCE):

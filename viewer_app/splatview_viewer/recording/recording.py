@@ -146,8 +146,10 @@ class StreamFolder:
     def __init__(self, root: Path, run: str, name: str) -> None:
         """Make a folder in `root`, for its owner alone (0700); one that was recorded before by a run and stream of
         these names is continued, unless another program writes there or another user has made it. Raises OSError, and
-        FileError for a folder that cannot be used."""
-        self.run, self.name = run[:200], name[:200]
+        FileError for a folder that cannot be used.
+        """
+        self.run = run[:200]
+        self.name = name[:200]
         self.before = Index(_FORMAT, self.run, self.name, 1.0, [])
         """The index of what was recorded here before."""
         self._lock = -1
@@ -162,11 +164,13 @@ class StreamFolder:
                 continue
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found = (
-                    read_index(self.path) if is_recording(self.path) else self.before
-                )
+                if is_recording(self.path):
+                    found = read_index(self.path)
+                else:
+                    found = self.before
                 if (found.run, found.name) == (self.run, self.name):
-                    self.before, named = found, {line.file for line in found.snapshots}
+                    self.before = found
+                    named = {line.file for line in found.snapshots}
                     for path in (
                         self.path.iterdir()
                     ):  # what a recording that ended while it was written has left
@@ -243,7 +247,8 @@ class Recording:
         self, every: float = 1.0, *, limit: int = 0, folder: StreamFolder | None = None
     ) -> None:
         """`every`: versions, or steps, between two snapshots. `limit`: bytes. `folder`: where they are kept, if not in
-        memory; what is there already is a part of it."""
+        memory; what is there already is a part of it.
+        """
         self.every = every
         self.limit = limit
         self.folder = folder
@@ -253,7 +258,8 @@ class Recording:
         self.changes = 0
         self._packed: dict[Snapshot, Packed] = {}
         if folder is not None:
-            self.path, self.snapshots = folder.path, folder.before.snapshots
+            self.path = folder.path
+            self.snapshots = folder.before.snapshots
             self.every = max(every, folder.before.every)
 
     @classmethod
@@ -263,7 +269,8 @@ class Recording:
         if not index.snapshots:
             raise FileError(f"{path}: no snapshot in it that is whole")
         made = cls(index.every)
-        made.path, made.snapshots = path, index.snapshots
+        made.path = path
+        made.snapshots = index.snapshots
         return made
 
     def __len__(self) -> int:
@@ -308,12 +315,12 @@ class Recording:
 
     def scene(self, snapshot: Snapshot) -> GaussianScene:
         """Return a snapshot again, in host memory. From any thread. Raises FileError where its file is gone or damaged,
-        KeyError where it was dropped meanwhile."""
-        packed = (
-            self._packed[snapshot]
-            if self.path is None
-            else read_packed(self.path / snapshot.file)
-        )
+        KeyError where it was dropped meanwhile.
+        """
+        if self.path is None:
+            packed = self._packed[snapshot]
+        else:
+            packed = read_packed(self.path / snapshot.file)
         return unpack(
             packed,
             version=snapshot.version,
@@ -372,7 +379,8 @@ class Player:
         """Show what comes; where nothing does, the newest snapshot."""
         self.playing = False
         if self.has_live:
-            self.position = self._fed = None
+            self.position = None
+            self._fed = None
             self.close()
         else:
             self.seek(len(self.recording) - 1)
@@ -405,7 +413,8 @@ class Player:
             snapshot, job = self._making
             if not job.done:
                 return
-            self._ready, self._making = (snapshot, job.fault or job.result()), None
+            self._ready = (snapshot, job.fault or job.result())
+            self._making = None
         wanted = self.position
         if wanted is not None and (self._ready is None or self._ready[0] is not wanted):
             self._making = (
@@ -416,7 +425,8 @@ class Player:
     def close(self) -> None:
         """Give back all that is ready. Idempotent."""
         self._jobs.close()
-        self._ready = self._making = None
+        self._ready = None
+        self._making = None
 
     # -- as a source ---------------------------------------------------------------------------------------------
 
@@ -435,7 +445,8 @@ class Player:
             return False
         snapshot, made = self._ready
         if not isinstance(made, str):
-            if taken := view.update(made):
+            taken = view.update(made)
+            if taken:
                 self._fed = snapshot
             return taken
         self._fed = snapshot

@@ -45,10 +45,8 @@ def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
     turned = length > 0
     keep = finite & fits & turned
     if not keep.all():
-        means, opacities = (
-            torch.where(keep[:, None], means, math.nan),
-            torch.where(keep, opacities, 0.0),
-        )
+        means = torch.where(keep[:, None], means, math.nan)
+        opacities = torch.where(keep, opacities, 0.0)
     left_out = LeftOut(
         *(int(why.sum()) for why in (~finite, finite & ~fits, finite & fits & ~turned))
     )
@@ -76,7 +74,8 @@ def _possible(coefficients: torch.Tensor) -> torch.Tensor:
 
 def middle(points: np.ndarray) -> tuple[np.ndarray, float]:
     """(3,) float64: a point in the middle of (M, 3), wherever a few of them are, and how far the others reach along an
-    axis, most of them; the origin and 0 for none."""
+    axis, most of them; the origin and 0 for none.
+    """
     points = points[np.isfinite(points).all(axis=1)]
     if not len(points):
         return np.zeros(3), 0.0

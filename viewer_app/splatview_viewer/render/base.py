@@ -132,11 +132,9 @@ class LeftOut:
             )
             if n
         ]
-        return (
-            f"{self.total:,} of {count:,} left out: {', '.join(reasons)}"
-            if reasons
-            else ""
-        )
+        if reasons:
+            return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,8 @@ class Picture(Protocol):
     def source(self) -> PixelSource:
         """The picture for a fragment shader to read, in the renderer's own OpenGL context: with `splatview_ipc.gl`'s
         `SHADER`, `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. What was drawn in CUDA
-        need not pass through a texture. Row 0 is the top row, as in tensors."""
+        need not pass through a texture. Row 0 is the top row, as in tensors.
+        """
         ...
 
 
@@ -229,7 +228,8 @@ class Renderer:
         All N, so that an index is the same as in what `load` was given: those that can never be drawn have opacity 0,
         and may have a NaN or anything else in other fields. Coefficients only up to the degree in use, maybe.
         Of the last `load`, also if it is pending: then it is read now. Not to be changed; stays as it is until the
-        next `load`. May take as long as a `load`, the first time."""
+        next `load`. May take as long as a `load`, the first time.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
@@ -238,7 +238,8 @@ class Renderer:
 
     def rest(self) -> None:
         """Give back what a picture's size takes: no view shows the scene. The next picture makes it anew; those that
-        were made are not valid any more."""
+        were made are not valid any more.
+        """
 
     def read(self) -> None:
         """Begin to read what is pending, without a picture."""

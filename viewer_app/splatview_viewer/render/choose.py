@@ -51,7 +51,8 @@ def choose(ctx: moderngl.Context) -> Renderer:
 
 
 def _gsplat(ctx: moderngl.Context) -> Renderer:
-    if reason := kernels().reason:
+    reason = kernels().reason
+    if reason:
         raise RendererError(f"{VARIABLE} is 'gsplat', but {reason}")
     from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 
@@ -67,7 +68,8 @@ RENDERERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
 
 def renderer_note(renderer: Renderer) -> str:
     """Return one line about the choice, as "gl: gsplat needs CUDA, and there is no NVIDIA driver
-    here"; "" for nothing."""
+    here"; "" for nothing.
+    """
     note = renderer.note
     if note == BUILDING and kernels().reason:
         note = kernels().reason
@@ -76,10 +78,12 @@ def renderer_note(renderer: Renderer) -> str:
 
 def better(renderer: Renderer, ctx: moderngl.Context) -> Renderer | None:
     """gsplat in place of OpenGL that was drawing until gsplat is ready, with the same scene, once it is; else None.
-    Closes `renderer` then. Cheap: for every pass of the event loop."""
+    Closes `renderer` then. Cheap: for every pass of the event loop.
+    """
     if renderer.note != BUILDING or not kernels().ready:
         return None
-    made, scene = choose(ctx), renderer.scene()
+    made = choose(ctx)
+    scene = renderer.scene()
     made.load(scene)
     renderer.close()
     if made.name == "gsplat":
@@ -91,7 +95,8 @@ def instead(
     renderer: Renderer, ctx: moderngl.Context, error: RendererError
 ) -> Renderer:
     """OpenGL in place of gsplat that failed, with the scene as it is there if that can still be had. Closes `renderer`.
-    Raises `error` where there is no other renderer to draw."""
+    Raises `error` where there is no other renderer to draw.
+    """
     if renderer.name != "gsplat" or os.environ.get(VARIABLE):
         raise error
     log.warning("drawing with OpenGL: %s", error)

@@ -41,7 +41,8 @@ class PairCompositor:
         self, side: int, width: int, height: int, dtype: Literal["f4", "f1"] = "f4"
     ) -> moderngl.Framebuffer:
         """Target of the first (0) or second (1) picture; what was there stays if size and dtype do. f4: float32,
-        nothing is rounded on the way. f1: a quarter of the memory, rounded as on a screen."""
+        nothing is rounded on the way. f1: a quarter of the memory, rounded as on a screen.
+        """
         held = self._targets.pop(side, None)
         if held is not None and (
             held.size != (width, height) or held.textures["picture"].dtype != dtype
@@ -50,9 +51,8 @@ class PairCompositor:
             held = None
         if held is None:
             held = Layers(self._ctx, (width, height), picture=(4, dtype))
-            held.textures["picture"].repeat_x = held.textures["picture"].repeat_y = (
-                False
-            )
+            held.textures["picture"].repeat_x = False
+            held.textures["picture"].repeat_y = False
             held.framebuffer.clear()
         self._targets[side] = held
         return held.framebuffer
@@ -82,11 +82,10 @@ class PairCompositor:
                 "compare: both pictures have to be drawn first: see target"
             )
         textures = [self._targets[side].textures["picture"] for side in (0, 1)]
-        widths = (
-            [rect.width // 2, rect.width - rect.width // 2]
-            if how == "side"
-            else [rect.width] * 2
-        )
+        if how == "side":
+            widths = [rect.width // 2, rect.width - rect.width // 2]
+        else:
+            widths = [rect.width] * 2
         parts = []
         for texture, width in zip(textures, widths, strict=True):
             (x, y), seen = (0, 0), texture.size
@@ -103,9 +102,10 @@ class PairCompositor:
                     seen[1] / texture.height,
                 )
             )
-            filter_ = (
-                moderngl.NEAREST if seen == (width, rect.height) else moderngl.LINEAR
-            )
+            if seen == (width, rect.height):
+                filter_ = moderngl.NEAREST
+            else:
+                filter_ = moderngl.LINEAR
             texture.filter = filter_, filter_
         viewport = rect.viewport(framebuffer.height)
         shown = self._passes()
@@ -127,7 +127,8 @@ class PairCompositor:
 
     def measure(self, rect: Rect | None = None) -> None:
         """Have the GPU compare the two, in `rect`, in pixels of the targets from the upper left, or in all: `psnr`
-        returns the result."""
+        returns the result.
+        """
         if self._sums is not None:
             self._sums.release()
         self._sums = None
@@ -135,8 +136,10 @@ class PairCompositor:
             return
         width, height = self._targets[0].size
         rect = rect or Rect(0, 0, width, height)
-        x0, x1 = max(rect.x, 0), min(rect.x + rect.width, width)
-        y0, y1 = height - min(rect.y + rect.height, height), height - max(rect.y, 0)
+        x0 = max(rect.x, 0)
+        x1 = min(rect.x + rect.width, width)
+        y0 = height - min(rect.y + rect.height, height)
+        y1 = height - max(rect.y, 0)
         if x0 >= x1 or y0 >= y1:
             return
         size = -(-(x1 - x0) // _BLOCK), -(-(y1 - y0) // _BLOCK)
@@ -155,7 +158,8 @@ class PairCompositor:
     def psnr(self) -> float | None:
         """The peak signal-to-noise ratio of the two in dB, as last measured: -10 log10 of the mean squared difference
         of R, G and B in [0, 1]; infinite for equal ones. None where nothing can be said: targets that are missing, of
-        different sizes, or a rectangle without pixels. Waits until the GPU has compared them."""
+        different sizes, or a rectangle without pixels. Waits until the GPU has compared them.
+        """
         if self._sums is None:
             return None
         total = float(texels(self._sums.textures["sums"]).sum(dtype=np.float64))

@@ -92,7 +92,8 @@ def pick_later(
             return None
         shown = order[:count]
         weights = alpha[shown] * np.concatenate([[1.0], after[: count - 1]])
-        total, best = float(weights.sum()), int(np.argmax(weights))
+        total = float(weights.sum())
+        best = int(np.argmax(weights))
         depth = float(weights @ z[shown]) / total
         return Hit(
             int(index[shown[best]]),
@@ -112,10 +113,12 @@ def _nearest(
     options: RenderOptions,
 ) -> list[torch.Tensor]:
     """Camera z, indices and alpha of `_MOST` Gaussians: the nearest that are seen at a place of the picture first, then
-    others, at an infinite z."""
+    others, at an infinite z.
+    """
     import torch
 
-    opened, parts = replace(options.selection, marked=()), []
+    opened = replace(options.selection, marked=())
+    parts = []
     for start in range(0, max(len(scene), 1), _CHUNK):
         part = scene[start : start + _CHUNK]
         (*_, z), (u, v), root = _project(part, camera, options.scale)
@@ -123,7 +126,8 @@ def _nearest(
         opacities = part.opacities.double()
         if options.mode == "antialiased":
             opacities = opacities * (det_sharp / det).sqrt()
-        dx, dy = at[0] - u, at[1] - v
+        dx = at[0] - u
+        dy = at[1] - v
         sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
         alpha = (opacities * (-sigma).exp()).clamp(max=ALPHA_MAX)
         seen = (sigma >= 0) & (xx + yy < COVARIANCE_MAX) & (alpha >= ALPHA_MIN)
@@ -147,14 +151,14 @@ def _project(
 ) -> tuple[Any, Any, Any]:
     """Centres of Gaussians in camera axes (x, y, z), their places (x, y) in pixels, and square roots of their
     covariances there, two rows of three, without the blur: root times its transpose. What lies behind the camera may be
-    anything."""
+    anything.
+    """
     import torch
 
-    turn, shift = camera.viewmat[:3, :3].tolist(), camera.viewmat[:3, 3].tolist()
-    means, scales = (
-        scene.means.double().unbind(1),
-        (scene.scales.double() * scale).unbind(1),
-    )
+    turn = camera.viewmat[:3, :3].tolist()
+    shift = camera.viewmat[:3, 3].tolist()
+    means = scene.means.double().unbind(1)
+    scales = (scene.scales.double() * scale).unbind(1)
     w, x, y, z = torch.nn.functional.normalize(scene.quats.double(), dim=1).unbind(1)
     axes = (
         (1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
@@ -185,11 +189,15 @@ def places(
         eps = 1e-7
         length = torch.hypot(x, y) + eps
         angle = torch.arctan2(length, z + eps) / length
-        u, v = x * angle, y * angle
-        xx, xy, yy = x * x + eps, x * y, y * y
+        u = x * angle
+        v = y * angle
+        xx = x * x + eps
+        xy = x * y
+        yy = y * y
         square = xx + yy
         inverse = 1 / (square + z * z)
-        across, along = torch.arctan2(length, z) / length / square, z * inverse / square
+        across = torch.arctan2(length, z) / length / square
+        along = z * inverse / square
         mixed = xy * (along - across)
         rows = (
             [xx * along + yy * across, mixed, -x * inverse],
@@ -198,18 +206,17 @@ def places(
     elif (
         camera.model == "pinhole"
     ):  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
-        u, v = x / z, y / z
+        u = x / z
+        v = y / z
         low, high = (limits.tolist() for limits in camera.slope_limits())
         rows = (
             [1 / z, nothing, -u.clamp(low[0], high[0]) / z],
             [nothing, 1 / z, -v.clamp(low[1], high[1]) / z],
         )
     else:
-        u, v, rows = (
-            x,
-            y,
-            ([nothing + 1, nothing, nothing], [nothing, nothing + 1, nothing]),
-        )
+        u = x
+        v = y
+        rows = ([nothing + 1, nothing, nothing], [nothing, nothing + 1, nothing])
     return [fx * u + cx, fy * v + cy], [
         [f * value for value in row] for f, row in zip((fx, fy), rows, strict=True)
     ]
@@ -217,9 +224,12 @@ def places(
 
 def blurred(root: Any) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
     """From square roots of projected covariances, two rows of three: xx, xy, yy with the blur, the determinants with
-    it, and without (add_blur)."""
+    it, and without (add_blur).
+    """
     a, b = root
-    xx, xy, yy = _dot(a, a), _dot(a, b), _dot(b, b)
+    xx = _dot(a, a)
+    xy = _dot(a, b)
+    yy = _dot(b, b)
     # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
     crossed = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
     det_sharp = _dot(crossed, crossed)
@@ -273,7 +283,8 @@ class Values:
 
     def outline(self, camera: Camera, scale: float = 1.0) -> np.ndarray | None:
         """(M, 2) pixels: the ellipse that its `_OUTLINE` standard deviations fill in the picture; None where it is not
-        seen. `scale`: as `RenderOptions.scale`."""
+        seen. `scale`: as `RenderOptions.scale`.
+        """
         rows = (
             self.mean,
             self.quat,
@@ -303,7 +314,8 @@ def values_later(
     scene: GaussianScene, index: int, version: int
 ) -> Callable[[], Values]:
     """Read the numbers of a scene's Gaussian `index`, which it has; the returned function waits for them, in any
-    thread. The scene is read as `HostCopy` says."""
+    thread. The scene is read as `HostCopy` says.
+    """
     copy = HostCopy(
         scene,
         lambda: [as_floats(getattr(scene, name)[index]).clone() for name in FIELDS],

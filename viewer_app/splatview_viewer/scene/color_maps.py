@@ -52,7 +52,8 @@ def table(name: str) -> np.ndarray:
 
 def colors(name: str, values: np.ndarray) -> np.ndarray:
     """RGB (..., 3) float32 of values (...), which are cut to [0, 1]."""
-    at, knots = np.clip(values, 0, 1), np.linspace(0, 1, KNOTS)
+    at = np.clip(values, 0, 1)
+    knots = np.linspace(0, 1, KNOTS)
     return np.stack(
         [np.interp(at, knots, channel) for channel in table(name).T], axis=-1
     ).astype(np.float32)

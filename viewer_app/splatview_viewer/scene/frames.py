@@ -185,7 +185,8 @@ def _flat(
 ) -> Callable[[], None]:
     """Make room for three scales of flat Gaussians; return what fills it from the two that are given."""
     pair = given["scales"]
-    scales = tensors["scales"] = pair.new_empty(len(pair), 3)
+    scales = pair.new_empty(len(pair), 3)
+    tensors["scales"] = scales
 
     def fill() -> None:
         scales[:, :2].copy_(pair)
@@ -205,8 +206,10 @@ def _filtered(
 
     stored = given["scales"]
     options = {"dtype": torch.float32, "device": stored.device}
-    scales = tensors["scales"] = torch.empty(len(stored), 3, **options)
-    opacities = tensors["opacities"] = torch.empty(len(stored), **options)
+    scales = torch.empty(len(stored), 3, **options)
+    tensors["scales"] = scales
+    opacities = torch.empty(len(stored), **options)
+    tensors["opacities"] = opacities
 
     def fill() -> None:
         before = stored.float() if act.scales else stored.float().exp()
@@ -230,12 +233,14 @@ def _joined(
     import torch
 
     scenes = [scene for scene, _ in parts]
-    first, coefficients = scenes[0], max(scene.shN.shape[1] for scene in scenes)
+    first = scenes[0]
+    coefficients = max(scene.shN.shape[1] for scene in scenes)
     means = next(
         (scene.means for scene in scenes if scene.means.dtype.itemsize == 8),
         torch.empty(0),
     )
-    rows, device = sum(map(len, scenes)), first.means.device
+    rows = sum(map(len, scenes))
+    device = first.means.device
     out = [
         torch.empty(
             rows,
@@ -278,11 +283,10 @@ def _joined(
             return
         with torch.no_grad(), torch.cuda.stream(here):
             for scene, wait in parts:
-                there = (
-                    here
-                    if scene.gpu == device
-                    else torch.cuda.current_stream(scene.gpu)
-                )
+                if scene.gpu == device:
+                    there = here
+                else:
+                    there = torch.cuda.current_stream(scene.gpu)
                 wait(there.cuda_stream)  # type: ignore[misc]
             fill()
             done.append(here.record_event())

@@ -32,7 +32,8 @@ UPS: dict[str, tuple[float, float, float]] = {
     "-x": (-1, 0, 0),
 }
 """Directions upward by name."""
-_CHUNK, _CHUNK_GPU = 1 << 16, 1 << 21
+_CHUNK = 1 << 16
+_CHUNK_GPU = 1 << 21
 """Gaussians in one piece of `GaussianScene.chunks`: on a CPU what is computed from them stays in the cache."""
 
 
@@ -137,7 +138,8 @@ class GaussianScene:
 
     def sample(self, limit: int) -> list[torch.Tensor]:
         """Return centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the scene, on
-        its device: enough to frame it."""
+        its device: enough to frame it.
+        """
         step = max(-(-len(self) // max(limit, 1)), 1)
         means = as_floats(self.means[::step])
         opacities = as_floats(self.opacities[::step])
@@ -165,7 +167,8 @@ class HostCopy:
     ) -> None:
         import torch
 
-        self._compute, self._event = compute, None
+        self._compute = compute
+        self._event = None
         if scene.on_gpu:
             with torch.no_grad(), torch.cuda.device(scene.gpu):
                 copies = [
@@ -236,10 +239,8 @@ def merged(
                 scales = scales.exp()
             if not scene.activation.opacities:
                 opacities = opacities.sigmoid()
-            used, wanted = (
-                (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1,
-                (degree + 1) ** 2 - 1,
-            )
+            used = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1
+            wanted = (degree + 1) ** 2 - 1
             rest = torch.cat(
                 [rest[:, :used], rest.new_zeros(len(scene), max(wanted - used, 0), 3)],
                 1,
@@ -251,11 +252,10 @@ def merged(
             torch.cat([part[i].to(device) for part in parts])
             for i in range(len(FIELDS))
         ]
-    notes = (
-        ("not all were trained antialiased: drawn without",)
-        if any(smooth) and not all(smooth)
-        else ()
-    )
+    if any(smooth) and not all(smooth):
+        notes = ("not all were trained antialiased: drawn without",)
+    else:
+        notes = ()
     return GaussianScene(
         *joined, activated=True, sh_degree=degree, antialiased=all(smooth), notes=notes
     )
@@ -263,13 +263,15 @@ def merged(
 
 # -- selected ---------------------------------------------------------------------------------------------------------
 
-HIDDEN, MARKED = 1, 2
+HIDDEN = 1
+MARKED = 2
 """Bits of `flags`: not drawn; drawn in a colour of its own."""
 
 
 def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
     """(N,) uint8, `HIDDEN` and `MARKED`, for each Gaussian of an activated scene, on the scene's device: on torch's
-    current stream and without waiting."""
+    current stream and without waiting.
+    """
     hidden = _beyond(scene.opacities, selection.opacity)
     if selection.scale != (0.0, math.inf):
         hidden |= _beyond(largest_scale(scene), selection.scale)
@@ -377,22 +379,22 @@ class Statistics:
 
     def used(self, quantity: Quantity) -> tuple[int, int]:
         """The first bin in which there is anything worth a look, and the one after the last; floaters, a ten-thousandth
-        on each side, do not count."""
+        on each side, do not count.
+        """
         counts = self.counts[quantity.name][0]
         if not quantity.log or not counts.any():
             return 0, quantity.bins
         below = np.cumsum(counts)
         few = int(below[-1]) // 10_000
-        first, last = (
-            int(np.searchsorted(below, few, "right")),
-            int(np.searchsorted(below, below[-1] - few)),
-        )
+        first = int(np.searchsorted(below, few, "right"))
+        last = int(np.searchsorted(below, below[-1] - few))
         return max(first - 1, 0), min(last + 2, quantity.bins)
 
 
 def count_later(scene: GaussianScene, selection: Selection) -> Callable[[], Statistics]:
     """Count what an activated scene holds; the returned function waits for it, in any thread. The scene is read as
-    `HostCopy` says."""
+    `HostCopy` says.
+    """
     selection = replace(selection, marked=())
     copy = HostCopy(scene, lambda: [_counts(scene, selection)])
 

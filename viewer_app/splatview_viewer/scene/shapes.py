@@ -1,5 +1,6 @@
 """The geometry of cropping: boxes and spheres in a picture, and what dragging their handles makes of them. Plain maths,
-no graphics."""
+no graphics.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +61,9 @@ def axes_of(degrees: Any) -> tuple[Vector, Vector, Vector]:
 def angles_of(box: Box) -> Vector:
     """The inverse, within -180 to 180, -90 to 90 and -180 to 180 degrees."""
     (xx, xy, xz), (_, _, yz), (_, _, zz) = box.axes
-    x, y, z = (
-        math.atan2(yz, zz),
-        math.asin(min(max(-xz, -1.0), 1.0)),
-        math.atan2(xy, xx),
-    )
+    x = math.atan2(yz, zz)
+    y = math.asin(min(max(-xz, -1.0), 1.0))
+    z = math.atan2(xy, xx)
     return (
         math.degrees(x) + 0.0,
         math.degrees(y) + 0.0,
@@ -74,7 +73,8 @@ def angles_of(box: Box) -> Vector:
 
 def fitted(means: np.ndarray, weights: np.ndarray | None = None) -> tuple[Box, Sphere]:
     """A box and a sphere around nearly all of these centres (N, 3): floaters, a hundredth on each side, do not count,
-    nor those with a weight of 0."""
+    nor those with a weight of 0.
+    """
     keep = np.isfinite(means).all(axis=1)
     if weights is not None:
         keep &= np.asarray(weights) > 0
@@ -82,7 +82,8 @@ def fitted(means: np.ndarray, weights: np.ndarray | None = None) -> tuple[Box, S
     if not len(points):
         return Box(), Sphere()
     low, high = np.percentile(points, (1, 99), axis=0)
-    center, half = (low + high) / 2, (high - low) / 2 * 1.05
+    center = (low + high) / 2
+    half = (high - low) / 2 * 1.05
     half = np.maximum(half, max(float(half.max()) * 0.01, 1e-6))
     radius = float(np.percentile(np.linalg.norm(points - center, axis=1), 99)) * 1.05
     x, y, z = center.tolist()
@@ -99,7 +100,8 @@ def face_centers(box: Box) -> np.ndarray:
 
 def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
     """Its twelve edges as they are seen: each (M, 2) pixels from the picture's corner, and whether it belongs to a side
-    that faces the camera. What lies behind the camera is left out."""
+    that faces the camera. What lies behind the camera is left out.
+    """
     spans = np.array(box.half)[:, None] * np.array(box.axes)
     corners = np.array(box.center) + _CORNERS @ spans
     normals = _SIDES @ np.array(box.axes)
@@ -112,14 +114,16 @@ def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
         ).sum(axis=1) < 0
     fronts = faces[_EDGES[:, 2:]].any(axis=1).tolist()
     p = corners @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
-    a, b = p[_EDGES[:, 0]], p[_EDGES[:, 1]]
+    a = p[_EDGES[:, 0]]
+    b = p[_EDGES[:, 1]]
     near = max(camera.near, 1e-6)
     behind = (a[:, 2] < near) & (b[:, 2] < near)
     with np.errstate(
         all="ignore"
     ):  # of those that are parallel to the picture, which are not cut
         at = a + (b - a) * ((near - a[:, 2]) / (b[:, 2] - a[:, 2]))[:, None]
-    a, b = np.where(a[:, 2:] < near, at, a), np.where(b[:, 2:] < near, at, b)
+    a = np.where(a[:, 2:] < near, at, a)
+    b = np.where(b[:, 2:] < near, at, b)
     a[behind] = b[behind] = (0.0, 0.0, 1.0)
     share = np.linspace(0, 1, _BENT + 1 if camera.model == "fisheye" else 2)[:, None]
     lines = seen_at(
@@ -138,7 +142,9 @@ def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
     far = float(np.linalg.norm(center))
     turn = np.linspace(0, 2 * math.pi, 72, endpoint=False)
     if camera.model == "ortho":
-        sight, middle, radius = np.array([0.0, 0.0, 1.0]), center, sphere.radius
+        sight = np.array([0.0, 0.0, 1.0])
+        middle = center
+        radius = sphere.radius
     else:
         if far <= sphere.radius:
             return None
@@ -146,7 +152,8 @@ def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
         share = (
             1 - (sphere.radius / far) ** 2
         )  # where its tangents from the camera touch it
-        middle, radius = center * share, sphere.radius * math.sqrt(share)
+        middle = center * share
+        radius = sphere.radius * math.sqrt(share)
     right = np.cross(sight, [0.0, 1.0, 0.0] if abs(sight[1]) < 0.9 else [1.0, 0.0, 0.0])
     right /= np.linalg.norm(right)
     p = middle + radius * (
@@ -160,7 +167,8 @@ def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
 
 def ray(camera: Camera, x: float, y: float) -> tuple[np.ndarray, np.ndarray]:
     """Ray through a pixel: origin and direction, (3,) each, world axes."""
-    begin, end = point_at(camera, x, y, 0.0), point_at(camera, x, y, 1.0)
+    begin = point_at(camera, x, y, 0.0)
+    end = point_at(camera, x, y, 1.0)
     direction = end - begin
     return begin, direction / np.linalg.norm(direction)
 
@@ -174,7 +182,8 @@ def along(
     """Distance along a line through `point` where the ray through a pixel is nearest; None where it is seen end on."""
     begin, direction = ray(camera, *at)
     across = float(direction @ axis)
-    if (rest := 1 - across * across) < _FLAT:
+    rest = 1 - across * across
+    if rest < _FLAT:
         return None
     to = begin - point
     return float((to @ axis - across * (to @ direction)) / rest)
@@ -187,18 +196,17 @@ def beside(
     begin, direction = ray(camera, *at)
     forward = camera.viewmat[2, :3]
     step = float(direction @ forward)
-    return (
-        None
-        if step < _FLAT
-        else begin + direction * (float((point - begin) @ forward) / step)
-    )
+    if step < _FLAT:
+        return None
+    return begin + direction * (float((point - begin) @ forward) / step)
 
 
 def distance(
     camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray
 ) -> float:
     """Distance at which the ray through a pixel passes `point`, world units: the radius of a sphere there whose edge is
-    seen at the pixel."""
+    seen at the pixel.
+    """
     begin, direction = ray(camera, *at)
     off = point - begin
     return float(np.linalg.norm(off - (off @ direction) * direction))

@@ -49,28 +49,28 @@ def placed(
     scene: GaussianScene, placement: Placement, pivot: np.ndarray
 ) -> GaussianScene:
     """Return the same Gaussians elsewhere, float32 (`means` also float64), on the scene's device and on torch's current
-    stream; the scene itself if it stays where it is."""
+    stream; the scene itself if it stays where it is.
+    """
     import torch
 
     if placement == STAYS:
         return scene
     a, _ = placement.matrix(pivot)
-    means, scales = as_floats(scene.means), scene.scales
+    means = as_floats(scene.means)
+    scales = scene.scales
     center = torch.from_numpy(np.asarray(pivot, np.float64)).to(means)
     means = _over(means - center, a.T) + center + torch.tensor(placement.move).to(means)
     if placement.scale != 1:
-        scales = (
-            scales * placement.scale
-            if scene.activation.scales
-            else scales + math.log(placement.scale)
-        )
-    quats, rest = scene.quats, scene.shN
+        if scene.activation.scales:
+            scales = scales * placement.scale
+        else:
+            scales = scales + math.log(placement.scale)
+    quats = scene.quats
+    rest = scene.shN
     if any(placement.turn):
         turn, sh_turn = turns(placement.rotation, scene.stored_sh_degree)
-        quats, rest = (
-            _over(quats, turn),
-            _over(rest.flatten(1), sh_turn).reshape(rest.shape),
-        )
+        quats = _over(quats, turn)
+        rest = _over(rest.flatten(1), sh_turn).reshape(rest.shape)
     return replace(scene, means=means, quats=quats, scales=scales, shN=rest)
 
 
@@ -85,15 +85,15 @@ def _over(rows: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
 
 def turns(axes: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Return what to multiply Gaussians by from the right when `axes`, orthogonal (3, 3), mirrored or not, takes a
-    position to its new one: (4, 4) for quaternions, and (3 K-3, 3 K-3) for all higher coefficients up to `degree`."""
+    position to its new one: (4, 4) for quaternions, and (3 K-3, 3 K-3) for all higher coefficients up to `degree`.
+    """
     diagonal = np.diag(axes)
     # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a rotation, under a mirror too,
     # and has the w of R where `axes` only flips.
-    own = (
-        diagonal
-        if np.array_equal(axes, np.diag(diagonal))
-        else np.full(3, np.sign(np.linalg.det(axes)))
-    )
+    if np.array_equal(axes, np.diag(diagonal)):
+        own = diagonal
+    else:
+        own = np.full(3, np.sign(np.linalg.det(axes)))
     w, x, y, z = rotations.quaternion(axes * own)
     left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]]) * [
         1,
@@ -120,7 +120,9 @@ def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
     polynomials.
     """
     x, y, z = np.asarray(directions, np.float64).T
-    xx, yy, zz = x * x, y * y, z * z
+    xx = x * x
+    yy = y * y
+    zz = z * z
     return np.stack(
         [
             -0.48860251190292 * y,
@@ -156,7 +158,8 @@ def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
 def _sampled(degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Directions (M, 3), evenly over the sphere, and the inverse (2 degree + 1, M) of one degree's functions there."""
     i = np.arange(32) + 0.5
-    z, around = 1 - 2 * i / len(i), math.pi * (1 + math.sqrt(5)) * i
+    z = 1 - 2 * i / len(i)
+    around = math.pi * (1 + math.sqrt(5)) * i
     r = np.sqrt(1 - z * z)
     directions = np.stack([r * np.cos(around), r * np.sin(around), z], 1)
     return directions, np.linalg.pinv(

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 NEEDED = "OpenGL 3.3"
 _OLDER = (320, 310, 300, 210, 200, 110, 100)
 """Versions that are asked for, one after the other."""
-_VERSION, _RENDERER = 0x1F02, 0x1F01
+_VERSION = 0x1F02
+_RENDERER = 0x1F01
 """GL_VERSION and GL_RENDERER."""
 _NEXT_STEP = (
     "update the graphics driver, or draw in software: LIBGL_ALWAYS_SOFTWARE=1, with Mesa 17 or later "

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     Pixels = np.ndarray | torch.Tensor
 
 _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
-_EXTENSIONS, _CUDA_DEVICE, _DEVICE_UUID = 0x3055, 0x323A, 0x335C
+_EXTENSIONS = 0x3055
+_CUDA_DEVICE = 0x323A
+_DEVICE_UUID = 0x335C
 _MAX_DEVICES = 64
 
 
@@ -84,7 +86,8 @@ def devices() -> list[Device]:
     )
     if query is None or attribute is None or text is None:
         return []
-    count, found = ctypes.c_int(0), (ctypes.c_void_p * _MAX_DEVICES)()
+    count = ctypes.c_int(0)
+    found = (ctypes.c_void_p * _MAX_DEVICES)()
     if not query(_MAX_DEVICES, found, ctypes.byref(count)):
         return []
     out = []
@@ -92,13 +95,15 @@ def devices() -> list[Device]:
         extensions = (
             (text(device, _EXTENSIONS) or b"").decode("ascii", "replace").split()
         )
-        number, nvidia = ctypes.c_ssize_t(-1), False
+        number = ctypes.c_ssize_t(-1)
+        nvidia = False
         if "EGL_NV_device_cuda" in extensions:
             nvidia = (
                 bool(attribute(device, _CUDA_DEVICE, ctypes.byref(number)))
                 and number.value >= 0
             )
-        uuid, size = (ctypes.c_ubyte * 16)(), ctypes.c_int(0)
+        uuid = (ctypes.c_ubyte * 16)()
+        size = ctypes.c_int(0)
         known = (
             binary is not None
             and "EGL_EXT_device_persistent_id" in extensions
@@ -116,10 +121,8 @@ def _library() -> ctypes.CDLL | None:
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError:
         return None
-    egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = (
-        ctypes.c_void_p,
-        [ctypes.c_char_p],
-    )
+    egl.eglGetProcAddress.restype = ctypes.c_void_p
+    egl.eglGetProcAddress.argtypes = [ctypes.c_char_p]
     egl.eglGetCurrentContext.restype = ctypes.c_void_p
     return egl
 
@@ -135,7 +138,8 @@ def let_go(context: int | None = None) -> None:
 
     A thread that holds one cannot make a GLX context current: Xlib would end the whole process (BadAccess).
     """
-    held, egl = current_context(), _library()
+    held = current_context()
+    egl = _library()
     if egl is not None and held and context in (None, held):
         egl.eglReleaseThread()
 
@@ -183,7 +187,8 @@ def _create(**device: int) -> moderngl.Context:
         if "not loaded" in str(e):
             raise GraphicsError(f"EGL not found ({e}): {_INSTALL}") from e
         settings.pop("backend")
-        if offered := gl_versions.egl_version(**settings):
+        offered = gl_versions.egl_version(**settings)
+        if offered:
             raise GraphicsError(gl_versions.too_old("EGL", offered)) from e
         raise GraphicsError(
             f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a container, start it "
@@ -198,7 +203,8 @@ class Target:
         self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool = False
     ) -> None:
         """`shared`: CUDA reads the texture as well, by `self.shared`. Raises SharingError or moderngl's Error when it
-        cannot be made."""
+        cannot be made.
+        """
         self._ctx = ctx
         self.shared: SharedTexture | TextureTensor | None = None
         with ExitStack() as held:
@@ -227,13 +233,12 @@ class Target:
 
     def tensor(self) -> torch.Tensor:
         """Return what has been drawn, for the next work of the current CUDA stream: (H, W, 4) uint8, lowest row first.
-        The next call writes into the same tensor."""
+        The next call writes into the same tensor.
+        """
         assert self.shared is not None, "made without `shared`"
-        return (
-            self.shared.read()
-            if isinstance(self.shared, SharedTexture)
-            else self.shared.update()
-        )
+        if isinstance(self.shared, SharedTexture):
+            return self.shared.read()
+        return self.shared.update()
 
     def release(self) -> None:
         """Idempotent."""
@@ -272,10 +277,9 @@ def copied(target: Target, at: float, device: int | None) -> Copy:
     import torch
 
     with torch.cuda.device(device):
-        tensor, arrived = (
-            target.tensor().clone(),
-            torch.cuda.Event(blocking=True),
-        )  # a thread that waits sleeps
+        # a thread that waits sleeps
+        tensor = target.tensor().clone()
+        arrived = torch.cuda.Event(blocking=True)
         arrived.record()
     return Copy(tensor, at, arrived)
 
@@ -331,13 +335,12 @@ class OffscreenScreen:
         shared: bool = False,
     ) -> None:
         """Draw in this many pixels from now on. shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's
-        Error where nothing so large can be made."""
+        Error where nothing so large can be made.
+        """
         self._scale = self._scale if scale is None else scale
         if (width, height) != self.size or shared != (self._target.shared is not None):
-            before, self._target = (
-                self._target,
-                Target(self.ctx, (width, height), shared=shared),
-            )
+            before = self._target
+            self._target = Target(self.ctx, (width, height), shared=shared)
             before.release()
 
     def tensor(self) -> torch.Tensor | None:

@@ -53,11 +53,10 @@ def _bundled() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     wanted = os.environ.get("PYGLFW_LIBRARY_VARIANT", "").lower()
-    wayland = (
-        wanted == "wayland"
-        if wanted in ("wayland", "x11")
-        else os.environ.get("XDG_SESSION_TYPE") == "wayland"
-    )
+    if wanted in ("wayland", "x11"):
+        wayland = wanted == "wayland"
+    else:
+        wayland = os.environ.get("XDG_SESSION_TYPE") == "wayland"
     library = (
         Path(spec.origin).parent / ("wayland" if wayland else "x11") / "libglfw.so"
     )
@@ -226,7 +225,8 @@ class WindowScreen:
             return pixels(*glfw.get_cursor_pos(self._window))
 
         def button(_: Any, code: int, action: int, mods: int) -> None:
-            if (which := _BUTTONS.get(code)) is None:
+            which = _BUTTONS.get(code)
+            if which is None:
                 return
             x, y = pointer()
             if action == glfw.PRESS:
@@ -237,7 +237,8 @@ class WindowScreen:
 
         def key(_: Any, code: int, _scan: int, action: int, mods: int) -> None:
             self._mods = _mods(mods)
-            if name := names.get(code):
+            name = names.get(code)
+            if name:
                 self._events.append(
                     Key(name, action != glfw.RELEASE, self._mods, action == glfw.REPEAT)
                 )
@@ -292,11 +293,9 @@ class WindowScreen:
 
     @property
     def _scale(self) -> float:
-        return (
-            max(glfw.get_window_content_scale(self._window)[0], 0.5)
-            if self._window
-            else 1.0
-        )
+        if self._window:
+            return max(glfw.get_window_content_scale(self._window)[0], 0.5)
+        return 1.0
 
     @property
     def state(self) -> ScreenState:
@@ -322,7 +321,8 @@ class WindowScreen:
                 glfw.wait_events_timeout(timeout)
             else:
                 glfw.poll_events()
-        events, self._events = self._events, []
+        events = self._events
+        self._events = []
         if any(isinstance(e, Close) for e in events):
             self._closed = True
         return events
@@ -356,9 +356,9 @@ class _WindowDesktop(LocalDesktop):
         ):  # an empty clipboard, or one that holds no text, is an error to GLFW
             warnings.simplefilter("ignore")
             text: bytes | str | None = glfw.get_clipboard_string(None)  # pyright: ignore[reportArgumentType]
-        return (
-            text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
-        )
+        if isinstance(text, bytes):
+            return text.decode("utf-8", "replace")
+        return text or ""
 
 
 def _mods(bits: int) -> Mods:

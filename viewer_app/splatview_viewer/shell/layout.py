@@ -1,5 +1,6 @@
 """The layout of a user's viewports: beside each other, or one alone. And the strips above them: names, and a button to
-close each."""
+close each.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 MOST = 9
 """Viewports of one user."""
-HEADER, GAP = 24, 1
+HEADER = 24
+GAP = 1
 """Points: the strip above each viewport, if there are several, and what lies between them."""
 _WISH = 1.6
 """Width to height of a viewport that one likes to look at."""
@@ -75,7 +77,8 @@ class Layout:
         viewport = Viewport(self._user)
         viewport.by_itself = False
         self.all.insert(self.all.index(self.active) + 1, viewport)
-        self.active, self.maximised = viewport, False
+        self.active = viewport
+        self.maximised = False
         self._changed()
         viewport.select(key)
         return viewport
@@ -109,7 +112,8 @@ class Layout:
 
     def _settle(self) -> None:
         """Have those look that are seen, and no others."""
-        catalogue, seen = self._user.catalogue, self.seen if self._there else []
+        catalogue = self._user.catalogue
+        seen = self.seen if self._there else []
         for viewport in self.all:
             if viewport not in seen:
                 catalogue.part(viewport)
@@ -123,17 +127,18 @@ class Layout:
         """Give those that are seen their parts of `area`, each with a strip above it if there are several."""
         seen = self.seen
         columns, rows = grid(len(seen), area.width, area.height)
-        header = (
-            min(round(HEADER * scale), area.height // (2 * rows))
-            if len(self.all) > 1
-            else 0
-        )
+        if len(self.all) > 1:
+            header = min(round(HEADER * scale), area.height // (2 * rows))
+        else:
+            header = 0
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(seen):
             row, column = divmod(i, columns)
-            across = (
-                columns if row < rows - 1 else len(seen) - columns * (rows - 1)
-            )  # the last row is shared by fewer
+            # the last row is shared by fewer
+            if row < rows - 1:
+                across = columns
+            else:
+                across = len(seen) - columns * (rows - 1)
             left, right = (
                 round(area.width * c / across) + gap * (0 < c < across)
                 for c in (column, column + 1)
@@ -142,20 +147,19 @@ class Layout:
                 round(area.height * r / rows) + gap * (0 < r < rows)
                 for r in (row, row + 1)
             )
-            right, bottom = (
-                right - gap * (column + 1 < across),
-                bottom - gap * (row + 1 < rows),
-            )
-            x, y, width = area.x + left, area.y + top, max(right - left, 1)
+            right = right - gap * (column + 1 < across)
+            bottom = bottom - gap * (row + 1 < rows)
+            x = area.x + left
+            y = area.y + top
+            width = max(right - left, 1)
             viewport.head = Rect(x, y, width, header)
             viewport.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
 
     def meant(self, event: Event) -> Viewport:
         """The viewport that an event is for: where the pointer is, or where a drag began; of keys the active one."""
         seen = self.seen
-        if (
-            held := next((viewport for viewport in seen if viewport.captured), None)
-        ) is not None:
+        held = next((viewport for viewport in seen if viewport.captured), None)
+        if held is not None:
             return held
         if isinstance(
             event,
@@ -215,18 +219,15 @@ def draw_heads(user: User, scale: float) -> None:
 
 
 def _head(viewport: Viewport, user: User, scale: float) -> None:
-    x, y, width, height = (
-        viewport.head.x,
-        viewport.head.y,
-        viewport.head.width,
-        viewport.head.height,
-    )
-    entry, layout = viewport.entry, user.layout
-    active, number, cross = (
-        viewport is layout.active,
-        layout.all.index(viewport),
-        min(height, width / 2),
-    )
+    x = viewport.head.x
+    y = viewport.head.y
+    width = viewport.head.width
+    height = viewport.head.height
+    entry = viewport.entry
+    layout = user.layout
+    active = viewport is layout.active
+    number = layout.all.index(viewport)
+    cross = min(height, width / 2)
     name, group = ("Empty", "") if entry is None else (entry.name, entry.group)
     imgui.set_cursor_screen_pos(ImVec2(x, y))
     pressed = imgui.invisible_button(
@@ -243,8 +244,14 @@ def _head(viewport: Viewport, user: User, scale: float) -> None:
         user.do(user.on_viewport, Layout.remove, viewport)
     closing = imgui.is_item_hovered()
     imgui.set_item_tooltip("Close this pane; its stream stays in the list")
-    draw, line = imgui.get_window_draw_list(), imgui.get_text_line_height()
-    fill = theme.FIELD_DOWN if over else theme.FIELD if active else theme.BAR
+    draw = imgui.get_window_draw_list()
+    line = imgui.get_text_line_height()
+    if over:
+        fill = theme.FIELD_DOWN
+    elif active:
+        fill = theme.FIELD
+    else:
+        fill = theme.BAR
     draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), theme.u32(fill))
     if active:
         draw.add_rect_filled(
@@ -253,7 +260,8 @@ def _head(viewport: Viewport, user: User, scale: float) -> None:
             theme.u32(theme.ACCENT),
         )
     pad = 8 * scale
-    room, text_y = width - cross - pad, round(y + (height - line) / 2)
+    room = width - cross - pad
+    text_y = round(y + (height - line) / 2)
     color = theme.TEXT if active else theme.DIM
     title = fitted(name, room)
     lettering.write(draw, round(x + pad), text_y, theme.u32(color), title)
@@ -261,7 +269,9 @@ def _head(viewport: Viewport, user: User, scale: float) -> None:
     # The name goes before where it comes from.
     if group and at + lettering.measure(group).x <= room:
         lettering.write(draw, round(x + pad + at), text_y, theme.u32(theme.GONE), group)
-    r, cx, cy = 3.5 * scale, x + width - cross / 2, y + height / 2
+    r = 3.5 * scale
+    cx = x + width - cross / 2
+    cy = y + height / 2
     ink = theme.u32(theme.TEXT if closing else theme.DIM)
     for up in (-r, r):
         draw.add_line(

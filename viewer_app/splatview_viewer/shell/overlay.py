@@ -1,5 +1,6 @@
 """Words over the picture: a hint, progress, a fault, the list of keys; and the line under it: the value under the
-pointer, and how the picture came to the screen."""
+pointer, and how the picture came to the screen.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.viewport import Viewport
 
 _MOST_TROUBLES = 4
-_MOST_LINES, _WIDEST = 6, 46
+_MOST_LINES = 6
+_WIDEST = 46
 """Lines of one text at most, and their width in sizes of the letters."""
 KEYS = (
     KeyHelp("Viewer", "H, Tab", "Show or hide the panel"),
@@ -32,7 +34,10 @@ KEYS = (
     KeyHelp("Viewer", "Shift + Tab", "The next pane"),
     KeyHelp("Viewer", "?", "This list"),
 )
-_PAD, _GAP, _BETWEEN, _PACE = 22.0, 18.0, 36.0, 1.4
+_PAD = 22.0
+_GAP = 18.0
+_BETWEEN = 36.0
+_PACE = 1.4
 """Points around the list of keys, from keys to words, and between columns; heights of a line, in those of letters."""
 _Column = list[tuple[str, str]]
 """Lines of keys and what they do; a group begins with its name alone, after an empty line."""
@@ -40,24 +45,24 @@ _Column = list[tuple[str, str]]
 
 def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
     """Draw words over the picture of a viewport: a hint, progress, a fault, that the run is gone, and what its
-    publisher reports as wrong."""
-    entry, picture, found = viewport.entry, viewport.rect, viewport.working()
+    publisher reports as wrong.
+    """
+    entry = viewport.entry
+    picture = viewport.rect
+    found = viewport.working()
     if entry is None:
         if state.hint:
             _message(picture, scale, state.hint.split("\n"), theme.DIM)
         return
     fault = entry.fault or entry.fault_of_source
     if entry.progress is not None:
-        draw, middle = (
-            imgui.get_background_draw_list(),
-            (picture.x + picture.width / 2, picture.y + picture.height / 2),
-        )
-        width, height, text = (
-            min(280 * scale, picture.width * 0.7),
-            4 * scale,
-            f"Loading {entry.name}",
-        )
-        left, size = middle[0] - width / 2, imgui.calc_text_size(text)
+        draw = imgui.get_background_draw_list()
+        middle = (picture.x + picture.width / 2, picture.y + picture.height / 2)
+        width = min(280 * scale, picture.width * 0.7)
+        height = 4 * scale
+        text = f"Loading {entry.name}"
+        left = middle[0] - width / 2
+        size = imgui.calc_text_size(text)
         draw.add_text(
             ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * scale),
             theme.u32(theme.TEXT),
@@ -76,18 +81,19 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
     elif fault:
         _message(picture, scale, [f"{entry.name} cannot be shown", fault], theme.FAULT)
     elif found is None or found[1].empty:
-        words = (
-            "Waiting for its next frame"
-            if entry.alive
-            else "The run ended before it was seen"
-        )
+        if entry.alive:
+            words = "Waiting for its next frame"
+        else:
+            words = "The run ended before it was seen"
         _message(picture, scale, [entry.name, words], theme.DIM)
     else:
-        lines = (
-            [(ENDED, theme.TEXT)] if not entry.alive and not state.says_trouble else []
-        )
+        if not entry.alive and not state.says_trouble:
+            lines = [(ENDED, theme.TEXT)]
+        else:
+            lines = []
         troubles = viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]
-        if reason := viewport.faults.reason("overlay"):
+        reason = viewport.faults.reason("overlay")
+        if reason:
             troubles = [f"What is written over the picture failed: {reason}", *troubles]
         for text in troubles:
             lines += [
@@ -105,7 +111,8 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
 
 def draw_toasts(state: State, picture: Rect, scale: float) -> None:
     """Draw short messages at the lower edge of the picture."""
-    middle, y = picture.x + picture.width / 2, picture.y + picture.height - 16 * scale
+    middle = picture.x + picture.width / 2
+    y = picture.y + picture.height - 16 * scale
     for _, text in reversed(state.toasts):
         lines = "\n".join(lines_of(text, _room(picture, scale), _MOST_LINES))
         y = (
@@ -155,7 +162,8 @@ def draw_status(
     top = picture.y + picture.height
     draw = imgui.get_background_draw_list()
     draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*size), theme.u32(theme.BAR))
-    line, pad = imgui.get_text_line_height(), 12 * scale
+    line = imgui.get_text_line_height()
+    pad = 12 * scale
     y = round(top + (size[1] - top - line) / 2)
     x = picture.x + pad
     if info.readout:
@@ -164,7 +172,8 @@ def draw_status(
     phrases = status_phrases(state, info)
     for count in range(len(phrases), 0, -1):
         text = " \u00b7 ".join(phrases[:count])
-        if (width := imgui.calc_text_size(text).x) <= size[0] - pad - x:
+        width = imgui.calc_text_size(text).x
+        if width <= size[0] - pad - x:
             draw.add_text(
                 ImVec2(round(size[0] - pad - width), y), theme.u32(theme.DIM), text
             )
@@ -192,14 +201,15 @@ def latency_phrases(state: State) -> list[str]:
     """Return the time that a version takes to the screen."""
     ms = state.said.latency_ms
     alive = state.shown is not None and state.shown.alive and not state.shown.is_file
-    return (
-        [] if ms is None or not alive else [f"{ms:.1f} ms from publish to the screen"]
-    )
+    if ms is None or not alive:
+        return []
+    return [f"{ms:.1f} ms from publish to the screen"]
 
 
 def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
     """Draw the list of keys in the middle of the picture, group by group, in as few columns as fit into it; over all of
-    the screen, in smaller letters, where the picture is too small."""
+    the screen, in smaller letters, where the picture is too small.
+    """
     screen = imgui.get_io().display_size
     groups: dict[str, _Column] = {
         "Camera": [],
@@ -211,10 +221,8 @@ def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
     tries = []
     for place in (picture, Rect(0, 0, round(screen.x), round(screen.y))):
         for count in range(1, 5):
-            columns, high = (
-                [_Column()],
-                max(sum(map(len, parts)) / count, max(map(len, parts))),
-            )
+            columns = [_Column()]
+            high = max(sum(map(len, parts)) / count, max(map(len, parts)))
             for part in parts:  # of about the same height
                 if len(columns) < count and len(columns[-1]) + len(part) / 2 > high:
                     columns.append([])

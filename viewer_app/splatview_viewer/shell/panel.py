@@ -90,13 +90,15 @@ class Panel:
         io.config_input_text_cursor_blink = (
             False  # nothing is drawn while nothing happens
         )
-        self._scale, self._light = scale, False
+        self._scale = scale
+        self._light = False
         self._styled: tuple[float, bool] | None = None
         theme.load_font()
         imgui.backends.opengl3_init("#version 330")
         self._ready = True
         self._last_time = time.perf_counter()
-        self._inside = self._popup = False
+        self._inside = False
+        self._popup = False
         self._held: set[str] = set()
         self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
         """For each of imgui's buttons, `PointerPress.clicks` of the presses that no frame has shown yet."""
@@ -215,14 +217,14 @@ class Panel:
             case ev.Wheel() | ev.Pinch():
                 if self._popup or self._over(event.x, event.y, picture):
                     io.add_mouse_pos_event(event.x, event.y)
-                    dx, dy = -event.dx, event.dy  # imgui: left is positive, as in GLFW
+                    # imgui: left is positive, as in GLFW
+                    dx = -event.dx
+                    dy = event.dy
                     if isinstance(
                         event, ev.Pinch
                     ):  # a plot zooms by the wheel, a list scrolls
-                        dx, dy = (
-                            event.dx / (40 * self._scale),
-                            event.dy / (40 * self._scale),
-                        )
+                        dx = event.dx / (40 * self._scale)
+                        dy = event.dy / (40 * self._scale)
                         dy += math.log(max(event.factor, 1e-3), ZOOM_STEP)
                     io.add_mouse_wheel_event(dx, dy)
                     return True
@@ -239,7 +241,8 @@ class Panel:
             name = _KEY_NAMES.get(
                 event.name, f"_{event.name}" if event.name.isdigit() else event.name
             )
-            if (code := getattr(imgui.Key, name, None)) is not None:
+            code = getattr(imgui.Key, name, None)
+            if code is not None:
                 io.add_key_event(code, event.pressed)
             for mod, modifier in _MODIFIERS.items():
                 io.add_key_event(modifier, mod in event.mods)
@@ -261,8 +264,11 @@ class Panel:
     ) -> bool:
         """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
         `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
-        setting changed: the picture has to be drawn again."""
-        state, layout, scale = user.state, user.layout, user.screen.state.scale
+        setting changed: the picture has to be drawn again.
+        """
+        state = user.state
+        layout = user.layout
+        scale = user.screen.state.scale
         sections, info = layout.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
         self._use()
@@ -284,7 +290,8 @@ class Panel:
                 draw = partial(draw_status, state, info, picture, self.size, scale)
                 self._part("status line", draw)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
-            if (text := imgui.get_clipboard_text() or "") != self._copied:
+            text = imgui.get_clipboard_text() or ""
+            if text != self._copied:
                 self._copied = text
                 user.do(user.screen.desktop.copy, text)
         return changed
@@ -299,13 +306,15 @@ class Panel:
     def _row(self, name: str, draw: Callable[[], object]) -> bool:
         """Draw a part of the panel; one that fails is followed by its reason."""
         changed = self._part(name, draw)
-        if reason := self.faults.reason(name):
+        reason = self.faults.reason(name)
+        if reason:
             wrapped(f"The {name} failed: {reason}", theme.FAULT)
         return changed
 
     def _over_it(self, user: User, viewport: Viewport) -> bool:
         """Draw what lies over the picture of a viewport, and nothing beside it."""
-        scale, changed = user.screen.state.scale, False
+        scale = user.screen.state.scale
+        changed = False
         several = len(user.layout.seen) > 1
         r = viewport.rect if several else Rect(0, 0, *self.size)
         lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
@@ -375,12 +384,12 @@ class Panel:
     def _left(
         self, user: User, sections: Sequence[Section], info: Info, picture: Rect
     ) -> bool:
-        below, height = picture.y + picture.height, self.size[1]
-        rect = (
-            Rect(0, 0, picture.x, height)
-            if picture.x > 0
-            else Rect(0, below, picture.width, height - below)
-        )
+        below = picture.y + picture.height
+        height = self.size[1]
+        if picture.x > 0:
+            rect = Rect(0, 0, picture.x, height)
+        else:
+            rect = Rect(0, below, picture.width, height - below)
         pad = imgui.get_style().window_padding
         changed = False
         with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
@@ -435,7 +444,8 @@ class Panel:
 
 class Finger:
     """A finger on the panel: it scrolls when it goes up or down, and is the left button when it taps or goes sideways.
-    Holds a press back until that is clear."""
+    Holds a press back until that is clear.
+    """
 
     def __init__(self) -> None:
         self._from: tuple[float, float] | None = None
@@ -449,7 +459,9 @@ class Finger:
         """Give imgui what an event of a finger means, True if it is one. `held`: the buttons that the panel has."""
         io = imgui.get_io()
         if isinstance(event, ev.PointerPress) and event.touch and on_panel:
-            self._from, self._y, self._scrolls = (event.x, event.y), event.y, False
+            self._from = (event.x, event.y)
+            self._y = event.y
+            self._scrolls = False
             io.add_mouse_pos_event(event.x, event.y)
             held.add("left")
             return True
@@ -468,7 +480,8 @@ class Finger:
             self._from = None
             held.discard("left")
             return True
-        dx, dy = abs(event.x - x), abs(event.y - y)
+        dx = abs(event.x - x)
+        dy = abs(event.y - y)
         if self._scrolls or dy >= max(REACH * scale, dx):
             self._scrolls = True
             io.add_mouse_wheel_event(

@@ -35,7 +35,8 @@ _MOST_SCALARS = 2
 
 def draw_list(user: User) -> None:
     """Draw all entries, run by run: dot, name, and on the right its rate; and the menu of each."""
-    state, scale = user.state, user.screen.state.scale
+    state = user.state
+    scale = user.screen.state.scale
     if not state.entries:
         ui.colored("splatview", theme.TEXT)
         ui.gap(2 * scale)
@@ -55,15 +56,21 @@ def _draw_entry(entry: Entry, user: User) -> None:
     """Draw the line of an entry, its tip and its menu."""
     state = user.state
     fault = entry.fault or entry.fault_of_source
-    dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
+    if fault:
+        dot = theme.FAULT
+    elif entry.alive:
+        dot = theme.ALIVE
+    else:
+        dot = theme.GONE
     if entry.progress is not None:
         beside = f"{entry.progress:.0%}"
     elif entry.is_file or not entry.alive:
         beside = entry.kind if entry.is_file else "ended"
     else:
-        beside = (
-            f"{entry.rate_hz:.3g} Hz" if entry.rate_hz >= 0.05 else f"v{entry.version}"
-        )
+        if entry.rate_hz >= 0.05:
+            beside = f"{entry.rate_hz:.3g} Hz"
+        else:
+            beside = f"v{entry.version}"
     key = printable(entry.key)
     if ui.entry(
         key,
@@ -84,14 +91,12 @@ def _draw_entry(entry: Entry, user: User) -> None:
         about = f"{key}\n{entry.kind}. Right click to close it."
     imgui.set_item_tooltip(fault or about)
     if imgui.begin_popup_context_item(f"menu##{key}"):
-        shown, kind, commands = (
-            state.shown,
-            kinds.about(entry.kind),
-            [
-                ("Show", "", user.choose),
-                ("Show beside", "Ctrl + click", user.show_beside),
-            ],
-        )
+        shown = state.shown
+        kind = kinds.about(entry.kind)
+        commands = [
+            ("Show", "", user.choose),
+            ("Show beside", "Ctrl + click", user.show_beside),
+        ]
         if (
             shown is not None
             and shown is not entry
@@ -186,24 +191,28 @@ class Strips:
 
 def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
     """The strips beside an entry: its run's losses, otherwise what was logged first; the number of Gaussians where it
-    changes; memory."""
-    head, key, curves = "", "", list[tuple[str, "Curve"]]()
-    history, memory_key = None, ""
+    changes; memory.
+    """
+    head = ""
+    key = ""
+    curves = list[tuple[str, "Curve"]]()
+    history = None
+    memory_key = ""
     for beside in catalogue.links.plots(slot):
         if beside.view is None or beside.view.empty or beside.entry.fault:
             continue
         content = beside.view.content
         if isinstance(content, MemoryData):
-            history, memory_key = content.history, beside.entry.key
+            history = content.history
+            memory_key = beside.entry.key
         if isinstance(content, ScalarsData):
             key = beside.entry.key
             logged = content.curves
             if logged.all:
-                rate = (
-                    f" \u00b7 {logged.rate.last:.3g} steps/s"
-                    if logged.rate is not None
-                    else ""
-                )
+                if logged.rate is not None:
+                    rate = f" \u00b7 {logged.rate.last:.3g} steps/s"
+                else:
+                    rate = ""
                 head = f"Step {logged.step:,.12g}{rate}"
             losses = [c for c in logged.all if "loss" in c.name.lower()][:1]
             curves = [

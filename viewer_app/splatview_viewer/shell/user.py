@@ -140,7 +140,8 @@ class User:
         far: bool = False,
     ) -> None:
         """panel: False for pictures alone. far: its pictures go to another program, which takes a while."""
-        self.screen, self.catalogue = screen, catalogue
+        self.screen = screen
+        self.catalogue = catalogue
         self.who = ""
         """The same for a browser that comes back."""
         self.layout = Layout(self)
@@ -165,9 +166,14 @@ class User:
         )
         self.state.light = self.host.memo.get("light") is True
         self.panel, self.pace = Panel(screen.state.scale), Pace(work, max_fps)
-        self._with_panel, self._work, self._far = panel, work, far
-        self._rate_shown, self._rates_seen, self._seen = False, 0, True
-        self._say_at, self._hover_at = 0.0, math.inf
+        self._with_panel = panel
+        self._work = work
+        self._far = far
+        self._rate_shown = False
+        self._rates_seen = 0
+        self._seen = True
+        self._say_at = 0.0
+        self._hover_at = math.inf
         self.held = Held()
         """What is down on the screen."""
         self.sit(screen)
@@ -271,7 +277,7 @@ class User:
         """Take in what the user did on the screen; numbers that mean nothing are dropped."""
         checked = ev.bounded(event)
         if checked is None:
-            return
+            return None
         event = checked
         self.held.note(event)
         match event:
@@ -297,7 +303,7 @@ class User:
         ):
             if not event.repeat:
                 self.do(*command)
-            return
+            return None
         # The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then.
         asked = (
             isinstance(event, ev.Text)
@@ -312,7 +318,7 @@ class User:
             self.state.help = not self.state.help
             self.mark(SETTLE)
             if not ours:
-                return
+                return None
         if isinstance(event, ev.Key) and not event.pressed:
             for (
                 other
@@ -350,8 +356,10 @@ class User:
         self, paths: Iterable[str], done: Callable[[Path], None] | None = None
     ) -> None:
         """Open files, and show the last of them; camera paths are for what is shown. `done`: the files come from a
-        page, and scenes and pictures are not decoded in this process; called with each that is not needed any more."""
-        found, files = self.layout.active.working(), [Path(path) for path in paths]
+        page, and scenes and pictures are not decoded in this process; called with each that is not needed any more.
+        """
+        found = self.layout.active.working()
+        files = [Path(path) for path in paths]
         for path in entries_of(files) if done is None else files:
             if found is not None and found[1].view.dropped(path):
                 self.mark(SETTLE)
@@ -471,7 +479,9 @@ class User:
         begin = time.perf_counter()
         self.screen.present(caption_of(self.state.shown, self.panel.typing))
         self.pace.present()
-        view, t, governor = self.view, self.state.timings, self._work.governor
+        view = self.view
+        t = self.state.timings
+        governor = self._work.governor
         t.stages = {
             **(view.info.timings if view is not None else {}),
             "present": (time.perf_counter() - begin) * 1e3,
@@ -479,11 +489,11 @@ class User:
         t.gpu_share = governor.used if governor.limited else None
         t.gpu_budget = governor.share
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
-        waited_for = (
-            {"load", "scene"} if view is not None and view.wants.cuda else set()
-        )
+        if view is not None and view.wants.cuda:
+            waited_for = {"load", "scene"}
+        else:
+            waited_for = set()
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
-        if (
-            ms := self.layout.active.latency_ms(0.0 if self._work.software else behind)
-        ) is not None:
+        ms = self.layout.active.latency_ms(0.0 if self._work.software else behind)
+        if ms is not None:
             t.latency_ms = ms

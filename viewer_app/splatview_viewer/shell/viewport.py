@@ -73,14 +73,16 @@ class Viewport:
 
     def working(self) -> tuple[Slot, ShownView] | None:
         """The entry and what shows it, unless there is nothing, or only a fault, to be shown."""
-        slot, view = self.slot, self.view
-        return (
-            None if slot is None or view is None or slot.entry.fault else (slot, view)
-        )
+        slot = self.slot
+        view = self.view
+        if slot is None or view is None or slot.entry.fault:
+            return None
+        return (slot, view)
 
     def _ask(self, call: Callable[[ShownView], T], otherwise: T) -> T:
         """Return the result of a call of the view, whose faults become the entry's; `otherwise` without a result."""
-        if (found := self.working()) is not None:
+        found = self.working()
+        if found is not None:
             with self.user.catalogue.guard(found[0]):
                 return call(found[1])
         return otherwise
@@ -150,7 +152,8 @@ class Viewport:
                 event = ev.PointerLeave()
         if self._attempt("input", lambda _, view: view.handle(event, self.rect), False):
             self.user.mark()
-        if reason := self.faults.reason("input"):
+        reason = self.faults.reason("input")
+        if reason:
             self._tell_input_fault(reason)
 
     def let_go(self) -> None:
@@ -201,7 +204,8 @@ class Viewport:
         if found is None or found[1].empty:
             return (), info
         sections = self._attempt("sections", lambda _, view: self._sections(view), [])
-        if reason := self.faults.reason("sections"):
+        reason = self.faults.reason("sections")
+        if reason:
             sections = [Section("View", lambda: _show_fault(reason), True)]
         return [self._guarded(section) for section in sections], info
 
@@ -224,7 +228,8 @@ class Viewport:
 
         def draw() -> bool:
             changed = self._attempt(part, lambda *_: bool(section.draw()), False)
-            if reason := self.faults.reason(part):
+            reason = self.faults.reason(part)
+            if reason:
                 _show_fault(reason)
             return changed
 
@@ -232,7 +237,8 @@ class Viewport:
 
     def latency_ms(self, behind: float) -> float | None:
         """Return the time since what it shows was published, once for each version. `behind`: milliseconds of the GPU's
-        work that waits, beside loading."""
+        work that waits, beside loading.
+        """
         slot = self.slot
         if slot is None or slot.source.time_ns in (0, self._latency_of):
             return None
@@ -241,12 +247,14 @@ class Viewport:
 
     def keep_picture(self, transparent: bool = False) -> None:
         """Give the user what the view shows, as large as the screen: of images and plots with what is written over it,
-        of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
+        of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over.
+        """
         found = self.working()
         if found is None or found[1].empty or self.user.screen.state.closed:
             return
         self._attempt("keeping the picture", partial(self._keep, transparent), None)
-        if reason := self.faults.reason("keeping the picture"):
+        reason = self.faults.reason("keeping the picture")
+        if reason:
             self.user.say(f"The picture is not kept: {reason}")
         self.user.mark()
 
@@ -300,7 +308,8 @@ def transparent_picture(
     view: ShownView, ctx: moderngl.Context, size: tuple[int, int]
 ) -> np.ndarray | None:
     """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
-    for what covers all of its background."""
+    for what covers all of its background.
+    """
     kept = view.view.state
     if not hasattr(kept, "background"):
         return None

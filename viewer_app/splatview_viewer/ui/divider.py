@@ -40,26 +40,27 @@ class Divider:
 
     def handle(self, event: Event, rect: Rect, scale: float = 1.0) -> bool | None:
         """Take a user's event. None: it is not for the line; otherwise whether the picture has to be drawn again.
-        `scale`: pixels per point."""
+        `scale`: pixels per point.
+        """
         match event:
             case PointerPress(button="left") if self._near(
                 event.x, event.y, rect, scale
             ):
                 if event.clicks == 2:
-                    self.at, self._offset = 0.5, None
+                    self.at = 0.5
+                    self._offset = None
                     return True
                 self._offset = event.x - self.x(rect)
                 self.over_it = True
                 return True
             case PointerMove() if self._offset is not None:
                 at = (event.x - self._offset - rect.x) / max(rect.width, 1)
-                before, self.at = self.at, min(max(at, KEPT), 1 - KEPT)
+                before = self.at
+                self.at = min(max(at, KEPT), 1 - KEPT)
                 return self.at != before
             case PointerMove():
-                before, self.over_it = (
-                    self.over_it,
-                    self._near(event.x, event.y, rect, scale),
-                )
+                before = self.over_it
+                self.over_it = self._near(event.x, event.y, rect, scale)
                 return True if before != self.over_it else None
             case PointerRelease() if self._offset is not None:
                 self._offset = None
@@ -81,7 +82,9 @@ class Divider:
         from splatview_viewer.ui.widgets import card
 
         draw = imgui.get_background_draw_list()
-        x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale
+        x = float(self.x(rect))
+        middle = rect.y + rect.height / 2
+        radius = _KNOB * scale
         draw.push_clip_rect(
             ImVec2(rect.x, rect.y),
             ImVec2(rect.x + rect.width, rect.y + rect.height),
@@ -104,7 +107,9 @@ class Divider:
             ImVec2(x, middle), radius, theme.u32(theme.BAR, 0.92), 32
         )
         draw.add_circle(ImVec2(x, middle), radius, color, 32, max(1.5 * scale, 1.0))
-        inner, outer, height = 2.5 * scale, 6.5 * scale, 4 * scale
+        inner = 2.5 * scale
+        outer = 6.5 * scale
+        height = 4 * scale
         for sign in (-1, 1):
             draw.add_triangle_filled(
                 ImVec2(x + sign * outer, middle),

@@ -42,7 +42,17 @@ _SUFFIXES = (".ttf", ".otf", ".ttc")
 _CJK = "CJK"
 _SYMBOLS = "SYMBOLS"
 _CJK_NAMES = frozenset(
-    "CJK HIRAGANA KATAKANA HANGUL BOPOMOFO IDEOGRAPHIC FULLWIDTH HALFWIDTH KANGXI".split()
+    [
+        "CJK",
+        "HIRAGANA",
+        "KATAKANA",
+        "HANGUL",
+        "BOPOMOFO",
+        "IDEOGRAPHIC",
+        "FULLWIDTH",
+        "HALFWIDTH",
+        "KANGXI",
+    ]
 )
 """First words of the Unicode names of characters that one font has together."""
 _CJK_FILES = (
@@ -71,8 +81,25 @@ _STYLES = ("bold", "italic", "oblique", "thin", "light", "black", "medium", "con
 _CJK_FACES = {"kana": 0, "hangul": 1, "han": 2}
 """Faces of Noto's collections: the same characters as Japanese, Korean and Chinese write them."""
 _COMPLEX = frozenset(
-    "ARABIC SYRIAC DEVANAGARI BENGALI GURMUKHI GUJARATI ORIYA TAMIL TELUGU KANNADA MALAYALAM "
-    "SINHALA THAI LAO TIBETAN MYANMAR KHMER".split()
+    [
+        "ARABIC",
+        "SYRIAC",
+        "DEVANAGARI",
+        "BENGALI",
+        "GURMUKHI",
+        "GUJARATI",
+        "ORIYA",
+        "TAMIL",
+        "TELUGU",
+        "KANNADA",
+        "MALAYALAM",
+        "SINHALA",
+        "THAI",
+        "LAO",
+        "TIBETAN",
+        "MYANMAR",
+        "KHMER",
+    ]
 )
 """Scripts whose letters join, or are reordered."""
 _MAX_FILE = 1 << 26

@@ -50,9 +50,9 @@ def size_text(size: float) -> str:
 
 def exact_size_text(size: int) -> str:
     """Bytes in short and exactly: "1.50 GiB (1,610,612,736 bytes)"."""
-    return (
-        f"{size:,} bytes" if abs(size) < 1000 else f"{size_text(size)} ({size:,} bytes)"
-    )
+    if abs(size) < 1000:
+        return f"{size:,} bytes"
+    return f"{size_text(size)} ({size:,} bytes)"
 
 
 def change_text(change: int) -> str:
@@ -84,7 +84,11 @@ def count_text(count: int, one: str) -> str:
 def value_text(value: float) -> str:
     """A number in four digits; large whole numbers exactly."""
     if not math.isfinite(value):
-        return "NaN" if value != value else "infinite" if value > 0 else "-infinite"
+        if value != value:
+            return "NaN"
+        if value > 0:
+            return "infinite"
+        return "-infinite"
     if value == int(value) and 1000 <= abs(value) < 1e12:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -163,11 +167,13 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[Tick]:
 
 def time_ticks(low: float, high: float, origin_us: int, count: int) -> list[Tick]:
     """Round times of the clock on the wall from `low` to `high` microseconds after `origin_us` (since the epoch), with
-    as many digits as tell them apart: "14:03:05", ".250" after a full second's; without an origin, since the begin."""
+    as many digits as tell them apart: "14:03:05", ".250" after a full second's; without an origin, since the begin.
+    """
     least = (high - low) / max(count, 1)
-    step = (
-        round_seconds(least / 1e6) * 1e6 if least >= 1e6 else max(round_up(least), 1.0)
-    )
+    if least >= 1e6:
+        step = round_seconds(least / 1e6) * 1e6
+    else:
+        step = max(round_up(least), 1.0)
     if origin_us <= 0:
         return [
             (at, f"{at / 1e6:,.{_digits(step)}f} s") for at in _places(low, high, step)
@@ -213,11 +219,12 @@ def _clock(us: float, step: float) -> str:
         "%H:%M:%S" if step < 60e6 else "%H:%M"
     )
     digits = _digits(step)
-    return (
-        f"{text}.{whole % 1_000_000:06d}"[: len(text) + 1 + digits] if digits else text
-    )
+    if digits:
+        return f"{text}.{whole % 1_000_000:06d}"[: len(text) + 1 + digits]
+    return text
 
 
 def _places(low: float, high: float, step: float) -> list[float]:
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [k * step for k in range(first, min(last, first + _MOST) + 1)]

@@ -356,6 +356,9 @@ def _write_pixels(
     if texture.status == imgui.ImTextureStatus.want_create:
         return
     update = imgui.ImTextureRect()
-    update.x, update.y, update.w, update.h = rect.x, rect.y, rect.w, rect.h
+    update.x = rect.x
+    update.y = rect.y
+    update.w = rect.w
+    update.h = rect.h
     texture.updates.push_back(update)
     texture.set_status(imgui.ImTextureStatus.want_updates)

@@ -34,7 +34,9 @@ _FAR = 1e6
 """Pixels from the corner of the screen beyond which nothing is drawn."""
 STRIP_HEIGHT = 34.0
 """Points of a small plot in the panel."""
-_X, _X2, _Y = implot.ImAxis_.x1.value, implot.ImAxis_.x2.value, implot.ImAxis_.y1.value
+_X = implot.ImAxis_.x1.value
+_X2 = implot.ImAxis_.x2.value
+_Y = implot.ImAxis_.y1.value
 _ENDS = {which: (implot.BoxedValue(), implot.BoxedValue()) for which in (_X, _X2, _Y)}
 """Both ends of each axis of the plot that is being drawn, shared with ImPlot.
 
@@ -120,10 +122,8 @@ class Plot:
         self, label: str, edges: np.ndarray, heights: np.ndarray, color: ImVec4
     ) -> None:
         """Fill a histogram of N bars between N + 1 edges."""
-        x, y = (
-            np.repeat(edges.astype(np.float64), 2)[1:-1],
-            np.repeat(heights.astype(np.float64), 2),
-        )
+        x = np.repeat(edges.astype(np.float64), 2)[1:-1]
+        y = np.repeat(heights.astype(np.float64), 2)
         implot.plot_shaded(label, x, 0 * y, y, implot.Spec(fill_color=color))
 
     def say(self, label: str) -> None:
@@ -188,7 +188,8 @@ class Plot:
 
     def words(self, at: tuple[float, float], text: str, color: ImVec4) -> Rect:
         """Write on a card beside a pixel: on its right, or where there is no room on its left."""
-        gap, draw = 5 * self.scale, implot.get_plot_draw_list()
+        gap = 5 * self.scale
+        draw = implot.get_plot_draw_list()
         left = (
             at[0] + 2 * gap + imgui.calc_text_size(text).x
             > self.rect.x + self.rect.width
@@ -232,9 +233,10 @@ def plot(
         imgui.get_io().mouse_wheel
     )  # ImPlot asks only which way it turned: out it adds the rate r to what is seen,
     factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6  # in it takes away r / (1 + 2 r)
-    implot.get_input_map().zoom_rate = (
-        (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
-    )
+    if wheel > 0:
+        implot.get_input_map().zoom_rate = (factor - 1) / (2 - factor)
+    else:
+        implot.get_input_map().zoom_rate = factor - 1
     implot.get_input_map().override_mod = 0  # Ctrl is for the caller
     with _ground(ground or theme.BAR):
         if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
@@ -276,7 +278,8 @@ def plot(
         and low < high
         and _differ((low, high), y.span)
     )
-    found.x, found.y = (left, right), (low, high)
+    found.x = (left, right)
+    found.y = (low, high)
 
 
 @contextmanager
@@ -323,12 +326,11 @@ def strip(
     name: str, title: str, value: str, x: Range, y: Range, *, tip: str = ""
 ) -> Iterator[tuple[Plot | None, bool]]:
     """Draw a small plot across the window, below its title and newest value. True: it was clicked; `tip`: of one to
-    click."""
-    scale, corner, width = (
-        theme.scale(),
-        imgui.get_cursor_screen_pos(),
-        max(imgui.get_content_region_avail().x, 8.0),
-    )
+    click.
+    """
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    width = max(imgui.get_content_region_avail().x, 8.0)
     clicked = imgui.invisible_button(
         _id(name),
         ImVec2(width, 1.3 * imgui.get_text_line_height() + STRIP_HEIGHT * scale),
@@ -357,11 +359,9 @@ def strip(
 
 def head(left: str, right: str, width: float, fault: str = "") -> None:
     """Write a plot's title at the left of a line of this width, at its right the newest value, before it a fault."""
-    corner, draw, line = (
-        imgui.get_cursor_screen_pos(),
-        imgui.get_window_draw_list(),
-        imgui.get_text_line_height(),
-    )
+    corner = imgui.get_cursor_screen_pos()
+    draw = imgui.get_window_draw_list()
+    line = imgui.get_text_line_height()
     end = corner.x + width
     for text, color in ((right, theme.TEXT), (fault, theme.FAULT)):
         if text:
@@ -378,8 +378,11 @@ def head(left: str, right: str, width: float, fault: str = "") -> None:
 
 def apply(scale: float) -> None:
     """Style the current context of ImPlot's as the theme in use. Between frames."""
-    style, c = implot.get_style(), implot.Col_
-    style.use_local_time = style.use24_hour_clock = style.use_iso8601 = True
+    style = implot.get_style()
+    c = implot.Col_
+    style.use_local_time = True
+    style.use24_hour_clock = True
+    style.use_iso8601 = True
     style.plot_padding = style.label_padding = ImVec2(4 * scale, 4 * scale)
     style.legend_padding = style.legend_inner_padding = ImVec2(6 * scale, 4 * scale)
     style.plot_border_size = 0
@@ -409,7 +412,8 @@ def apply(scale: float) -> None:
 @contextmanager
 def _inside(found: Plot) -> Iterator[None]:
     """Between ImPlot's setup of a plot and its end."""
-    corner, size = implot.get_plot_pos(), implot.get_plot_size()
+    corner = implot.get_plot_pos()
+    size = implot.get_plot_size()
     width = max(round(size.x), 1)
     height = max(round(size.y), 1)
     found.rect = Rect(round(corner.x), round(corner.y), width, height)
@@ -448,7 +452,8 @@ def _setup(which: int, axis: Axis, flags: int = 0) -> None:
 
 def _id(name: str) -> str:
     """Return what tells a plot of this name from all others: imgui passes over what is before "###", and runs name
-    their curves."""
+    their curves.
+    """
     return name.replace("\\", "\\\\").replace("#", "\\#")
 
 
@@ -505,7 +510,9 @@ class PlotView(View[Data, State]):
         )
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        before, begin, self._rect = self.pointer, time.perf_counter(), rect
+        before = self.pointer
+        begin = time.perf_counter()
+        self._rect = rect
         pad = min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20)
         with board(f"plots {id(self)}", rect, pad, scroll=True):
             self.plot(scale)

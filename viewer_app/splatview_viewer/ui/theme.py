@@ -53,8 +53,21 @@ _LIGHT = {
     "OVER": (0.87, 0.905, 0.95),
     "POPUP": (0.985, 0.987, 0.99),
 }
-TEXT = DIM = ACCENT = ALIVE = GONE = FAULT = PANEL = BAR = ImVec4(0, 0, 0, 1)
-LINE = FIELD = FIELD_OVER = FIELD_DOWN = CHOSEN = OVER = POPUP = ImVec4(0, 0, 0, 1)
+TEXT = ImVec4(0, 0, 0, 1)
+DIM = TEXT
+ACCENT = TEXT
+ALIVE = TEXT
+GONE = TEXT
+FAULT = TEXT
+PANEL = TEXT
+BAR = TEXT
+LINE = ImVec4(0, 0, 0, 1)
+FIELD = LINE
+FIELD_OVER = LINE
+FIELD_DOWN = LINE
+CHOSEN = LINE
+OVER = LINE
+POPUP = LINE
 """As `use` says: whoever draws reads them then."""
 INK, MARK, NOW, SHADE = (
     ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR")
@@ -66,7 +79,8 @@ _light: bool | None = None
 
 def use(light: bool) -> bool:
     """Be light or dark from now on; every screen may be as it likes, so it is said before each frame. What surrounds
-    pictures stays dark: they look the same. True when that is another than before."""
+    pictures stays dark: they look the same. True when that is another than before.
+    """
     global _light
     if light is _light:
         return False
@@ -125,7 +139,8 @@ def apply(scale: float) -> None:
     style.window_rounding = 0
     style.disabled_alpha = 0.5
     style.scale_all_sizes(scale)
-    style.font_size_base, style.font_scale_dpi = FONT_SIZE, scale
+    style.font_size_base = FONT_SIZE
+    style.font_scale_dpi = scale
     target = imgui.get_style()
     for name in dir(style):
         value = getattr(style, name)

@@ -47,7 +47,8 @@ def board(
     scroll: bool = False,
 ) -> Iterator[bool]:
     """A window exactly over a part of the framebuffer; False if nothing of it is seen. `name`: for imgui, unlike all
-    others. `pad`: pixels around what is in it. `scroll`: that may be longer."""
+    others. `pad`: pixels around what is in it. `scroll`: that may be longer.
+    """
     imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
     imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
     imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(*pad))
@@ -95,7 +96,8 @@ def _cut(text: str, width: float, tail: bool, _size: float) -> str:
     def piece(count: int) -> str:
         return "…" + text[len(text) - count :] if tail else text[:count].rstrip() + "…"
 
-    low, high = 0, len(text)
+    low = 0
+    high = len(text)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (
@@ -150,7 +152,8 @@ def slider(
     log: bool = False,
 ) -> float:
     """The value after this turn; a right click sets it to `reset`. tip: shown under the pointer. log: on a scale of
-    powers of ten."""
+    powers of ten.
+    """
     row(label)
     flags = (
         imgui.SliderFlags_.always_clamp.value
@@ -158,22 +161,20 @@ def slider(
     )
     edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, flags)
     value = new if edited else value
-    more = (
-        ""
-        if reset is None
-        else "\nRight click: back to the default. Ctrl + click: type a number."
-    )
+    if reset is None:
+        more = ""
+    else:
+        more = "\nRight click: back to the default. Ctrl + click: type a number."
     imgui.set_item_tooltip(tip + more)
-    return (
-        reset
-        if reset is not None and imgui.is_item_clicked(imgui.MouseButton_.right)
-        else value
-    )
+    if reset is not None and imgui.is_item_clicked(imgui.MouseButton_.right):
+        return reset
+    return value
 
 
 def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
     """Return whether float64 numbers were edited in the rest of a row, and the numbers after this turn."""
-    gap, new = imgui.get_style().item_inner_spacing.x, list(values)
+    gap = imgui.get_style().item_inner_spacing.x
+    new = list(values)
     width = (imgui.get_content_region_avail().x - gap * (len(new) - 1)) / len(new)
     for i, value in enumerate(values):
         if i:
@@ -222,7 +223,8 @@ def _entry_size() -> ImVec2:
 
 def entry_is_seen() -> bool:
     """Return whether the next `entry` is to be drawn. One that is scrolled out of sight leaves its room: a list may
-    have thousands."""
+    have thousands.
+    """
     size = _entry_size()
     if imgui.is_rect_visible(size):
         return True
@@ -240,18 +242,21 @@ def entry(
     dim_name: bool = False,
 ) -> bool:
     """A line of a list: a dot, a name cut to the room that there is, words on the right. True: it was clicked."""
-    scale, line = theme.scale(), imgui.get_text_line_height()
-    at, size = imgui.get_cursor_screen_pos(), _entry_size()
-    width, height, pad = size.x, size.y, 8 * scale
+    scale = theme.scale()
+    line = imgui.get_text_line_height()
+    at = imgui.get_cursor_screen_pos()
+    size = _entry_size()
+    width = size.x
+    height = size.y
+    pad = 8 * scale
     pressed, _ = imgui.selectable(f"##{key}", chosen, 0, size)
-    draw, middle = imgui.get_window_draw_list(), at.y + height / 2
+    draw = imgui.get_window_draw_list()
+    middle = at.y + height / 2
     draw.add_circle_filled(
         ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16
     )
-    start, end = (
-        at.x + pad + 16 * scale,
-        at.x + width - pad - imgui.calc_text_size(right).x,
-    )
+    start = at.x + pad + 16 * scale
+    end = at.x + width - pad - imgui.calc_text_size(right).x
     lettering.write(
         draw,
         start,
@@ -321,21 +326,17 @@ class Hints:
             log.warning(
                 '%s: %s; press "%s" over the picture', name, hint.text, hint.button
             )
-        style, side, pad = (
-            imgui.get_style(),
-            round(imgui.get_frame_height()),
-            round(6 * scale),
-        )
+        style = imgui.get_style()
+        side = round(imgui.get_frame_height())
+        pad = round(6 * scale)
         rest = (
             imgui.calc_text_size(hint.button).x
             + side
             + 2 * (style.frame_padding.x + style.item_spacing.x + pad)
         )
         text = fitted(hint.text, rect.width - rest)
-        width, height = (
-            min(round(imgui.calc_text_size(text).x + rest + 1), rect.width),
-            side + pad,
-        )
+        width = min(round(imgui.calc_text_size(text).x + rest + 1), rect.width)
+        height = side + pad
         place = Rect(
             rect.x + (rect.width - width) // 2,
             rect.y + rect.height - height,
@@ -381,20 +382,15 @@ def card(
     centred where its x is 0.5. within: where the card stays, as far as it has room. ground: its colour, the bars'
     without. pad: around the text, in heights of the letters, half as much above and below.
     """
-    line, sizes = (
-        imgui.get_text_line_height(),
-        [lettering.measure(text) for text, *_ in lines],
-    )
-    side, indent = (
-        pad * line,
-        1.1 * line if any(len(parts) > 2 for parts in lines) else 0.0,
-    )
+    line = imgui.get_text_line_height()
+    sizes = [lettering.measure(text) for text, *_ in lines]
+    side = pad * line
+    indent = 1.1 * line if any(len(parts) > 2 for parts in lines) else 0.0
     width = max((size.x for size in sizes), default=0.0) + indent
-    w, h = (
-        width + 2 * side,
-        sum(size.y for size in sizes) + (len(lines) - 1) * (_PACE - 1) * line + side,
-    )
-    x, y = at[0] - anchor[0] * w, at[1] - anchor[1] * h
+    w = width + 2 * side
+    h = sum(size.y for size in sizes) + (len(lines) - 1) * (_PACE - 1) * line + side
+    x = at[0] - anchor[0] * w
+    y = at[1] - anchor[1] * h
     if within is not None:
         x = max(min(x, within.x + within.width - w), within.x)
         y = max(min(y, within.y + within.height - h), within.y)

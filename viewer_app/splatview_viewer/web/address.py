@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 PORTS_TRIED = 20
 """Ports tried after one that is taken."""
-_BUFFER, _UNSENT = 384 * 1024, 128 * 1024
+_BUFFER = 384 * 1024
+_UNSENT = 128 * 1024
 """Bytes in the kernel for each connection, and those of them that were not sent yet."""
 _ANY = {
     "0.0.0.0": "127.0.0.1",
@@ -156,11 +157,10 @@ class Guard:
                 proxies. Each is legal in Host, and in Origin under any port.
         """
         self._any_address = not is_loopback(host)
-        own = (
-            (host, socket.gethostname(), socket.getfqdn())
-            if self._any_address
-            else (host,)
-        )
+        if self._any_address:
+            own = (host, socket.gethostname(), socket.getfqdn())
+        else:
+            own = (host,)
         self._names = _LOOPBACK | {name.lower().rstrip(".") for name in own if name}
         self._allowed = frozenset(allowed)
         self._token = token.encode()
@@ -187,11 +187,10 @@ class Guard:
             return _refuse_origin(origin)
         if self.has_token(request):
             return ""
-        wrong = (
-            "This token is not this viewer's"
-            if _given(request)
-            else "This viewer needs a token"
-        )
+        if _given(request):
+            wrong = "This token is not this viewer's"
+        else:
+            wrong = "This viewer needs a token"
         return (
             f"{wrong}. Open the address that was printed where it was started, with "
             "?token=... at its end; splatview status prints it again."

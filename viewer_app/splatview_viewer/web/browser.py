@@ -70,9 +70,11 @@ class BrowserScreen:
         self._connection = connection
         self._work = work
         hello = connection.hello
-        self._size, self._scale = _drawn(hello.width, hello.height), hello.scale
+        self._size = _drawn(hello.width, hello.height)
+        self._scale = hello.scale
         self._visible = hello.visible
-        self._closed = self._missed = False
+        self._closed = False
+        self._missed = False
         self._clicks = ClickCounter()
         self._at = 0.0
         """The newest event since the last picture, by the page's clock; 0: none."""
@@ -102,7 +104,8 @@ class BrowserScreen:
                 f"{self._connection.peer}: {e}"
             ) from e
         self._release_target()
-        self._target, self._size = target, size
+        self._target = target
+        self._size = size
         return target
 
     def _release_target(self) -> None:
@@ -138,7 +141,8 @@ class BrowserScreen:
         events: list[Event] = []
         for message in self._connection.inbox.take(timeout):
             if isinstance(message, m.Visible):
-                self._visible, self._missed = message.on, False
+                self._visible = message.on
+                self._missed = False
                 if message.on:
                     self._resize(self._size)
                     events.append(Expose())
@@ -152,7 +156,8 @@ class BrowserScreen:
             if event.at > 0:
                 self._at = event.at
             if isinstance(event, Resize):
-                size, self._scale = _drawn(event.width, event.height), event.scale
+                size = _drawn(event.width, event.height)
+                self._scale = event.scale
                 self._resize(size)
                 event = Resize(*self._size, self._scale)
             events.append(event)
@@ -190,7 +195,8 @@ class BrowserScreen:
             self._work.governor.gives(
                 ("encode", *scaled(self._size, self._sender.level.scale)), "cuda"
             )
-        at, self._at = self._at, 0.0
+        at = self._at
+        self._at = 0.0
         try:
             self._sender.put(copied(self._target, at, self._device))
         except _FAILURES as e:
@@ -321,7 +327,8 @@ class Browsers:
 
     def _give_back(self, now: float) -> None:
         """Have malloc and torch give back what pages were drawn with, once the encoders are through with those that
-        have gone."""
+        have gone.
+        """
         with_target = [screen for screen in self._screens if screen.has_target]
         if len(with_target) < self._targets:
             self._trim_at = now + _TRIM_AFTER_S

@@ -143,7 +143,8 @@ def lossless(pixels: Pixels) -> bytes:
     array = host_pixels(pixels)
     opaque = array[::-1].copy()
     opaque[..., 3] = 255
-    image, file = Image.fromarray(opaque), BytesIO()
+    image = Image.fromarray(opaque)
+    file = BytesIO()
     try:
         image.save(file, "WEBP", lossless=True, quality=0, method=0)
     except (OSError, ValueError) as e:
@@ -166,7 +167,8 @@ _STATUS = {
     7: "this libnvjpeg is not for this GPU: install the one of torch's CUDA version",
 }
 """Words for the statuses that a user can do something about; see nvjpegStatus_t."""
-_CSS_444, _CSS_420 = 0, 2
+_CSS_444 = 0
+_CSS_420 = 2
 _RGBI = 5
 
 
@@ -234,7 +236,8 @@ def nvjpeg_library() -> ctypes.CDLL:
 
 def _call(name: str, *args: Any) -> None:
     """Raises ViewerError that names the function and nvJPEG's status."""
-    if status := getattr(nvjpeg_library(), name)(*args):
+    status = getattr(nvjpeg_library(), name)(*args)
+    if status:
         raise ViewerError(f"{name}: {_STATUS.get(status, f'status {status}')}")
 
 
@@ -260,10 +263,8 @@ class NvJpegEncoder:
             with torch.cuda.device(device), driver.context(device):
                 self._stream = torch.cuda.Stream()
                 self._queue = c_void_p(self._stream.cuda_stream)
-                self._given, self._begin = (
-                    torch.cuda.Event(),
-                    torch.cuda.Event(enable_timing=True),
-                )
+                self._given = torch.cuda.Event()
+                self._begin = torch.cuda.Event(enable_timing=True)
                 self._end = torch.cuda.Event(
                     enable_timing=True, blocking=True
                 )  # the thread sleeps until then
@@ -344,7 +345,8 @@ class NvJpegEncoder:
             )
             self._set = quality, sampling
         image = _Image()
-        image.channel[0], image.pitch[0] = rgb.data_ptr(), 3 * width
+        image.channel[0] = rgb.data_ptr()
+        image.pitch[0] = 3 * width
         _call(
             "nvjpegEncodeImage",
             self._handle,

@@ -201,13 +201,12 @@ class Files:
                 text="This file was taken already, or is not offered any more"
             )
         try:
-            body = (
-                found[0]
-                if isinstance(found[0], bytes)
-                else await asyncio.get_running_loop().run_in_executor(
+            if isinstance(found[0], bytes):
+                body = found[0]
+            else:
+                body = await asyncio.get_running_loop().run_in_executor(
                     self._workers, open_regular, found[0]
                 )
-            )
         except OSError as e:
             raise web.HTTPNotFound(
                 text=f"{found[0]}: cannot be read: {e.strerror or e}"

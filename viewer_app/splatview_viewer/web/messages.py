@@ -55,7 +55,8 @@ class Visible(_Message, frozen=True):
 
 class Ack(_Message, frozen=True):
     """Picture `number` is on the page, or was skipped there. `took`: ms from the arrival of its message until its image
-    had arrived and was decoded, which leaves out the way to the page and what was sent before."""
+    had arrived and was decoded, which leaves out the way to the page and what was sent before.
+    """
 
     number: _Number
     took: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
@@ -66,7 +67,8 @@ ClientMessage = Hello | Visible | Ack | events.PageEvent
 
 class Welcome(_Message, frozen=True):
     """The first message to a page. A page of another protocol loads itself anew. `viewer` is another one for each
-    viewer process. The page sends files with `key`, which is its own, of `most` bytes at most."""
+    viewer process. The page sends files with `key`, which is its own, of `most` bytes at most.
+    """
 
     protocol: int
     version: str
@@ -148,11 +150,12 @@ def event_of(
     none where the page gives no time. `scale` is framebuffer pixels per point.
     """
     if isinstance(message, events.PointerPress):
-        count = (
-            clicks.count(message.at / 1000, message.x, message.y, message.button, scale)
-            if message.at > 0
-            else 1
-        )
+        if message.at > 0:
+            count = clicks.count(
+                message.at / 1000, message.x, message.y, message.button, scale
+            )
+        else:
+            count = 1
         return msgspec.structs.replace(message, clicks=count)
     if isinstance(message, events.Text):
         text = "".join(

@@ -60,13 +60,15 @@ LEVELS = (
 """The levels of a picture that moves, from the best on. Three levels are about half the bytes."""
 RESTING = Level(95, 1.0)
 """A picture that rests where one without loss is too large."""
-GOOD, BAD = 0.036, 0.060
+GOOD = 0.036
+BAD = 0.060
 """Seconds that a picture may take to grow, and from which it shrinks. A level up is less than BAD / GOOD more bytes."""
 LOSSLESS = 1.0
 """Seconds that a picture without loss may take."""
 _FIRST = 9
 """The level until a picture was acknowledged."""
-_PATIENCE, _MOST_PATIENCE = 0.25, 8.0
+_PATIENCE = 0.25
+_MOST_PATIENCE = 8.0
 """Seconds from a change to a step up; doubled each time that the step was wrong: it was taken back within _TOO_SOON."""
 _TOO_SOON = 3.0
 REST = 0.25
@@ -114,9 +116,11 @@ class Pacer:
             self._per_byte += _WEIGHT * (took / size - self._per_byte)
         if not moves:
             return
-        took = (
-            min(took, 4 * self._took + 0.05) if self._took else took
-        )  # a single one may be an accident
+        # a single one may be an accident
+        if self._took:
+            took = min(took, 4 * self._took + 0.05)
+        else:
+            took = took
         self._took = self._took + _WEIGHT * (took - self._took) if self._took else took
         if self._took > BAD:
             if now - self._rose_at < _TOO_SOON:
@@ -132,7 +136,9 @@ class Pacer:
     def _change(self, steps: int, now: float) -> None:
         level = min(max(self._level + steps, 0), len(LEVELS) - 1)
         if level != self._level:
-            self._level, self._took, self._changed_at = level, 0.0, now
+            self._level = level
+            self._took = 0.0
+            self._changed_at = now
 
 
 @functools.cache
@@ -143,7 +149,8 @@ def workers() -> ThreadPoolExecutor:
 
 class Sender:
     """One page's pictures. The thread that draws puts one in while it is `ready`; the page's connection takes messages
-    out with `next`, in the web thread, and wakes the thread that draws when `ready` may have become true."""
+    out with `next`, in the web thread, and wakes the thread that draws when `ready` may have become true.
+    """
 
     def __init__(self, connection: Connection, encoder: Encoder) -> None:
         self._connection = connection
@@ -214,8 +221,11 @@ class Sender:
         cleared = self._cleared
         picture = self._waiting
         if picture is not None:
-            level, self._encoding, self._waiting = self._pacer.level, True, None
-            before, self._shown = self._shown, picture
+            level = self._pacer.level
+            self._encoding = True
+            self._waiting = None
+            before = self._shown
+            self._shown = picture
             if cleared != self._cleared:
                 self._shown = None
             try:
@@ -245,7 +255,8 @@ class Sender:
     ) -> tuple[Picture, bytes]:
         self._number += 1
         self._pacer.sent(self._number, len(data), moves=not rests)
-        at, exact = 0.0 if rests else picture.at, quality == 100
+        at = 0.0 if rests else picture.at
+        exact = quality == 100
         return Picture(
             self._number, "webp" if exact else "jpeg", picture.size, at, quality, exact
         ), data
@@ -256,7 +267,8 @@ class Sender:
         self, picture: Copy, before: Copy | None, level: Level | None
     ) -> tuple[bytes, int] | None:
         """Return the file of a picture and its quality; None if it is the same as the one before. Without `level` it
-        has no loss (100), or hardly any where the line is too slow. None as well for a page that has gone."""
+        has no loss (100), or hardly any where the line is too slow. None as well for a page that has gone.
+        """
         if self._closed:
             return None
         with self._counted(), self._arrived(picture):
@@ -315,7 +327,8 @@ class Sender:
 
 def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
     """Return width and height of a smaller picture; at least 1. Halves and the like are rounded up, so that whole
-    pixels of the large picture make one of the small."""
+    pixels of the large picture make one of the small.
+    """
     whole = round(1 / scale)
     if abs(whole * scale - 1) < 1e-6:
         return -(-size[0] // whole), -(-size[1] // whole)
@@ -337,5 +350,6 @@ def _same(a: Copy, b: Copy) -> bool:
         )
     import torch
 
-    assert isinstance(a.pixels, torch.Tensor) and isinstance(b.pixels, torch.Tensor)
+    assert isinstance(a.pixels, torch.Tensor)
+    assert isinstance(b.pixels, torch.Tensor)
     return torch.equal(a.pixels.view(torch.int32), b.pixels.view(torch.int32))

@@ -113,7 +113,8 @@ class Connection:
         wake: Callable[[], None],
     ) -> None:
         """Call it in the web thread. `peer`: the page's address and port, for messages. `wake`: called when there is
-        something in the inbox, another picture may be drawn, or the connection is over."""
+        something in the inbox, another picture may be drawn, or the connection is over.
+        """
         self.hello = hello
         self.peer = peer
         self.wake = wake
@@ -182,7 +183,8 @@ class Connection:
 
     async def run(self) -> tuple[int, str]:
         """Serve the page until the connection is over; return code and reason to close the WebSocket with. Called once,
-        by the server."""
+        by the server.
+        """
         tasks = [
             asyncio.create_task(work)
             for work in (self._read(), self._write(), self._stop.wait())
@@ -248,9 +250,10 @@ class Connection:
             ):  # behind the messages sent before `close`, which `closed` is not
                 return None
             try:
-                found = (
-                    await self.pictures.next() if self.pictures is not None else None
-                )
+                if self.pictures is not None:
+                    found = await self.pictures.next()
+                else:
+                    found = None
             except Exception as e:
                 if not isinstance(e, ViewerError):
                     _log.exception(
@@ -307,13 +310,13 @@ class WebServer:
         self._files = Files(self._connections)
         self.port: int = self._socket.getsockname()[1]
         self.moved_from = port if port not in (0, self.port) else None
-        self.token = (
-            token
-            if token is not None and self.moved_from is None
-            else secrets.token_urlsafe(16)
-        )
+        if token is not None and self.moved_from is None:
+            self.token = token
+        else:
+            self.token = secrets.token_urlsafe(16)
         self._guard = Guard(host, self.token, self.allowed)
-        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
         self._thread.start()
 
@@ -390,7 +393,8 @@ class WebServer:
     async def _guarded(
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
-        if reason := self._guard.refuse(request, public=request.path in self._assets):
+        reason = self._guard.refuse(request, public=request.path in self._assets)
+        if reason:
             raise web.HTTPForbidden(text=reason)
         if isinstance(request.match_info.http_exception, web.HTTPNotFound):
             raise web.HTTPNotFound(text=_NOT_FOUND)
@@ -426,9 +430,10 @@ class WebServer:
         return web.Response(status=204)
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
+        offered = subprotocols(request)
         if (
-            offered := subprotocols(request)
-        ) and SUBPROTOCOL not in offered:  # aiohttp would log them, a token too
+            offered and SUBPROTOCOL not in offered
+        ):  # aiohttp would log them, a token too
             raise web.HTTPBadRequest(
                 text=f"Unknown subprotocols: expected {SUBPROTOCOL}"
             )
@@ -482,15 +487,13 @@ class WebServer:
             hello = None
         if not isinstance(hello, m.Hello):
             return 1008, "the first message must be hello"
-        found = (
-            request.transport.get_extra_info("peername")
-            if request.transport is not None
-            else None
-        )
+        if request.transport is not None:
+            found = request.transport.get_extra_info("peername")
+        else:
+            found = None
         peer = "{}:{}".format(*found) if found else "a page that has gone"
-        connection = self._connections[key] = Connection(
-            response, hello, peer, self._wake
-        )
+        connection = Connection(response, hello, peer, self._wake)
+        self._connections[key] = connection
         self._arrived.append(connection)
         try:
             self._wake()

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 PLOT_PERIOD_S = 0.5
 """Between two values of what is seen in the panel alone."""
-_FIRST_MISS_S, _LAST_MISS_S = 0.0005, 1 / 15
+_FIRST_MISS_S = 0.0005
+_LAST_MISS_S = 1 / 15
 """Between attempts to read what was announced and has not come: doubled with each, and the most."""
-_COUNT_PERIOD_S, _COUNTS = 0.25, 2048
+_COUNT_PERIOD_S = 0.25
+_COUNTS = 2048
 """Between two looks at the number of Gaussians of each scene; how many of them are kept."""
 _ON_HOST = ("ring", "host")
 """The transports of streams over another one: they are small, and the trainer's GPU copies them without a wait."""
@@ -39,7 +41,8 @@ def linked_to(
     stream: RemoteStream, streams: Iterable[RemoteStream]
 ) -> list[tuple[Link, RemoteStream]]:
     """Return those of `streams`, all that there are, that were published over this one. Of a name that was published
-    again by a later run, the live ones."""
+    again by a later run, the live ones.
+    """
     links = {link.kind: link for link in links_of(stream.kind) if link.over}
     if not links:
         return []
@@ -49,7 +52,8 @@ def linked_to(
 
     def base(fed: RemoteStream) -> RemoteStream:
         """The stream of the run that is named; otherwise of its own run, or the newest."""
-        if run := fed.info.over_run:
+        run = fed.info.over_run
+        if run:
             return next((s for s in bases if s.run.id == run), fed)
         own = [s for s in bases if s.run is fed.run]
         live = [s for s in bases if s.run.alive and s.kind == stream.kind]
@@ -73,10 +77,14 @@ class _Feed:
     """A stream over an entry that is shown."""
 
     def __init__(self, link: Link, slot: Slot, stream: RemoteStream) -> None:
-        self.link, self.slot, self.stream = link, slot, stream
+        self.link = link
+        self.slot = slot
+        self.stream = stream
         self.content: Any = None
         """The content that took its frames."""
-        self.seen, self.next, self.fault = 0, 0.0, ""
+        self.seen = 0
+        self.next = 0.0
+        self.fault = ""
         """`fault`: the reason why its newest frame cannot be shown."""
         self._missed = 0
         """Attempts in a row that brought nothing although something was announced."""
@@ -85,21 +93,25 @@ class _Feed:
         open_linked(self.stream)
         content = getattr(self.slot.view, "content", None)
         if content is not self.content:  # other views than before
-            self.content, self.seen, self.fault = content, 0, ""
+            self.content = content
+            self.seen = 0
+            self.fault = ""
         if content is not None:
             self.link.tend(content, self.stream, now)
 
     def take(self, now: float) -> bool:
         """Read the newest frame. True when there is something new for a picture."""
         stream = self.stream
-        if (frame := stream.read(self.seen)) is None:
+        frame = stream.read(self.seen)
+        if frame is None:
             self._missed += 1
             pause = min(_FIRST_MISS_S * 2.0 ** min(self._missed, 30), _LAST_MISS_S)
             self.next = now + pause
             if not stream.run.alive:  # what was announced last will not come any more
                 self.seen = stream.version
             return False
-        begin, self._missed = time.perf_counter(), 0
+        begin = time.perf_counter()
+        self._missed = 0
         with frame:
             try:
                 if not self.link.take(self.content, stream, frame):
@@ -175,14 +187,15 @@ class Links:
 
     def update(self) -> None:
         """Open what is seen from now on, release what is not any more, and hand over what is shared."""
-        catalogue, before = self._catalogue, self.watched
-        self._seen, self.watched = {}, {}
+        catalogue = self._catalogue
+        before = self.watched
+        self._seen = {}
+        self.watched = {}
         for viewport in catalogue.viewports:
-            if (shown := catalogue.shown(viewport)) is not None:
-                pictures, plots = (
-                    [shown, *self._parts(shown)],
-                    self.plots(shown) if viewport.has_panel else [],
-                )
+            shown = catalogue.shown(viewport)
+            if shown is not None:
+                pictures = [shown, *self._parts(shown)]
+                plots = self.plots(shown) if viewport.has_panel else []
                 self._seen[viewport] = [*pictures, *plots]
                 self.watched = (
                     dict.fromkeys(plots, False)
@@ -204,11 +217,10 @@ class Links:
                 else ()
             ):
                 if not (link.over or link.plotted):
-                    content = (
-                        getattr(linked[link].view, "content", None)
-                        if link in linked
-                        else None
-                    )
+                    if link in linked:
+                        content = getattr(linked[link].view, "content", None)
+                    else:
+                        content = None
                     with catalogue.guard(slot):
                         for view in slot.views.values():
                             link.use(view.view, content)
@@ -216,7 +228,8 @@ class Links:
 
     def _share(self) -> None:
         """Have runs share the streams that are used, and no others. Runs and streams come and go."""
-        catalogue, streams = self._catalogue, self._catalogue.subscriber.streams
+        catalogue = self._catalogue
+        streams = self._catalogue.subscriber.streams
         wanted = {
             id(stream): stream
             for slot in catalogue.slots.values()
@@ -275,7 +288,8 @@ class Links:
 
     def troubles(self, slot: Slot) -> list[str]:
         """Return what is wrong with the stream that an entry shows, or with those over it, in their publishers' words.
-        Plots write it themselves."""
+        Plots write it themselves.
+        """
         out = [slot.source.trouble] if not about(slot.entry.kind).strip else []
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:
@@ -303,7 +317,8 @@ class Counts:
         """Take down the number of Gaussians of all scenes; opens none, as shapes are known anyway."""
         if now < self._next_at:
             return
-        self._next_at, changed = now + _COUNT_PERIOD_S, False
+        self._next_at = now + _COUNT_PERIOD_S
+        changed = False
         streams = [*catalogue.subscriber.streams, *catalogue.shards.streams]
         scenes = {id(stream): stream for stream in streams if about(stream.kind).scene}
         self.curves = {
@@ -316,7 +331,8 @@ class Counts:
                 -1,
                 -1,
             )
-            shape, version = scene.shape, scene.version
+            shape = scene.shape
+            version = scene.version
             if not (scene.run.alive and shape and version) or (shape[0], version) == (
                 number,
                 last,
@@ -338,10 +354,9 @@ class Counts:
                     or slot.source.stream is None
                 ):
                     continue
-                logged, beside = (
-                    slot.view.content.curves,
-                    [],
-                )  # beside what the run logs, by its steps, not versions
+                # beside what the run logs, by its steps, not versions
+                logged = slot.view.content.curves
+                beside = []
                 found = [
                     self.curves.get(id(stream))
                     for stream in slot.source.stream.run.streams.values()

@@ -25,7 +25,8 @@ T = TypeVar("T", bound=Any)
 def meant(found: Iterable[T], name: str | None = None) -> T | None:
     """Return the entry or live stream that is meant by a name, or by none: live streams before files, those before
     ended ones, kinds of a lower rank first (Gaussians before others, memory and curves last), of equals the newest,
-    which is the last of `found`."""
+    which is the last of `found`.
+    """
 
     def order(value: Any) -> tuple[bool, bool, int]:
         return (
@@ -64,7 +65,8 @@ class Finder:
         None: not yet. A run that has just started may tell its streams until `settled`; until `deadline` where none has
         any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
         """
-        there, runs = [s for s in self.look(run, now) if s.run.alive], self._runs(run)
+        there = [s for s in self.look(run, now) if s.run.alive]
+        runs = self._runs(run)
         for r in runs:
             self._since.setdefault(r.id, now)
         found = meant(
@@ -78,20 +80,20 @@ class Finder:
         # A run without the stream may publish it any moment, one that is about to begin may take its time; no run at
         # all is known at once.
         beginning = bool(runs) and not any(r.streams for r in runs)
-        end = (
-            deadline
-            if beginning
-            else settled
-            if not runs or name is None
-            else min(settled + 1.0, deadline)
-        )
+        if beginning:
+            end = deadline
+        elif not runs or name is None:
+            end = settled
+        else:
+            end = min(settled + 1.0, deadline)
         if now > end or (runs and all(r.refused for r in runs)):
             raise self._nothing(name, run)
         return None
 
     def look(self, run: str | None, now: float) -> list[Any]:
         """Take in what happened, and return the streams, parts of one scene as one: they may come late. `run` as for
-        `find`."""
+        `find`.
+        """
         self._subscriber.poll()
         self._shards.run = run
         return self._shards.update(
@@ -103,7 +105,8 @@ class Finder:
         return [r for r in self._subscriber.runs if r.alive and _called(r, run)]
 
     def _nothing(self, name: str | None, run: str | None) -> ViewerError:
-        who, runs = self._who, self._runs(run)
+        who = self._who
+        runs = self._runs(run)
         if self._subscriber.fault:
             return ViewerError(f"{who}: runs cannot be found: {self._subscriber.fault}")
         if not runs:
@@ -113,9 +116,10 @@ class Finder:
                 else f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
                 f"demo){', or name a file' if who == 'shot' else ''}"
             )
-        if refused := [
+        refused = [
             printable(f"{r.name} ({r.id}): {r.refused}") for r in runs if r.refused
-        ]:
+        ]
+        if refused:
             return NotFoundError(f"{who}: " + "; ".join(refused))
         listing = [
             f"{printable(s.name)} ({s.kind}, run {s.run.id})"

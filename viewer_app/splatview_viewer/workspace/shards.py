@@ -33,7 +33,8 @@ class Part:
     """One rank's stream."""
 
     def __init__(self, rank: int, stream: RemoteStream) -> None:
-        self.rank, self.stream = rank, stream
+        self.rank = rank
+        self.stream = stream
         self.taken = 0
         """The version that was read last."""
         self.counted = 0
@@ -49,17 +50,20 @@ class Part:
 
     def read(self, now: float) -> Frame | None:
         """Return its newest frame, the last one again if there is no newer; None while one is to be awaited, and where
-        it is left out (`skipped`)."""
+        it is left out (`skipped`).
+        """
         stream = self.stream
         stream.open()  # it may have come later than the others
         newer = stream.version > self.taken
         if newer and (frame := stream.read(self.taken)) is not None:
-            self._since, self.skipped = 0.0, False
+            self._since = 0.0
+            self.skipped = False
             return frame
         if newer:
             self._since = self._since or now
         if not newer or not self.alive or now > self._since + _MARK:
-            if (frame := stream.read(0)) is not None:
+            frame = stream.read(0)
+            if frame is not None:
                 self.skipped = False
                 return frame
             self._since = self._since or now
@@ -71,20 +75,24 @@ class Part:
 
 class ShardedStream:
     """A scene in parts, read as one stream. Whatever is not said here is that of the first rank that lives: it is used
-    like a `RemoteStream`."""
+    like a `RemoteStream`.
+    """
 
     def __init__(self, name: str, group: str, world: int, now: float) -> None:
         """Make a stream without parts; `put` is to be called next, with at least one."""
         self.now = now
         """The time of the last turn."""
-        self.name, self.group, self.world = name, group, world
+        self.name = name
+        self.group = group
+        self.world = world
         self.parts: list[Part] = []
         """By rank; some may have ended."""
         self.lead: Any = None
         """The stream of the first rank that lives, or of the first one."""
         self.shown: tuple[tuple[int, int, int], ...] = ()
         """Ranks, their numbers of Gaussians and versions, as they were read last."""
-        self._gathers, self._began = True, now
+        self._gathers = True
+        self._began = now
         """True while the first version is awaited, so that all of it is framed; and since when."""
         self._version = 0
         self._state: tuple[tuple[Any, ...], ...] = ()
@@ -101,7 +109,8 @@ class ShardedStream:
         if known and not any(
             id(stream) in known for _, stream in parts
         ):  # the training was started again
-            self._gathers, self._began = True, self.now
+            self._gathers = True
+            self._began = self.now
         self.parts = [
             known.get(id(stream)) or Part(rank, stream) for rank, stream in parts
         ]
@@ -138,7 +147,8 @@ class ShardedStream:
         if not self.shown:
             return []
         ranks, _, versions = zip(*self.shown, strict=True)
-        low, high = min(versions), max(versions)
+        low = min(versions)
+        high = max(versions)
         told = f"version {low:,}" if low == high else f"versions {low:,} to {high:,}"
         counts = ", ".join(f"{count:,}" for _, count, _ in self.shown)
         return [f"shards {ranks_of(ranks)}: {told}", f"Gaussians by rank: {counts}"]
@@ -148,11 +158,9 @@ class ShardedStream:
     @property
     def shape(self) -> tuple[int, ...]:
         shapes = [part.stream.shape for part in self.parts]
-        return (
-            (sum(shape[0] for shape in shapes), *shapes[0][1:])
-            if shapes and all(shapes)
-            else ()
-        )
+        if shapes and all(shapes):
+            return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+        return ()
 
     @property
     def device(self) -> str:
@@ -166,9 +174,9 @@ class ShardedStream:
             for part in self.parts
             if part.stream.fault
         ]
-        return (
-            "; ".join(faults[:3]) if faults and len(faults) == len(self.parts) else None
-        )
+        if faults and len(faults) == len(self.parts):
+            return "; ".join(faults[:3])
+        return None
 
     @property
     def fallback(self) -> str:
@@ -195,8 +203,10 @@ class ShardedStream:
     @property
     def version(self) -> int:
         """The count of what there is to be seen: as a rule a step that all live ranks have published, and then it is
-        their version. Never goes back."""
-        now, parts = self.now, self.parts
+        their version. Never goes back.
+        """
+        now = self.now
+        parts = self.parts
         state = tuple(
             (id(part.stream), part.alive, part.skipped and part.stream.opened)
             for part in parts
@@ -216,7 +226,9 @@ class ShardedStream:
         ):
             for part in parts:
                 part.counted = part.stream.version
-            self._state, self._new_since, self._gathers = state, 0.0, False
+            self._state = state
+            self._new_since = 0.0
+            self._gathers = False
             self._version = max(self._version + 1, newest)
         return self._version
 
@@ -228,7 +240,8 @@ class ShardedStream:
         frames = dict[Part, "Frame"]()
         with ExitStack() as stack:
             for part in self.parts:
-                if (frame := part.read(self.now)) is not None:
+                frame = part.read(self.now)
+                if frame is not None:
                     stack.callback(frame.close)
                     frames[part] = frame
                 elif not part.skipped:
@@ -280,16 +293,16 @@ class Shards:
         self.turn(now)
         found: dict[_Key, list[RemoteStream]] = {}
         for stream in streams:
-            if (key := self._key(stream)) is not None:
+            key = self._key(stream)
+            if key is not None:
                 found.setdefault(key, []).append(stream)
         self.clashes.clear()
         for key, members in found.items():
             whole = self._known.get(key)
-            before = (
-                {id(part.stream) for part in whole.parts}
-                if whole is not None
-                else set()
-            )
+            if whole is not None:
+                before = {id(part.stream) for part in whole.parts}
+            else:
+                before = set()
             ranks = [
                 (stream.info.shard[0], stream)
                 for stream in members
@@ -309,7 +322,8 @@ class Shards:
                 }
             if whole is None:
                 group, name, world = key
-                whole = self._known[key] = ShardedStream(name, group, world, now)
+                whole = ShardedStream(name, group, world, now)
+                self._known[key] = whole
             whole.put(sorted((ended | live).items()))
         for key in [k for k in self._known if k not in found or k in self.clashes]:
             self._known.pop(key).put([])
@@ -330,11 +344,9 @@ class Shards:
 
 def streams_of(stream: Any) -> list[RemoteStream]:
     """Return the processes' streams of a stream."""
-    return (
-        [part.stream for part in stream.parts]
-        if isinstance(stream, ShardedStream)
-        else [stream]
-    )
+    if isinstance(stream, ShardedStream):
+        return [part.stream for part in stream.parts]
+    return [stream]
 
 
 def runs_of(stream: Any) -> list[RemoteRun]:
@@ -352,17 +364,13 @@ def key_of(stream: Any) -> str:
 def title_of(stream: Any) -> str:
     """Return the name of the entry."""
     if isinstance(stream, ShardedStream):
-        return (
-            f"{stream.name} \u00b7 {stream.world} shards"
-            if stream.world > 1
-            else stream.name
-        )
+        if stream.world > 1:
+            return f"{stream.name} \u00b7 {stream.world} shards"
+        return stream.name
     shard = stream.info.shard
-    return (
-        str(stream.name)
-        if shard is None
-        else f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
-    )
+    if shard is None:
+        return str(stream.name)
+    return f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
 
 
 def ranks_of(ranks: Iterable[int]) -> str:
@@ -379,7 +387,8 @@ def join(
 
     Raises ViewerError where they do not fit together. On a GPU if all of them are; which one, the first part decides.
     """
-    first, meta = frames[0], dict(frames[0].meta)
+    first = frames[0]
+    meta = dict(frames[0].meta)
     for frame, rank in zip(frames, ranks, strict=True):
         for name in _ALIKE:
             if frame.meta.get(name) != meta.get(name):

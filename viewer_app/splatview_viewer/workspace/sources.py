@@ -49,7 +49,8 @@ def make_subscriber(
     ctx: moderngl.Context, run: str | None, client: str = "viewer"
 ) -> Subscriber:
     """Return a subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL
-    draws on. Neither is asked to do anything: no CUDA context is made."""
+    draws on. Neither is asked to do anything: no CUDA context is made.
+    """
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
@@ -123,7 +124,8 @@ class StreamSource(Source):
         self.tape: Tape | None = None
         """The recording of it."""
         self._recorder = recorder if about(stream.kind).scene else None
-        self._is_seen, self._confirmed = False, True
+        self._is_seen = False
+        self._confirmed = True
         self._seen = 0
         """The version that was handed out last; 0: none, or something recorded."""
         self._live_at = 0.0
@@ -131,10 +133,13 @@ class StreamSource(Source):
     def follow(self, stream: Any) -> None:
         if self.tape is not None:
             self.tape.anew()
-        self.stream, self._seen, self.trouble = stream, 0, ""
+        self.stream = stream
+        self._seen = 0
+        self.trouble = ""
 
     def refresh(self, entry: Entry, now: float) -> None:
-        stream, runs = self.stream, [run for run in runs_of(self.stream) if run.alive]
+        stream = self.stream
+        runs = [run for run in runs_of(self.stream) if run.alive]
         entry.alive = stream.run.alive
         entry.version = stream.version
         entry.rate_hz = stream.rate_hz if entry.alive else 0.0
@@ -170,7 +175,8 @@ class StreamSource(Source):
             self.tape.finish()
 
     def has_news(self) -> bool:
-        if (player := self._player) is not None:
+        player = self._player
+        if player is not None:
             return player.has_news()
         stream = self.stream
         if stream.version > self._seen:
@@ -186,21 +192,22 @@ class StreamSource(Source):
 
     def again(self) -> None:
         self._seen = 0
-        if (player := self._player) is not None:
+        player = self._player
+        if player is not None:
             player.again()
 
     def feed(self, view: ShownView) -> bool:
         if self.tape is not None:
             view.content.player = self.tape.player
-        if (player := self._player) is not None:
+        player = self._player
+        if player is not None:
             self._seen = 0  # what comes is new again afterwards
             return player.feed(view)
         stream = self.stream
-        after = (
-            self._seen - 1
-            if stream.live and stream.version == self._seen
-            else self._seen
-        )
+        if stream.live and stream.version == self._seen:
+            after = self._seen - 1
+        else:
+            after = self._seen
         frame = stream.read(after=max(after, 0))
         if frame is None:
             if not stream.run.alive:  # a version without a mark will not come any more
@@ -225,11 +232,9 @@ class StreamSource(Source):
                 raise
         if taken:
             self._live_at = time.monotonic() + LIVE_PERIOD
-            self._seen, self.time_ns, self._confirmed = (
-                frame.version,
-                frame.time_ns,
-                frame.confirmed,
-            )
+            self._seen = frame.version
+            self.time_ns = frame.time_ns
+            self._confirmed = frame.confirmed
             trouble = frame.meta.get("trouble")
             self.trouble = trouble if isinstance(trouble, str) else ""
         return taken
@@ -261,10 +266,9 @@ class StreamSource(Source):
             )
         if not stream.gpu:
             return out
-        words, torch = (
-            f"tensors on {stream.device}",
-            torch_with_cuda(),
-        )  # CUDA is not begun for a name
+        # CUDA is not begun for a name
+        words = f"tensors on {stream.device}"
+        torch = torch_with_cuda()
         index = None if torch is None else device_of(stream.gpu)
         return [
             *out,
@@ -277,12 +281,14 @@ class StreamSource(Source):
         self._is_seen = False
         if self.tape is not None:
             self.tape.close()
-        self.tape = self._recorder = None
+        self.tape = None
+        self._recorder = None
 
 
 class FileSource(Source):
     """A file, or a folder with a recorded stream: read by a job so that the picture never stands still, and read again
-    when it is another file while it is shown."""
+    when it is another file while it is shown.
+    """
 
     path = "file"
     done: Callable[[Path], None] | None = None
@@ -296,8 +302,10 @@ class FileSource(Source):
         apart: bool = False,
     ) -> None:
         """`wake` ends the loop's sleep; it may be given later. `apart`: have the file decoded by a bounded program, as
-        every file that the user of this machine did not name."""
-        self.file, self.wake = path, wake
+        every file that the user of this machine did not name.
+        """
+        self.file = path
+        self.wake = wake
         self.value: Value | None = None
         self.player: Player | None = None
         """Brings a recording's snapshots, at first the newest."""
@@ -353,7 +361,8 @@ class FileSource(Source):
         elif self._is_seen and self._job is None and self._watch is not None:
             if self._watch.turn(now):
                 self._job = self._submit(self._read_noted)
-        entry.kind, entry.fault_of_source = self._kind, self.error or self._fault
+        entry.kind = self._kind
+        entry.fault_of_source = self.error or self._fault
         # Each new value is drawn, and drawing may take what reading needs. While a file is read again, what was in its
         # place stays in the picture.
         is_first = self._job is not None and not self._kind
@@ -369,7 +378,8 @@ class FileSource(Source):
             else:
                 self.error = job.fault
             return
-        self.error = self._fault = ""
+        self.error = ""
+        self._fault = ""
         value = job.result()
         if isinstance(value, Recording):
             self.player = Player(value, self.wake, live=False)
@@ -395,7 +405,9 @@ class FileSource(Source):
         if self.player is not None:
             view.content.player = self.player
             return self.player.feed(view)
-        value, self.value = self.value, None  # the view holds it from here on
+        # the view holds it from here on
+        value = self.value
+        self.value = None
         return value is not None and view.update(value)
 
     def close(self) -> None:
@@ -405,7 +417,8 @@ class FileSource(Source):
             self._watch.close()
         if self.player is not None:
             self.player.close()
-        self.value = self._job = None
+        self.value = None
+        self._job = None
         if self.done is not None:
             self.done(self.file)
 

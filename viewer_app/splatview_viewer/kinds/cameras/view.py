@@ -111,7 +111,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def tick(self, now: float) -> bool:
         self.data.small = True
         self.data.tick(now)
-        before, self._drawn = self._drawn, self.data.changes
+        before = self._drawn
+        self._drawn = self.data.changes
         return before != self._drawn
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
@@ -152,13 +153,15 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
     def _look(self, rect: Rect) -> Camera:
         """Return the user's camera for the rectangle, and have `_orbit` be there."""
-        place, size = self.state.place, (rect.width, rect.height)
+        place = self.state.place
+        size = (rect.width, rect.height)
         if place.orbit is not None:
             self._orbit.place = place.orbit
             if place.seen_in is None:
                 return self._orbit.camera(*size)
             return self._orbit.camera(*place.seen_in).fitted(*size)
-        cameras, fine = self._cameras, self._cameras.fine
+        cameras = self._cameras
+        fine = self._cameras.fine
         if not fine.any():
             return self._orbit.camera(*size)
         up = up_of_cameras(cameras.viewmats[fine])
@@ -214,14 +217,14 @@ class CamerasView(View[CamerasContent, CamerasState]):
                 self._put(hovered=None)
             case PointerPress():
                 self._hover(event.x, event.y, rect)
-                self._press = (
-                    (event.x, event.y)
-                    if event.button == "left" and not event.mods
-                    else None
-                )
+                if event.button == "left" and not event.mods:
+                    self._press = (event.x, event.y)
+                else:
+                    self._press = None
                 self._turn(event, rect)
             case PointerRelease():
-                pressed, self._press = self._press, None
+                pressed = self._press
+                self._press = None
                 self._orbit.let_go()
                 if pressed is not None and self.hovered is not None:
                     self.open(self.hovered)
@@ -276,7 +279,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
             *self.state.background, 1.0, viewport=rect.viewport(framebuffer.height)
         )
         if self.opened is not None:
-            if (photo := self.data.photos.whole(self.opened)) is not None:
+            photo = self.data.photos.whole(self.opened)
+            if photo is not None:
                 hand = self._zoomed()
                 self._photo.take(photo)
                 (x, y, zoom), (width, height) = hand.placed(rect), hand.size
@@ -301,7 +305,9 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def ui(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.ui.widgets import tag
 
-        photos, number, gap = self.data.photos, self.opened, 12 * scale
+        photos = self.data.photos
+        number = self.opened
+        gap = 12 * scale
         if number is not None:
             tag(self._cameras.called(number), rect.x + gap, rect.y + gap, rect)
             if photos.whole(number) is None:
@@ -346,7 +352,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
     def info(self) -> Info:
         cameras = self._cameras
-        wrong, sizes = len(cameras) - int(cameras.fine.sum()), cameras.distinct_sizes
+        wrong = len(cameras) - int(cameras.fine.sum())
+        sizes = cameras.distinct_sizes
         out = [f"{len(cameras):,} cameras"]
         out += (
             [f"{w} x {h}" for w, h in sizes]
@@ -358,7 +365,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
         if wrong:
             out.append(f"{wrong:,} of them are none: their matrices are no poses")
         out += self.data.hints.texts
-        number, readout = self.hovered, ""
+        number = self.hovered
+        readout = ""
         if number is not None and cameras.fine[number]:
             x, y, z = cameras.positions[number].round(6) + 0.0
             readout = f"{cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"

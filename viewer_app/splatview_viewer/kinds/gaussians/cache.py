@@ -64,7 +64,8 @@ _SAMPLE = 200_000
 
 def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint | None:
     """Return the form that a scene's numbers seem to have, unless their publisher says so. `ready`: as for
-    `GaussianScene.to_host`; waits for the GPU."""
+    `GaussianScene.to_host`; waits for the GPU.
+    """
     step = max(len(scene) // 10_000, 1)
     some = replace(scene, shN=scene.shN[:, :0])[::step].to_host(
         ready
@@ -91,11 +92,9 @@ def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint |
     w, *_, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).sum(0) / max(
         len(quats), 1
     )
-    return (
-        Hint("quats", "quaternions look like x y z w", "Show as x y z w")
-        if z > max(0.6, 2 * w)
-        else None
-    )
+    if z > max(0.6, 2 * w):
+        return Hint("quats", "quaternions look like x y z w", "Show as x y z w")
+    return None
 
 
 @dataclass(frozen=True)
@@ -168,11 +167,9 @@ class Sight:
 
     def near_of(self, camera: Camera) -> Camera:
         """A camera whose near plane is gsplat's default, with one that fits a scene smaller than a unit."""
-        return (
-            replace(camera, near=self._near)
-            if self._near < camera.near == NEAR
-            else camera
-        )
+        if self._near < camera.near == NEAR:
+            return replace(camera, near=self._near)
+        return camera
 
     @functools.cached_property
     def _near(self) -> float:
@@ -200,16 +197,20 @@ class Sight:
         self, rotation: np.ndarray, fov: float, width: int, height: int
     ) -> Camera:
         """As `camera`, but in the direction in which another one looks: `rotation` (3, 3) is its world to camera, `fov`
-        its vertical angle in degrees."""
+        its vertical angle in degrees.
+        """
         return self._filled(frame_ball(*self.bounds, rotation, fov, width, height))
 
     def _filled(self, camera: Camera) -> Camera:
         """Another place for a pinhole camera, from where the visible Gaussians fill its picture."""
-        weights, width, height = self.weights, camera.width, camera.height
+        weights = self.weights
+        width = camera.width
+        height = camera.height
         means = self.means if weights is None else self.means[weights > 0]
         means = means[np.isfinite(means).all(axis=1)]
         means = means[:: max(len(means) // 50_000, 1)].astype(np.float64)
-        focal, viewmat = camera.K[0, 0], camera.viewmat
+        focal = camera.K[0, 0]
+        viewmat = camera.viewmat
         for _ in range(
             2
         ):  # the correction is exact for a flat scene; the second turn takes in depth
@@ -302,13 +303,13 @@ class SceneCache:
             raise ViewerError(f"gaussians: a {type(value).__name__} is no scene")
         if self.busy:
             return False
-        frame, background, ready = None, None, None
+        frame = None
+        background = None
+        ready = None
         if isinstance(value, GaussianScene):
-            scene, self.on_gpu, background = (
-                value,
-                False,
-                value.background or self.background,
-            )
+            scene = value
+            self.on_gpu = False
+            background = value.background or self.background
         else:
             frame = value
             if not self._has_arrived(frame):
@@ -321,12 +322,14 @@ class SceneCache:
                     not frame.on_gpu
                     or self.now - self._background_at >= _BACKGROUND_PERIOD
                 ):
-                    background, self._background_at = background_of(frame), self.now
+                    background = background_of(frame)
+                    self._background_at = self.now
             if not value.intact():
                 return False
         sight = self.sight
         if sight is None or not scene.on_gpu:
-            sight, self._sight_of = Sight.of(scene, ready), self.loads + 1
+            sight = Sight.of(scene, ready)
+            self._sight_of = self.loads + 1
             self.hints.hint = None if frame is None else hint_of(scene, ready)
         with self.stopwatch("load"):
             try:
@@ -334,25 +337,25 @@ class SceneCache:
             except RendererError as e:
                 self._draw_with(instead(self.renderer, self.ctx, e))
                 self.renderer.load(scene, ready)
-        before, self._frame = self._frame, None
+        before = self._frame
+        self._frame = None
         if before is not None:  # it was never drawn
             before.close()
         if frame is not None and self.renderer.reading:
             frame.hold()
             self._frame = frame
-        self.facts, self.sight, self.background, self.stale = (
-            Facts.of(scene),
-            sight,
-            background,
-            False,
-        )
+        self.facts = Facts.of(scene)
+        self.sight = sight
+        self.background = background
+        self.stale = False
         self.loads += 1
         return True
 
     def _has_arrived(self, frame: Frame) -> bool:
         """Return True if a frame may be read now; otherwise the caller brings it again. Waiting here for a trainer's
         GPU would delay everything else that is drawn. The newest frame of a trainer that is always ahead of its GPU has
-        never arrived; the first one that was refused decides then."""
+        never arrived; the first one that was refused decides then.
+        """
         if not frame.on_gpu or frame.complete:
             self._expected = None
             return True
@@ -373,18 +376,21 @@ class SceneCache:
         """Return where the Gaussians of the loaded version are. Waits for the GPU if that was not read yet."""
         if self._sight_of != self.loads and self.renderer.wants_gpu:
             with suppress(RendererError):  # the picture says so
-                self.sight, self._sight_of = Sight.of(self.renderer.scene()), self.loads
+                self.sight = Sight.of(self.renderer.scene())
+                self._sight_of = self.loads
         return self.sight
 
     def _let_go(self) -> bool:
         """Release the frame that was read with a picture, once that is done. False if it was overwritten meanwhile: the
-        views are stale then, and show what they showed before until a whole one comes."""
+        views are stale then, and show what they showed before until a whole one comes.
+        """
         frame = self._frame
         if frame is None:
             return True
         self.renderer.wait()
         self._frame = None
-        self.stale, self._stale_at = not frame.intact(), self.now
+        self.stale = not frame.intact()
+        self._stale_at = self.now
         self._torn = self.stale
         frame.close()
         return not self.stale
@@ -406,8 +412,10 @@ class SceneCache:
         smooth: bool,
     ) -> None:
         """Have a viewport's picture be what `camera` sees, as it is, moved there, or rendered anew. moving: one of
-        lower resolution will do. smooth: the one before, moved to the camera, will do."""
-        size, wanted = (camera.width, camera.height), (camera.key, options, self.loads)
+        lower resolution will do. smooth: the one before, moved to the camera, will do.
+        """
+        size = (camera.width, camera.height)
+        wanted = (camera.key, options, self.loads)
         place.motion.towards = None
         if (
             smooth
@@ -436,7 +444,8 @@ class SceneCache:
         wanted: tuple[object, ...],
     ) -> None:
         """Have a picture be what is `wanted`, which the others describe; it stays as it is if the scene was
-        overwritten."""
+        overwritten.
+        """
         several = len(self.pictures) > 1
         if (
             several
@@ -456,11 +465,10 @@ class SceneCache:
                 self._account()
             counts = options.paint == "overdraw"
             mapped = options.depth or counts
-            source = (
-                place.depth.source(rendered, self.now, counts=counts)
-                if mapped
-                else rendered.source()
-            )
+            if mapped:
+                source = place.depth.source(rendered, self.now, counts=counts)
+            else:
+                source = rendered.source()
             if not self._let_go():
                 if mapped:
                     place.depth.undo()
@@ -484,7 +492,8 @@ class SceneCache:
         of a picture that costs more than others.
         """
         self.land(wait=True)
-        renderer, work = self.renderer, ("scene", camera.width, camera.height, *words)
+        renderer = self.renderer
+        work = ("scene", camera.width, camera.height, *words)
         if len(self.pictures) > 1 or self._torn:
             for picture in [picture for picture in self.pictures if picture.lent]:
                 # One of an earlier scene is about to be drawn anew itself, unless what is read now is overwritten.
@@ -509,7 +518,8 @@ class SceneCache:
 
     def _account(self) -> None:
         """Tell the governor what CUDA took for what it did last. Takes a while, so when it is at work again."""
-        if (ms := self.renderer.load_gpu_ms) is not None:
+        ms = self.renderer.load_gpu_ms
+        if ms is not None:
             self.work.took(("load",), ms)
         ms = self.renderer.gpu_ms
         if (
@@ -521,7 +531,8 @@ class SceneCache:
         self, place: Picture, camera: Camera, options: RenderOptions, background: Color
     ) -> torch.Tensor | None:
         """Return what `Composer.lay` draws of colours as uint8 (H, W, 3) on the GPU; None where CUDA did not draw.
-        `place` shows nothing afterwards."""
+        `place` shows nothing afterwards.
+        """
         place.become()
         rendered = self._render(place, camera, options)
         self._account()
@@ -536,7 +547,8 @@ class SceneCache:
         """Return True if the picture, moved to `camera`, is to be shown until a new one is done."""
         if place.kept is None or place.camera is None:
             return False
-        before, seen = place.of[1], place.camera
+        before = place.of[1]
+        seen = place.camera
         if not isinstance(before, RenderOptions) or (before.paint, before.depth) != (
             options.paint,
             options.depth,
@@ -546,7 +558,8 @@ class SceneCache:
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
             return False
         size = camera.width, camera.height
-        governor, warp = self.work.governor, self._warp_work(place, size)
+        governor = self.work.governor
+        warp = self._warp_work(place, size)
         if governor.limited:
             return governor.moves_along("scene", size, warp)
         return (governor.cost(("scene", *size)) or 0.0) > max(
@@ -558,7 +571,8 @@ class SceneCache:
     ) -> None:
         """Begin a new picture if that may be, without waiting for it, and have the one before be moved until then."""
         self.land()
-        size, wanted = (camera.width, camera.height), (camera.key, options, self.loads)
+        size = (camera.width, camera.height)
+        wanted = (camera.key, options, self.loads)
         if (
             place.of != wanted
             and not self._awaited
@@ -574,7 +588,8 @@ class SceneCache:
 
     def _next_scale(self, size: tuple[int, int]) -> float | None:
         """Return the resolution of the next picture of the scene, to be shown at this size; None while it may not
-        begin, as another one is being drawn, or its cost is being saved up."""
+        begin, as another one is being drawn, or its cost is being saved up.
+        """
         governor = self.work.governor
         scale, ms = governor.scale_later("scene", size)
         if self.renderer.pending:  # it is read in one go with the picture
@@ -622,7 +637,8 @@ class SceneCache:
     def moves_on(self, place: Picture, moving: bool) -> bool:
         """Return True if a picture that is moved along has to be drawn again. moving: the camera still moves."""
         motion = place.motion
-        landed, motion.landed = motion.landed, False
+        landed = motion.landed
+        motion.landed = False
         if motion.towards is None:
             return landed
         size = motion.towards.width, motion.towards.height
@@ -630,7 +646,9 @@ class SceneCache:
 
     def source(self, place: Picture, middle: float) -> PixelSource | None:
         """Return the pixels of a viewport's picture, moved if that is due. middle: distance of the scene's middle."""
-        kept, seen, towards = place.kept, place.camera, place.motion.towards
+        kept = place.kept
+        seen = place.camera
+        towards = place.motion.towards
         if towards is None or seen is None or kept is None:
             return place.source
         self.work.governor.gives(
@@ -640,7 +658,8 @@ class SceneCache:
             return kept.mover.take(kept, seen, towards, middle)
         except (RendererError, SharingError, RuntimeError) as e:
             log.warning("pictures are moved along no more: %s", e)
-            kept.mover.failure, place.kept = str(e) or type(e).__name__, None
+            kept.mover.failure = str(e) or type(e).__name__
+            place.kept = None
             return place.source
 
     def _warp_work(self, place: Picture, size: tuple[int, int]) -> tuple[object, ...]:
@@ -660,7 +679,8 @@ class SceneCache:
                 picture.motion.moved_at = now
         self.work.collect()
         self.land()
-        if (renderer := better(self.renderer, self.ctx)) is not None:
+        renderer = better(self.renderer, self.ctx)
+        if renderer is not None:
             self._draw_with(renderer)
             self.loads += 1
         if self.busy and not self.renderer.reading:  # a fault came between
@@ -668,7 +688,8 @@ class SceneCache:
 
     def _draw_with(self, renderer: Renderer) -> None:
         """Have another renderer draw, which has the scene; the one before has taken its pictures along."""
-        self.renderer, self.begun = renderer, None
+        self.renderer = renderer
+        self.begun = None
         for picture in self.pictures:
             picture.lose()
 
@@ -705,7 +726,8 @@ class SceneCache:
         picture.close()
         if self.pictures:
             return
-        frame, self._frame = self._frame, None
+        frame = self._frame
+        self._frame = None
         self.renderer.close()
         if frame is not None:
             frame.close()

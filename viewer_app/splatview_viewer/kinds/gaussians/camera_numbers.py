@@ -91,7 +91,8 @@ def _draw_range(navigate: Navigate) -> None:
     orbit = navigate.view.orbit
     least = min(_LIMITS[0], 1e-3 * orbit.distance)
     most = _LIMITS[1]
-    seen_near, seen_far = orbit.near, min(orbit.far, most)
+    seen_near = orbit.near
+    seen_far = min(orbit.far, most)
     near = ui.slider(
         "Near",
         "Gaussians nearer to the camera are not drawn, world units",

@@ -1,5 +1,6 @@
 """A box or a sphere, inside or outside of which Gaussians are drawn; its handles over the picture. The panel's part
-"Crop"."""
+"Crop".
+"""
 
 from __future__ import annotations
 
@@ -84,25 +85,22 @@ class Crop(Tool):
     def fitted(self) -> tuple[Box, Sphere]:
         """Around what can be seen of the scene."""
         sight = self.view.data.look()
-        return (
-            (Box(), Sphere())
-            if sight is None
-            else shapes.fitted(sight.means, sight.weights)
-        )
+        if sight is None:
+            return (Box(), Sphere())
+        return shapes.fitted(sight.means, sight.weights)
 
     # -- handles -----------------------------------------------------------------------------------------------
 
     def handles(self, camera: Camera) -> list[tuple[Handle, tuple[float, float]]]:
         """Return the handles that are seen, with their pixels from the picture's corner."""
-        if (shape := self.shape) is None:
+        shape = self.shape
+        if shape is None:
             return []
         names: list[Handle] = ["center"]
         points = np.array([shape.center])
         if isinstance(shape, Box):
-            names, points = (
-                [*shapes.FACES, *names],
-                np.concatenate([shapes.face_centers(shape), points]),
-            )
+            names = [*shapes.FACES, *names]
+            points = np.concatenate([shapes.face_centers(shape), points])
         found = [
             (name, (x, y))
             for name, (x, y) in zip(
@@ -127,24 +125,22 @@ class Crop(Tool):
             for handle, (px, py) in self.handles(camera)
         }
         nearest = min(far, key=lambda handle: far[handle], default=None)
-        return (
-            nearest
-            if nearest is not None and far[nearest] <= _NEAR * self.view.host.scale
-            else None
-        )
+        if nearest is not None and far[nearest] <= _NEAR * self.view.host.scale:
+            return nearest
+        return None
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         if not self.shown or (shape := self.shape) is None:
-            self._grab, was = None, self.hovered
+            self._grab = None
+            was = self.hovered
             self.hovered = None
             return True if was is not None else None
         match event:
             case PointerPress():
-                under = (
-                    self._under(event.x, event.y, rect)
-                    if event.button == "left"
-                    else None
-                )
+                if event.button == "left":
+                    under = self._under(event.x, event.y, rect)
+                else:
+                    under = None
                 if under is None:
                     self._elsewhere = True
                     return None
@@ -179,7 +175,8 @@ class Crop(Tool):
         rect: Rect,
     ) -> bool:
         """The pointer is there now."""
-        camera, center = self.view.camera(rect), np.array(shape.center)
+        camera = self.view.camera(rect)
+        center = np.array(shape.center)
         if camera is None:
             return False
         if handle == "center":
@@ -205,8 +202,10 @@ class Crop(Tool):
     # -- what is seen ------------------------------------------------------------------------------------------
 
     def over(self, rect: Rect, scale: float) -> bool:
-        shown, self.shown = self.shown, False
-        camera, shape = self.view.camera(rect), self.shape
+        shown = self.shown
+        self.shown = False
+        camera = self.view.camera(rect)
+        shape = self.shape
         if shown and camera is not None and shape is not None:
             draw_shape(self, shape, camera, rect, scale)
         return False
@@ -242,7 +241,8 @@ def draw_shape(
     for handle, (x, y) in tool.handles(camera):
         color = _AXES[handle[0]] if isinstance(handle, tuple) else theme.INK
         active = handle in (tool.hovered, tool.grabbed)
-        at, radius = ImVec2(x + rect.x, y + rect.y), (6.5 if active else 5.0) * scale
+        at = ImVec2(x + rect.x, y + rect.y)
+        radius = (6.5 if active else 5.0) * scale
         lines.add_circle_filled(
             at, radius + 1.5 * scale, theme.u32(theme.SHADE, 0.6), 24
         )
@@ -256,7 +256,12 @@ def panel(tool: Crop) -> None:
     """Draw the panel's part."""
     tool.shown = True
     shape = tool.shape
-    kind = "" if shape is None else "box" if isinstance(shape, Box) else "sphere"
+    if shape is None:
+        kind = ""
+    elif isinstance(shape, Box):
+        kind = "box"
+    else:
+        kind = "sphere"
     chosen = ui.choice(
         "Shape",
         "The region that the scene is cut to",

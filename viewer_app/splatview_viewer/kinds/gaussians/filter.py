@@ -97,11 +97,10 @@ class Filter(Tool):
         return replace(self.view.state.selection, marked=()) != EVERYTHING
 
     def tick(self, now: float) -> bool:
-        job, host, again = (
-            self._job,
-            self.view.host,
-            self._job is not None,
-        )  # the picture says how far a file is
+        # the picture says how far a file is
+        job = self._job
+        host = self.view.host
+        again = self._job is not None
         if job is not None and job.done:
             self._job = None
             try:
@@ -111,7 +110,8 @@ class Filter(Tool):
             else:
                 host.say(f"Saved {count:,} Gaussians to {path}")
                 host.hand_over(path)
-        if (come := self._reader.take()) is not None:
+        come = self._reader.take()
+        if come is not None:
             (self.chosen_by, self.statistics), again = come, again or self.shown
         if self.shown and self.view.data.facts is not None:
             selection = replace(self.view.state.selection, marked=())
@@ -129,8 +129,10 @@ class Filter(Tool):
 
     def save(self, *, chosen: bool) -> None:
         """Save what the selection does not hide, or all that can be drawn, as a .ply in the folder where the viewer
-        runs. A scene on a GPU is copied to the host at once, which takes a tenth of a second per million."""
-        view, facts = self.view, self.view.data.facts
+        runs. A scene on a GPU is copied to the host at once, which takes a tenth of a second per million.
+        """
+        view = self.view
+        facts = self.view.data.facts
         if facts is None or self._job is not None:
             return
         name = (
@@ -153,7 +155,8 @@ class Filter(Tool):
         except (RendererError, FileError) as e:
             view.host.say(str(e))
             return
-        selection, antialiased = view.state.selection, facts.antialiased
+        selection = view.state.selection
+        antialiased = facts.antialiased
         scene = scene.to_host()
 
         def work(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
@@ -184,17 +187,13 @@ class Filter(Tool):
     def details(self) -> Sequence[str]:
         if not self.filters:
             return []
-        selection, statistics = (
-            replace(self.view.state.selection, marked=()),
-            self.statistics,
-        )
+        selection = replace(self.view.state.selection, marked=())
+        statistics = self.statistics
         if statistics is not None and self.chosen_by == selection:
             return [f"{statistics.chosen:,} of them shown"]
-        return (
-            ["filtered"]
-            if replace(selection, box=None, sphere=None) != EVERYTHING
-            else []
-        )
+        if replace(selection, box=None, sphere=None) != EVERYTHING:
+            return ["filtered"]
+        return []
 
     def close(self) -> None:
         self._reader.forget()
@@ -204,7 +203,8 @@ class Filter(Tool):
 def panel(tool: Filter) -> None:
     """Draw the panel's part."""
     tool.shown = True
-    facts, statistics = tool.view.data.facts, tool.statistics
+    facts = tool.view.data.facts
+    statistics = tool.statistics
     for quantity in QUANTITIES:
         if quantity.name == "sh_energy" and (
             facts is None or not min(facts.sh_degree, facts.stored_sh_degree)
@@ -251,11 +251,9 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
     imgui.set_item_tooltip(tip)
     _numbers(tool, quantity, (first, last), fmt)
     scale = theme.scale()
-    corner, width, height = (
-        imgui.get_cursor_screen_pos(),
-        imgui.get_content_region_avail().x,
-        _HEIGHT * scale,
-    )
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
+    height = _HEIGHT * scale
     if width < 8 * scale:
         return
     imgui.invisible_button(f"##histogram {quantity.name}", ImVec2(width, height))
@@ -295,10 +293,8 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
                     plot.upright(at, theme.TEXT, 1.5)
     imgui.set_cursor_screen_pos(end)
     if statistics is not None and hovered:
-        at, half = (
-            first + (ui.pointer().x - corner.x) / width * (last - first),
-            (last - first) / _BARS / 2,
-        )
+        at = first + (ui.pointer().x - corner.x) / width * (last - first)
+        half = (last - first) / _BARS / 2
         bins = slice(max(int(at - half), 0), max(int(at + half), int(at - half) + 1))
         imgui.set_tooltip(
             f"{statistics.counts[quantity.name][0][bins].sum():,} from {quantity.edge(at - half):.3g} to "
@@ -373,7 +369,8 @@ def _brush(
     start = tool.drag[1]
     if abs(at - start) * width / (last - first) < 3 * scale:  # so far it is a click
         return
-    least, most = min(at, start), max(at, start)
+    least = min(at, start)
+    most = max(at, start)
     limits = (
         0.0 if least <= first else quantity.edge(least),
         _most(quantity) if most >= last else quantity.edge(most),

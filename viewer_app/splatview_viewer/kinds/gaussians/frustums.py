@@ -1,5 +1,6 @@
 """The cameras that the scene is trained with: where they stand, what each of them saw. The panel's part "Training
-cameras"."""
+cameras".
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ _FOLLOW = 0.75
 """Seconds between two cameras of a training that is followed: it may go through a hundred in that time."""
 _LOOK = 0.1
 """Seconds within which it is seen which camera is trained with."""
-_WIDE, _MEDIUM = 760.0, 430.0
+_WIDE = 760.0
+_MEDIUM = 430.0
 """Points of width from which the bar has room for long names, and for words at all."""
 _LATER = 0.05
 """Seconds until the GPU is asked what the PSNR came to."""
@@ -123,11 +125,9 @@ class Frustums(Tool):
     def content(self) -> CamerasContent | None:
         """The cameras of the scene's run; None while none are published."""
         content = self._content
-        return (
-            None
-            if content is None or content.closed or content.cameras is None
-            else content
-        )
+        if content is None or content.closed or content.cameras is None:
+            return None
+        return content
 
     @property
     def cameras(self) -> CameraSet | None:
@@ -148,17 +148,17 @@ class Frustums(Tool):
             content.join(self)
         if self.through.index is not None:
             self.through.leave()
-        self._content, self.hovered, self._dirty = content, None, True
+        self._content = content
+        self.hovered = None
+        self._dirty = True
         self._told_cameras = None
 
     @property
     def depth(self) -> float:
         """Depth of the frustums, world units."""
-        return (
-            1.0
-            if self.cameras is None
-            else 0.5 * self.cameras.spacing * self.state.size
-        )
+        if self.cameras is None:
+            return 1.0
+        return 0.5 * self.cameras.spacing * self.state.size
 
     def enter(self, index: int, seconds: float = SECONDS) -> None:
         """Look through a camera; one that there is not, or that is none, says so."""
@@ -170,11 +170,13 @@ class Frustums(Tool):
                 self.view.host.say(
                     f"Camera {index} is no camera: its matrix is no pose"
                 )
-        self.hovered, self._dirty = None, True
+        self.hovered = None
+        self._dirty = True
 
     def step(self, by: int) -> None:
         """Look through the camera before or after."""
-        cameras, index = self.cameras, self.through.index
+        cameras = self.cameras
+        index = self.through.index
         if cameras is not None and index is not None:
             self.following = False
             around = [
@@ -190,7 +192,9 @@ class Frustums(Tool):
 
     def follow(self, following: bool) -> None:
         """Look through the camera that is trained with from now on, or no longer."""
-        self.following, self._followed_at, self._dirty = following, -math.inf, True
+        self.following = following
+        self._followed_at = -math.inf
+        self._dirty = True
 
     # -- the protocol of tools ---------------------------------------------------------------------------------
 
@@ -225,13 +229,16 @@ class Frustums(Tool):
             case PointerLeave():
                 self._hover(math.nan, math.nan, rect)
             case PointerPress():
-                self._pressed, self._press = True, None
+                self._pressed = True
+                self._press = None
                 if event.button == "left" and event.clicks == 1 and not event.mods:
                     self._hover(event.x, event.y, rect)  # a finger has not hovered
                     if self.hovered is not None:
                         self._press = event.x, event.y, self.hovered
             case PointerRelease():
-                self._pressed, pressed, self._press = False, self._press, None
+                self._pressed = False
+                pressed = self._press
+                self._press = None
                 if pressed is not None and event.button == "left":
                     self.following = False
                     self.view.orbit.let_go()
@@ -242,7 +249,9 @@ class Frustums(Tool):
         return None  # the camera may move by it
 
     def _hover(self, x: float, y: float, rect: Rect) -> None:
-        found, cameras, camera = None, self.cameras, self.view.camera(rect)
+        found = None
+        cameras = self.cameras
+        camera = self.view.camera(rect)
         if (
             cameras is not None
             and camera is not None
@@ -259,11 +268,14 @@ class Frustums(Tool):
                 _REACH * self.view.host.scale,
             )
         if found != self.hovered:
-            self.hovered, self._dirty = found, True
+            self.hovered = found
+            self._dirty = True
 
     def tick(self, now: float) -> bool:
-        again, self._dirty = self._dirty, False
-        content, cameras = self.content, self.cameras
+        again = self._dirty
+        self._dirty = False
+        content = self.content
+        cameras = self.cameras
         if content is None or cameras is None:
             return again
         if cameras is not self._told_cameras:
@@ -289,7 +301,8 @@ class Frustums(Tool):
                 self.following = False  # the user has gone elsewhere
             elif content.current != self.through.index:
                 self.enter(content.current, 0.0)
-            self._followed_at, again = now, True
+            self._followed_at = now
+            again = True
         return again
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -315,7 +328,8 @@ class Frustums(Tool):
             content.drawing.draw(framebuffer, rect, camera, look)
 
     def over(self, rect: Rect, scale: float) -> bool:
-        content, cameras = self.content, self.cameras
+        content = self.content
+        cameras = self.cameras
         if (
             content is None
             or cameras is None
@@ -333,12 +347,14 @@ class Frustums(Tool):
         return False
 
     def bar_height(self) -> float:
-        return (
-            BAR if self.through.index is not None and self.content is not None else 0.0
-        )
+        if self.through.index is not None and self.content is not None:
+            return BAR
+        return 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
-        cameras, index, how = self.cameras, self.through.index, self.state.how
+        cameras = self.cameras
+        index = self.through.index
+        how = self.state.how
         if cameras is None or index is None:
             return False
         with ui.board(
@@ -413,7 +429,9 @@ class Frustums(Tool):
             ui.wrapped(text, theme.FAULT)
 
     def _panel(self, content: CamerasContent) -> None:
-        through, cameras, s = self.through, content.cameras, self.state
+        through = self.through
+        cameras = content.cameras
+        s = self.state
         assert cameras is not None
         s = replace(
             s, shown=ui.check("Show", "The training's cameras in the scene", s.shown)
@@ -494,7 +512,8 @@ class Frustums(Tool):
             self.enter(value)
 
     def details(self) -> Sequence[str]:
-        if (cameras := self.cameras) is None:
+        cameras = self.cameras
+        if cameras is None:
             return ()
         wrong = len(cameras) - int(cameras.fine.sum())
         return [
@@ -542,15 +561,19 @@ class Through:
 
     def enter(self, cameras: CameraSet, index: int, seconds: float = SECONDS) -> bool:
         """Look through this camera, after a flight of so many seconds. False if it is none."""
-        camera, here = cameras.camera(index), self.view.camera()
+        camera = cameras.camera(index)
+        here = self.view.camera()
         if camera is None or here is None:
             return False
         if self.index is None:
             self._before = here, self.view.orbit.copy()
         if index != self.index:
-            self.psnr, self._measured, self._pending = None, (), ()
+            self.psnr = None
+            self._measured = ()
+            self._pending = ()
         self._arrive(False)
-        self.index, self._camera = index, camera
+        self.index = index
+        self._camera = camera
         self._go(seconds)
         return True
 
@@ -580,10 +603,14 @@ class Through:
 
     def leave(self, back: bool = False) -> None:
         """Look through none. `back`: from where one looked before."""
-        before, self._before = self._before, None
-        self.index = self._camera = self.psnr = None
+        before = self._before
+        self._before = None
+        self.index = None
+        self._camera = None
+        self.psnr = None
         self._arrive(False)
-        self._measured, self._pending = (), ()
+        self._measured = ()
+        self._pending = ()
         self._pair.drop()
         self._meter.drop()
         if back and before is not None:
@@ -597,15 +624,14 @@ class Through:
 
     def tick(self, content: CamerasContent, cameras: CameraSet, now: float) -> bool:
         """Advance to `now`. True when the picture has to be drawn again."""
-        view, state = self.view, self.view.state.training
+        view = self.view
+        state = self.view.state.training
         if state.through != (
             self.index if self._arrived else None
         ):  # another view, which is followed, left it there
-            self._before, self.index, self._arrived = (
-                None,
-                state.through,
-                state.through is not None,
-            )
+            self._before = None
+            self.index = state.through
+            self._arrived = state.through is not None
             self._camera = None if self.index is None else cameras.camera(self.index)
             self._size = self._room(view.rect)
         seen = view.camera()
@@ -644,19 +670,17 @@ class Through:
 
     def place(self, rect: Rect, across: int = 1) -> Rect:
         """Return the place of so many pictures of the photograph's shape side by side: all of it, as large as it fits
-        in the view's rectangle."""
+        in the view's rectangle.
+        """
         assert self._camera is not None
-        width, height, free = (
-            self._camera.width * across,
-            self._camera.height,
-            self._room(rect)[2],
-        )
+        width = self._camera.width * across
+        height = self._camera.height
+        free = self._room(rect)[2]
         s = min(rect.width / width, free / height)
-        left, top = (
-            rect.x + (rect.width - width * s) / 2,
-            rect.y + (free - height * s) / 2,
-        )
-        x, y = round(left), round(top)
+        left = rect.x + (rect.width - width * s) / 2
+        top = rect.y + (free - height * s) / 2
+        x = round(left)
+        y = round(top)
         return Rect(
             x,
             y,
@@ -668,7 +692,8 @@ class Through:
         self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent
     ) -> None:
         """Lay the photograph over what was rendered in `rect`."""
-        view, state = self.view, self.view.state.training
+        view = self.view
+        state = self.view.state.training
         if state.how == "render" or (photo := self.photo(content)) is None:
             return
         place = self.place(rect)
@@ -701,10 +726,12 @@ class Through:
 
     def over(self, rect: Rect, scale: float, content: CamerasContent) -> None:
         """Write over the picture what is where."""
-        how, inset = self.view.state.training.how, 12 * scale
+        how = self.view.state.training.how
+        inset = 12 * scale
         if self.photo(content) is None:
             if how != "render":
-                place, text = self.place(rect), content.photos.trouble(self.index or 0)
+                place = self.place(rect)
+                text = content.photos.trouble(self.index or 0)
                 tag(
                     text or "The photograph is on its way",
                     place.x + inset,
@@ -723,8 +750,10 @@ class Through:
 
     def _measure(self, content: CamerasContent, now: float) -> bool:
         """Render at the photograph's own size once in a while, as the scene was trained, and compare. True when the
-        PSNR is another one."""
-        view, photo = self.view, self.photo(content)
+        PSNR is another one.
+        """
+        view = self.view
+        photo = self.photo(content)
         if (
             photo is None
             or now < self._next
@@ -733,8 +762,11 @@ class Through:
         ):
             return False
         if self._pending:
-            before, self.psnr = self.psnr, self._meter.psnr()
-            self._measured, self._pending, self._next = self._pending, (), now + _PERIOD
+            before = self.psnr
+            self.psnr = self._meter.psnr()
+            self._measured = self._pending
+            self._pending = ()
+            self._next = now + _PERIOD
             return before != self.psnr
         wanted = self.index, id(photo), view.data.loads, view.background
         if wanted == self._measured or view.moving:
@@ -757,7 +789,8 @@ class Through:
         self._photo.draw(photographed, rect, background=view.background)
         self._meter.measure()
         bound.use()
-        self._pending, self._next = wanted, now + _LATER
+        self._pending = wanted
+        self._next = now + _LATER
         return False
 
     def close(self) -> None:

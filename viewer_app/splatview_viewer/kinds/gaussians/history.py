@@ -24,7 +24,8 @@ HEIGHT = 30.0
 """Points."""
 _SHOWN = "history"
 """Key in the memo of the bar's visibility."""
-_BUTTON, _WORDS = 46.0, 92.0
+_BUTTON = 46.0
+_WORDS = 92.0
 """Points: the width of a button, and of the words."""
 _NARROW = 260.0
 """Points of width below which there is only the slider."""
@@ -98,7 +99,8 @@ class History(Tool):
             player.playing,
             player.recording.changes,
         )
-        changed, self._seen = seen != self._seen, seen
+        changed = seen != self._seen
+        self._seen = seen
         if changed and player is not None and player.playing:
             self.view.in_motion()
         return changed
@@ -110,19 +112,20 @@ class History(Tool):
         player = self.player
         if player is None or not self.shown:
             return False
-        before, kept = (player.position, player.playing), player.recording
+        before = (player.position, player.playing)
+        kept = player.recording
         with ui.board(
             f"history {id(self)}", rect, (10 * scale, 0), theme.BAR
         ) as opened:
             if not opened:
                 return False
-            wide, gap = rect.width >= _NARROW * scale, imgui.get_style().item_spacing.x
+            wide = rect.width >= _NARROW * scale
+            gap = imgui.get_style().item_spacing.x
             imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-            words = (
-                f"step {player.position.step:,}"
-                if player.position
-                else f"{len(kept):,} snapshots"
-            )
+            if player.position:
+                words = f"step {player.position.step:,}"
+            else:
+                words = f"{len(kept):,} snapshots"
             room = max(_WORDS * scale, imgui.calc_text_size(words).x)
             if wide:
                 if imgui.button(
@@ -133,9 +136,10 @@ class History(Tool):
                     "Stop" if player.playing else "Play what was recorded"
                 )
                 imgui.same_line()
-            taken = (
-                room + gap + player.has_live * (_BUTTON * scale + gap) if wide else 0.0
-            )
+            if wide:
+                taken = room + gap + player.has_live * (_BUTTON * scale + gap)
+            else:
+                taken = 0.0
             self.track = _track(
                 player, max(imgui.get_content_region_avail().x - taken, 1.0), scale
             )
@@ -176,7 +180,8 @@ def _track(player: Player, width: float, scale: float) -> Rect:
     moved, place = imgui.slider_int(
         "##track", here, 0, places, "", imgui.SliderFlags_.no_input.value
     )
-    low, size = imgui.get_item_rect_min(), imgui.get_item_rect_size()
+    low = imgui.get_item_rect_min()
+    size = imgui.get_item_rect_size()
     if imgui.is_item_active():
         player.playing = False
     if moved:

@@ -36,7 +36,8 @@ _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
 _VERSIONS = 240
 """Versions of which the values are remembered."""
-_CARD_WIDTH, _CARD_LINES = 250, 6
+_CARD_WIDTH = 250
+_CARD_LINES = 6
 """Size of the card over the picture: points, and lines of text."""
 _CHANNELS = ("R", "G", "B")
 _SPARK = 22
@@ -79,7 +80,8 @@ class Inspect(Tool):
         self._picker = Picker(view, "pick")
         self._reader = SceneReader(view, "values")
         self._press: tuple[float, float] | None = None
-        self.shown = self._card = False
+        self.shown = False
+        self._card = False
         """The panel's part is seen; the card lies over the picture."""
 
     # -- choosing ----------------------------------------------------------------------------------------------
@@ -137,15 +139,19 @@ class Inspect(Tool):
 
     def tick(self, now: float) -> bool:
         again = False
-        if (picked := self._picker.take()) is not None:
+        picked = self._picker.take()
+        if picked is not None:
             self.choose(
                 picked[0].index if picked else None, picked[0] if picked else None
             )
             again = True
-        index, data, facts = self.index, self.view.data, self.view.data.facts
+        index = self.index
+        data = self.view.data
+        facts = self.view.data.facts
         count = 0 if facts is None else facts.count
         if index != self._of:
-            self._of, self._count = index, count
+            self._of = index
+            self._count = count
             self.history.clear()
             self._reader.forget()
         if index is None:
@@ -164,7 +170,8 @@ class Inspect(Tool):
                 values_later(scene, index, loads) if index < len(scene) else None
             ),
         )
-        if (come := self._reader.take()) is not None and come[0] == index:
+        come = self._reader.take()
+        if come is not None and come[0] == index:
             self.history.append(come[1])
             again = True
         return again
@@ -172,7 +179,8 @@ class Inspect(Tool):
     # -- what is seen ------------------------------------------------------------------------------------------
 
     def over(self, rect: Rect, scale: float) -> bool:
-        self._card, self.shown = not self.shown and self.index is not None, False
+        self._card = not self.shown and self.index is not None
+        self.shown = False
         if self.index is None:
             return False
         camera = self.view.camera(rect)
@@ -198,11 +206,9 @@ class Inspect(Tool):
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         scale = self.view.host.scale
-        width, height, pad = (
-            round(_CARD_WIDTH * scale),
-            round((22 * _CARD_LINES + 20) * scale),
-            round(12 * scale),
-        )
+        width = round(_CARD_WIDTH * scale)
+        height = round((22 * _CARD_LINES + 20) * scale)
+        pad = round(12 * scale)
         if (
             not self._card
             or rect.width < width + 2 * pad
@@ -222,7 +228,8 @@ class Inspect(Tool):
 
     def look_at(self) -> None:
         """Go where the chosen one fills a good part of the picture."""
-        view, values = self.view, self.values
+        view = self.view
+        values = self.values
         camera = view.camera()
         if values is None or camera is None or not np.isfinite(values.mean).all():
             return
@@ -252,10 +259,8 @@ def panel(tool: Inspect) -> None:
         "In the scene as it was published or saved. Type one and press Enter"
     )
     if entered and typed != text:
-        facts, index = (
-            tool.view.data.facts,
-            int(typed) if typed.strip().isdecimal() else -1,
-        )
+        facts = tool.view.data.facts
+        index = int(typed) if typed.strip().isdecimal() else -1
         if typed.strip() and facts is not None and not 0 <= index < facts.count:
             tool.view.host.say(
                 f"{typed[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}"
@@ -368,7 +373,8 @@ def _curves(tool: Inspect) -> None:
         if label == "SH energy" and not seen[-1].energies:
             continue
         values = np.nan_to_num(np.array(of(seen)))
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         _row(label, None)
         room = 0.05 * (high - low) or 1.0
         with plots.bare(

@@ -47,7 +47,10 @@ _COLORED = "color", "ellipsoids", "rings", "points"
 """Shows in the Gaussians' own colours."""
 _SCALES = 0.05, 3.0
 _POINTS = 1.0, 12.0
-_LEGEND, _BAR, _PAD, _MARGIN = 190.0, 8.0, 9.0, 12.0
+_LEGEND = 190.0
+_BAR = 8.0
+_PAD = 9.0
+_MARGIN = 12.0
 """Points: the legend's width, the height of its colours, the room around it, and to the picture's edges."""
 _LEAST = 280.0
 """Points of the picture's width below which the legend is left out."""
@@ -60,7 +63,8 @@ class Look(Tool):
 
     def _panel(self) -> None:
         """Draw the controls."""
-        view, s = self.view, self.view.state
+        view = self.view
+        s = self.view.state
         show: Show = ui.choice(
             "Show", _TIPS.get(s.show, "The quantity that is drawn"), s.show, SHOWS
         )
@@ -203,15 +207,16 @@ def _legend(
     title: str, name: str, words: Sequence[str], rect: Rect, scale: float
 ) -> None:
     """The colour map of this name in the lower right corner, with what its left, its middle and its right are. Over
-    pictures, so the same in dark and light."""
+    pictures, so the same in dark and light.
+    """
     draw = imgui.get_background_draw_list()
     with theme.font_size(12.0):
-        line, pad = imgui.get_text_line_height(), _PAD * scale
-        width, height = _LEGEND * scale, 2 * line + (_BAR + 6) * scale + 2 * pad
-        x, y = (
-            rect.x + rect.width - width - _MARGIN * scale,
-            rect.y + rect.height - height - _MARGIN * scale,
-        )
+        line = imgui.get_text_line_height()
+        pad = _PAD * scale
+        width = _LEGEND * scale
+        height = 2 * line + (_BAR + 6) * scale + 2 * pad
+        x = rect.x + rect.width - width - _MARGIN * scale
+        y = rect.y + rect.height - height - _MARGIN * scale
         if y < rect.y:
             return
         draw.add_rect_filled(
@@ -220,15 +225,11 @@ def _legend(
             theme.u32(ImVec4(0.06, 0.065, 0.075, 0.82)),
             6 * scale,
         )
-        left, right, top = (
-            round(x + pad),
-            round(x + width - pad),
-            round(y + pad + line + 3 * scale),
-        )
-        bright, dim = (
-            theme.u32(ImVec4(0.9, 0.91, 0.93, 1)),
-            theme.u32(ImVec4(0.7, 0.72, 0.75, 1)),
-        )
+        left = round(x + pad)
+        right = round(x + width - pad)
+        top = round(y + pad + line + 3 * scale)
+        bright = theme.u32(ImVec4(0.9, 0.91, 0.93, 1))
+        dim = theme.u32(ImVec4(0.7, 0.72, 0.75, 1))
         draw.add_text(ImVec2(left, round(y + pad - 1 * scale)), bright, title)
         colors = [
             theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()
@@ -263,5 +264,6 @@ def _numbers(*values: float) -> list[str]:
     decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
     words = [f"{v:,.{decimals}f}" for v in values]
     while decimals and all(word.endswith("0") for word in words):
-        decimals, words = decimals - 1, [word[:-1] for word in words]
+        decimals = decimals - 1
+        words = [word[:-1] for word in words]
     return [word.rstrip(".") for word in words]

@@ -55,7 +55,9 @@ _MODELS: dict[CameraModel, str] = {
     "ortho": "Orthographic",
     "fisheye": "Fisheye",
 }
-_RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
+_RADIUS = 34.0
+_DOT = 8.5
+_MARGIN = 14.0
 """Points: from the middle to the dots, of a dot, and to the picture's edges."""
 _LEAST = 260.0
 """Points of the picture's shorter side below which it is left out."""
@@ -67,7 +69,8 @@ _COLORS = (
 """Colours of x, y and z; over pictures, so the same in dark and light."""
 _AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
 _ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
-_DARK, _WHITE = ImVec4(0.05, 0.05, 0.06, 1), ImVec4(1, 1, 1, 1)
+_DARK = ImVec4(0.05, 0.05, 0.06, 1)
+_WHITE = ImVec4(1, 1, 1, 1)
 """Colours of the letters on them, and of the ring around the one under the pointer."""
 
 
@@ -154,9 +157,12 @@ class Navigate(Tool):
 
     def cameras(self, viewmats: np.ndarray) -> None:
         """Take the published cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
-        or the scene's file has said so. A scene that is seen as at first is turned upright."""
-        before, self._viewmats = self._viewmats, viewmats
-        view, place = self.view, self.view.state.place
+        or the scene's file has said so. A scene that is seen as at first is turned upright.
+        """
+        before = self._viewmats
+        self._viewmats = viewmats
+        view = self.view
+        place = self.view.state.place
         if (
             before is not None
             or place.up_by == "user"
@@ -173,8 +179,10 @@ class Navigate(Tool):
 
     def first_up(self) -> np.ndarray:
         """(3,) what is up when the scene is seen for the first time: as its file says, or cameras, or the ground it
-        stands on, else as it was."""
-        view, by = self.view, self.view.state.place.up_by
+        stands on, else as it was.
+        """
+        view = self.view
+        by = self.view.state.place.up_by
         undecided = not by or (by == "found" and self._file_up is not None)
         if undecided and (up := self.detected_up()) is not None:
             view.orbit.up = up
@@ -206,21 +214,23 @@ class Navigate(Tool):
 
     def frame(self, *, anew: bool = False) -> None:
         """See the whole scene in the direction in which one looks. anew: upright; if it is that already, as at first
-        sight."""
-        view, sight = self.view, self.view.data.look()
+        sight.
+        """
+        view = self.view
+        sight = self.view.data.look()
         if not view.framed or sight is None or not len(sight.means):
             view.frame()
             return
-        end, size = self._here(), (view.rect.width, view.rect.height)
+        end = self._here()
+        size = (view.rect.width, view.rect.height)
         if anew and abs(end.tilt) > _LEVEL:
             end.level()
         else:
             model = end.model
-            camera = (
-                sight.camera(*size, end.up)
-                if anew
-                else sight.seen_along(end.rotation, min(end.fov, 150.0), *size)
-            )
+            if anew:
+                camera = sight.camera(*size, end.up)
+            else:
+                camera = sight.seen_along(end.rotation, min(end.fov, 150.0), *size)
             end.take(camera, sight.middle)
             end.model = model
         self.go(end)
@@ -233,7 +243,8 @@ class Navigate(Tool):
 
     def copy(self) -> None:
         """Put the camera on the clipboard. Inside an imgui frame."""
-        if (camera := self.view.camera()) is not None:
+        camera = self.view.camera()
+        if camera is not None:
             imgui.set_clipboard_text(camera.to_json())
             self.view.host.say("Camera copied")
 
@@ -250,13 +261,12 @@ class Navigate(Tool):
     @property
     def bookmarks(self) -> dict[int, dict[str, Any]]:
         """Cameras to come back to and what was orbited around, by numbers from 1 to 9, ascending. They are remembered
-        of the file, or of the stream of this name."""
+        of the file, or of the stream of this name.
+        """
         kept = self.view.host.recall("bookmarks")
-        return (
-            {n: kept[str(n)] for n in range(1, 10) if str(n) in kept}
-            if isinstance(kept, dict)
-            else {}
-        )
+        if isinstance(kept, dict):
+            return {n: kept[str(n)] for n in range(1, 10) if str(n) in kept}
+        return {}
 
     def _remember(self, bookmarks: dict[int, dict[str, Any]]) -> None:
         values = {str(n): b for n, b in bookmarks.items()}
@@ -306,14 +316,16 @@ class Navigate(Tool):
                 self.paste(event.text)
                 return True
             return None
-        outside, self._outside = self._outside, isinstance(event, PointerLeave)
+        outside = self._outside
+        self._outside = isinstance(event, PointerLeave)
         if self._outside:
             if (
                 not outside
             ):  # what is held from now on may be let go unheard; repeats say it is not
                 self.flying.let_go()
             return None
-        if (taken := self.gizmo.handle(event, rect)) is not None:
+        taken = self.gizmo.handle(event, rect)
+        if taken is not None:
             return taken
         if isinstance(event, (PointerPress, Wheel, Pinch)):
             self._flight = None
@@ -377,8 +389,10 @@ class Navigate(Tool):
         return True
 
     def tick(self, now: float) -> bool:
-        view, again = self.view, False
-        if (picked := self._picker.take()) is not None:
+        view = self.view
+        again = False
+        picked = self._picker.take()
+        if picked is not None:
             if picked:
                 end = self._here()
                 end.center(picked[0].point)
@@ -500,7 +514,8 @@ class Gizmo:
     def handle(self, event: Event, rect: Rect) -> bool | None:
         """As `Tool.handle`: takes presses on a dot."""
         if isinstance(event, PointerMove) and not self._navigate.view.orbit.dragging:
-            before, self._over = self._over, self._hit(event.x, event.y, rect)
+            before = self._over
+            self._over = self._hit(event.x, event.y, rect)
             return True if before != self._over else None
         if (
             isinstance(event, PointerPress)
@@ -527,8 +542,10 @@ class Gizmo:
             middle is None or self._navigate.view.host.exact
         ):  # pictures to keep are of the scene alone
             return False
-        draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
-        at, size = ImVec2(middle[0], middle[1]), _DOT * scale
+        draw = imgui.get_background_draw_list()
+        dots = self._dots(middle).tolist()
+        at = ImVec2(middle[0], middle[1])
+        size = _DOT * scale
         if self._over is not None:
             draw.add_circle_filled(
                 at, (_RADIUS + _DOT + 4) * scale, theme.u32(theme.BAR, 0.5), 48
@@ -536,7 +553,9 @@ class Gizmo:
         with theme.font_size(11.0):
             for i in sorted(range(len(dots)), key=lambda i: -dots[i][2]):
                 (axis, sign), (x, y, depth) = _AXES[i], dots[i]
-                near, color, to = 0.72 - 0.28 * depth, _COLORS[axis], ImVec2(x, y)
+                near = 0.72 - 0.28 * depth
+                color = _COLORS[axis]
+                to = ImVec2(x, y)
                 if sign > 0:
                     draw.add_line(at, to, theme.u32(color, near), 2.0 * scale)
                     draw.add_circle_filled(to, size, theme.u32(color, near), 20)
@@ -562,7 +581,8 @@ class Gizmo:
 
 def panel(navigate: Navigate) -> None:
     """Draw the panel's part."""
-    view, orbit = navigate.view, navigate.view.orbit
+    view = navigate.view
+    orbit = navigate.view.orbit
     navigate.looks = ui.choice(
         "Drag",
         "What dragging does (O). W A S D, Q and E fly either way.",
@@ -583,7 +603,8 @@ def panel(navigate: Navigate) -> None:
     elif pressed == 1:
         navigate.copy()
     elif pressed == 2:
-        if text := view.host.pasted():
+        text = view.host.pasted()
+        if text:
             navigate.paste(text)
         else:
             view.host.say("Press Ctrl + V over the picture to paste a camera")
@@ -600,7 +621,8 @@ def panel(navigate: Navigate) -> None:
     )
     if (model, fov) != (orbit.model, orbit.fov):
         navigate.begin()
-        orbit.model, orbit.fov = model, fov
+        orbit.model = model
+        orbit.fov = fov
         view.moved()
     up = orbit.up / np.linalg.norm(orbit.up)
     now = next(
@@ -615,11 +637,10 @@ def panel(navigate: Navigate) -> None:
         options | {name: name for name in UPS} | {"detect": "Detect"},
     )
     if chosen != now:
-        found = (
-            navigate.detected_up()
-            if chosen == "detect"
-            else np.array(UPS[chosen], np.float64)
-        )
+        if chosen == "detect":
+            found = navigate.detected_up()
+        else:
+            found = np.array(UPS[chosen], np.float64)
         if found is None:
             view.host.say("Neither cameras nor a ground say what is up")
         else:
@@ -631,7 +652,8 @@ def panel(navigate: Navigate) -> None:
 def _bookmarks(navigate: Navigate) -> None:
     """Small buttons by number: a click goes there."""
     ui.row("Bookmarks")
-    left, side = imgui.get_cursor_pos_x(), imgui.get_frame_height()
+    left = imgui.get_cursor_pos_x()
+    side = imgui.get_frame_height()
     for i, number in enumerate(navigate.bookmarks):
         if i and not i % 6:
             imgui.new_line()

@@ -1,5 +1,6 @@
 """Camera paths: keyframes set where the camera is, edited on a timeline, played, filmed picture by picture while the
-loop goes on. The panel's part "Path"."""
+loop goes on. The panel's part "Path".
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ SIZES = {
     (1080, 1920): "1080 x 1920",
 }
 RATES = {24.0: "24 fps", 25.0: "25 fps", 30.0: "30 fps", 50.0: "50 fps", 60.0: "60 fps"}
-_AHEAD, _AHEAD_BYTES = 5, 256 << 20
+_AHEAD = 5
+_AHEAD_BYTES = 256 << 20
 """Pictures that wait to be written, with the one that is being written, and their bytes; one at least."""
 _ABORT_S = 5.0
 """Seconds to wait until what is unfinished has been taken away, by a disk that may hang."""
@@ -125,7 +127,8 @@ class PathTool(Tool):
     @property
     def _made(self) -> tuple[object, ...]:
         """All that is remembered; keys are equal to themselves alone."""
-        film, path = self.film, self.film.path
+        film = self.film
+        path = self.film.path
         return (*path.keys, path.loop, path.smooth, film.width, film.height, film.fps)
 
     @property
@@ -177,7 +180,8 @@ class PathTool(Tool):
 
     def around(self) -> None:
         """A path once around the middle of the scene, from where the camera is."""
-        camera, sight = self.view.camera(), self.view.data.look()
+        camera = self.view.camera()
+        sight = self.view.data.look()
         if camera is not None and sight is not None:
             self._use(
                 replace(
@@ -187,7 +191,8 @@ class PathTool(Tool):
 
     def move_key(self, i: int, seconds: float) -> None:
         """Have a keyframe reached at another time, between its neighbours."""
-        keys, times = self.path.keys, self.path.times
+        keys = self.path.keys
+        times = self.path.times
         if not 0 < i < len(times):
             return
         seconds = max(seconds, times[i - 1] + 0.05)
@@ -222,7 +227,8 @@ class PathTool(Tool):
             return
         if self.time >= self.path.duration - 1e-6:
             self.time = 0.0
-        self.playing, self._playing_since = True, None
+        self.playing = True
+        self._playing_since = None
         self.shown = True
 
     def stop(self) -> None:
@@ -255,7 +261,9 @@ class PathTool(Tool):
 
     def _use(self, film: Film) -> None:
         self.film = film
-        self.time, self.chosen, self.shown = 0.0, None, True
+        self.time = 0.0
+        self.chosen = None
+        self.shown = True
 
     def _choose(self, chosen: int | None) -> None:
         """Edit this keyframe from now on, with the playhead there."""
@@ -312,7 +320,8 @@ class PathTool(Tool):
 
     def tick(self, now: float) -> bool:
         host = self.view.host
-        name, again = host.identity or host.name, False
+        name = host.identity or host.name
+        again = False
         if (
             name and name != self._name
         ):  # known at last: take what is remembered under it
@@ -384,22 +393,24 @@ class PathTool(Tool):
 
     def _timeline(self, rect: Rect, scale: float) -> None:
         """The line with its keys."""
-        path, left = self.path, imgui.get_cursor_screen_pos()
-        width, height = (
-            rect.x + rect.width - left.x - 16 * scale,
-            rect.height - 16 * scale,
-        )
+        path = self.path
+        left = imgui.get_cursor_screen_pos()
+        width = rect.x + rect.width - left.x - 16 * scale
+        height = rect.height - 16 * scale
         if width < 40 * scale:
             return
         duration = max(path.duration, 1e-6)
         imgui.invisible_button("line", ImVec2(width, max(height, 1)))
-        mouse, held = ui.pointer(), imgui.is_item_active()
-        begin, span = left.x + 8 * scale, max(width - 16 * scale, 1.0)
+        mouse = ui.pointer()
+        held = imgui.is_item_active()
+        begin = left.x + 8 * scale
+        span = max(width - 16 * scale, 1.0)
 
         def at(seconds: float) -> float:
             return begin + span * seconds / duration
 
-        times, seconds = path.times, (mouse.x - begin) / span * duration
+        times = path.times
+        seconds = (mouse.x - begin) / span * duration
         if imgui.is_item_activated():
             near = min(range(len(times)), key=lambda i: abs(at(times[i]) - mouse.x))
             self._dragged = near if abs(at(times[near]) - mouse.x) < 7 * scale else None
@@ -426,7 +437,8 @@ class PathTool(Tool):
         )
         step = round_seconds(max(60 * scale * duration / span, 0.1))
         for i in range(min(int(duration / step + 1e-6) + 1, 100)):
-            x, text = at(i * step), f"{i * step:g} s"
+            x = at(i * step)
+            text = f"{i * step:g} s"
             draw.add_line(
                 ImVec2(x, left.y + height * 0.7),
                 ImVec2(x, left.y + height),
@@ -434,11 +446,10 @@ class PathTool(Tool):
                 scale,
             )
             room = imgui.calc_text_size(text).x
-            beside = (
-                x + 3 * scale
-                if x + 3 * scale + room <= left.x + width
-                else x - 3 * scale - room
-            )
+            if x + 3 * scale + room <= left.x + width:
+                beside = x + 3 * scale
+            else:
+                beside = x - 3 * scale - room
             draw.add_text(
                 ImVec2(
                     round(beside), round(left.y + height - imgui.get_text_line_height())
@@ -446,7 +457,8 @@ class PathTool(Tool):
                 theme.u32(theme.GONE),
                 text,
             )
-        middle, r = left.y + height * 0.36, 5 * scale
+        middle = left.y + height * 0.36
+        r = 5 * scale
         # Of more there are several in each pixel.
         marked = times if len(times) <= MOST_KEYS + 1 else []
         for i, x in enumerate(map(at, marked)):
@@ -490,7 +502,8 @@ class PathTool(Tool):
         elif pressed == 1:
             self.around()
         elif self.chosen is not None:
-            key, count = self.path.keys[self.chosen], len(self.path.keys)
+            key = self.path.keys[self.chosen]
+            count = len(self.path.keys)
             edit = ui.buttons(
                 f"{self.chosen + 1} of {count}",
                 ["Set here", "Remove"],
@@ -552,7 +565,8 @@ class PathTool(Tool):
         return before != self._seen or self.filming is not None
 
     def _film_panel(self) -> None:
-        film, filming = self.film, self.filming
+        film = self.film
+        filming = self.filming
         if filming is not None:
             ui.row("Video")
             imgui.progress_bar(
@@ -622,21 +636,21 @@ def draw_path(
     """Over the picture that `camera` shows in `rect`."""
     draw = imgui.get_background_draw_list()
     has_cameras = len(path.keys) <= MOST_KEYS
-    line = (
-        _line(tuple(path.keys), path.loop, path.smooth)
-        if has_cameras
-        else _thinned(path.keys)
-    )
+    if has_cameras:
+        line = _line(tuple(path.keys), path.loop, path.smooth)
+    else:
+        line = _thinned(path.keys)
     at = _on_screen(line, camera, rect)
     seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
             draw_line(at[part] - [rect.x, rect.y], rect, scale, theme.MARK, 0.9)
-    step = (
-        np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1)
-        if len(line) > 1
-        else 1.0
-    )
+    if len(line) > 1:
+        step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(
+            len(path.keys), 1
+        )
+    else:
+        step = 1.0
     for i, key in enumerate(path.keys if has_cameras else ()):
         half = 0.5 / focal_length(min(key.fov, 120.0), 1)
         pyramid = np.array(
@@ -653,10 +667,8 @@ def draw_path(
         )
         if np.isfinite(at).all():
             corners: list[ImVec2Like] = [ImVec2(*p) for p in at[1:].tolist()]
-            color, width = (
-                theme.u32(theme.INK if i == chosen else theme.MARK),
-                (2.2 if i == chosen else 1.2) * scale,
-            )
+            color = theme.u32(theme.INK if i == chosen else theme.MARK)
+            width = (2.2 if i == chosen else 1.2) * scale
             draw.add_polyline(corners, color, width, imgui.ImDrawFlags_.closed.value)
             for corner in corners:
                 draw.add_line(ImVec2(*at[0]), corner, color, width)
@@ -685,11 +697,13 @@ def _thinned(keys: Sequence[Key]) -> np.ndarray:
 @lru_cache(maxsize=8)
 def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
     path = CameraPath(list(keys), loop, smooth)
-    return (
-        positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), _MOST_POINTS) + 1)
-        if len(keys) > 1
-        else (np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
-    )
+    if len(keys) > 1:
+        return positions(
+            path, min(_STEPS * max(len(keys) - 1 + loop, 1), _MOST_POINTS) + 1
+        )
+    if keys:
+        return np.stack([key.position for key in keys])
+    return np.zeros((0, 3))
 
 
 class Camerawork:
@@ -764,7 +778,8 @@ def _drawn(
 
 class Filming:
     """One film in the making: `turn` in each turn of the loop, `close` at the end, in any case. A job writes each
-    picture."""
+    picture.
+    """
 
     def __init__(
         self,
@@ -805,7 +820,8 @@ class Filming:
         begin = time.perf_counter()
         while not self.ended:
             while self._written and self._written[0].done:
-                if (job := self._written.popleft()).error is not None:
+                job = self._written.popleft()
+                if job.error is not None:
                     self._give_up(words_of(job.error))
                     return
             if self._complete:
@@ -844,7 +860,8 @@ class Filming:
 
         What was written goes behind the picture that is being written: this does not wait for a disk.
         """
-        self.fault, self.ended = fault, True
+        self.fault = fault
+        self.ended = True
         self._jobs.close()
         self._written.clear()
         self._jobs.submit(lambda _: self._writer.abort())

@@ -89,17 +89,16 @@ class Picture:
         kept: Kept | None = None,
     ) -> None:
         """Take the place of the picture before; without arguments: show none."""
-        self.source, self.camera, self.of, self.lent, self.kept = (
-            source,
-            camera,
-            of,
-            lent,
-            kept,
-        )
+        self.source = source
+        self.camera = camera
+        self.of = of
+        self.lent = lent
+        self.kept = kept
 
     def keep(self, composer: Composer) -> None:
         """Replace what was lent by a copy, which the renderer's next picture leaves alone."""
-        source, copy = self.source, self._copy
+        source = self.source
+        copy = self._copy
         assert source is not None
         if copy is None or (copy[1].size, copy[1].dtype) != (source.size, source.dtype):
             self.drop_copy()
@@ -110,12 +109,14 @@ class Picture:
                 alignment=1,
             )
             texture.filter = moderngl.NEAREST, moderngl.NEAREST
-            copy = self._copy = (
+            copy = (
                 self._ctx.framebuffer([texture]),
                 texture_source(texture),
             )
+            self._copy = copy
         composer.copy(source, copy[0])
-        self.source, self.lent = copy[1], False
+        self.source = copy[1]
+        self.lent = False
         if not self.known:  # then it was no copy
             self.kept = None
 
@@ -179,7 +180,8 @@ class Composer:
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = background
-        program["u_show"] = how = _SHOW.get(show, 0)
+        how = _SHOW.get(show, 0)
+        program["u_show"] = how
         if how == 1:
             program["u_range"] = colors[1]
             program["u_map"].write(color_maps.table(colors[0]).tobytes())  # type: ignore[union-attr]
@@ -241,11 +243,13 @@ class DepthPicture:
         self, picture: Rendered, now: float, *, counts: bool = False
     ) -> PixelSource:
         """Return four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0,
-        0, alpha."""
+        0, alpha.
+        """
         import torch
 
         if counts != self._counts:
-            self._counts, self._ranged_at = counts, -math.inf
+            self._counts = counts
+            self._ranged_at = -math.inf
         self._range_before = self.range
         on_gpu = getattr(picture, "on_gpu", None)
         if on_gpu is not None:
@@ -256,10 +260,8 @@ class DepthPicture:
                     from splatview_ipc.gl.probe import make_canvas
 
                     self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
-                numbers, self._shown = (
-                    self._numbers(rgba[..., 0], depth, alpha, now),
-                    self._canvas,
-                )
+                numbers = self._numbers(rgba[..., 0], depth, alpha, now)
+                self._shown = self._canvas
                 target = self._canvas.begin(
                     alpha.shape[0], alpha.shape[1], 4, "float32"
                 )
@@ -267,14 +269,17 @@ class DepthPicture:
                 target[..., 1:3] = 0
                 target[..., 3].copy_(alpha)
                 return self._canvas.show()
-        pixels, self._ranged_at = picture.pixels(), -math.inf
+        pixels = picture.pixels()
+        self._ranged_at = -math.inf
         alpha = torch.from_numpy(pixels.alpha)
         depth = None if pixels.depth is None else torch.from_numpy(pixels.depth)
         numbers = self._numbers(
             torch.from_numpy(pixels.color)[..., 0], depth, alpha, now
         )
-        shown, self._shown = np.zeros((*alpha.shape, 4), np.float32), self._bridge
-        shown[..., 0], shown[..., 3] = numbers, alpha
+        shown = np.zeros((*alpha.shape, 4), np.float32)
+        self._shown = self._bridge
+        shown[..., 0] = numbers
+        shown[..., 3] = alpha
         return self._bridge.put(shown, "HWC")
 
     def undo(self) -> None:
@@ -298,16 +303,18 @@ class DepthPicture:
             assert depth is not None, "drawn without depth"
             numbers = torch.where(alpha > 1e-6, depth / alpha.clamp(min=1e-6), 0.0)
         if now - self._ranged_at >= _RANGE_PERIOD:
-            self._ranged_at, self.range = now, (0.0, 0.0)
+            self._ranged_at = now
+            self.range = (0.0, 0.0)
             step = (
                 max(alpha.numel() // _SAMPLE, 1) | 1
             )  # odd, so that it does not keep to some columns
             some = numbers.reshape(-1)[::step][alpha.reshape(-1)[::step] > _SEEN]
             if len(some):
                 low, high = torch.quantile(some, some.new_tensor([0.01, 0.99])).tolist()
-                self.range = (
-                    (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
-                )
+                if self._counts:
+                    self.range = (0.0, max(math.ceil(high), 1.0))
+                else:
+                    self.range = (low, high)
         return numbers
 
     def close(self) -> None:

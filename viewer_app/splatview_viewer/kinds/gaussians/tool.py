@@ -70,12 +70,14 @@ class Tool:
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         """Take a user's event over the picture in `rect`. None: it is not for this tool; otherwise whether the picture
-        has to be drawn again."""
+        has to be drawn again.
+        """
         return None
 
     def tick(self, now: float) -> bool:
         """Advance to `now`, in each turn of the loop (`time.monotonic()`); True when the picture has to be drawn again.
-        Quick when there is nothing to do."""
+        Quick when there is nothing to do.
+        """
         return False
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -129,10 +131,8 @@ def draw_line(
     closed: bool = False,
 ) -> None:
     """Draw a line (M, 2), pixels from the picture's corner, with a dark seam over the picture in `rect`."""
-    draw, flags = (
-        imgui.get_background_draw_list(),
-        imgui.ImDrawFlags_.closed.value if closed else 0,
-    )
+    draw = imgui.get_background_draw_list()
+    flags = imgui.ImDrawFlags_.closed.value if closed else 0
     draw.push_clip_rect(
         ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True
     )
@@ -168,7 +168,8 @@ class Question:
 
 class SceneReader(Question):
     """Computes something of a scene once for each version, as long as that takes little of the loop's time. Answers
-    are pairs of the key and the result."""
+    are pairs of the key and the result.
+    """
 
     _of: tuple[int, object] | None = None
     """The scene (`SceneCache.loads`) and the key of what was computed last, or is being computed."""
@@ -182,7 +183,8 @@ class SceneReader(Question):
         ask: Callable[[GaussianScene], Callable[[], Any] | None],
     ) -> None:
         """Have what `ask` returns computed, unless the key and the scene are still the same, or another version of it
-        is too early. `ask` begins to read the scene, which may change afterwards."""
+        is too early. `ask` begins to read the scene, which may change afterwards.
+        """
         of = self._view.data.loads, key
         if (
             self._jobs.busy
@@ -190,9 +192,11 @@ class SceneReader(Question):
             or (self._of is not None and key == self._of[1] and now < self._next)
         ):
             return
-        self._of, begin = of, time.perf_counter()
+        self._of = of
+        begin = time.perf_counter()
         with suppress(RendererError):  # the picture says so
-            if (tell := ask(self._view.data.renderer.scene())) is not None:
+            tell = ask(self._view.data.renderer.scene())
+            if tell is not None:
                 self._job = self._jobs.submit(lambda _: (key, tell()))
         self._next = now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
 
@@ -209,7 +213,8 @@ class Picker(Question):
         """Look under a pixel of the framebuffer, where the picture fills `rect`."""
         view = self._view
         self.forget()
-        if (camera := view.camera(rect)) is not None:
+        camera = view.camera(rect)
+        if camera is not None:
             tell = pick_later(
                 view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options
             )

@@ -85,7 +85,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         if self._hand_at != (
             place := self.state.place.orbit
         ):  # another view was followed
-            self._hand.place, self._hand_at = place, place
+            self._hand.place = place
+            self._hand_at = place
             self.in_motion()
         return self._hand
 
@@ -103,7 +104,8 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
         """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as
-        that lies on its line of sight; None: the middle of the scene."""
+        that lies on its line of sight; None: the middle of the scene.
+        """
         sight = self.data.sight
         if pivot is None:
             pivot = sight.center if sight is not None else np.zeros(3)
@@ -116,7 +118,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None
     ) -> None:
         """Go to exactly this camera on a way that the eye can follow, as the loop goes on; the user may interrupt that.
-        0 seconds: at once. `pivot`: as in `use_camera`, None: what is orbited around now."""
+        0 seconds: at once. `pivot`: as in `use_camera`, None: what is orbited around now.
+        """
         self.navigate.fly_to(camera, seconds, pivot)
 
     def look_with(self, camera: Camera | None) -> None:
@@ -159,22 +162,22 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def camera(self, rect: Rect | None = None) -> Camera | None:
         """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
-        return (
-            None if self.data.facts is None else self._current_camera(rect or self.rect)
-        )
+        if self.data.facts is None:
+            return None
+        return self._current_camera(rect or self.rect)
 
     def _current_camera(self, rect: Rect) -> Camera:
-        size, facts = (rect.width, rect.height), self.data.facts
+        size = (rect.width, rect.height)
+        facts = self.data.facts
         assert facts is not None
         if not self.framed and facts.count and (sight := self.data.look()) is not None:
-            camera, model = (
-                sight.camera(*size, self.navigate.first_up()),
-                self.orbit.model,
-            )
+            camera = sight.camera(*size, self.navigate.first_up())
+            model = self.orbit.model
             self.orbit.take(camera, sight.middle)
             self.orbit.model = model
             self.place(framed=True)
-        given, seen_in = self.state.place.given, self.state.place.seen_in or size
+        given = self.state.place.given
+        seen_in = self.state.place.seen_in or size
         camera = (
             given.resized(*seen_in)
             if given is not None
@@ -187,10 +190,12 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def options(self) -> RenderOptions:
         """Options of its picture."""
-        s, facts = self.state, self.data.facts
-        trained = (
-            "antialiased" if facts is not None and facts.antialiased else "classic"
-        )
+        s = self.state
+        facts = self.data.facts
+        if facts is not None and facts.antialiased:
+            trained = "antialiased"
+        else:
+            trained = "classic"
         mode = trained if s.mode == "scene" else s.mode
         paint = "color" if s.show in ("color", "depth", "alpha") else s.show
         selection = replace(s.selection, marked=()) if self.host.exact else s.selection
@@ -209,8 +214,11 @@ class GaussianView(View[SceneCache, GaussianState]):
         return self.state.background or self.data.background or (0.0, 0.0, 0.0)
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        data, s, exact = self.data, self.state, bool(self.host.exact)
-        self.rect, orbit = rect, self.orbit
+        data = self.data
+        s = self.state
+        exact = bool(self.host.exact)
+        self.rect = rect
+        orbit = self.orbit
         if data.facts is not None:
             data.picture(
                 self.picture,
@@ -265,7 +273,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         """Draws in full what was drawn coarsely, once the user rests."""
         data = self.data
         data.tick(now)
-        again, self._told = self._told != data.loads, data.loads
+        again = self._told != data.loads
+        self._told = data.loads
         for tool in self.tools.values():
             again |= tool.tick(now)
         again |= data.moves_on(self.picture, self.moving)
@@ -289,7 +298,8 @@ class GaussianView(View[SceneCache, GaussianState]):
     def handle(self, event: Event, rect: Rect) -> bool:
         self.rect = rect
         for tool in self.tools.values():
-            if (again := tool.handle(event, rect)) is not None:
+            again = tool.handle(event, rect)
+            if again is not None:
                 return again
         return False
 
@@ -312,7 +322,9 @@ class GaussianView(View[SceneCache, GaussianState]):
             and hints.hint is not None
         ):
             self.data.choices.add(hints.hint.choice)
-            hints.hint = self.data.sight = None  # both are of the scene as it was
+            # both are of the scene as it was
+            hints.hint = None
+            self.data.sight = None
             self.host.again()
         return again
 
@@ -322,7 +334,8 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def _bars(self, rect: Rect, scale: float) -> list[tuple[Tool, Rect]]:
         """The tools that take a strip at the lower edge, one above the other, and their places."""
-        out, bottom = [], rect.y + rect.height
+        out = []
+        bottom = rect.y + rect.height
         for tool in self.tools.values():
             height = min(round(tool.bar_height() * scale), bottom - rect.y)
             if height > 0:
@@ -350,7 +363,8 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     @property
     def wants(self) -> Wants:
-        data, rect = self.data, self.rect
+        data = self.data
+        rect = self.rect
         boards = [
             *(place for _, place in self._bars(rect, self.host.scale)),
             *(board for tool in self.tools.values() for board in tool.boards(rect)),
@@ -361,12 +375,10 @@ class GaussianView(View[SceneCache, GaussianState]):
         )
 
     def info(self) -> Info:
-        data, scene, renderer, scale = (
-            self.data,
-            self.data.facts,
-            self.data.renderer,
-            self.picture.scale,
-        )
+        data = self.data
+        scene = self.data.facts
+        renderer = self.data.renderer
+        scale = self.picture.scale
         if scene is None:
             return Info()
         left_out = [
@@ -375,7 +387,8 @@ class GaussianView(View[SceneCache, GaussianState]):
             if words
         ]
         told = [phrase for tool in self.tools.values() for phrase in tool.details()]
-        canvas, note = CANVAS_WORDS.get(renderer.bridge, ""), renderer_note(renderer)
+        canvas = CANVAS_WORDS.get(renderer.bridge, "")
+        note = renderer_note(renderer)
         return Info(
             [
                 f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}",

@@ -22,11 +22,10 @@ class OverlayLink(Link):
         return content.layers.take(id(stream), frame)
 
     def tend(self, content: Any, stream: Any, now: float) -> None:
-        if (layer := content.layers.get(id(stream))) is not None:
-            layer.ended, layer.rate_hz = (
-                not stream.run.alive,
-                stream.rate_hz or layer.rate_hz,
-            )
+        layer = content.layers.get(id(stream))
+        if layer is not None:
+            layer.ended = not stream.run.alive
+            layer.rate_hz = stream.rate_hz or layer.rate_hz
 
     def drop(self, content: Any, stream: Any) -> None:
         content.layers.drop(id(stream))

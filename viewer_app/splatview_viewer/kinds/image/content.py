@@ -123,21 +123,21 @@ class ImageContent:
             other = self.host if on_gpu else self.gpu
             if other is not None:
                 other.close()
-        self.source, self.layout, self.on_gpu, self.stale = (
-            source,
-            layout,
-            on_gpu,
-            False,
-        )
-        self.notes = (
-            [] if frame is None else meta_phrases(frame.meta, ("layout", *CAMERA_META))
-        )
+        self.source = source
+        self.layout = layout
+        self.on_gpu = on_gpu
+        self.stale = False
+        if frame is None:
+            self.notes = []
+        else:
+            self.notes = meta_phrases(frame.meta, ("layout", *CAMERA_META))
         self.layers.under(
             frame, (source.size[0] * source.stride, source.size[1] * source.stride)
         )
         self._count_due = dtype not in INTEGERS
         if dtype in INTEGERS:
-            self.broken, self.hints.hint = 0, None
+            self.broken = 0
+            self.hints.hint = None
         self.changes += 1
         return True
 
@@ -162,7 +162,8 @@ class ImageContent:
 
     def _retire(self) -> None:
         """The held frame is not drawn any more; drawings that were submitted may still read it."""
-        held, self._held = self._held, None
+        held = self._held
+        self._held = None
         if held is not None:
             self._retired.append((held, self.work.submitted))
 
@@ -180,7 +181,8 @@ class ImageContent:
 
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `changes` says whether anything is to be seen."""
-        self.now = self.layers.now = now
+        self.now = now
+        self.layers.now = now
         self.work.collect()
         finished = self.work.finished
         while self._retired and self._retired[0][1] <= finished:
@@ -217,7 +219,8 @@ class ImageContent:
             or now - self._counted_at < _COUNT_PERIOD
         ):
             return
-        self._count_due, self._counted_at = False, now
+        self._count_due = False
+        self._counted_at = now
         width, height = source.size
         block = 1 << max(math.ceil(math.log2(width * height / _SAMPLE) / 2), 0)
         size = -(-width // block), -(-height // block)
@@ -247,7 +250,8 @@ class ImageContent:
         for frame, _ in self._retired:
             frame.close()
         self._retired.clear()
-        self.source = self._expected = None
+        self.source = None
+        self._expected = None
         self.layers.release()
         self.host.close()
         if self.gpu is not None:
@@ -268,7 +272,8 @@ def _picture_of(
     value: Value,
 ) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:
     """(tensor, dtype, layout) of a frame or a picture (H, W) or (H, W, C); a bridge says whether they make a picture.
-    Raises ViewerError for what has no image."""
+    Raises ViewerError for what has no image.
+    """
     if isinstance(value, np.ndarray):
         return value, value.dtype.name, "HW" if value.ndim == 2 else "HWC"
     if "image" not in getattr(value, "tensors", ()):
@@ -281,19 +286,18 @@ def _picture_of(
 
 def _look_at(colors: np.ndarray) -> tuple[Hint | None, tuple[float, float]]:
     """Describe colours (M, 1 or 3): if most do not lie in [0, 1], and the range of those that are finite without
-    the outer hundredths; 0 counts for nothing. One channel is a depth unless its values are whole."""
+    the outer hundredths; 0 counts for nothing. One channel is a depth unless its values are whole.
+    """
     finite = colors[np.isfinite(colors) & (colors != 0)]
     low, high = np.percentile(finite, (1, 99)).tolist() if len(finite) else (0.0, 1.0)
-    single, infinite, over = (
-        colors.shape[1] == 1,
-        np.isinf(colors).mean(),
-        (finite > 1).sum() / max(len(finite), 1),
-    )
+    single = colors.shape[1] == 1
+    infinite = np.isinf(colors).mean()
+    over = (finite > 1).sum() / max(len(finite), 1)
     shown: tuple[float, float] | None = None
     if -1.3 <= low < -0.1 and high <= 1.3 and (finite < 0).mean() > 0.1:
         shown = -1.0, 1.0
     elif (
-        -26 < low
+        low > -26
         and 16 < high < 282
         and over > 0.5
         and not (single and (finite % 1).any())

@@ -39,7 +39,8 @@ _FORMAT = "2f 2f 4f1 1f 1f /i"
 _MASK = np.dtype(
     [("place", "f4", 4), ("part", "f4", 4), ("color", "u1", 4), ("floor", "f4")]
 )
-_LINE, _DOT = 1.0, 3.0
+_LINE = 1.0
+_DOT = 3.0
 """Thickness in units of a box's lines: lines and bones, points."""
 _BLEND = (
     moderngl.SRC_ALPHA,
@@ -100,25 +101,21 @@ class Shapes:
         begin_corners = result.corners[turned].reshape(-1, 2)
         end_corners = np.roll(result.corners[turned], -1, 1).reshape(-1, 2)
         sides_of = np.repeat(turned, 4)
-        lines, points, skeleton, colors = (
-            result.lines,
-            result.points,
-            result.skeleton,
-            result.point_colors,
-        )
-        floors = (
-            result.floors
-            if result.owned_points
-            else np.full(len(points), NO_SCORE, np.float32)
-        )
-        found, at = points[..., 2] > 0, points[..., :2]
+        lines = result.lines
+        points = result.points
+        skeleton = result.skeleton
+        colors = result.point_colors
+        if result.owned_points:
+            floors = result.floors
+        else:
+            floors = np.full(len(points), NO_SCORE, np.float32)
+        found = points[..., 2] > 0
+        at = points[..., :2]
         group, which = np.nonzero(found)
         person, bone = np.nonzero(found[:, skeleton[:, 0]] & found[:, skeleton[:, 1]])
-        dots, begin, end = (
-            at[group, which],
-            at[person, skeleton[bone, 0]],
-            at[person, skeleton[bone, 1]],
-        )
+        dots = at[group, which]
+        begin = at[person, skeleton[bone, 0]]
+        end = at[person, skeleton[bone, 1]]
         strokes = np.concatenate(
             [
                 _strokes(
@@ -145,7 +142,8 @@ class Shapes:
         """`vertices`: of one instance."""
         if not len(instances):
             return
-        program, buffer = self._programs[name], self._ctx.buffer(instances.tobytes())
+        program = self._programs[name]
+        buffer = self._ctx.buffer(instances.tobytes())
         names = [f"in_{name}" for name in instances.dtype.names or ()]
         array = self._ctx.vertex_array(program, [(buffer, form, *names)])
         self._owned += [array, buffer]
@@ -165,7 +163,8 @@ class Shapes:
         place: x, y of the picture's upper left corner in `rect`, and pixels of the screen for one of the result's
         picture along x and y. scale: pixels per point.
         """
-        ctx, half = self._ctx, max(scale, 0.5)
+        ctx = self._ctx
+        half = max(scale, 0.5)
         ctx.enable_only(moderngl.BLEND)
         ctx.blend_func = _BLEND  # type: ignore[assignment]  (moderngl's stubs know two of the four)
         if self._atlas is not None:
@@ -190,10 +189,8 @@ class Shapes:
 
     def _masks(self, masks: list[Mask]) -> np.ndarray:
         """Put all masks row by row into one texture, with an empty texel around each; those without room are left out."""
-        limit, sizes = (
-            min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS),
-            [m.inside.shape for m in masks],
-        )
+        limit = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS)
+        sizes = [m.inside.shape for m in masks]
         width = min(
             max(
                 [
@@ -205,33 +202,33 @@ class Shapes:
             limit,
         )
         kept: list[tuple[Mask, int, int]] = []
-        x = y = row = 0
+        x = 0
+        y = 0
+        row = 0
         for mask in sorted(masks, key=lambda mask: -mask.inside.shape[0]):
-            h, w = mask.inside.shape[0] + 2, mask.inside.shape[1] + 2
+            h = mask.inside.shape[0] + 2
+            w = mask.inside.shape[1] + 2
             if x + w > width:
-                x, y, row = 0, y + row, 0
+                x = 0
+                y = y + row
+                row = 0
             if w <= width and y + h <= limit:
                 kept.append((mask, x + 1, y + 1))
-                x, row = x + w, max(row, h)
+                x = x + w
+                row = max(row, h)
         kept.sort(key=lambda found: found[0].box)
         atlas = np.zeros((max(y + row, 1), width), np.uint8)
-        instances, owners = (
-            np.zeros(len(kept), _MASK),
-            np.array([mask.box for mask, _, _ in kept], np.int64),
-        )
+        instances = np.zeros(len(kept), _MASK)
+        owners = np.array([mask.box for mask, _, _ in kept], np.int64)
         for i, (mask, x, y) in enumerate(kept):
             h, w = mask.inside.shape
             np.multiply(
                 mask.inside, 255, out=atlas[y : y + h, x : x + w], casting="unsafe"
             )
-            instances["place"][i], instances["part"][i] = (
-                mask.place,
-                (x, y, x + w, y + h),
-            )
-        instances["color"], instances["floor"] = (
-            self._result.colors[owners],
-            self._result.floors[owners],
-        )
+            instances["place"][i] = mask.place
+            instances["part"][i] = (x, y, x + w, y + h)
+        instances["color"] = self._result.colors[owners]
+        instances["floor"] = self._result.floors[owners]
         self._atlas = self._ctx.texture(
             (width, len(atlas)), 1, atlas.tobytes(), alignment=1
         )
@@ -252,13 +249,11 @@ def _strokes(
     a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray, thick: float
 ) -> np.ndarray:
     out = np.zeros(len(a), _STROKE)
-    out["a"], out["b"], out["color"], out["floor"], out["thick"] = (
-        a,
-        b,
-        color,
-        floor,
-        thick,
-    )
+    out["a"] = a
+    out["b"] = b
+    out["color"] = color
+    out["floor"] = floor
+    out["thick"] = thick
     return out
 
 
@@ -294,7 +289,8 @@ class Words:
         corner: bool = True,
     ) -> None:
         """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
-        fast things go and how old they are."""
+        fast things go and how old they are.
+        """
         draw = imgui.get_background_draw_list()
         draw.push_clip_rect(
             ImVec2(rect.x, rect.y),
@@ -303,15 +299,14 @@ class Words:
         )
         with theme.font_size(_SIZE):
             for layer, opacity in layers.shown(settings):
-                result, per = (
-                    layer.result,
-                    np.array(layers.per(layer.result, placed[2])),
-                )
+                result = layer.result
+                per = np.array(layers.per(layer.result, placed[2]))
                 if settings.labels:
                     to_screen = per, np.array(placed[:2])
                     _labels(result, to_screen, rect, opacity, settings.threshold)
                 for x, y, text in result.notes:
-                    sx, sy = placed[0] + x * per[0], placed[1] + y * per[1]
+                    sx = placed[0] + x * per[0]
+                    sy = placed[1] + y * per[1]
                     if (
                         rect.x - 2000 < sx < rect.x + rect.width
                         and rect.y - 500 < sy < rect.y + rect.height
@@ -334,7 +329,8 @@ class Words:
         if layers.now < self._said_at + _SAID_FOR:
             self.due = self._said_at + _SAID_FOR
         else:
-            self.due, self._said_at = math.inf, layers.now
+            self.due = math.inf
+            self._said_at = layers.now
             seen = [
                 layer
                 for layer in layers.all
@@ -381,11 +377,10 @@ def _about(layers: Layers, layer: Layer) -> str:
         )
     (frames, seconds), times = layers.age(layer), ""
     if seconds is not None:
-        times = (
-            f"{seconds * 1e3:.0f} ms"
-            if seconds < 0.9995
-            else f"{seconds:.{int(seconds < 100)}f} s"
-        )
+        if seconds < 0.9995:
+            times = f"{seconds * 1e3:.0f} ms"
+        else:
+            times = f"{seconds:.{int(seconds < 100)}f} s"
     if frames == 0:
         words.append("result of this frame")
     elif frames is not None:
@@ -423,9 +418,11 @@ def _labels(
     )
     numbers = seen.nonzero()[0]
     numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
-    draw, edge = imgui.get_background_draw_list(), theme.scale()
+    draw = imgui.get_background_draw_list()
+    edge = theme.scale()
     for n, (x0, y0) in zip(numbers.tolist(), anchors[numbers].tolist(), strict=True):
-        if text := result.words(n):
+        text = result.words(n)
+        if text:
             r, g, b, _ = (float(c) / 255 for c in result.colors[n])
             ink = faint(_DARK if is_light(result.colors[n]) else _LIGHT, opacity)
             card(

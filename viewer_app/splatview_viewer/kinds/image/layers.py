@@ -76,12 +76,17 @@ class Layers:
 
     def under(self, frame: Frame | None, size: tuple[int, int]) -> None:
         """The image is this frame now, so large; None: a file."""
-        self.size, before, self.camera = size, self.version, ""
+        self.size = size
+        before = self.version
+        self.camera = ""
         if frame is None:
-            self.version = self.time_ns = 0
+            self.version = 0
+            self.time_ns = 0
             return
-        self.version, self.time_ns = frame.version, frame.time_ns
-        hz, dropped = frame.meta.get("camera_hz"), frame.meta.get("dropped", 0)
+        self.version = frame.version
+        self.time_ns = frame.time_ns
+        hz = frame.meta.get("camera_hz")
+        dropped = frame.meta.get("dropped", 0)
         if isinstance(hz, (int, float)) and type(dropped) is int and 0 <= hz < 1e6:
             self.camera = f"camera {hz:.1f}/s \u00b7 {dropped:,} dropped"
         if frame.version < before:  # of another run: versions begin again
@@ -92,7 +97,8 @@ class Layers:
 
     def take(self, key: Hashable, frame: Frame) -> bool:
         """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
-        for what is none. `key` names the stream."""
+        for what is none. `key` names the stream.
+        """
         result = read_result(frame, self.size)
         if result is None:
             return False
@@ -118,11 +124,10 @@ class Layers:
     def age(self, layer: Layer) -> tuple[int | None, float | None]:
         """Return by how many frames and seconds a result is older than the picture, at least 0; None: not known."""
         version = layer.result.version
-        seconds = (
-            max(self.time_ns - layer.time_ns, 0) * 1e-9
-            if layer.time_ns and self.time_ns
-            else None
-        )
+        if layer.time_ns and self.time_ns:
+            seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9
+        else:
+            seconds = None
         frames = max(self.version - version, 0) if self.version and version else None
         if (
             frames == 0 and seconds is not None and seconds > 1
@@ -155,7 +160,8 @@ class Layers:
         scale: float,
     ) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
-        left corner on the screen, and its magnification."""
+        left corner on the screen, and its magnification.
+        """
         x, y, zoom = placed
         for layer, opacity in self.shown(settings):
             if layer.result.empty:
@@ -174,22 +180,19 @@ class Layers:
 
     def at(self, x: float, y: float, settings: ImageState) -> str:
         """Text of the smallest box around a point of the image, in its pixels."""
-        found, smallest = "", float("inf")
+        found = ""
+        smallest = float("inf")
         for layer, _ in self.shown(settings):
             result = layer.result
-            px, py = (
-                x * result.size[0] / self.size[0],
-                y * result.size[1] / self.size[1],
-            )
+            px = x * result.size[0] / self.size[0]
+            py = y * result.size[1] / self.size[1]
             boxes = result.boxes
             inside = result.at(px, py)
             inside = inside[result.floors[inside] >= settings.threshold]
             areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
             if len(inside) and areas.min() < smallest:
-                smallest, found = (
-                    float(areas.min()),
-                    result.words(int(inside[areas.argmin()])),
-                )
+                smallest = float(areas.min())
+                found = result.words(int(inside[areas.argmin()]))
         return found
 
     def per(self, result: Result, zoom: float) -> tuple[float, float]:

@@ -40,7 +40,8 @@ def _masks_of(masks: np.ndarray) -> list[Mask]:
     height, width = masks.shape[1:]
     cut = []
     for n, mask in enumerate(masks[:_MOST]):
-        ys, xs = mask.any(1).nonzero()[0], mask.any(0).nonzero()[0]
+        ys = mask.any(1).nonzero()[0]
+        xs = mask.any(0).nonzero()[0]
         if len(ys) and len(xs):  # it may be overwritten at the same time
             cut.append((n, int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1))
     texels = sum((x1 - x0) * (y1 - y0) for _, x0, y0, x1, y1 in cut)
@@ -229,7 +230,8 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
 
     Its form has been checked by its reader. Raises ViewerError for another kind, or one on a GPU.
     """
-    tensors, meta = frame_of("overlay", frame).tensors, frame.meta
+    tensors = frame_of("overlay", frame).tensors
+    meta = frame.meta
     if frame.on_gpu:
         raise ViewerError(
             "overlay: its tensors lie on a GPU; they are read from host memory"
@@ -240,7 +242,8 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
         return arrays[name].tobytes().split(b"\0")[:-1]
 
     boxes = np.array(arrays["boxes"], np.float32)
-    drawn, n = _near(boxes), len(boxes)
+    drawn = _near(boxes)
+    n = len(boxes)
     boxes[~drawn] = 0
     corners = np.array(arrays.get("corners", np.zeros((n, 4, 2), np.float32)))
     is_turned = drawn & _near(corners.reshape(n, 8)) & ("corners" in arrays)
@@ -270,7 +273,8 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
     near = _near(vertices)
     joined = (lines[1:] == lines[:-1]) & (lines[1:] < len(ends)) & near[1:] & near[:-1]
 
-    width, height = int(meta.get("width", 0)), int(meta.get("height", 0))
+    width = int(meta.get("width", 0))
+    height = int(meta.get("height", 0))
     notes = [
         (x, y, "\n".join(map(_plain, text.split(b"\n")[:20])).strip())
         for (x, y), text in zip(

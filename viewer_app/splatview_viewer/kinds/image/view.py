@@ -86,7 +86,9 @@ class ImageView(View[ImageContent, ImageState]):
         return taken
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._rect, data, s = rect, self.data, self.state
+        self._rect = rect
+        data = self.data
+        s = self.state
         source = data.source
         assert source is not None
         data.ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
@@ -159,9 +161,10 @@ class ImageView(View[ImageContent, ImageState]):
         self._rect = rect
         before = self._pixel()
         if isinstance(event, (PointerMove, PointerLeave)):
-            self._pointer = (
-                (event.x, event.y) if isinstance(event, PointerMove) else None
-            )
+            if isinstance(event, PointerMove):
+                self._pointer = (event.x, event.y)
+            else:
+                self._pointer = None
         hand = self.pan_zoom
         hand.handle(event, rect)
         self.state = replace(self.state, place=hand.place)
@@ -174,9 +177,11 @@ class ImageView(View[ImageContent, ImageState]):
         if again:
             self._look_at = math.inf
         if now >= self._words.due:
-            self._words.due, again = math.inf, True
+            self._words.due = math.inf
+            again = True
         if self._drawn != self._version:
-            self._drawn, again = self._version, True
+            self._drawn = self._version
+            again = True
         return again
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
@@ -188,7 +193,8 @@ class ImageView(View[ImageContent, ImageState]):
     @property
     def pan_zoom(self) -> PanZoom:
         """Places the picture as the state has it."""
-        self._hand.size, self._hand.place = self.size, self.state.place
+        self._hand.size = self.size
+        self._hand.place = self.state.place
         return self._hand
 
     def _placed(self, rect: Rect) -> tuple[float, float, float]:
@@ -249,10 +255,12 @@ class ImageView(View[ImageContent, ImageState]):
 
     def _read(self) -> str:
         """The value under the pointer, in words."""
-        pixel, source = self._pixel(), self.data.source
+        pixel = self._pixel()
+        source = self.data.source
         if pixel is None or source is None:
             return ""
-        key, now = (pixel, self._version, self.state), self.data.now
+        key = (pixel, self._version, self.state)
+        now = self.data.now
         before, text, at = self._readout
         if before == key:
             return text
@@ -267,9 +275,11 @@ class ImageView(View[ImageContent, ImageState]):
         values = "  ".join(
             f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel)
         )
-        x, y = pixel[0] * source.stride, pixel[1] * source.stride
+        x = pixel[0] * source.stride
+        y = pixel[1] * source.stride
         text = f"({x}, {y})   {values}"
-        if said := self.data.layers.at(x + 0.5, y + 0.5, self.state):
+        said = self.data.layers.at(x + 0.5, y + 0.5, self.state)
+        if said:
             text += f"   {said}"
         self._readout = key, text, now
         return text
@@ -312,7 +322,8 @@ class ImageView(View[ImageContent, ImageState]):
     def _controls(self) -> None:
         from splatview_viewer.ui import widgets as ui
 
-        s, hand = self.state, self.pan_zoom
+        s = self.state
+        hand = self.pan_zoom
         zooms = [("Fit", 0.0), ("1:1", 1.0), ("2x", 2.0), ("4x", 4.0)]
         chosen = ui.buttons("Zoom", [label for label, _ in zooms])
         if chosen is not None:

@@ -115,7 +115,8 @@ class History:
     ) -> tuple[float, float]:
         """When most was allocated between two times (the first, of equals), and how much."""
         lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
-        lo, hi = min(lo, len(self) - 1), min(hi, len(self) - 1)
+        lo = min(lo, len(self) - 1)
+        hi = min(hi, len(self) - 1)
         values = self[name][lo : hi + 1]
         row = lo + int(values.argmax())
         return float(self.time[row]), float(self[name][row])
@@ -130,7 +131,8 @@ class History:
 
     def columns(self, begin: float, end: float, width: int) -> Columns:
         """Reduce to `width` columns the time from `begin` to `end`: of several rows in a column the extremes, so
-        that no peak is lost."""
+        that no peak is lost.
+        """
         edges = np.linspace(begin, end, width + 1)
         edges = edges[
             max(int(np.searchsorted(edges, self.begin)) - 1, 0) : int(
@@ -144,11 +146,9 @@ class History:
         spans = np.stack([lo, hi], axis=1).ravel()
 
         def extreme(name: str, ufunc: np.ufunc) -> np.ndarray:
-            return (
-                ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy()
-                if len(spans)
-                else np.empty(0)
-            )
+            if len(spans):
+                return ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy()
+            return np.empty(0)
 
         return Columns(
             0.5 * (edges[1:] + edges[:-1]),
@@ -161,12 +161,11 @@ class History:
 
     def steps(self, begin: float, end: float, most: int) -> list[tuple[float, int]]:
         """At most about `most` round numbers of steps between two times, and when each began. Empty where steps are not
-        counted, or begin anew."""
+        counted, or begin anew.
+        """
         lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
-        step, time = (
-            self["step"][max(lo - 1, 0) : hi + 1],
-            self.time[max(lo - 1, 0) : hi + 1],
-        )
+        step = self["step"][max(lo - 1, 0) : hi + 1]
+        time = self.time[max(lo - 1, 0) : hi + 1]
         if (
             len(step) < 2
             or step[-1] <= max(step[0], 0)

@@ -29,7 +29,8 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     """Draw at imgui's cursor, as large as `size` pixels; return what the user did there."""
     history, (begin, end) = view.data.history, view.window()
     line = theme.FONT_SIZE * theme.scale()
-    top, many = view.top(begin, end), max(int(size[0] / (7.5 * line)), 1)
+    top = view.top(begin, end)
+    many = max(int(size[0] / (7.5 * line)), 1)
     steps: list[Tick] = []
     for t, number in history.steps(begin, end, many):
         if not steps or (t - steps[-1][0]) * size[0] > 6 * line * (
@@ -119,7 +120,8 @@ def draw_strip(history: History, key: str) -> bool:
 
 def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> None:
     """Allocated, what waits to be freed, and reserved, one on the other; the host's memory."""
-    x, zero = columns.x, 0 * columns.x
+    x = columns.x
+    zero = 0 * columns.x
     if history.on_gpu:
         label = f"allocated {size_text(history.now('allocated'))}###allocated"
         active = columns.active.clip(columns.peak)
@@ -163,7 +165,8 @@ def _marks(plot: plots.Plot, history: History) -> None:
 
 def _lines(history: History, row: int) -> list[Line]:
     """All that is known of one moment."""
-    t, step = float(history["time"][row]), int(history["step"][row])
+    t = float(history["time"][row])
+    step = int(history["step"][row])
     lines = [f"step {step:,}"] if step >= 0 else []
     if history.on_gpu:
         words = {

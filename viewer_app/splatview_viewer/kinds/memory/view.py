@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
 
-_SHORTEST_S, _LONGEST_S = 0.05, 1e7
+_SHORTEST_S = 0.05
+_LONGEST_S = 1e7
 """Time that can be seen at once."""
 _PATIENCE_S = 60.0
 """Timeout of a requested snapshot."""
@@ -84,7 +85,8 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
 
     def top(self, begin: float, end: float) -> float:
         """The bytes at the upper edge. With the GPU's limit in sight it is seen as well."""
-        history, total = self.data.history, self.data.about.total
+        history = self.data.history
+        total = self.data.about.total
         names = ["reserved", "peak", "active"] if history.on_gpu else []
         if self.state.host or not names:
             names.append("host")
@@ -95,8 +97,11 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
 
     def see(self, begin: float, end: float) -> None:
         """Show this time, or what is near it where there is nothing. At the newest the plot follows new samples, also
-        while it is zoomed."""
-        history, before, right = self.data.history, self.window(), self.state.right
+        while it is zoomed.
+        """
+        history = self.data.history
+        before = self.window()
+        right = self.state.right
         span = min(max(end - begin, _SHORTEST_S), _LONGEST_S)
         moved = abs(span - (before[1] - before[0])) < 1e-6 * span
         if span >= 1.2 * history.duration:
@@ -148,7 +153,8 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        about, waits = self.data.about, self._asked is not None
+        about = self.data.about
+        waits = self._asked is not None
         if self.data.history.on_gpu:
             host = ui.choice(
                 "Host memory",
@@ -170,15 +176,15 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             imgui.set_item_tooltip(
                 "Every allocation with its stack. The training stops for a moment."
             )
-        if (file := about.file) is not None and imgui.button(
-            "Open the last one", ImVec2(-1, 0)
-        ):
+        file = about.file
+        if file is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
             self.host.open(file)
 
     # -- words ---------------------------------------------------------------------------------------------------
 
     def info(self) -> Info:
-        history, about = self.data.history, self.data.about
+        history = self.data.history
+        about = self.data.about
         out = []
         if history.on_gpu:
             out += [
@@ -190,20 +196,18 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         out.append(f"host {size_text(history.now('host'))}")
         if about.gpu:
             out.append(f"{about.gpu}, {size_text(about.total)}")
-        if ooms := int(history.now("ooms")):
+        ooms = int(history.now("ooms"))
+        if ooms:
             out.append(f"out of memory {'once' if ooms == 1 else f'{ooms} times'}")
         out.append(f"{len(history):,} samples, {about.hz:g} a second")
         if about.trouble:
             out.append(about.trouble)
-        path = (
-            "statistics of PyTorch's allocator"
-            if history.on_gpu
-            else "the host's statistics"
-        )
-        readout, row = (
-            "",
-            None if self.pointer is None else history.row_at(self.pointer),
-        )
+        if history.on_gpu:
+            path = "statistics of PyTorch's allocator"
+        else:
+            path = "the host's statistics"
+        readout = ""
+        row = None if self.pointer is None else history.row_at(self.pointer)
         if row is not None:
             stamp = time.strftime("%H:%M:%S", time.localtime(history["time"][row]))
             name, what = ("allocated", "peak") if history.on_gpu else ("host", "host")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 Origin = str | tuple[float, float]
 _PLACE = {name: i for i, name in enumerate(SCALAR_COLUMNS)}
-_MOST_STEP, _MOST_TIME = 2.0**53, 1e12
+_MOST_STEP = 2.0**53
+_MOST_TIME = 1e12
 _MOST_NAME = 100
 _MOST_RUNS = 32
 """Number of new beginnings of steps within the range."""
@@ -76,7 +77,8 @@ class Curve:
     def of(cls, name: str, rows: np.ndarray) -> Curve:
         """A curve of rows that anybody may have made: copied, and brought into order. Raises ViewerError."""
         rows = np.array(rows, np.float64, order="F")
-        step, time = rows[:, 0], rows[:, 1]
+        step = rows[:, 0]
+        time = rows[:, 1]
         for what, values, most in (
             ("step", step, _MOST_STEP),
             ("time", time, _MOST_TIME),
@@ -131,15 +133,18 @@ class Curves:
     @cached_property
     def rate(self) -> Curve | None:
         """Steps per second over the course of the training, a row for each second or longer; None before that."""
-        step, time = self.clock["step"], self.clock["time"]
+        step = self.clock["step"]
+        time = self.clock["time"]
         marks = np.flatnonzero(
             np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0)
         )
-        gone, took = np.diff(step[marks]), np.diff(time[marks])
+        gone = np.diff(step[marks])
+        took = np.diff(time[marks])
         good = (gone >= 0) & (took > 0)
         if not good.any():
             return None
-        value, at = gone[good] / took[good], marks[1:][good]
+        value = gone[good] / took[good]
+        at = marks[1:][good]
         one = np.ones(len(at))
         return Curve(
             "steps/s",
@@ -160,7 +165,8 @@ class Curves:
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
     """Copy a frame of kind scalars, whose form its reader has checked. Raises ViewerError for numbers that are none."""
-    rows, ends = tensors["rows"].array, np.array(tensors["ends"].array, np.int64)
+    rows = tensors["rows"].array
+    ends = np.array(tensors["ends"].array, np.int64)
     names = (
         bytes(np.array(tensors["names"].array))
         .decode(errors="replace")
@@ -187,11 +193,10 @@ def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
         key: value for key, value in meta.items() if key not in ("trouble", "step")
     }
     step = meta.get("step")
-    said = (
-        float(step)
-        if isinstance(step, (int, float)) and abs(step) <= _MOST_STEP
-        else None
-    )
+    if isinstance(step, (int, float)) and abs(step) <= _MOST_STEP:
+        said = float(step)
+    else:
+        said = None
     return Curves(
         [
             Curve.of(name, rows[a:b])

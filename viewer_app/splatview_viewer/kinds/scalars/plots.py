@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.view import ScalarsView
     from splatview_viewer.ui.widgets import Line
 
-_WIDE, _LOW, _HIGH = 430.0, 170.0, 360.0
+_WIDE = 430.0
+_LOW = 170.0
+_HIGH = 360.0
 """Points: the width of a plot where there is room for several, and the least and the most height."""
 _STRIP_SMOOTHING = 0.8
 _ON_DARK = (
@@ -57,11 +59,9 @@ def color_of(number: int) -> ImVec4:
 
 def draw_plots(view: ScalarsView, scale: float) -> None:
     """Draw all plots into the window that is open, and move the view's axes as the user does."""
-    shown, room, gap = (
-        view.data.plots,
-        imgui.get_content_region_avail(),
-        ImVec2(18 * scale, 12 * scale),
-    )
+    shown = view.data.plots
+    room = imgui.get_content_region_avail()
+    gap = ImVec2(18 * scale, 12 * scale)
     across = max(1, min(round(room.x / (_WIDE * scale)), math.ceil(len(shown) ** 0.5)))
     rows = -(-len(shown) // across)
     width = (room.x - gap.x * (across - 1)) / across
@@ -70,7 +70,8 @@ def draw_plots(view: ScalarsView, scale: float) -> None:
         max((room.y - (gap.y + title) * rows) / rows, _LOW * scale),
         max(_HIGH * scale, room.y * 0.6),
     )
-    window, pointer = view.window(), view.pointer
+    window = view.window()
+    pointer = view.pointer
     view.pointer = None
     imgui.push_style_var(
         imgui.StyleVar_.item_spacing, ImVec2(gap.x, imgui.get_style().item_spacing.y)
@@ -113,13 +114,12 @@ def _plot(
         [c for _, cs in drawn for c in cs], axis, s.log_up
     )
     unit, short = view.unit
-    fmt = (
-        ""
-        if s.across != "time"
-        else f"%g {short[:3].rstrip('su')}"
-        if unit > 1
-        else "%g s"
-    )
+    if s.across != "time":
+        fmt = ""
+    elif unit > 1:
+        fmt = f"%g {short[:3].rstrip('su')}"
+    else:
+        fmt = "%g s"
     x = plots.Axis(window, "time" if s.across == "clock" else "linear", format=fmt)
     y = plots.Axis(span, "log", log_ticks(*span)) if s.log_up else plots.Axis(span)
     with plots.plot(
@@ -170,7 +170,8 @@ def _curve(
     for part in parts:
         if not len(part.x):
             continue
-        value, smooth = part.value, part.smooth
+        value = part.value
+        smooth = part.smooth
         if log:  # a logarithmic axis has no place for what is not over 0
             value, smooth = (np.where(v > 0, v, np.nan) for v in (value, smooth))
         if (part.high > part.low).any():
@@ -196,7 +197,8 @@ def _mark(
     plot.upright(at, faint(theme.TEXT, 0.3))
     lines: list[Line] = []
     for i, curve in enumerate(curves):
-        x, weight = curve.across(view.origin), view.weight(curve)
+        x = curve.across(view.origin)
+        weight = view.weight(curve)
         there = [
             run
             for run in curve.runs
@@ -208,12 +210,12 @@ def _mark(
         if not lines:
             stamp = time.strftime("%H:%M:%S", time.localtime(float(curve["time"][row])))
             lines.append((f"step {curve['step'][row]:,.12g}   {stamp}", theme.DIM))
-        value, smooth = float(curve["value"][row]), float(smoothed(curve, weight)[row])
-        text = (
-            f"{value_text(smooth)}   ({value_text(value)})"
-            if weight > 0
-            else value_text(value)
-        )
+        value = float(curve["value"][row])
+        smooth = float(smoothed(curve, weight)[row])
+        if weight > 0:
+            text = f"{value_text(smooth)}   ({value_text(value)})"
+        else:
+            text = value_text(value)
         lines.append(
             (text if len(curves) == 1 else f"{curve.short}  {text}", color_of(i))
         )
@@ -304,7 +306,9 @@ def columns(
 
     weight: as for `smoothed`. origin: as for `Curve.across`.
     """
-    x, smooth, out = curve.across(origin), smoothed(curve, weight), []
+    x = curve.across(origin)
+    smooth = smoothed(curve, weight)
+    out = []
     for run in [slice(0, len(x))] if (np.diff(x) >= 0).all() else curve.runs:
         low = max(
             int(np.searchsorted(x[run], axis.begin)) - 1, 0
@@ -324,12 +328,10 @@ def columns(
 def _columns_of(
     curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, axis: Axis
 ) -> Columns:
-    xs, rows, good, width = (
-        x[part],
-        curve.rows[part],
-        curve.finite[part],
-        max(axis.width, 1),
-    )
+    xs = x[part]
+    rows = curve.rows[part]
+    good = curve.finite[part]
+    width = max(axis.width, 1)
     broken = xs[rows[:, 6] > 0]
     if len(xs) <= 2 * width:
         return Columns(
@@ -351,10 +353,8 @@ def _columns_of(
 
     ends = np.append(starts[1:], len(xs)) - 1
     middle = 0.5 * (xs[starts] + xs[ends])[there]
-    low, high = (
-        np.fmin.reduceat(rows[:, 3], starts)[there],
-        np.fmax.reduceat(rows[:, 4], starts)[there],
-    )
+    low = np.fmin.reduceat(rows[:, 3], starts)[there]
+    high = np.fmax.reduceat(rows[:, 4], starts)[there]
     if len(broken) > width:
         broken = broken[
             np.unique(np.searchsorted(broken, edges).clip(0, len(broken) - 1))
@@ -364,7 +364,8 @@ def _columns_of(
 
 def limits(parts: Sequence[Columns], axis: Axis, log: bool) -> tuple[float, float]:
     """The vertical limits of a plot that shows these: of the smoothed curves and of most of what is behind them. log:
-    the vertical axis is logarithmic, only for values over 0."""
+    the vertical axis is logarithmic, only for values over 0.
+    """
     found = []
     for part in parts:
         seen = (part.x >= axis.begin) & (part.x <= axis.end)
@@ -383,7 +384,8 @@ def limits(parts: Sequence[Columns], axis: Axis, log: bool) -> tuple[float, floa
     values = np.concatenate(found) if found else np.empty(0)
     if not len(values):
         return (0.1, 10.0) if log else (0.0, 1.0)
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     if log:
         room = max((math.log(high) - math.log(low)) * 0.06, 0.05)
         return low * math.exp(-room), high * math.exp(room)

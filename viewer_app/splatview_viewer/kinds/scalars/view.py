@@ -36,7 +36,8 @@ class ScalarsData:
     @property
     def plots(self) -> dict[str, Sequence[Curve]]:
         """The curves of each plot, by its title."""
-        groups, rate = self.curves.groups, self.curves.rate
+        groups = self.curves.groups
+        rate = self.curves.rate
         more = {**self.beside, **({} if rate is None else {"steps/s": [rate]})}
         return {
             **groups,
@@ -91,11 +92,9 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         """The horizontal axis, as for `Curve.across`."""
         if self.state.across == "step":
             return "step"
-        return (
-            "time"
-            if self.state.across == "clock"
-            else (self.data.curves.begin, self.unit[0])
-        )
+        if self.state.across == "clock":
+            return "time"
+        return (self.data.curves.begin, self.unit[0])
 
     def weight(self, curve: Curve) -> float:
         """Smoothing of a curve: 0 for those that were not logged."""
@@ -123,7 +122,8 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             for curves in self.data.plots.values()
             for curve in curves
         ]
-        low, high = min(float(x.min()) for x in xs), max(float(x.max()) for x in xs)
+        low = min(float(x.min()) for x in xs)
+        high = max(float(x.max()) for x in xs)
         room = 0.01 * (high - low)
         return (low - room, high + room) if high > low else (low - 0.5, low + 0.5)
 
@@ -150,7 +150,8 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        s = before = self.state
+        s = self.state
+        before = s
         s = replace(
             s,
             across=ui.choice(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
-TIMELINE, SQL = "memory snapshots need", "SQL over memory snapshots needs"
+TIMELINE = "memory snapshots need"
+SQL = "SQL over memory snapshots needs"
 """Subjects of the errors for a missing numba and a missing DuckDB, of the extra `memory`."""
 
 
@@ -51,7 +52,8 @@ KIND = Kind("snapshot", view=_view, still="plot", holds=_holds)
 
 def expect(path: Path) -> None:
     """Have a thread load what a timeline is painted with, if this is named like a snapshot, which is about to be shown:
-    that takes as long as reading a short one."""
+    that takes as long as reading a short one.
+    """
     if path.suffix in (".pickle", ".pkl") and installed("numba"):
         from splatview_viewer.kinds.snapshot.timeline.compiled import kernels, pool
 

@@ -40,7 +40,8 @@ _GROUND = ImVec4(*(c / 255 for c in BACKGROUND), 1)  # type: ignore[call-arg]
 
 def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
     """Draw the timeline, and take what the user does in it. Returns the area within the axes."""
-    scale, world = view.scale, view.world()
+    scale = view.scale
+    world = view.world()
     pad = min(8 * scale, rect.width // 20), min(8 * scale, rect.height // 20)
     with board(f"snapshot plot {id(view)}", rect, pad, _CLEAR), theme.font_size(_SMALL):
         room = imgui.get_content_region_avail()
@@ -53,17 +54,16 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
                 within=rect,
             )
             return rect
-        state, io, axis = view.state, imgui.get_io(), world.axis
+        state = view.state
+        io = imgui.get_io()
+        axis = world.axis
         x, y = world.window(state)
-        wide, high = (
-            max(int(room.x / (85 * scale)), 2),
-            max(int(room.y / (45 * scale)), 2),
-        )
-        ticks = (
-            format.count_ticks(*x, wide)
-            if axis.unit == "events"
-            else format.time_ticks(*x, axis.origin_us, wide)
-        )
+        wide = max(int(room.x / (85 * scale)), 2)
+        high = max(int(room.y / (45 * scale)), 2)
+        if axis.unit == "events":
+            ticks = format.count_ticks(*x, wide)
+        else:
+            ticks = format.time_ticks(*x, axis.origin_us, wide)
         beyond = 12 * scale  # a longer label at the right edge would be cut
         ticks = [
             (at, words)
@@ -121,7 +121,8 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
 
 def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """Note what lies under the pointer."""
-    painted, state = view.picture.current, view.state
+    painted = view.picture.current
+    state = view.state
     if view.host.exact:
         return
     if not plot.hovered or imgui.is_mouse_dragging(imgui.MouseButton_.left):
@@ -138,7 +139,8 @@ def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
 
 def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """Draw ranges, marks, the legend, and what is under the pointer."""
-    scale, r = view.scale, plot.rect
+    scale = view.scale
+    r = plot.rect
     with plot.drawing() as draw:
         above = _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
@@ -168,7 +170,8 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
                 ground=faint(theme.BAR, 0.8),
                 pad=0.7,
             )
-        lit, words = view.state.lit, view.missing
+        lit = view.state.lit
+        words = view.missing
         if lit is not None:
             words = f"Lit: {lit.words}   (Esc: everything again)"
         if words:
@@ -199,7 +202,9 @@ def _draw_marks(
     draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot
 ) -> None:
     """The moments that were chosen and marked, out of memory errors, and how long the selected allocation lives."""
-    state, scale, r = view.state, plot.scale, plot.rect
+    state = view.state
+    scale = plot.scale
+    r = plot.rect
     (a, b), bottom = state.marks, plot.rect.y + plot.rect.height
 
     def at(moment: int) -> float:
@@ -227,7 +232,8 @@ def _draw_marks(
         if moment is not None:
             line(moment, _MARKED, name, bottom - 3 * scale, 1)
     if state.moment is not None:
-        x, s = at(state.moment), 5 * scale
+        x = at(state.moment)
+        s = 5 * scale
         plot.upright(world.axis.x_of(state.moment), _CHOSEN)
         draw.add_triangle_filled(
             ImVec2(x - s, r.y),
@@ -250,12 +256,10 @@ def _draw_marks(
 
 def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """The cross hair, what it points at on both axes, and a card with what lies there."""
-    moment, hovered, r, scale = (
-        view.state.pointed,
-        view.state.hovered,
-        plot.rect,
-        plot.scale,
-    )
+    moment = view.state.pointed
+    hovered = view.state.hovered
+    r = plot.rect
+    scale = plot.scale
     if moment is None or not plot.hovered or view.host.exact:
         return
     draw, (x, y) = imgui.get_window_draw_list(), pointer()
@@ -264,7 +268,8 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     clock = world.axis.unit == "time" and world.axis.timed
     words = format.clock_text(world.axis.time_us(moment)) if clock else f"{moment:,}"
     card(draw, (x, r.y + r.height + 3 * scale), [(words, theme.INK)], (0.5, 0))
-    if text := world.text(plot.pointer[1]):
+    text = world.text(plot.pointer[1])
+    if text:
         corner = imgui.get_window_pos()
         card(
             draw,
@@ -315,22 +320,22 @@ def _draw_annotations(
     )
     if found is None or not found.names:
         return 0.0
-    axis, r, scale, lowest = world.axis, plot.rect, plot.scale, 0.0
-    high, step = (
-        imgui.get_text_line_height() + 4 * scale,
-        (plot.x[1] - plot.x[0]) / plot.rect.width,
-    )
+    axis = world.axis
+    r = plot.rect
+    scale = plot.scale
+    lowest = 0.0
+    high = imgui.get_text_line_height() + 4 * scale
+    step = (plot.x[1] - plot.x[0]) / plot.rect.width
     both = found.moments if axis.unit == "events" else found.times - axis.origin_us
     x0, x1 = np.clip(r.x + (both - plot.x[0]) / step, r.x, r.x + r.width)
     wide = np.flatnonzero(x1 - x0 >= 2 * scale)
     for k in wide[np.argsort((x0 - x1)[wide], kind="stable")[:_MOST]].tolist():
         if found.depth[k] >= _ROWS:
             continue
-        left, tint = float(x0[k]), _TINTS[found.depth[k]]
-        y, end = (
-            r.y + found.depth[k] * (high + scale),
-            max(float(x1[k]) - scale, left + 1),
-        )
+        left = float(x0[k])
+        tint = _TINTS[found.depth[k]]
+        y = r.y + found.depth[k] * (high + scale)
+        end = max(float(x1[k]) - scale, left + 1)
         lowest = max(lowest, y + high - r.y)
         draw.add_rect_filled(
             ImVec2(left, y), ImVec2(end, y + high), theme.u32(tint, 0.20)
@@ -349,12 +354,16 @@ def _draw_annotations(
 
 def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     """The whole timeline, low: live bytes before reserved ones, and the window that the plot shows, which goes where
-    the user takes it."""
-    content, device, world = view.content, view.device, view.world()
+    the user takes it.
+    """
+    content = view.content
+    device = view.device
+    world = view.world()
     columns = rect.width
     if world is None:
         return
-    axis, bands = world.axis, world.bands
+    axis = world.axis
+    bands = world.bands
 
     def work() -> tuple[np.ndarray, ...]:
         edges = axis.edges(*axis.extent, columns)
@@ -411,7 +420,8 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
 
 _ONE_ROW = 940
 """Points of width from which the bar has room for every tab by name."""
-_SEARCH, _LEAST = 230, 140
+_SEARCH = 230
+_LEAST = 140
 """Points: the width of the search field, and where there is little room."""
 _CORNER = 236
 """Points at the right end that are left free where there is room: a browser's page has its buttons there."""
@@ -419,7 +429,8 @@ _CORNER = 236
 
 def draw_bar(view: SnapshotView, rect: Rect) -> bool:
     """Draw in an imgui frame; True when the picture has to be drawn again though the state is the same."""
-    scale, tab = view.scale, view.tab
+    scale = view.scale
+    tab = view.tab
     with board(
         f"snapshot bar {id(view)}", rect, (10 * scale, 6 * scale), theme.BAR
     ):  # two views are two windows
@@ -453,7 +464,8 @@ def draw_bar(view: SnapshotView, rect: Rect) -> bool:
 
 def _search(view: SnapshotView, width: float) -> bool:
     imgui.set_next_item_width(width)
-    focus, view.focus = view.focus, False
+    focus = view.focus
+    view.focus = False
     if focus:
         imgui.set_keyboard_focus_here()
     corner = imgui.get_cursor_screen_pos()
@@ -472,9 +484,10 @@ def _search(view: SnapshotView, width: float) -> bool:
             lines if found is None else f"Found: {' and '.join(found.words)}\n\n{lines}"
         )
     if found is not None:
-        words = (
-            f"{found.count:,}  {size_text(found.bytes)}" if found.count else "nothing"
-        )
+        if found.count:
+            words = f"{found.count:,}  {size_text(found.bytes)}"
+        else:
+            words = "nothing"
         if (
             imgui.calc_text_size(text).x
             + imgui.calc_text_size(words).x

@@ -140,11 +140,9 @@ class Content:
     def peek(self, key: Key) -> Any:
         """The answer, if it is there; asks nothing."""
         question = self._questions.get(key)
-        return (
-            None
-            if question is None or not question.job.done or question.job.fault
-            else question.job.result()
-        )
+        if question is None or not question.job.done or question.job.fault:
+            return None
+        return question.job.result()
 
     def fault(self, key: Key) -> str:
         """The reason why there will be no answer; "" while there may be one."""
@@ -153,7 +151,8 @@ class Content:
 
     def forget(self, key: Key) -> None:
         """Drop a question and its answer, so that asking works on it anew. A query that runs is interrupted."""
-        if (question := self._questions.pop(key, None)) is not None:
+        question = self._questions.pop(key, None)
+        if question is not None:
             question.job.cancel()
 
     @property
@@ -243,15 +242,13 @@ class Content:
     def peak(self, device: int) -> int | None:
         """The moment with most live bytes."""
         bands = self.bands(device)
-        return (
-            None
-            if bands is None
-            else self.ask(
-                ("peak", device),
-                lambda: int(np.argmax(bands.live)),
-                lane="layout",
-                words="Looking for the peak",
-            )
+        if bands is None:
+            return None
+        return self.ask(
+            ("peak", device),
+            lambda: int(np.argmax(bands.live)),
+            lane="layout",
+            words="Looking for the peak",
         )
 
     def colors(self, device: int, by: ColorBy) -> Colors | None:
@@ -277,14 +274,12 @@ class Content:
     def hits(self, device: int, text: str) -> Hits | None:
         """Return the hits of a search."""
         text = text.strip()
-        return (
-            None
-            if not text
-            else self.ask(
-                ("search", device, text),
-                lambda: search(self.snapshot, self.snapshot.traces[device], text),
-                newest=True,
-            )
+        if not text:
+            return None
+        return self.ask(
+            ("search", device, text),
+            lambda: search(self.snapshot, self.snapshot.traces[device], text),
+            newest=True,
         )
 
     def mask(

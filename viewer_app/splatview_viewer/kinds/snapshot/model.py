@@ -135,11 +135,9 @@ class Stacks:
 
     def of(self, stack: int) -> np.ndarray:
         """The frames' numbers of a stack, innermost first; none for NO_STACK."""
-        return (
-            self.frames[self.start[stack] : self.start[stack + 1]]
-            if stack >= 0
-            else self.frames[:0]
-        )
+        if stack >= 0:
+            return self.frames[self.start[stack] : self.start[stack + 1]]
+        return self.frames[:0]
 
 
 @dataclass(frozen=True)
@@ -388,11 +386,9 @@ def pool_text(pool: tuple[int, int] | None) -> str:
     """ "default pool", "private pool (0, 3)", "pool not known"."""
     if pool is None:
         return "pool not known"
-    return (
-        "default pool"
-        if tuple(pool) == (0, 0)
-        else f"private pool ({pool[0]}, {pool[1]})"
-    )
+    if tuple(pool) == (0, 0):
+        return "default pool"
+    return f"private pool ({pool[0]}, {pool[1]})"
 
 
 def stream_text(stream: int) -> str:

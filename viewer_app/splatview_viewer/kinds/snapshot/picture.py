@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _AT_ONCE_S = 0.02
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The one before is drawn in
 its place until then."""
-_LIT, _OUTLINED = 0.30, 0.22
+_LIT = 0.30
+_OUTLINED = 0.22
 """Shares of white over the allocation under the pointer, and over the selected one."""
 _OUTLINE = (247, 250, 255, 255)
 
@@ -62,7 +63,8 @@ class Painting:
     def at(self, x: float, y: float) -> tuple[int | None, int | None]:
         """Return the moment and the allocation that the pixel at a place of the axes shows; None: there is none."""
         s, (height, width) = self.sheet, self.ids.shape
-        column, row = int((x - s.x0) // s.step), int((y - s.low) // s.per_pixel)
+        column = int((x - s.x0) // s.step)
+        row = int((y - s.low) // s.per_pixel)
         if not 0 <= column < width or self.moments[column] < 0:
             return None, None
         number = int(self.ids[row, column]) if 0 <= row < height else -1
@@ -71,7 +73,8 @@ class Painting:
 
 def paint(s: Sheet, world: World, colors: Colors, lit: np.ndarray | None) -> Painting:
     """Paint a picture by the threads of `pool()`. lit: bool (A,), the allocations that are not dimmed; None: all."""
-    since, inks = time.perf_counter(), inks_of(colors.classes, colors.palette, lit)
+    since = time.perf_counter()
+    inks = inks_of(colors.classes, colors.palette, lit)
     moments = peaks(
         world.bands.live, world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width)
     )
@@ -147,13 +150,13 @@ class Picture:
     def current(self) -> Painting | None:
         """The painting shown, if it is of the world that is wanted."""
         shown = self.shown
-        return (
-            shown
-            if shown is not None
+        if (
+            shown is not None
             and self._wanted is not None
             and (shown.sheet.world == self._wanted.world)
-            else None
-        )
+        ):
+            return shown
+        return None
 
     @property
     def complete(self) -> bool:
@@ -170,7 +173,8 @@ class Picture:
 
     def draw(self, hovered: int | None, selected: int | None) -> None:
         """Draw what there is into the plot that is open: as it should be, or what was painted before, stretched. These
-        allocations are brighter; the second has an outline."""
+        allocations are brighter; the second has an outline.
+        """
         shown = self.current
         if shown is None or self.texture is None:
             return
@@ -187,7 +191,8 @@ class Picture:
 
     def lift(self, hovered: int | None, selected: int | None) -> None:
         """Brighten these allocations in the texture, and no others any more."""
-        painted, texture = self.shown, self.texture
+        painted = self.shown
+        texture = self.texture
         if painted is None or texture is None or self._lifted == (hovered, selected):
             return
         if any(number is not None for number in self._lifted):
@@ -197,17 +202,17 @@ class Picture:
             (hovered if hovered != selected else None, _LIT),
             (selected, _OUTLINED),
         ):
-            mask = (
-                painted.ids == number if number is not None else np.zeros((1, 1), bool)
-            )
-            columns, rows = (
-                np.flatnonzero(mask.any(axis=0)),
-                np.flatnonzero(mask.any(axis=1)),
-            )
+            if number is not None:
+                mask = painted.ids == number
+            else:
+                mask = np.zeros((1, 1), bool)
+            columns = np.flatnonzero(mask.any(axis=0))
+            rows = np.flatnonzero(mask.any(axis=1))
             if not len(columns):
                 continue
             part = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-            mask, pixels = mask[part], np.ascontiguousarray(painted.pixels[part])
+            mask = mask[part]
+            pixels = np.ascontiguousarray(painted.pixels[part])
             colors = pixels.view(np.uint8).reshape(*pixels.shape, 4)
             colors[mask] = np.round(colors[mask] * (1 - share) + 255 * share)
             if share == _OUTLINED:
@@ -225,7 +230,9 @@ class Picture:
         """Give back the picture and its texture. Idempotent."""
         if self._job is not None:
             self._job.cancel()
-        self.shown = self._wanted = self._job = None
+        self.shown = None
+        self._wanted = None
+        self._job = None
         if self.texture is not None:
             self.texture.release()
             self.texture = None

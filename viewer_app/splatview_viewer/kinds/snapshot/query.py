@@ -149,11 +149,9 @@ class Result:
         """A number of a row, of the first of these columns that there is; -1: it has none, or is of another device."""
         values = dict(zip(reversed(self._names), reversed(self.rows[row]), strict=True))
         found = next((values[name] for name in names if name in values), -1)
-        return (
-            found
-            if isinstance(found, int) and values.get("device", device) == device
-            else -1
-        )
+        if isinstance(found, int) and values.get("device", device) == device:
+            return found
+        return -1
 
     def allocations(self, trace: Trace) -> np.ndarray:
         """int32: the allocations of a trace that the rows name, in a column `id` or `allocation`, ascending."""
@@ -409,7 +407,8 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
             )
     for table, parts in selects.items():
         con.execute(f"CREATE TEMP VIEW {table} AS " + " UNION ALL ".join(parts))
-    rows, lives = snapshot.annotations, [live_bytes(t) for t in snapshot.traces]
+    rows = snapshot.annotations
+    lives = [live_bytes(t) for t in snapshot.traces]
     _table(
         con,
         "annotations",
@@ -453,7 +452,8 @@ def _table(
     con: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Iterable[Any]]
 ) -> None:
     """A real, small table: the rows of each column by its name and type. Not a temporary one: those could be written to
-    in a transaction that only reads."""
+    in a transaction that only reads.
+    """
     values = [
         f'unnest(?::{kind}[]) AS "{column}"'
         for column, _, kind in (c.rpartition(" ") for c in columns)
@@ -465,12 +465,15 @@ def _table(
 
 
 def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
-    s, kinds = snapshot.stacks, frame_kinds(snapshot)
-    site, depth = sites(snapshot), np.diff(s.start).astype(np.int32)
+    s = snapshot.stacks
+    kinds = frame_kinds(snapshot)
+    site = sites(snapshot)
+    depth = np.diff(s.start).astype(np.int32)
     number = np.arange(len(s), dtype=np.int32)
-    own = (
-        np.where((site >= 0) & (kinds[site] == USER), site, -1) if len(kinds) else site
-    )
+    if len(kinds):
+        own = np.where((site >= 0) & (kinds[site] == USER), site, -1)
+    else:
+        own = site
     top = np.append(s.frames, np.int32(-1))[np.where(depth > 0, s.start[:-1], -1)]
     position = np.arange(len(s.frames), dtype=np.int64) - np.repeat(s.start[:-1], depth)
     con.register(
@@ -512,15 +515,14 @@ def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
 
 def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
     """The columns of each table of one device."""
-    a, b, e, p, s, n = (
-        trace.allocations,
-        trace.blocks,
-        trace.events,
-        trace.spans,
-        trace.segments,
-        len(trace.events),
-    )
-    moments, oom = trace.moments, f"action = {ACTIONS.index('oom')}"
+    a = trace.allocations
+    b = trace.blocks
+    e = trace.events
+    p = trace.spans
+    s = trace.segments
+    n = len(trace.events)
+    moments = trace.moments
+    oom = f"action = {ACTIONS.index('oom')}"
     pools = [
         "default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})"
         for pool in snapshot.pools

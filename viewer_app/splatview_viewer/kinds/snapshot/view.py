@@ -181,22 +181,20 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     @property
     def moment(self) -> int | None:
         """The moment that panes tell of; None until it is known."""
-        return (
-            self.content.peak(self.device)
-            if self.state.moment is None
-            else self.state.moment
-        )
+        if self.state.moment is None:
+            return self.content.peak(self.device)
+        return self.state.moment
 
     def world(self) -> World | None:
         """Return the axes and layers of the plot; None until they are known."""
-        content, device = self.content, self.device
-        axis, bands = content.axis(device, self.state.unit), content.bands(device)
+        content = self.content
+        device = self.device
+        axis = content.axis(device, self.state.unit)
+        bands = content.bands(device)
         painter = content.addresses(device) if self.state.tab == "addresses" else bands
-        return (
-            None
-            if axis is None or bands is None or painter is None
-            else world.World(axis, bands, painter)
-        )
+        if axis is None or bands is None or painter is None:
+            return None
+        return world.World(axis, bands, painter)
 
     def see(self, **changes: Any) -> None:
         """Change the state."""
@@ -241,12 +239,17 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         )
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
-        content, before, self._rect, self.scale = self.content, self.state, rect, scale
-        self._answers, again = content.changes, False
+        content = self.content
+        before = self.state
+        self._rect = rect
+        self.scale = scale
+        self._answers = content.changes
+        again = False
         layout = world.lay_out(
             rect, scale, self.tab, details=self.state.selected is not None
         )
-        plot, strip = layout.plot, layout.minimap
+        plot = layout.plot
+        strip = layout.minimap
         if plot is not None:
             plot = draw_plot(self, plot)
         else:
@@ -306,15 +309,16 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         ):
             return False
         self._sync()
-        name, state, found = event.name, self.state, self.world()
+        name = event.name
+        state = self.state
+        found = self.world()
         moment = state.moment if state.pointed is None else state.pointed
         if found is not None and (name in _MOVES or name in ("home", "end")):
             (x, y), (right, up, zoom) = found.window(state), _MOVES.get(name, (0, 0, 0))
-            at = (
-                self.pointer
-                if state.pointed is not None
-                else ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
-            )
+            if state.pointed is not None:
+                at = self.pointer
+            else:
+                at = ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
             x, y = (
                 world.magnified(
                     (
@@ -386,7 +390,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For callers that need
-        a complete picture and do nothing else meanwhile."""
+        a complete picture and do nothing else meanwhile.
+        """
         if not self.complete and not self._moved:
             self.data.news.wait(timeout)
             self.data.news.clear()
@@ -407,32 +412,34 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        snapshot, state = self.content.snapshot, self.state
+        snapshot = self.content.snapshot
+        state = self.state
         if len(snapshot.traces) > 1:
             names = {k: device_text(t.device) for k, t in enumerate(snapshot.traces)}
             device = ui.choice(
                 "Device", "The device whose memory is shown", self.device, names
             )
             if device != self.device:
-                self.state = state = state.elsewhere(device)
+                state = state.elsewhere(device)
+                self.state = state
         color_by: Any = ui.choice(
             "Colour",
             "The property of an allocation that its colour stands for",
             state.color_by,
             COLORS,
         )
-        axis, unit = self.content.axis(self.device, "time"), state.unit
+        axis = self.content.axis(self.device, "time")
+        unit = state.unit
         if axis is not None:
-            unit = (
-                ui.choice(
+            if axis.timed:
+                unit = ui.choice(
                     "Axis",
                     "Events at equal distances, or by the time at which they happened",
                     unit,
                     {"events": "Events", "time": "Clock"},
                 )
-                if axis.timed
-                else "events"
-            )
+            else:
+                unit = "events"
         legend = ui.check(
             "Legend", "The list of colours over the timeline", state.legend
         )
@@ -444,17 +451,18 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         )
 
     def info(self) -> Info:
-        content, pointed = self.content, self.state.pointed
+        content = self.content
+        pointed = self.state.pointed
         bands = content.peek(("bands", self.device))
-        readout = (
-            ""
-            if bands is None or pointed is None or pointed >= len(bands.live)
-            else (f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
-        )
+        if bands is None or pointed is None or pointed >= len(bands.live):
+            readout = ""
+        else:
+            readout = f"{pointed:,}   {size_text(int(bands.live[pointed]))} live"
         settings = [
             f"{name}: {value}" for name, value in content.snapshot.settings.items()
         ]
-        traces, notes = content.snapshot.traces, len(content.snapshot.notes)
+        traces = content.snapshot.traces
+        notes = len(content.snapshot.notes)
         counts = {
             "device": len(traces) if len(traces) > 1 else 0,
             "event": sum(len(t.events) for t in traces),

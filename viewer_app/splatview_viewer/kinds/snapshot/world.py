@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""
-MINIMAP, GAP = 44, 8
+MINIMAP = 44
+GAP = 8
 DETAILS = 350
 _BARE = 200, 150
 """Points below which there is the plot and nothing else."""
@@ -49,10 +50,14 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
     def px(points: float) -> int:
         return round(points * scale)
 
-    x, y, width, height = rect.x, rect.y, rect.width, rect.height
+    x = rect.x
+    y = rect.y
+    width = rect.width
+    height = rect.height
     high = px(BAR)
     bar = Rect(x, y, width, high)
-    y, height = y + high, height - high
+    y = y + high
+    height = height - high
     side = None
     if details and width >= _WIDE * scale:
         w = min(px(DETAILS), width * 45 // 100)
@@ -64,11 +69,10 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
         height -= h
     pane = None
     if tab not in PLOTS:
-        above = (
-            max(height * 36 // 100, px(190))
-            if height >= _TALL * scale
-            else px(MINIMAP + 2 * GAP)
-        )
+        if height >= _TALL * scale:
+            above = max(height * 36 // 100, px(190))
+        else:
+            above = px(MINIMAP + 2 * GAP)
         pane = Rect(x, y + above, width, height - above)
         height = above
     minimap = None

@@ -1,5 +1,6 @@
 """Content of a stream of cameras, shared by its own view and by scenes that are trained with them: the cameras, and
-their photographs, requested or read when they are looked at and kept within bounds."""
+their photographs, requested or read when they are looked at and kept within bounds.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class CamerasContent:
     """Lives until the last of those who use it is gone."""
 
     def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
-        self.ctx, self.work = ctx, work
+        self.ctx = ctx
+        self.work = work
         self.cameras: CameraSet | None = None
         self.current: int | None = None
         """Which one is trained with; None: nobody says."""
@@ -73,7 +75,8 @@ class CamerasContent:
         if isinstance(value, np.ndarray) or not hasattr(value, "tensors"):
             raise ViewerError(f"cameras: a {type(value).__name__} holds no cameras")
         frame: Frame = value  # type: ignore[assignment]
-        cameras, meta = cameras_of(frame), dict(frame.meta)
+        cameras = cameras_of(frame)
+        meta = dict(frame.meta)
         if not frame.intact():
             return False
         self.meta = meta
@@ -150,7 +153,8 @@ class PhotoStore:
 
     def use(self, cameras: CameraSet) -> bool:
         """These are the cameras from now on. True if their photographs are others than before."""
-        before, self._cameras = self._cameras, cameras
+        before = self._cameras
+        self._cameras = cameras
         if (len(before), before.paths, before.photos) == (
             len(cameras),
             cameras.paths,
@@ -171,7 +175,8 @@ class PhotoStore:
             self._small,
         ):
             held.clear()
-        self._wanted, self._next_small = -1, 0
+        self._wanted = -1
+        self._next_small = 0
 
     @property
     def set_number(self) -> int:
@@ -182,7 +187,8 @@ class PhotoStore:
 
     def whole(self, number: int) -> np.ndarray | None:
         """Return a camera's photograph, (H, W, 3) uint8 or (H, W, 4) with straight alpha; None while it is not here:
-        see `trouble`."""
+        see `trouble`.
+        """
         self._wanted = number
         found = self._whole.get(number)
         if found is not None:
@@ -202,7 +208,8 @@ class PhotoStore:
     def want_small(self, side: int) -> None:
         """All of them are wanted in small: squares of so many pixels."""
         if side != self.side:
-            self.side, self._next_small = side, 0
+            self.side = side
+            self._next_small = 0
             self._small.clear()
 
     def take_small(self, most: int) -> list[tuple[int, np.ndarray]]:
@@ -213,7 +220,8 @@ class PhotoStore:
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """Requests for the publisher: cameras and sides (`RemoteStream.request_photos`)."""
-        cameras, out = self._cameras, []
+        cameras = self._cameras
+        out = []
         if not cameras.photos:
             return []
         number = self._wanted
@@ -234,7 +242,8 @@ class PhotoStore:
     def take(self, frame: Frame) -> bool:
         """Take over photographs that the publisher brought. False if the frame was overwritten meanwhile."""
         photos, cameras = frame.tensors["photos"].array, self._cameras  # type: ignore[union-attr]
-        first, side = frame.meta["camera"], frame.meta["side"]
+        first = frame.meta["camera"]
+        side = frame.meta["side"]
         if frame.meta["photos"] != cameras.photos:
             return True
         taken = np.array(photos)
@@ -258,10 +267,8 @@ class PhotoStore:
 
     def tick(self, now: float) -> bool:
         """Take in what was read, and have more read. True when something came."""
-        cameras, done = (
-            self._cameras,
-            [found for found in self._reading.items() if found[1].done],
-        )
+        cameras = self._cameras
+        done = [found for found in self._reading.items() if found[1].done]
         for (number, side), job in done:
             del self._reading[number, side]
             if job.error is not None:
@@ -347,7 +354,8 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
 
 def _resized(photo: Image.Image, size: tuple[int, int], side: int) -> Image.Image:
     """Return a photograph no larger than `size`, or with `side` as a square of so many pixels. Sizes as of
-    `read_photo`."""
+    `read_photo`.
+    """
     from PIL import Image
 
     if side:
@@ -380,7 +388,8 @@ class PhotoTexture:
 
     def take(self, photo: np.ndarray) -> None:
         """Hold this photograph, (H, W, 3) or (H, W, 4) uint8, which must not change. Nothing is done if it is held
-        already."""
+        already.
+        """
         if photo is self._photo:
             return
         height, width, channels = photo.shape
@@ -397,7 +406,8 @@ class PhotoTexture:
         held.write(np.ascontiguousarray(photo).tobytes(), alignment=1)
         if channels == 4:
             held = self._multiplied(held)
-        held.repeat_x = held.repeat_y = False
+        held.repeat_x = False
+        held.repeat_y = False
         held.build_mipmaps()
         self._texture = held
         self._photo = photo
@@ -435,11 +445,10 @@ class PhotoTexture:
         if texture is None:
             return
         exact = texture.size == (rect.width, rect.height)
-        texture.filter = (
-            (moderngl.NEAREST, moderngl.NEAREST)
-            if exact
-            else (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR)
-        )
+        if exact:
+            texture.filter = (moderngl.NEAREST, moderngl.NEAREST)
+        else:
+            texture.filter = (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR)
         shown = self._passes()
         shown.read(photo=texture)
         shown.set(
@@ -455,7 +464,8 @@ class PhotoTexture:
     def _release(self) -> None:
         if self._texture is not None:
             self._texture.release()
-        self._texture = self._photo = None
+        self._texture = None
+        self._photo = None
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -92,11 +92,10 @@ class FrustumDrawing:
         table = np.zeros((count, _ROW, 4), np.float32)
         views = np.where(cameras.fine[:, None, None], cameras.viewmats, np.eye(4))
         table[:, :3, :3] = views[:, :3, :3].transpose(0, 2, 1)
-        self._origin = (
-            np.median(cameras.positions[cameras.fine], 0)
-            if cameras.fine.any()
-            else np.zeros(3)
-        )
+        if cameras.fine.any():
+            self._origin = np.median(cameras.positions[cameras.fine], 0)
+        else:
+            self._origin = np.zeros(3)
         table[:, :3, 3] = (
             cameras.positions - self._origin
         )  # float32 would lose the detail of places far away
@@ -110,10 +109,12 @@ class FrustumDrawing:
                 self._order = self._ctx.buffer(reserve=4 * count, dynamic=True)
         if self._table is not None:
             self._table.write(table.tobytes())
-        self._cameras, self._ordered = cameras, b""
-        radius = (
-            bounds(cameras.positions[cameras.fine])[1] if cameras.fine.any() else 1.0
-        )
+        self._cameras = cameras
+        self._ordered = b""
+        if cameras.fine.any():
+            radius = bounds(cameras.positions[cameras.fine])[1]
+        else:
+            radius = 1.0
         self._fade = 1.5 * radius, 6.0 * radius
 
     def take_small(self, photos: PhotoStore) -> bool:
@@ -124,11 +125,13 @@ class FrustumDrawing:
             return False
         if self._atlas is None:
             rows = -(-len(self._flags) // (ATLAS // self._side))
-            atlas = self._atlas = self._ctx.texture(
+            atlas = self._ctx.texture(
                 (ATLAS, min(rows * self._side, ATLAS)), 4, alignment=1
             )
+            self._atlas = atlas
             atlas.filter = moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR
-            atlas.repeat_x = atlas.repeat_y = False
+            atlas.repeat_x = False
+            atlas.repeat_y = False
         per_row = ATLAS // self._side
         for number, photo in came:
             place = (
@@ -155,7 +158,8 @@ class FrustumDrawing:
             depth = cameras.positions @ camera.viewmat[2, :3]
             self._order.write(np.argsort(-depth).astype(np.int32).tobytes())
             self._ordered = key
-        ctx, view = self._ctx, camera.viewmat.copy()
+        ctx = self._ctx
+        view = camera.viewmat.copy()
         view[:3, 3] += view[:3, :3] @ self._origin
         values: dict[str, Any] = {
             "u_view": tuple(view.T.ravel()),
@@ -228,7 +232,9 @@ class FrustumDrawing:
         for held in (self._table, self._order, self._atlas):
             if held is not None:
                 held.release()
-        self._table = self._order = self._atlas = None
+        self._table = None
+        self._order = None
+        self._atlas = None
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
@@ -261,8 +267,10 @@ def camera_at(
     cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float
 ) -> int | None:
     """The nearest of `cameras` whose picture, at `depth` in front of it, or whose centre, within `reach` pixels, lies
-    under a pixel of `camera`'s picture."""
-    e, count = cameras.extents * depth, len(cameras)
+    under a pixel of `camera`'s picture.
+    """
+    e = cameras.extents * depth
+    count = len(cameras)
     local = np.stack([e[:, [0, 1]], e[:, [2, 1]], e[:, [2, 3]], e[:, [0, 3]]], 1)
     local = np.concatenate([local, np.full((count, 4, 1), depth)], 2)
     turn = np.where(cameras.fine[:, None, None], cameras.viewmats[:, :3, :3], np.eye(3))

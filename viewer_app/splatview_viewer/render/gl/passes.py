@@ -58,7 +58,8 @@ class Pass:
 
     def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
         """Bind textures to the samplers of their names, those that are left with these defines, on units from `unit`
-        on."""
+        on.
+        """
         for i, name in enumerate(
             (name for name in textures if name in self._program), unit
         ):
@@ -177,7 +178,9 @@ class Compositor:
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         """Target of the projections: `columns` (a power of two) of them in a row."""
         formats = self.formats | (BODIES if paint == "ellipsoids" else {})
-        held, self._projected = self._projected, None  # should there be no room
+        # should there be no room
+        held = self._projected
+        self._projected = None
         if held is not None and (held.size, list(held.textures)) != (
             (columns, rows),
             list(formats),

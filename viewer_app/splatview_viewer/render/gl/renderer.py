@@ -74,11 +74,10 @@ class GlPicture:
 
     def pixels(self) -> Pixels:
         rgba = texels(self.color)
-        depth = (
-            None
-            if self.depth is None
-            else np.ascontiguousarray(texels(self.depth)[..., 0])
-        )
+        if self.depth is None:
+            depth = None
+        else:
+            depth = np.ascontiguousarray(texels(self.depth)[..., 0])
         return Pixels(
             np.ascontiguousarray(rgba[..., :3]),
             np.ascontiguousarray(rgba[..., 3]),
@@ -109,7 +108,8 @@ class GlRenderer(Renderer):
                 f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
                 "Update the graphics driver"
             )
-        self.ctx, self.note = ctx, note
+        self.ctx = ctx
+        self.note = note
         self._limit = min(
             ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"]
         )
@@ -117,12 +117,16 @@ class GlRenderer(Renderer):
         self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx)
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
-        self._origin, self._dtype = np.zeros(3), np.dtype(np.float32)
+        self._origin = np.zeros(3)
+        self._dtype = np.dtype(np.float32)
         self._scene: GaussianScene | None = None
         """Result of `scene`."""
         self._flags: tuple[Selection, np.ndarray] | None = None
         """Result of a selection: `scene.flags`."""
-        self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
+        self._sh_degree = 0
+        self._sh_stored = 0
+        self._sh_columns = 0
+        self._packed_columns = 0
 
     def load(
         self, scene: GaussianScene, ready: Callable[[int], None] | None = None
@@ -151,22 +155,21 @@ class GlRenderer(Renderer):
             )
         # What the projection needs of one Gaussian fills one line of a processor's cache.
         packed = np.zeros((len(active), 16), np.float32)
-        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, opacities, quats
-        packed[:, 8:11], packed[:, 12:15] = scales, sh0
+        packed[:, 0:3] = means
+        packed[:, 3] = opacities
+        packed[:, 4:8] = quats
+        packed[:, 8:11] = scales
+        packed[:, 12:15] = sh0
         self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
         self._fields.write("shN", rest.reshape(-1, 3), sh_columns * max(stored, 1))
-        self._sh_degree, self._sh_stored, self._sh_columns = (
-            active.sh_degree,
-            stored,
-            sh_columns,
-        )
+        self._sh_degree = active.sh_degree
+        self._sh_stored = stored
+        self._sh_columns = sh_columns
         self._packed_columns = packed_columns
-        self._means, self._origin, self.left_out, self._dtype = (
-            means,
-            origin,
-            left_out,
-            centers.dtype,
-        )
+        self._means = means
+        self._origin = origin
+        self.left_out = left_out
+        self._dtype = centers.dtype
         self._scene = None
         if self._flags is not None:  # here, where the arrays are at hand
             self._flags = self._flags[0], flags(active, self._flags[0]).numpy()
@@ -175,7 +178,8 @@ class GlRenderer(Renderer):
         """Read back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
-            n, stored = len(self._means), self._sh_stored
+            n = len(self._means)
+            stored = self._sh_stored
             if n == 0:
                 return nothing()
             packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
@@ -231,7 +235,8 @@ class GlRenderer(Renderer):
         self._fields.release()
         self._compositor.release()
         self._means = np.empty((0, 3), np.float32)
-        self._scene = self._flags = None
+        self._scene = None
+        self._flags = None
 
     def _sort(self, camera: Camera, options: RenderOptions) -> int:
         """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected."""
@@ -267,11 +272,10 @@ class GlRenderer(Renderer):
         )
         K, (limit_low, limit_high) = camera.K, camera.slope_limits()
         rotation = camera.viewmat[:3, :3]
-        degree = (
-            self._sh_degree
-            if options.sh_degree is None
-            else min(options.sh_degree, self._sh_degree)
-        )
+        if options.sh_degree is None:
+            degree = self._sh_degree
+        else:
+            degree = min(options.sh_degree, self._sh_degree)
         p = self._compositor.projection(*DEFINES[options.paint])
         p.read(
             order=self._fields["order"],
@@ -342,7 +346,8 @@ class QuadCompositor(Compositor):
         self, size: tuple[int, int], options: RenderOptions
     ) -> moderngl.Framebuffer:
         """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
-        self._options, depth = options, options.depth
+        self._options = options
+        depth = options.depth
         if (
             self._target is None
             or self._target.size != size
@@ -358,7 +363,8 @@ class QuadCompositor(Compositor):
         self, visible: int, near: float
     ) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
-        if asked for, accumulated depth in the first channel. `near`: the camera's."""
+        if asked for, accumulated depth in the first channel. `near`: the camera's.
+        """
         target = self._target
         assert target is not None
         target.clear()
@@ -404,12 +410,14 @@ class QuadCompositor(Compositor):
         ):
             if held is not None:
                 held.release()
-        self._projected = self._target = None
+        self._projected = None
+        self._target = None
 
     def _splats(self, target: Target, *defines: str) -> Pass:
         """The pass that draws, ready but for the first Gaussian."""
         assert self._projected is not None
-        splat, options = self._splat(*defines), self._options
+        splat = self._splat(*defines)
+        options = self._options
         splat.read(**self._projected.textures, tiles=target.tiles)
         splat.set(
             columns=self._projected.size[0],
@@ -425,7 +433,9 @@ class QuadCompositor(Compositor):
         return splat
 
     def _blend(self, target: Target, visible: int, *defines: str) -> None:
-        ctx, mark, tiles = self._ctx, self._mark, self._tiles
+        ctx = self._ctx
+        mark = self._mark
+        tiles = self._tiles
         splat = self._splats(target, *defines)
         for p in (mark, tiles):
             p.read(8, finished=target.color)  # a unit that `splat` does not use

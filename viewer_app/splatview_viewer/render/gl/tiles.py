@@ -87,7 +87,8 @@ class TileCompositor(Compositor):
     ) -> moderngl.Framebuffer:
         if size != self._size:
             self._release_layers()
-        self._size, self._options = size, options
+        self._size = size
+        self._options = options
         self._grid = -(-size[0] // TILE), -(-size[1] // TILE)
         return self._target("color").framebuffer
 
@@ -95,7 +96,8 @@ class TileCompositor(Compositor):
         self, visible: int, near: float
     ) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         options = self._options
-        self._near, self.thinned = near, ""
+        self._near = near
+        self.thinned = ""
         bodies = options.paint == "ellipsoids"
         # Depth takes a walk of its own: there are not more than eight outputs. The nearest surfaces bring theirs along.
         pictures = ["color", "depth"] if options.depth else ["color"]
@@ -158,7 +160,8 @@ class TileCompositor(Compositor):
         self._release_layers()
         self._size = 0, 0
         self._lists.release()
-        self._lists, self._room = Fields(self._ctx), 1
+        self._lists = Fields(self._ctx)
+        self._room = 1
 
     def release(self) -> None:
         self._release_layers()
@@ -180,7 +183,8 @@ class TileCompositor(Compositor):
             *(["DEPTH"] if kind == "depth" else []),
             *(["RESUME"] if latest is not None else []),
         )
-        options, projected = self._options, self._projected.textures
+        options = self._options
+        projected = self._projected.textures
         if (
             options.paint != "overdraw" or kind == "color"
         ):  # its depth is that of colour
@@ -254,7 +258,8 @@ class Chunks:
         self, boxes: np.ndarray, grid: tuple[int, int], most: int = LISTED_MAX
     ):
         """`boxes` (N, 2) int32, in drawing order: the first tile's number, row by row, and width + (height << 16) in
-        tiles, 0 where nothing shows. `grid`: tiles across and down."""
+        tiles, 0 where nothing shows. `grid`: tiles across and down.
+        """
         self.lacking = False
         """True if it has ended before everything was in a chunk."""
         self._left = most
@@ -301,7 +306,8 @@ class Chunks:
         )
         _, first, widths, heights = self._held
         y0, x0 = np.divmod(first, self._columns)
-        y1, x1 = y0 + heights, x0 + widths
+        y1 = y0 + heights
+        x1 = x0 + widths
         self._held = self._held[
             :,
             np.flatnonzero(
@@ -316,7 +322,8 @@ class Chunks:
         widths: np.ndarray,
         heights: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        columns, tiles = self._columns, self._columns * self._rows
+        columns = self._columns
+        tiles = self._columns * self._rows
         # First every row of tiles that a box has, then every tile of such a row. The tile's number is what its row
         # of tiles starts with plus how far along it is; repeating (start - place) and adding places gives that.
         owner = np.repeat(np.arange(len(rank), dtype=np.int32), heights)

@@ -171,7 +171,8 @@ class Kernels:
             )
             build(library)
         spec = importlib.util.spec_from_file_location(NAME, library)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         import gsplat
@@ -181,7 +182,8 @@ class Kernels:
 
 def build(library: Path) -> None:
     """Compile in another process and put the finished library in its place. Raises RendererError."""
-    folder, report = library.parent / "build", library.parent / "build.log"
+    folder = library.parent / "build"
+    report = library.parent / "build.log"
     jobs = os.environ.get("MAX_JOBS") or str(
         max(min((os.cpu_count() or 2) // 2, 10), 1)
     )

@@ -93,10 +93,11 @@ class Kernels:
         """
         function = self._functions.get(name)
         if function is None:
-            function = self._functions[name] = _checked(
+            function = _checked(
                 driver.cuModuleGetFunction(self._module, name.encode()),
                 f"kernel {name}",
             )
+            self._functions[name] = function
         values = [
             ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a
             for a in args
@@ -145,7 +146,8 @@ class Nvrtc:
             raise RendererError(
                 f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it"
             )
-        first, second = ctypes.c_int(), ctypes.c_int()
+        first = ctypes.c_int()
+        second = ctypes.c_int()
         self._call("nvrtcVersion", ctypes.byref(first), ctypes.byref(second))
         self.version = f"{first.value}.{second.value}"
 
@@ -240,7 +242,8 @@ class Clock:
     def end(self, stream: torch.cuda.Stream) -> None:
         """Without a `begin`: nothing."""
         if self._begun is not None:
-            pair, self._begun = self._begun, None
+            pair = self._begun
+            self._begun = None
             pair[1].record(stream)
             if len(self._running) < self.MOST:  # otherwise they are not read
                 self._running.append(pair)

@@ -49,7 +49,8 @@ _UNKNOWN = -1
 
 class FrameGraph:
     """Draws one scene at a time, on torch's current stream: always the same one, never the default, which cannot be
-    captured."""
+    captured.
+    """
 
     def __init__(self, device: torch.device) -> None:
         """Compiles the viewer's kernels if that was not done yet, about a second.
@@ -124,7 +125,8 @@ class FrameGraph:
     def select(self, flags: torch.Tensor | None) -> None:
         """(N,) uint8 as `Selection.flags` gives them, for the frames from now on: `RenderOptions.selection` is not
         looked at. Not copied: always the same storage until `load` is given another one. None: all are drawn, none
-        stands out."""
+        stands out.
+        """
         if self._scene is not None and flags is not self._scene.flags:
             self._scene = replace(self._scene, flags=flags)
 
@@ -146,11 +148,10 @@ class FrameGraph:
         assert scene is not None
         size = camera.height, camera.width
         rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
-        degree = (
-            scene.degree
-            if options.sh_degree is None
-            else min(options.sh_degree, scene.degree)
-        )
+        if options.sh_degree is None:
+            degree = scene.degree
+        else:
+            degree = min(options.sh_degree, scene.degree)
         depth = torch.empty(size, device=self._device) if options.depth else None
         self._stream = torch.cuda.current_stream()
         self._drawn += 1
@@ -316,20 +317,24 @@ class Capacity:
         """A frame needed so many. True: it had too few, and there are more now."""
         self.wanted = needed
         if needed > self.slots:
-            before, self.slots = self.slots, self.rounded(needed * 5 // 4)
-            self._peak = self._frames = 0
+            before = self.slots
+            self.slots = self.rounded(needed * 5 // 4)
+            self._peak = 0
+            self._frames = 0
             return self.slots > before
         self._peak = max(self._peak, needed)
         self._frames += 1
         if self._frames >= self.FRAMES:
             if self._peak < 0.6 * self.slots:
                 self.slots = self.rounded(self._peak * 5 // 4)
-            self._peak = self._frames = 0
+            self._peak = 0
+            self._frames = 0
         return False
 
     def rounded(self, slots: int) -> int:
         """Up to one of eight steps per power of two, so that there are few different numbers and so few graphs; no more
-        than there may be."""
+        than there may be.
+        """
         slots = max(slots, self.FIRST)
         step = 1 << max(slots.bit_length() - 4, 0)
         return min(-(-slots // step) * step, self._most)
@@ -355,7 +360,8 @@ class Launcher(Protocol):
 
 class Parameters(ctypes.Structure):
     """Parameters that change with each frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
-    device in stream order, so that nothing on the host must stay as it is until then."""
+    device in stream order, so that nothing on the host must stay as it is until then.
+    """
 
     _fields_ = (
         ("viewmat", ctypes.c_float * 16),
@@ -477,17 +483,21 @@ def draw(
         gsplat: its compiled module.
         own: the kernels of frame.cu for `kind.key_type`.
     """
-    n, slots, device = len(scene.means), kind.slots, scene.means.device
+    n = len(scene.means)
+    slots = kind.slots
+    device = scene.means.device
     columns, rows = kind.tiles
     antialiased = kind.antialiased and kind.by_density
 
     def new(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
 
-    opacities, scales = scene.opacities, scene.scales
+    opacities = scene.opacities
+    scales = scene.scales
     flags: Any = scene.flags if kind.selected else _NULL
     if kind.selected or kind.scaled or not kind.by_density:
-        opacities, scales = new(n), new(n, 3) if kind.scaled else scene.scales
+        opacities = new(n)
+        scales = new(n, 3) if kind.scaled else scene.scales
         own.launch(
             "choose",
             blocks(n, 256),
@@ -520,17 +530,15 @@ def draw(
             getattr(gsplat.CameraModelType, kind.model.upper()),
         )
     )
-    footprints, keys, counts, colors = (
-        new(n, 8),
-        new(n),
-        new(n, dtype=torch.int64),
-        new(n, 4),
-    )
+    footprints = new(n, 8)
+    keys = new(n)
+    counts = new(n, dtype=torch.int64)
+    colors = new(n, 4)
     plain = kind.paint == "color" and not kind.selected
-    more = (
-        ()
-        if plain
-        else (
+    if plain:
+        more = ()
+    else:
+        more = (
             _int(PAINTS.index(kind.paint)),
             _int(kind.model == "ortho"),
             _int(kind.width),
@@ -539,7 +547,6 @@ def draw(
             scene.quats,
             scene.scales,
         )
-    )
     degree = 0 if kind.paint in ("normals", "overdraw") else kind.degree
     own.launch(
         "shade" if plain else "shade_as",
@@ -602,11 +609,10 @@ def draw(
     # A part's list replaces the pairs of the part before.
     most = 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
     parts = blocks(slots, most)
-    tiles, pairs = (
-        new(slots, dtype=_KEY_TYPES[kind.key_type]),
-        new(slots + most, dtype=torch.int32),
-    )
-    ids, gaussians = pairs[:slots], pairs[most:]
+    tiles = new(slots, dtype=_KEY_TYPES[kind.key_type])
+    pairs = new(slots + most, dtype=torch.int32)
+    ids = pairs[:slots]
+    gaussians = pairs[most:]
     own.launch(
         "fill",
         blocks(max(n, slots), 256),
@@ -626,7 +632,8 @@ def draw(
         parts, columns * rows + 1, dtype=torch.int32
     )  # and one more, which ends the last tile
     for part in range(parts):
-        first, end = part * most, min((part + 1) * most, slots)
+        first = part * most
+        end = min((part + 1) * most, slots)
         grouped, places = torch.sort(tiles[first:end], stable=True)
         own.launch(
             "gather",
@@ -670,12 +677,10 @@ def blocks(threads: int, block: int) -> int:
     return -(-threads // block)
 
 
-_int, _long, _float, _NULL = (
-    ctypes.c_int,
-    ctypes.c_longlong,
-    ctypes.c_float,
-    ctypes.c_void_p(0),
-)
+_int = ctypes.c_int
+_long = ctypes.c_longlong
+_float = ctypes.c_float
+_NULL = ctypes.c_void_p(0)
 _BLENDS: dict[Paint, str] = {
     "color": "blend",
     "normals": "blend",

@@ -72,7 +72,8 @@ class Mover:
 
         `color`: float16 (H, W, 4); `rgba`: the same in float32; `depth`: (H, W) float32, accumulated.
         """
-        grid, copy = grid_of(rgba, depth, self._own), color.clone()
+        grid = grid_of(rgba, depth, self._own)
+        copy = color.clone()
         for held in (
             copy,
             grid,
@@ -203,7 +204,8 @@ def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Ten
     """
     height, width = depth.shape
     cell = cell_of(width, height)
-    columns, rows = math.ceil(width / cell) + 1, math.ceil(height / cell) + 1
+    columns = math.ceil(width / cell) + 1
+    rows = math.ceil(height / cell) + 1
     grid = torch.empty((rows, columns), dtype=torch.float32, device=depth.device)
     picture = _Picture(
         rgba.data_ptr(),

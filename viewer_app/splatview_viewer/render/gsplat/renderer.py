@@ -212,11 +212,9 @@ class GsplatRenderer(Renderer):
 
     def _target(self, camera: Camera) -> torch.Tensor | None:
         """Canvas that OpenGL will read a picture from; None without an OpenGL context."""
-        return (
-            None
-            if self._ctx is None
-            else self._canvas().begin(camera.height, camera.width, 4, "float16")
-        )
+        if self._ctx is None:
+            return None
+        return self._canvas().begin(camera.height, camera.width, 4, "float16")
 
     def _canvas(self) -> Any:
         self._canvas_held = self._canvas_held or self._make_canvas()
@@ -243,10 +241,12 @@ class GsplatRenderer(Renderer):
         with torch.cuda.device(device):
             stream = torch.cuda.Stream(device, priority=-1)
         with self._working(stream):  # should that fail, everything stays as it is
-            gaussians, frame = DeviceGaussians(device), FrameGraph(device)
+            gaussians = DeviceGaussians(device)
+            frame = FrameGraph(device)
         if self._device is not None:
             self._leave()
-        self._device, self._stream = device, stream
+        self._device = device
+        self._stream = stream
         self._gaussians, self._frame, self._reading = gaussians, frame, Reading(stream)
         self._show_frame()
 
@@ -261,7 +261,8 @@ class GsplatRenderer(Renderer):
         for held in (self._canvas_held, self._mover_held):
             if held is not None:
                 held.close()
-        self._canvas_held = self._mover_held = None
+        self._canvas_held = None
+        self._mover_held = None
 
     def _leave(self) -> None:
         """Give back what is on the present GPU."""
@@ -283,13 +284,15 @@ class GsplatPicture:
         self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions
     ) -> None:
         """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
-        depth, which is divided by alpha, is wanted too, or numbers that are no colours."""
-        self._renderer, self._camera, self._options = renderer, camera, options
-        self._shown = (
-            None
-            if options.depth or options.paint == "overdraw"
-            else renderer._target(camera)
-        )
+        depth, which is divided by alpha, is wanted too, or numbers that are no colours.
+        """
+        self._renderer = renderer
+        self._camera = camera
+        self._options = options
+        if options.depth or options.paint == "overdraw":
+            self._shown = None
+        else:
+            self._shown = renderer._target(camera)
         clock = renderer._clocks["render"]
         stream = renderer._stream
         with (
@@ -309,10 +312,8 @@ class GsplatPicture:
     def pixels(self) -> Pixels:
         """float32, drawn anew if the picture has another dtype."""
         with self.on_gpu() as (picture, distance):
-            rgba, depth = (
-                picture.cpu().numpy(),
-                None if distance is None else distance.cpu().numpy(),
-            )
+            rgba = picture.cpu().numpy()
+            depth = None if distance is None else distance.cpu().numpy()
         return Pixels(
             np.ascontiguousarray(rgba[..., :3]),
             np.ascontiguousarray(rgba[..., 3]),
@@ -323,11 +324,10 @@ class GsplatPicture:
         """In memory that OpenGL reads, where that is possible: see `splatview_ipc.gl`."""
         if self._source is None:
             with self._renderer._working():
-                target = (
-                    self._renderer._target(self._camera)
-                    if self._shown is None
-                    else self._shown
-                )
+                if self._shown is None:
+                    target = self._renderer._target(self._camera)
+                else:
+                    target = self._shown
                 if target is None:
                     raise RendererError(
                         "gsplat: made without an OpenGL context; only pixels() works"
@@ -349,7 +349,8 @@ class GsplatPicture:
 
     def bring(self) -> bool:
         """Have all that `brought` gives made behind the drawing, without waiting: ask `done`. For a picture with
-        depth, once, before anything else is asked of it. False: it cannot be moved here, and nothing was done."""
+        depth, once, before anything else is asked of it. False: it cannot be moved here, and nothing was done.
+        """
         renderer = self._renderer
         with renderer._working(), renderer._reading:
             mover = renderer._mover()
@@ -371,20 +372,24 @@ class GsplatPicture:
 
     def brought(self) -> PixelSource | None:
         """Colour and alpha, as from `source`; `kept` moves it. None if it turns out to lack Gaussians, or the renderer
-        has gone to another GPU: it has to be rendered again. Waits until it is `done`."""
-        renderer, canvas = self._renderer, self._canvas
+        has gone to another GPU: it has to be rendered again. Waits until it is `done`.
+        """
+        renderer = self._renderer
+        canvas = self._canvas
         if canvas is None or canvas is not renderer._canvas_held:
             return None
         with renderer._working():
             if renderer._overflowed():
                 return None
-            self._whole, self._canvas = True, None
+            self._whole = True
+            self._canvas = None
             self._source = canvas.show(finished=True)
             return self._source
 
     def over(self, background: tuple[float, float, float]) -> torch.Tensor:
         """The picture over a background, RGB in [0, 1]: uint8 (H, W, 3), as OpenGL rounds it, for what torch's current
-        stream does next. Of what was drawn for OpenGL, without asking it for anything."""
+        stream does next. Of what was drawn for OpenGL, without asking it for anything.
+        """
         device = self._renderer.device
         wanted = torch.cuda.current_stream(device)
         with self._renderer._working():
@@ -403,7 +408,8 @@ class GsplatPicture:
     @contextmanager
     def on_gpu(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
         """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
-        renderer's stream is current."""
+        renderer's stream is current.
+        """
         with self._renderer._working():
             self._make_whole()
             while (

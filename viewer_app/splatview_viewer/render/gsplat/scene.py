@@ -69,13 +69,16 @@ class DeviceGaussians:
         self, scene: GaussianScene, begin: Callable[[], object] = lambda: None
     ) -> None:
         """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
-        has to be awaited has been, before the GPU is given work; by then all that readers have given their streams."""
-        self._lent = self._flags_of = None
+        has to be awaited has been, before the GPU is given work; by then all that readers have given their streams.
+        """
+        self._lent = None
+        self._flags_of = None
         while self._readers:
             torch.cuda.current_stream(self.device).wait_event(
                 self._readers.pop().record_event()
             )
-        before, self._n = self._n, len(scene)
+        before = self._n
+        self._n = len(scene)
         if self._n == 0:
             self._make_room()
             return
@@ -87,9 +90,10 @@ class DeviceGaussians:
                 as_floats(scene.means[:: blocks(self._n, SAMPLE)]).cpu().numpy()
             )
             far = np.abs(center).max() > FAR * max(size, 1e-30)
-            self.origin = (
-                center.astype(np.float32).astype(np.float64) if far else np.zeros(3)
-            )
+            if far:
+                self.origin = center.astype(np.float32).astype(np.float64)
+            else:
+                self.origin = np.zeros(3)
         begin()
         self._make_room()
         out = self.active
@@ -130,7 +134,8 @@ class DeviceGaussians:
 
     def flags(self, selection: Selection) -> torch.Tensor | None:
         """(N,) uint8 as `scene.flags` gives them, found once for each load; at the same place as long as N stays.
-        None where the selection leaves everything as it is."""
+        None where the selection leaves everything as it is.
+        """
         if selection == EVERYTHING or self._n == 0:
             return None
         if self._flags_of != selection:
@@ -180,9 +185,10 @@ class DeviceGaussians:
             size = self._n * math.prod(shape)
             held = self._buffers.pop(name, None)
             if held is None or not size <= held.numel() <= 4 * size:
-                capacity = (
-                    size if held is None or held.numel() > size else size + size // 4
-                )
+                if held is None or held.numel() > size:
+                    capacity = size
+                else:
+                    capacity = size + size // 4
                 del held  # before the new one is made
                 held = torch.empty(capacity, dtype=torch.float32, device=self.device)
             self._buffers[name] = held
@@ -193,11 +199,9 @@ class DeviceGaussians:
     def _raw(self, scene: GaussianScene, to: Active) -> GaussianScene:
         """Return the scene with its tensors on this GPU; those of the host are copied to where they will stay."""
         if scene.on_gpu:
-            return (
-                replace(scene, opacities=scene.opacities.reshape(self._n))
-                if scene.opacities.ndim > 1
-                else scene
-            )
+            if scene.opacities.ndim > 1:
+                return replace(scene, opacities=scene.opacities.reshape(self._n))
+            return scene
         rest = (self.sh_degree + 1) ** 2 - 1
         wide = scene.means.dtype == torch.float64
         means = scene.means.to(self.device) if wide else to.means
@@ -274,7 +278,8 @@ class Reading:
     def take_back(self) -> None:
         """It was not read after all: it is pending again."""
         if self._now is not None:
-            self._next, self._now = (self._now, self._ready, None), None
+            self._next = (self._now, self._ready, None)
+            self._now = None
 
     @property
     def done(self) -> bool:

@@ -39,7 +39,8 @@ class FrameLine(NamedTuple):
     @property
     def text(self) -> str:
         """ "/home/me/model.py:54  forward"."""
-        file, name = self.file[-_frames.LONGEST :], self.name[: _frames.LONGEST]
+        file = self.file[-_frames.LONGEST :]
+        name = self.name[: _frames.LONGEST]
         if file in ("", "??"):
             return name
         return f"{file}:{self.line}  {name}" if self.line > 0 else f"{file}  {name}"
@@ -81,7 +82,9 @@ def describe(
     snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None = None
 ) -> Details:
     """Tell all about an allocation; with a moment, its share of what is live then."""
-    a, m, kinds = trace.allocations, len(trace.events), _frames.frame_kinds(snapshot)
+    a = trace.allocations
+    m = len(trace.events)
+    kinds = _frames.frame_kinds(snapshot)
     size, rounded, stack, start, end, pool = (
         int(column[allocation])
         for column in (a.size, a.rounded, a.stack, a.start, a.end, a.pool)
@@ -137,12 +140,12 @@ def describe(
 
 def life(trace: Trace, allocation: int) -> dict[str, str]:
     """When an allocation was made and freed, and how long it lived, in words."""
-    a, m, times = trace.allocations, len(trace.events), trace.events.time_us
-    start, end, freed = (
-        int(a.start[allocation]),
-        int(a.end[allocation]),
-        int(a.freed[allocation]),
-    )
+    a = trace.allocations
+    m = len(trace.events)
+    times = trace.events.time_us
+    start = int(a.start[allocation])
+    end = int(a.end[allocation])
+    freed = int(a.freed[allocation])
 
     def event(number: int) -> str:
         known = times[number] > 0 and times[0] > 0
@@ -160,7 +163,8 @@ def life(trace: Trace, allocation: int) -> dict[str, str]:
         out["Given back"] = "not before the end: another stream may use it"
     elif freed - end > 1:
         out["Given back"] = event(freed)
-    first, last = max(start, 0), max(min(end, m - 1), 0)
+    first = max(start, 0)
+    last = max(min(end, m - 1), 0)
     more = "at least " if start < 0 or end >= m else ""
     # A time of 0 is not known, and clocks can be set back.
     is_timed = m > 0 and 0 < times[first] <= times[last]
@@ -174,7 +178,9 @@ def summary(snapshot: Snapshot, trace: Trace, allocation: int) -> str:
     return f"{size_text(int(trace.allocations.size[allocation]))}  {_frames.stack_text(snapshot, stack, caller=False)}"
 
 
-INACTIVE, ACTIVE, PENDING = 0, 1, 2
+INACTIVE = 0
+ACTIVE = 1
+PENDING = 2
 """States of blocks, as in model.BLOCK_STATES: free in the cache, in use, freed but another stream may still use it."""
 _MAPPED = ACTIONS.index("segment_map")
 _UNMAPPED = ACTIONS.index("segment_unmap")
@@ -237,8 +243,10 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     segment = np.searchsorted(addr, signed(a.addr[ids]), "right") - 1
     inside = segment >= 0
     inside[inside] = signed(a.addr[ids[inside]]) < (addr + size)[segment[inside]]
-    ids, segment = ids[inside], segment[inside]
-    begin, rounded = signed(a.addr[ids]), a.rounded[ids]
+    ids = ids[inside]
+    segment = segment[inside]
+    begin = signed(a.addr[ids])
+    rounded = a.rounded[ids]
     limit = np.minimum(
         np.append(begin[1:], np.iinfo(np.int64).max)[: len(begin)],
         (addr + size)[segment],
@@ -256,12 +264,16 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     end = np.where(whole, limit, np.minimum(limit, begin + taken))
     # Every piece between two edges is one block, or free.
     edges = np.unique(np.concatenate([addr, addr + size, begin, end]))
-    edges, length = edges[:-1], np.diff(edges)
+    length = np.diff(edges)
+    edges = edges[:-1]
     of_segment = np.searchsorted(addr, edges, "right") - 1
     inside = of_segment >= 0
     inside[inside] = edges[inside] < (addr + size)[of_segment[inside]]
-    edges, length, of_segment = edges[inside], length[inside], of_segment[inside]
-    begin, ids = begin[end > begin], ids[end > begin]
+    edges = edges[inside]
+    length = length[inside]
+    of_segment = of_segment[inside]
+    ids = ids[end > begin]
+    begin = begin[end > begin]
     block = np.searchsorted(begin, edges)
     used = np.append(begin, np.iinfo(np.int64).max)[block] == edges
     allocation = np.where(used, np.append(ids, np.int32(-1))[block], np.int32(-1))
@@ -288,18 +300,18 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
 
 def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
     """addr (signed), size, stream, pool, expandable of segments: ranges of one expandable segment are put together."""
-    s, m = trace.spans, len(trace.events)
+    s = trace.spans
+    m = len(trace.events)
     there = np.flatnonzero((s.start < moment) & (s.end >= moment))
     there = there[np.argsort(s.addr[there], kind="stable")]
-    addr, size, stream, pool = (
-        signed(s.addr[there]),
-        s.size[there],
-        s.stream[there],
-        s.pool[there],
-    )
+    addr = signed(s.addr[there])
+    size = s.size[there]
+    stream = s.stream[there]
+    pool = s.pool[there]
     expandable = np.zeros(len(there), bool)
     if m:
-        began, ended = s.start[there], s.end[there]
+        began = s.start[there]
+        ended = s.end[there]
         expandable |= (began >= 0) & (
             trace.events.action[np.maximum(began, 0)] == _MAPPED
         )

@@ -28,7 +28,9 @@ def _paths(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
     told = np.zeros(len(s), bool)
     told[stack[kind != _frames.MACHINERY]] = True
     keep = (kind != _frames.MACHINERY) | ~told[stack]
-    frames, stack, kind = frames[keep], stack[keep], kind[keep]
+    frames = frames[keep]
+    stack = stack[keep]
+    kind = kind[keep]
     order = np.argsort(
         stack.astype(np.int64) * 2 + (kind > _frames.TORCH), kind="stable"
     )
@@ -70,7 +72,8 @@ class FlameGraph:
 
     def allocations(self, node: int) -> np.ndarray:
         """int32: the ids of a node's allocations."""
-        under, depth = self.leaf.copy(), int(self.depth[node])
+        under = self.leaf.copy()
+        depth = int(self.depth[node])
         for _ in range(len(self.level)):
             deep = np.flatnonzero((under >= 0) & (self.depth[under] > depth))
             if not len(deep):
@@ -85,18 +88,22 @@ def flame(
     snapshot: Snapshot, trace: Trace, mask: np.ndarray | None = None
 ) -> FlameGraph:
     """The flame graph of the allocations of a mask, bool (A,), or of all. Python's frames come first, then those of C++
-    that tell something."""
+    that tell something.
+    """
     frames, start = _paths(snapshot)
-    depth, frame_base = np.diff(start), np.int64(len(snapshot.stacks.file) + 2)
-    which = (
-        np.flatnonzero(mask) if mask is not None else np.arange(len(trace.allocations))
-    )
+    depth = np.diff(start)
+    frame_base = np.int64(len(snapshot.stacks.file) + 2)
+    if mask is not None:
+        which = np.flatnonzero(mask)
+    else:
+        which = np.arange(len(trace.allocations))
     slot = trace.allocations.stack[which] % len(depth)  # NO_STACK is the last
     of_stack = np.zeros(len(depth), np.int64)
     np.add.at(of_stack, slot, trace.allocations.size[which])
     counts = np.bincount(slot, minlength=len(depth))
     going = np.flatnonzero(counts)
-    leaf, node = np.full(len(depth), -1, np.int32), np.zeros(len(going), np.int64)
+    leaf = np.full(len(depth), -1, np.int32)
+    node = np.zeros(len(going), np.int64)
     # parent, frame, x, width and count of the nodes of each depth
     rows = [
         tuple(
@@ -109,13 +116,15 @@ def flame(
             node * frame_base + frames[start[going] + len(rows) - 1] + 2,
             return_inverse=True,
         )
-        width, count = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
+        width = np.zeros(len(key), np.int64)
+        count = np.zeros(len(key), np.int64)
         np.add.at(width, of, of_stack[going])
         np.add.at(count, of, counts[going])
         order = np.lexsort(
             (-width, key // frame_base)
         )  # brothers are side by side, the largest first
-        parent, width = (key // frame_base)[order], width[order]
+        parent = (key // frame_base)[order]
+        width = width[order]
         before = np.cumsum(width) - width
         x = (
             rows[-1][2][parent - level[-2]]
@@ -126,9 +135,11 @@ def flame(
         place = np.empty(len(key), np.int64)
         place[order] = np.arange(level[-1], level[-1] + len(key))
         level.append(level[-1] + len(key))
-        node = leaf[going] = place[of]
+        node = place[of]
+        leaf[going] = node
         deeper = depth[going] >= len(rows)
-        going, node = going[deeper], node[deeper]
+        going = going[deeper]
+        node = node[deeper]
     parent, frame, x, width, count = (
         np.concatenate(column) for column in zip(*rows, strict=True)
     )

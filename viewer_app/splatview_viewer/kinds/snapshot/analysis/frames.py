@@ -51,7 +51,8 @@ _ALLOCATING = re.compile(
 
 def kind_of(file: str, name: str) -> int:
     """USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
-    file, name = file[-LONGEST:].replace("\\", "/"), name[:LONGEST]
+    file = file[-LONGEST:].replace("\\", "/")
+    name = name[:LONGEST]
     if _PYTHON.search(file):
         if _TORCH.search(file):
             return TORCH
@@ -82,13 +83,15 @@ def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray
 @kept
 def sites(snapshot: Snapshot) -> np.ndarray:
     """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
-    of other Python code, then of C++. -1 for a stack without frames."""
+    of other Python code, then of C++. -1 for a stack without frames.
+    """
     return _first(snapshot, frame_kinds(snapshot)[snapshot.stacks.frames])
 
 
 def _first(snapshot: Snapshot, rank: np.ndarray) -> np.ndarray:
     """int32 (S,): the frame of the least rank in each stack, the innermost of equals; -1: none. rank: of all entries of
-    stacks; 255 is none."""
+    stacks; 255 is none.
+    """
     s = snapshot.stacks
     best = _reduce(
         np.minimum,
@@ -147,11 +150,9 @@ def stack_keys(snapshot: Snapshot) -> np.ndarray:
 def short_file(file: str) -> str:
     """Return the short name of a file: its last part, and the folder's name where that alone says little."""
     parts = file[-LONGEST:].replace("\\", "/").rstrip("/").split("/")
-    return (
-        "/".join(parts[-2:])
-        if parts[-1] in ("__init__.py", "__main__.py")
-        else parts[-1]
-    )
+    if parts[-1] in ("__init__.py", "__main__.py"):
+        return "/".join(parts[-2:])
+    return parts[-1]
 
 
 def path_text(file: str) -> str:
@@ -184,7 +185,8 @@ def short_name(name: str) -> str:
         return name
     short = words[-1].replace("\1", "(anonymous)").replace("\2", "operator()")
     for pattern, plain in _PLAIN:
-        if found := pattern.fullmatch(short):
+        found = pattern.fullmatch(short)
+        if found:
             return found.expand(plain)
     return short
 
@@ -206,7 +208,8 @@ def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
         len(numbers), 255, np.uint8
     )  # of the operations, the innermost that does more than allocate
     for i, number in enumerate(numbers.tolist()):
-        if found := _OPERATION.match(snapshot.texts[number][:LONGEST]):
+        found = _OPERATION.match(snapshot.texts[number][:LONGEST])
+        if found:
             names[i] = found.group(1)
             rank[i] = bool(_ALLOCATING.search(names[i]))
     return np.append(which, -1)[_first(snapshot, rank[which[s.frames]])], names
@@ -287,7 +290,8 @@ stack. "other temporaries": made and given back within a forward pass or an opti
 ) = range(1, 10)
 _SAYS_RECOMPUTE = 10
 """A forward pass within a backward pass: activations that were not kept."""
-_SAYS_NOTHING, _NO_STACK = 0, 11
+_SAYS_NOTHING = 0
+_NO_STACK = 11
 _NOT_FREED, _FREED_SOMEWHERE, _FREED_BACK, _FREED_OPTIM, _FREED_ZERO, _FREED_FORWARD = (
     range(6)
 )
@@ -325,7 +329,8 @@ _LOADING = re.compile(
 
 def _says(file: str, name: str) -> int:
     """Return the hint of a frame about the stacks that it is in."""
-    file, name = file[-LONGEST:], name[:LONGEST]
+    file = file[-LONGEST:]
+    name = name[:LONGEST]
     for says, pattern in _BY_NAME:
         if pattern.search(name):
             return says
@@ -376,11 +381,9 @@ def _category(says: int, freed: int, long: bool, before: bool) -> int:
     if says in (_SAYS_OPTIM, _SAYS_ZERO):
         return _OPTIMIZER if long or freed == _NOT_FREED else _TEMPORARIES
     if says == _SAYS_BACK:
-        return (
-            _SCRATCH
-            if freed == _FREED_BACK or (freed == _FREED_SOMEWHERE and not long)
-            else _GRADIENTS
-        )
+        if freed == _FREED_BACK or (freed == _FREED_SOMEWHERE and not long):
+            return _SCRATCH
+        return _GRADIENTS
     if says == _SAYS_INIT:
         return _PARAMETERS if long or freed == _NOT_FREED else _OTHER
     if freed == _FREED_BACK:
@@ -408,7 +411,8 @@ def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str,
     A guess from the functions in the stacks of its alloc and its free, and how long it lived; "other" where they do
     not tell.
     """
-    a, events = trace.allocations, trace.events
+    a = trace.allocations
+    events = trace.events
     m = len(events)
     says = _stack_says(snapshot)
     recorded = 4 * int(np.count_nonzero(events.stack >= 0)) > m
@@ -417,11 +421,9 @@ def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str,
         says[-1] = _SAYS_BACK  # the threads of a backward pass have no Python
     freeing = np.full(13, _FREED_SOMEWHERE, np.uint8)
     freeing[[_SAYS_ACC, _SAYS_BACK, _SAYS_RECOMPUTE]] = _FREED_BACK
-    freeing[_SAYS_OPTIM], freeing[_SAYS_ZERO], freeing[_SAYS_FORWARD] = (
-        _FREED_OPTIM,
-        _FREED_ZERO,
-        _FREED_FORWARD,
-    )
+    freeing[_SAYS_OPTIM] = _FREED_OPTIM
+    freeing[_SAYS_ZERO] = _FREED_ZERO
+    freeing[_SAYS_FORWARD] = _FREED_FORWARD
     at_event = np.append(
         freeing[says][events.stack] if m else np.zeros(0, np.uint8),
         np.uint8(_NOT_FREED),

@@ -38,7 +38,8 @@ def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
     Anything can be typed: what is no size, address or such is looked for in functions and files (and compile contexts
     and metadata), and a word that finds nothing finds nothing. An empty text finds all.
     """
-    mask, said = np.ones(len(trace.allocations), bool), []
+    mask = np.ones(len(trace.allocations), bool)
+    said = []
     for word in text.split():
         negative = len(word) > 1 and word[0] == "-"
         found, meaning = _find(snapshot, trace, word[1:] if negative else word)
@@ -56,19 +57,20 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     """bool (A,), and what the word means."""
     lower = word.lower()
     if re.fullmatch(r"0x[0-9a-f]{1,16}", lower):
-        a, address = trace.allocations, int(lower, 16)
+        a = trace.allocations
+        address = int(lower, 16)
         size = np.maximum(np.maximum(a.size, a.rounded), 1).view(np.uint64)
         # The difference to a higher address is a huge number.
         return np.uint64(
             address
         ) - a.addr < size, f"over the address {address_text(address)}"
-    if found := _SIZE.fullmatch(lower):
+    found = _SIZE.fullmatch(lower)
+    if found:
         sign, digits, prefix = found.groups()
-        size, unit = trace.allocations.size, 1024.0 ** " kmgtp".index(prefix or " ")
-        value, half = (
-            round(float(digits) * unit),
-            0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit,
-        )
+        size = trace.allocations.size
+        unit = 1024.0 ** " kmgtp".index(prefix or " ")
+        value = round(float(digits) * unit)
+        half = 0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit
         if not sign and prefix:
             return (size >= value - half) & (
                 size < value + half
@@ -82,7 +84,8 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
         return masks.get(sign, size.__eq__)(
             value
         ), f"size {sign or '='} {exact_size_text(value)}"
-    a, events = trace.allocations, trace.events
+    a = trace.allocations
+    events = trace.events
     mask = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)[
         a.stack
     ]  # NO_STACK is the last
@@ -114,8 +117,10 @@ def texts_with(snapshot: Snapshot, part: str) -> np.ndarray:
 
 def frames_with(snapshot: Snapshot, part: str) -> np.ndarray:
     """bool (F,): the frames whose function or file has this part; for "file:line" those of that line."""
-    s, has = snapshot.stacks, texts_with(snapshot, part)
+    s = snapshot.stacks
+    has = texts_with(snapshot, part)
     frames = has[s.file] | has[s.name]
-    if (place := _PLACE.fullmatch(part)) and (number := int(place.group(2))) < 1 << 31:
+    place = _PLACE.fullmatch(part)
+    if place and (number := int(place.group(2))) < 1 << 31:
         frames |= texts_with(snapshot, place.group(1))[s.file] & (s.line == number)
     return frames

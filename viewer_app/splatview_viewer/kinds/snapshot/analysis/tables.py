@@ -52,7 +52,8 @@ BYS: dict[By, str] = {
 @dataclass(frozen=True)
 class Row:
     """One group of allocations. key: the number of its stack, text (of a file or function), frame (of a line),
-    category, pool or stream, or the power of two of its sizes; -1: what has none."""
+    category, pool or stream, or the power of two of its sizes; -1: what has none.
+    """
 
     key: int
     label: str
@@ -74,7 +75,9 @@ class Table:
     ) -> None:
         """ids: int (n,). group: int (n,), -1 and more. size: int64 (n,)."""
         self.by = by
-        self._ids, self._group, self.label = ids, group, label
+        self._ids = ids
+        self._group = group
+        self.label = label
         n = int(group.max()) + 2 if len(group) else 1
         shifted = group.astype(np.intp) + 1
         count = np.bincount(shifted, minlength=n)
@@ -84,12 +87,10 @@ class Table:
         np.maximum.at(largest, shifted, size)
         key = np.flatnonzero(count)
         key = key[np.lexsort((key, -count[key], -total[key]))]
-        self.key, self.bytes, self.count_of, self.largest = (
-            key - 1,
-            total[key],
-            count[key],
-            largest[key],
-        )
+        self.key = key - 1
+        self.bytes = total[key]
+        self.count_of = count[key]
+        self.largest = largest[key]
         """int64 (n groups,) each, in the order of the rows."""
         self.total = int(total.sum())
         """Bytes of all groups."""
@@ -119,7 +120,9 @@ def classes(
     snapshot: Snapshot, trace: Trace, by: By
 ) -> tuple[np.ndarray, Callable[[int], str]]:
     """The group of each allocation, int (A,), -1: of none; and a function that names a group."""
-    a, stacks, texts = trace.allocations, snapshot.stacks, snapshot.texts
+    a = trace.allocations
+    stacks = snapshot.stacks
+    texts = snapshot.texts
     match by:
         case "size":  # k where 2**k <= size < 2**(k+1)
             powers = (np.frexp(a.size.astype(np.float64))[1] - 1).astype(np.int32)
@@ -141,19 +144,26 @@ def classes(
         case "stack":
             return a.stack, lambda key: _frames.stack_text(snapshot, key)
         case "file":
-            of_frame, text = stacks.file, lambda key: _frames.path_text(texts[key])
+            of_frame = stacks.file
+
+            def text(key):
+                return _frames.path_text(texts[key])
         case "function":
-            of_frame, text = stacks.name, lambda key: _frames.short_name(texts[key])
+            of_frame = stacks.name
+
+            def text(key):
+                return _frames.short_name(texts[key])
         case _:  # a line; frames that differ only in the function's name are one line
             _, first, which_line = np.unique(
                 stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
                 return_index=True,
                 return_inverse=True,
             )
-            of_frame, text = (
-                first[which_line],
-                lambda key: _frames.frame_text(snapshot, key),
-            )
+            of_frame = first[which_line]
+
+            def text(key):
+                return _frames.frame_text(snapshot, key)
+
     of_stack = np.append(of_frame, -1).astype(np.int32)[_frames.sites(snapshot)]
     return np.append(of_stack, -1)[
         a.stack
@@ -184,14 +194,16 @@ class Comparison:
         self, tables: tuple[Table, Table], rows: np.ndarray, *, same: bool
     ) -> None:
         """rows: int64 (n, 2), places in the tables; -1: not there. same: both are of one trace."""
-        self.tables, self._same = tables, same
+        self.tables = tables
+        self._same = same
         amounts = [
             np.append(table.bytes, 0)[rows[:, i]] for i, table in enumerate(tables)
         ]
         change = amounts[1] - amounts[0]
         order = np.lexsort((-amounts[1], -change))
         self._rows = rows[order]
-        self.before, self.after = int(tables[0].total), int(tables[1].total)
+        self.before = int(tables[0].total)
+        self.after = int(tables[1].total)
         """Bytes live at the two moments."""
         self.changes = change[order]
         """int64 (n,): bytes, after less before."""
@@ -241,7 +253,8 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
     ]
     names: list[list[Hashable]] = []
     for (snapshot, *_), table in zip((a, b), tables, strict=True):
-        texts, stacks = snapshot.texts, snapshot.stacks
+        texts = snapshot.texts
+        stacks = snapshot.stacks
         name: Callable[[int], Hashable] = {
             "stack": lambda key, snapshot=snapshot: int(
                 _frames.stack_keys(snapshot)[key]
@@ -295,11 +308,10 @@ class Suspect:
     @property
     def verdict(self) -> str:
         """A sentence."""
-        since = (
-            f"for {age_text(self.age_us)}"
-            if self.age_us
-            else f"since event {self.oldest:,}"
-        )
+        if self.age_us:
+            since = f"for {age_text(self.age_us)}"
+        else:
+            since = f"since event {self.oldest:,}"
         if self.growing:
             some = int(np.count_nonzero(self.kept))
             return (
@@ -311,7 +323,8 @@ class Suspect:
         return f"{count_text(len(self.ids), 'allocation')} held {since}; it does not grow steadily."
 
 
-_GROWING, _FEW = 0.5, 4
+_GROWING = 0.5
+_FEW = 4
 _STATE = ("parameters", "gradients", "optimizer state")
 """What a training step fills once, which is no leak."""
 
@@ -322,7 +335,9 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
 
     What was there before the trace, and what was made last, is not suspected: a snapshot cannot show it.
     """
-    a, m, times = trace.allocations, len(trace.events), trace.events.time_us
+    a = trace.allocations
+    m = len(trace.events)
+    times = trace.events.time_us
     edges = np.linspace(0, m, PERIODS + 1).astype(np.int64)
     made = (a.start >= 0) & (a.start < edges[-1 - _RECENT])
     staying = np.flatnonzero(made & (a.end >= m))
@@ -345,7 +360,8 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
     kept = sums(group, a.start[staying])[:, 1:-1]
     born = np.count_nonzero(sums(number[a.stack[mine]], a.start[mine]), 1)
     total = np.bincount(group, a.size[staying]).astype(np.int64)
-    first, last = np.argmax(kept > 0, 1), PERIODS - 1 - np.argmax(kept[:, ::-1] > 0, 1)
+    first = np.argmax(kept > 0, 1)
+    last = PERIODS - 1 - np.argmax(kept[:, ::-1] > 0, 1)
     filled = np.count_nonzero(kept, 1)
     # what a loop has in hand is kept from its last turn only, though it was made at every turn
     growth = filled / np.maximum(born, 1)
@@ -407,9 +423,12 @@ class Oom:
 
 def post_mortem(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
     """Explain an `oom` of the trace."""
-    e, at = trace.events, segments_at(snapshot, trace, event)
-    asked, device_free = int(e.size[event]), int(e.addr[event])
-    pool, stream = max(int(e.pool[event]), 0), int(e.stream[event])
+    e = trace.events
+    at = segments_at(snapshot, trace, event)
+    asked = int(e.size[event])
+    device_free = int(e.addr[event])
+    pool = max(int(e.pool[event]), 0)
+    stream = int(e.stream[event])
     # Segments of 2 MiB serve only requests up to 1 MiB, which are served by no others but expandable ones.
     mine = ((at.pool == pool) | (at.pool < 0)) & (at.stream == stream)
     mine &= ((at.size <= SMALL_SEGMENT) == (asked <= SMALL)) | at.expandable
@@ -438,8 +457,10 @@ def _oom_verdict(
     at: SegmentsAt, asked: int, device_free: int, usable: np.ndarray
 ) -> str:
     """usable: sizes of the free blocks that the request could take."""
-    free, largest = int(usable.sum()), int(usable.max(initial=0))
-    a, left = size_text(asked), size_text(device_free)
+    free = int(usable.sum())
+    largest = int(usable.max(initial=0))
+    a = size_text(asked)
+    left = size_text(device_free)
     if largest >= asked:
         return (
             f"A free block of {size_text(largest)} was there for the {a} that was asked for; a limit, or "
@@ -495,7 +516,8 @@ def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
     if by == "stack":
         return _by_stack(snapshot, trace)
     numbers, label = classes(snapshot, trace, by)
-    count, size = int(numbers.max(initial=0)) + 1, trace.allocations.size
+    count = int(numbers.max(initial=0)) + 1
+    size = trace.allocations.size
     held = np.bincount(np.where(numbers < 0, count, numbers), size, count + 1)
     shown = np.flatnonzero(held > 1e-3 * held.sum())
     if (
@@ -512,11 +534,10 @@ def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
         )
         order = shown[::-1]
     else:
-        palette = (
-            _srgb(*np.array(_CATEGORY_HUES[:count]).T)
-            if by == "category"
-            else _distinct(count)
-        )
+        if by == "category":
+            palette = _srgb(*np.array(_CATEGORY_HUES[:count]).T)
+        else:
+            palette = _distinct(count)
         order = shown[np.argsort(-held[shown], kind="stable")]
     legend = [(label(k if k < count else -1), k) for k in order[:12].tolist()]
     palette = np.concatenate([palette, np.array([_GREY], np.uint8)])
@@ -527,7 +548,8 @@ def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
 
 def _srgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
     """OKLCh (hue in degrees) to sRGB: uint8 (K, 3)."""
-    a, b = chroma * np.cos(np.radians(hue)), chroma * np.sin(np.radians(hue))
+    a = chroma * np.cos(np.radians(hue))
+    b = chroma * np.sin(np.radians(hue))
     lms = (
         np.stack(
             [
@@ -572,7 +594,8 @@ _STACK_COLORS = 36
 def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
-    legend, named = [], set()
+    legend = []
+    named = set()
     for row in islice(
         group(snapshot, trace, live_mask(trace, peak_moment(trace)), "stack"), 12
     ):

@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 GZIP = b"\x1f\x8b"
 PLAIN_RATIO = 256
 """How much larger than the file its content may be: snapshots, which repeat themselves, shrink by 10 to 60."""
-FREE_SHARE, PER_BYTE = 0.8, 12
+FREE_SHARE = 0.8
+PER_BYTE = 12
 """The part of the free memory that reading may take, and bytes of memory for each byte of the pickle."""
-SECONDS_BASE, SECONDS_PER_BYTE = 10, 1 / (1 << 20)
+SECONDS_BASE = 10
+SECONDS_PER_BYTE = 1 / (1 << 20)
 """Seconds of the processor that reading may take in any case, and for each byte of the pickle."""
 DEFLATE_RATIO = 1032
 """How much larger than the file its content can be at all."""
@@ -63,12 +65,14 @@ def load_snapshot(
     from splatview_viewer.kinds.snapshot.loading import store
 
     path = Path(path)
-    where, key = store.folder() if cache else None, store.key_of(path)
+    where = store.folder() if cache else None
+    key = store.key_of(path)
     name = printable(path.name)
     if where is not None and (found := store.kept(where, key, name)) is not None:
         return found
     with open_regular(path) as f:
-        packed, size = f.read(2) == GZIP, path.stat().st_size
+        packed = f.read(2) == GZIP
+        size = path.stat().st_size
     answer, arrays = run(
         read_pickle,
         [path],
@@ -127,7 +131,8 @@ def read_pickle(
                 1 << 20,
             )
             try:
-                data, count = SnapshotUnpickler(stream).load(), content.tell()
+                data = SnapshotUnpickler(stream).load()
+                count = content.tell()
             except (FileError, MemoryError):
                 raise
             except Exception as e:  # a damaged pickle ends in errors of any kind
@@ -165,7 +170,8 @@ class _Watched(io.RawIOBase):
 
     def __init__(self, inner: Any, told: Callable[[], None]) -> None:
         super().__init__()
-        self.inner, self.told = inner, told
+        self.inner = inner
+        self.told = told
 
     def readable(self) -> bool:
         return True

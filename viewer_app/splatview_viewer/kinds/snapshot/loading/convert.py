@@ -48,7 +48,8 @@ CHUNK = 4096
 ACTION = {name: i for i, name in enumerate(ACTIONS)}
 STATE = {name: i for i, name in enumerate(BLOCK_STATES)} | {"active_awaiting_free": 2}
 TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
-OTHER, OOM = ACTION["other"], ACTION["oom"]
+OTHER = ACTION["other"]
+OOM = ACTION["oom"]
 NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
 MOST_LETTERS = 1 << 14
@@ -70,7 +71,8 @@ COLUMNS = {
 }
 TOP = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
-SAMPLE, FEW = 4, 16
+SAMPLE = 4
+FEW = 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
 """Most stacks and frames that are known by identity; a file that shares none would hold all of them."""
@@ -219,11 +221,14 @@ class Tables:
 
     def frame(self, frame: Any, where: str) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
-        f, texts = read(frame, _Frame, where), self._texts
+        f = read(frame, _Frame, where)
+        texts = self._texts
         self._frames_are_flat &= all(type(v) in _FLAT for v in frame.values())
-        line = (
-            f.line if abs(f.line) <= MAX_LINE else 0
-        )  # what C++ frames say where nothing is known
+        # what C++ frames say where nothing is known
+        if abs(f.line) <= MAX_LINE:
+            line = f.line
+        else:
+            line = 0
         key = (
             texts.setdefault(self._kept(f.filename), len(texts)),
             line,
@@ -239,9 +244,9 @@ class Tables:
         return self._number(self.streams, value, "streams")
 
     def pool(self, value: tuple[int, int] | None) -> int:
-        return (
-            UNKNOWN_POOL if value is None else self._number(self.pools, value, "pools")
-        )
+        if value is None:
+            return UNKNOWN_POOL
+        return self._number(self.pools, value, "pools")
 
     @staticmethod
     def _number(table: dict[Any, int], value: Any, what: str) -> int:
@@ -289,9 +294,9 @@ def shown(value: Any) -> str:
         isinstance(value, int) and value.bit_length() <= 64
     ):
         return repr(value)
-    return (
-        "a very large number" if isinstance(value, int) else f"a {type(value).__name__}"
-    )
+    if isinstance(value, int):
+        return "a very large number"
+    return f"a {type(value).__name__}"
 
 
 def _starts(lengths: list[int]) -> np.ndarray:
@@ -670,7 +675,8 @@ def _trace(
             raise FileError(
                 f"{device_text(device)}: the sizes of its {what} are together more than any machine hands out"
             )
-    if early := int((a.start < 0).sum()):
+    early = int((a.start < 0).sum())
+    if early:
         notes.append(
             f"{device_text(device)}: {early:,} allocations ({int(a.size[a.start < 0].sum()) / 2**30:.2f} GiB) were "
             "live before the trace begins"

@@ -25,10 +25,8 @@ from splatview_viewer.kinds.snapshot.model import (
 ALLOC, REQUESTED, COMPLETED, FREE = (
     ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed", "free")
 )
-ACTIVE, PENDING = (
-    BLOCK_STATES.index("active_allocated"),
-    BLOCK_STATES.index("active_pending_free"),
-)
+ACTIVE = BLOCK_STATES.index("active_allocated")
+PENDING = BLOCK_STATES.index("active_pending_free")
 GOT = tuple(ACTIONS.index(a) for a in ("segment_alloc", "segment_map"))
 GIVEN = tuple(ACTIONS.index(a) for a in ("segment_free", "segment_unmap"))
 NOTHING = 255
@@ -50,7 +48,8 @@ def pair(
     m = len(events)
     which = np.flatnonzero((events.action <= COMPLETED) | (events.action == FREE))
     which = which[np.argsort(events.addr[which], kind="stable")]
-    addr, action = events.addr[which], events.action[which]
+    addr = events.addr[which]
+    action = events.action[which]
     n = len(which)
     same = np.zeros(n, bool)
     same[1:] = addr[1:] == addr[:-1]
@@ -116,7 +115,8 @@ def pair(
         ),
     )
     # What was there before the trace first, of that what stays longest; then in the order of their beginning.
-    old, began = np.flatnonzero(every["start"] < 0), np.flatnonzero(every["start"] >= 0)
+    old = np.flatnonzero(every["start"] < 0)
+    began = np.flatnonzero(every["start"] >= 0)
     order = np.concatenate(
         [
             old[np.lexsort((every["addr"][old], -every["end"][old]))],
@@ -128,7 +128,8 @@ def pair(
 
     events.allocation[which[~orphaned]] = ids[number[~orphaned]]
     known = np.flatnonzero(held >= 0)
-    of = blocks.allocation[known] = ids[held[known]]
+    of = ids[held[known]]
+    blocks.allocation[known] = of
     dtypes = {
         "start": np.int32,
         "end": np.int32,
@@ -166,13 +167,14 @@ def make_spans(events: Events, segments: Segments) -> Spans:
 
     def take_out(low: int, high: int, event: int) -> list[tuple[int, int]]:
         """End what is reserved of a range. Returns the parts of it that were not known to be reserved."""
-        i, j = (
-            bisect_right(held, low, key=itemgetter(1)),
-            bisect_left(held, high, key=itemgetter(0)),
-        )
-        unknown, keep, at = [], [], low
+        i = bisect_right(held, low, key=itemgetter(1))
+        j = bisect_left(held, high, key=itemgetter(0))
+        unknown = []
+        keep = []
+        at = low
         for first, last, start, stream, pool in held[i:j]:
-            a, b = max(first, low), min(last, high)
+            a = max(first, low)
+            b = min(last, high)
             rows.append((a, b - a, start, event, stream, pool))
             unknown.append((at, a))
             keep += [(first, a, start, stream, pool), (b, last, start, stream, pool)]
@@ -182,11 +184,9 @@ def make_spans(events: Events, segments: Segments) -> Spans:
         return [part for part in unknown if part[0] < part[1]]
 
     for e in np.flatnonzero(np.isin(events.action, GOT + GIVEN)).tolist():
-        low, stream, pool = (
-            int(events.addr[e]),
-            int(events.stream[e]),
-            int(events.pool[e]),
-        )
+        low = int(events.addr[e])
+        stream = int(events.stream[e])
+        pool = int(events.pool[e])
         high = low + int(events.size[e])
         if high <= low:
             continue
@@ -222,13 +222,12 @@ def make_spans(events: Events, segments: Segments) -> Spans:
 
 def fill_pools(allocations: Allocations, events: Events, segments: Segments) -> None:
     """The pools that events do not tell: of the segment that the address lies in at the end."""
-    a, e = allocations, events
+    a = allocations
+    e = events
     if len(segments):
         at = np.maximum(np.searchsorted(segments.addr, a.addr, side="right") - 1, 0)
-        low, high = (
-            segments.addr[at],
-            segments.addr[at] + segments.total[at].view(np.uint64),
-        )
+        low = segments.addr[at]
+        high = segments.addr[at] + segments.total[at].view(np.uint64)
         missing = (a.pool == UNKNOWN_POOL) & (low <= a.addr) & (a.addr < high)
         a.pool[missing] = segments.pool[at][missing]
     missing = (e.pool == UNKNOWN_POOL) & (e.allocation >= 0)

@@ -96,11 +96,10 @@ def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     ]
     arrays = []
     for part, columns in DTYPES.items():
-        owners = (
-            [getattr(t, part) for t in snapshot.traces]
-            if part in PARTS
-            else [getattr(snapshot, part)]
-        )
+        if part in PARTS:
+            owners = [getattr(t, part) for t in snapshot.traces]
+        else:
+            owners = [getattr(snapshot, part)]
         for name, dtype in columns.items():
             if part == "annotations":
                 found = [
@@ -108,11 +107,10 @@ def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
                 ]
             else:
                 found = [getattr(o, name) for o in owners]
-            whole = (
-                found[0]
-                if len(found) == 1
-                else np.concatenate([np.zeros(0, "<" + dtype), *found])
-            )
+            if len(found) == 1:
+                whole = found[0]
+            else:
+                whole = np.concatenate([np.zeros(0, "<" + dtype), *found])
             arrays.append(whole.astype("<" + dtype, copy=False))
     return SnapshotAnswer(
         devices,
@@ -137,7 +135,8 @@ def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Sna
         _check(a.ndim == 1 and a.dtype == dtype, f"{part}.{column}")
         a.flags.writeable = False
         found[part][column] = a
-    texts, stacks = Texts(**found["texts"]), Stacks(**found["stacks"])
+    texts = Texts(**found["texts"])
+    stacks = Stacks(**found["stacks"])
     _check(answer.pools[:1] == [(0, 0)], "pools")
     for offsets, values in ((texts.start, texts.blob), (stacks.start, stacks.frames)):
         _check(
@@ -318,7 +317,8 @@ def keep(
     where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]
 ) -> None:
     """Write columns to the cache folder, and remove those that were not used for longest until the rest is small
-    enough. Does nothing where that fails."""
+    enough. Does nothing where that fails.
+    """
     file = where / f"{key}.columns"
     with contextlib.suppress(OSError):
         file.unlink(missing_ok=True)  # a link would be followed

@@ -35,8 +35,10 @@ PANES = {
 
 def draw_pane(view: SnapshotView, name: str, rect: Rect) -> bool:
     """Draw a pane exactly over a rectangle; True when the picture has to be drawn again though the state is the
-    same."""
-    scale, ground = view.scale, theme.PANEL if name == "details" else theme.BAR
+    same.
+    """
+    scale = view.scale
+    ground = theme.PANEL if name == "details" else theme.BAR
     with board(
         f"snapshot {name} {id(view)}",
         rect,

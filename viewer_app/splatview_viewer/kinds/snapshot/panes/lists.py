@@ -106,7 +106,9 @@ _NUMBERS = (
 
 def draw_events(view: SnapshotView) -> bool:
     """A list of all events, of one kind, or of what is lit in the timeline; of many, those around the moment."""
-    trace, show, state = view.trace, choose(view, "show", _SHOW), view.state
+    trace = view.trace
+    show = choose(view, "show", _SHOW)
+    state = view.state
     lit, mask = view.content.mask(view.device, state.search, state.lit)
     every: Sequence[int] | np.ndarray | None = range(len(trace.events))
     if show != "all" or mask is not None:
@@ -119,17 +121,17 @@ def draw_events(view: SnapshotView) -> bool:
         colored("Working it out\u2026", theme.DIM)
         return False
     at = -1 if state.moment is None else state.moment - 1
-    place, first = bisect_left(every, at), view.memory.get("events first", 0)
+    place = bisect_left(every, at)
+    first = view.memory.get("events first", 0)
     if len(every) > _MOST and not first <= place < first + _MOST:
         first = place - _MOST // 2
-    view.memory["events first"] = first = min(max(first, 0), max(len(every) - _MOST, 0))
+    first = min(max(first, 0), max(len(every) - _MOST, 0))
+    view.memory["events first"] = first
     which = every[first : first + _MOST]
     part = f"{which[0]:,} to {which[-1]:,} of " if len(which) < len(every) else ""
     on_the_right((f"{part}{len(every):,} events", theme.DIM))
-    before, view.memory["events at"] = (
-        view.memory.get("events at"),
-        (at, show, lit, first),
-    )
+    before = view.memory.get("events at")
+    view.memory["events at"] = (at, show, lit, first)
 
     def click(row: int, double: bool) -> None:
         event = int(which[row])
@@ -142,11 +144,9 @@ def draw_events(view: SnapshotView) -> bool:
         to_the_right = (
             pointer().x > imgui.get_window_pos().x + imgui.get_window_width() * 0.6
         )
-        return (
-            stack_tip(view, int(trace.events.stack[int(which[row])]))
-            if to_the_right
-            else ""
-        )
+        if to_the_right:
+            return stack_tip(view, int(trace.events.stack[int(which[row])]))
+        return ""
 
     snapshot = view.content.snapshot
     columns = [
@@ -182,16 +182,18 @@ def _or_none(allocation: int) -> int | None:
 
 def _event_cells(view: SnapshotView) -> Any:
     """Return a function that says what is known of an event, by columns."""
-    snapshot, e = view.content.snapshot, view.trace.events
-    axis, bands = (
-        view.content.axis(view.device, "time"),
-        view.content.bands(view.device),
-    )
+    snapshot = view.content.snapshot
+    e = view.trace.events
+    axis = view.content.axis(view.device, "time")
+    bands = view.content.bands(view.device)
     base = axis.origin_us if axis is not None else 0
-    streams, pools = len(snapshot.streams) > 1, len(snapshot.pools) > 1
+    streams = len(snapshot.streams) > 1
+    pools = len(snapshot.pools) > 1
 
     def cells(i: int) -> list[Cell | str]:
-        action, time, size = ACTIONS[e.action[i]], int(e.time_us[i]), int(e.size[i])
+        action = ACTIONS[e.action[i]]
+        time = int(e.time_us[i])
+        size = int(e.size[i])
         where = stack_text(snapshot, int(e.stack[i]))
         pool = snapshot.pools[e.pool[i]] if e.pool[i] >= 0 else None
         if action == "oom":
@@ -234,12 +236,12 @@ def _event_cells(view: SnapshotView) -> Any:
 
 def events_of(trace: Any, show: str, mask: np.ndarray | None) -> np.ndarray:
     """int32: the events of a kind (all, alloc, free, segment, mark); with a mask, bool (A,), those of its
-    allocations."""
-    keep = (
-        np.ones(len(ACTIONS), bool)
-        if show == "all"
-        else np.isin(ACTIONS, _ACTIONS[show])
-    )
+    allocations.
+    """
+    if show == "all":
+        keep = np.ones(len(ACTIONS), bool)
+    else:
+        keep = np.isin(ACTIONS, _ACTIONS[show])
     found = keep[trace.events.action]
     if mask is not None:
         of = trace.events.allocation
@@ -255,17 +257,18 @@ _DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
 
 def draw_segments(view: SnapshotView) -> bool:
     """A row for each segment, as long as it is large, with its blocks."""
-    snapshot, trace, moment = view.content.snapshot, view.trace, moment_line(view)
-    shown = (
-        latest(
+    snapshot = view.content.snapshot
+    trace = view.trace
+    moment = moment_line(view)
+    if moment is not None:
+        shown = latest(
             view,
             "segments",
             ("segments", view.device, moment),
             lambda: segments_at(snapshot, trace, moment),
         )
-        if moment is not None
-        else None
-    )
+    else:
+        shown = None
     if shown is None:
         return False
     at: SegmentsAt = shown.answer
@@ -286,7 +289,8 @@ def draw_segments(view: SnapshotView) -> bool:
     before = np.append(
         0, np.cumsum(np.where(at.block_state == INACTIVE, at.block_size, 0))
     )
-    free, largest = np.diff(before[at.block_start]), max(int(at.size.max(initial=1)), 1)
+    free = np.diff(before[at.block_start])
+    largest = max(int(at.size.max(initial=1)), 1)
     order = np.argsort(
         {"size": -at.size, "address": at.addr, "free": -free}[by], kind="stable"
     )
@@ -330,7 +334,8 @@ def draw_segments(view: SnapshotView) -> bool:
     def tip(row: int) -> str:
         if not over:
             return ""
-        block, found = over[0], allocation(row)
+        block = over[0]
+        found = allocation(row)
         lines = [
             f"{exact_size_text(int(at.block_size[block]))}, {_STATES[min(int(at.block_state[block]), 2)]}",
             address_text(int(at.block_addr[block])),
@@ -377,7 +382,8 @@ def _bar(
 ) -> list[int]:
     """Draw one segment, each of its pixels in the colour of the block there; the block under the pointer, if any."""
     (x, y, width, height), mouse, over = place, pointer(), []
-    first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
+    first = int(at.block_start[segment])
+    last = int(at.block_start[segment + 1])
     pixels = (np.arange(max(int(width), 1)) + 0.5) * (
         int(at.size[segment]) / max(int(width), 1)
     )
@@ -393,10 +399,8 @@ def _bar(
     edges = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(blocks)]
     for begin, end in pairwise(edges):
         block = int(blocks[begin])
-        low, high = (
-            ImVec2(x + begin, y),
-            ImVec2(x + end - (1 if end - begin > 3 else 0), y + height),
-        )
+        low = ImVec2(x + begin, y)
+        high = ImVec2(x + end - (1 if end - begin > 3 else 0), y + height)
         draw.add_rect_filled(low, high, int(colors[block]))
         if here and begin <= mouse.x - x < end:
             over = [block]
@@ -410,8 +414,10 @@ def _bar(
 
 def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
     """uint32 (b,): each block's colour; of blocks in use as in the timeline."""
-    state, allocation = at.block_state, at.block_allocation
-    used, active = (state == ACTIVE) & (allocation >= 0), state == ACTIVE
+    state = at.block_state
+    allocation = at.block_allocation
+    used = (state == ACTIVE) & (allocation >= 0)
+    active = state == ACTIVE
     out = np.full(len(state), theme.u32(FREE), np.uint32)
     out[active], out[state == PENDING] = theme.u32(USED), theme.u32(WAITING)
     colors = view.content.colors(view.device, view.state.color_by)
@@ -431,13 +437,11 @@ _WHEN = {"peak": "its peak", "end": "its end"}
 
 def _compared(view: SnapshotView) -> Shown | None:
     """The comparison of two moments of this snapshot, or of one of another and one of this."""
-    now, scale, others, snapshot, trace = (
-        view.moment,
-        view.scale,
-        view.content.others(),
-        view.content.snapshot,
-        view.trace,
-    )
+    now = view.moment
+    scale = view.scale
+    others = view.content.others()
+    snapshot = view.content.snapshot
+    trace = view.trace
     if now is None:
         centered("Looking for the peak\u2026")
         return None
@@ -445,23 +449,26 @@ def _compared(view: SnapshotView) -> Shown | None:
     if others:
         label("With")
         imgui.set_next_item_width(imgui.get_font_size() * 18)
-        names, chosen = (
-            [content.snapshot.name for content in others],
-            view.state.choice("with", ""),
-        )
+        names = [content.snapshot.name for content in others]
+        chosen = view.state.choice("with", "")
         was = names.index(chosen) + 1 if chosen in names else 0
         _, number = imgui.combo("##with", was, ["two moments of this one", *names])
         if number != was:
             view.state = view.state.choosing("with", ["", *names][number])
         imgui.same_line()
         other = others[number - 1] if number else None
-    there, of = trace, snapshot
+    there = trace
+    of = snapshot
     if other is None:
         a, b = (
             here if mark is None else mark
             for here, mark in zip((0, now), view.state.marks, strict=True)
         )
-        key, before = (a, b), lambda: a
+        key = (a, b)
+
+        def before():
+            return a
+
         _side(view, "A", a, SHRUNK)
         beside(
             imgui.calc_text_size(moment_text(view, b)).x + 13 * imgui.get_font_size(),
@@ -474,11 +481,14 @@ def _compared(view: SnapshotView) -> Shown | None:
         if found is None:
             wrapped(f"{of.name} has no {device_text(trace.device)}", theme.FAULT)
             return None
-        there, b, when = found, now, choose(view, "when", _WHEN)
-        key, before = (
-            (f"{when} {of.name}", now),
-            lambda: len(there.events) if when == "end" else peak_moment(there),
-        )
+        there = found
+        b = now
+        when = choose(view, "when", _WHEN)
+        key = (f"{when} {of.name}", now)
+
+        def before():
+            return len(there.events) if when == "end" else peak_moment(there)
+
         imgui.same_line(0, 14 * scale)
         colored(f"B {moment_text(view, now)}", theme.TEXT)
     label("By")
@@ -509,7 +519,8 @@ def _side(view: SnapshotView, name: str, moment: int, color: ImVec4) -> None:
 
 def draw_compare(view: SnapshotView) -> bool:
     """Groups of allocations at two moments: what grew most first."""
-    if (shown := _compared(view)) is None:
+    shown = _compared(view)
+    if shown is None:
         return False
     key, found = shown
     total: int = found.after - found.before
@@ -520,7 +531,8 @@ def draw_compare(view: SnapshotView) -> bool:
     most = max(int(np.abs(found.changes).max(initial=1)), 1)
 
     def cells(row: int) -> list[Cell | str]:
-        c, change = found[row], int(found.changes[row])
+        c = found[row]
+        change = int(found.changes[row])
         return [
             c.label,
             Cell(
@@ -573,7 +585,11 @@ def draw_compare(view: SnapshotView) -> bool:
 
 
 def _color(change: int) -> ImVec4:
-    return GROWN if change > 0 else SHRUNK if change < 0 else theme.DIM
+    if change > 0:
+        return GROWN
+    if change < 0:
+        return SHRUNK
+    return theme.DIM
 
 
 _SUSPECTS = (
@@ -591,7 +607,8 @@ _SUSPECTS = (
 
 def draw_leaks(view: SnapshotView) -> bool:
     """A list of suspects, and why each is one."""
-    snapshot, trace = view.content.snapshot, view.trace
+    snapshot = view.content.snapshot
+    trace = view.trace
     shown = latest(
         view,
         "leaks",
@@ -604,14 +621,16 @@ def draw_leaks(view: SnapshotView) -> bool:
     key, suspects = shown
     growing = [s for s in suspects if s.growing]
     if suspects:
-        words = (
-            f"{count_text(len(growing), 'stack')} left {size_text(sum(s.bytes for s in growing))} behind, more "
-            "and more over the trace"
-            if growing
-            else "Nothing grows steadily"
-        )
+        if growing:
+            words = (
+                f"{count_text(len(growing), 'stack')} left {size_text(sum(s.bytes for s in growing))} behind, more "
+                "and more over the trace"
+            )
+        else:
+            words = "Nothing grows steadily"
         colored(words, theme.FAULT if growing else theme.ALIVE)
-        if others := len(suspects) - len(growing):
+        others = len(suspects) - len(growing)
+        if others:
             imgui.same_line()
             colored(
                 f"\u00b7  {count_text(others, 'stack')} made something late and kept it",
@@ -674,7 +693,8 @@ _CACHED = ImVec4(0.36, 0.62, 0.52, 1.0)
 
 def draw_oom(view: SnapshotView) -> bool:
     """A failed allocation, the last one at first: the request, the free memory, the holders."""
-    snapshot, trace = view.content.snapshot, view.trace
+    snapshot = view.content.snapshot
+    trace = view.trace
     events = view.content.ooms(view.device)
     if not events:
         centered(

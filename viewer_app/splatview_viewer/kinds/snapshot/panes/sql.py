@@ -41,7 +41,8 @@ _MOST_LETTERS = 2000
 def draw_sql(view: SnapshotView) -> bool:
     """Draw the editor of a query, and its answer; True when the picture has to be drawn again."""
     _editor(view)
-    key, fault = _key(view), view.content.fault(("database",))
+    key = _key(view)
+    fault = view.content.fault(("database",))
     database = view.content.database()
     if database is None or not key[1]:
         centered(
@@ -61,7 +62,8 @@ def draw_sql(view: SnapshotView) -> bool:
         return False
     if shown.key == key and view.memory.get("sql lit") is not shown.answer:
         view.memory["sql lit"] = shown.answer
-        if len(ids := shown.answer.allocations(view.trace)):
+        ids = shown.answer.allocations(view.trace)
+        if len(ids):
             view.see(lit=None)
             view.light(key, 0, ids, f"SQL, {len(ids):,} allocations")
     return draw_table(
@@ -71,7 +73,8 @@ def draw_sql(view: SnapshotView) -> bool:
 
 def run(view: SnapshotView) -> None:
     """Ask what stands in the editor."""
-    lit, text = view.state.lit, _text(view)
+    lit = view.state.lit
+    text = _text(view)
     view.content.forget(("sql", text))
     view.state = view.state.choosing("sql asked", text.strip() and text)
     view.see(lit=None if lit is not None and lit.key[0] == "sql" else lit)
@@ -100,7 +103,8 @@ def _editor(view: SnapshotView) -> None:
     )
     if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
         run(view)
-    key, content = _key(view), view.content
+    key = _key(view)
+    content = view.content
     running = bool(key[1]) and content.peek(key) is None and not content.fault(key)
     if running and imgui.button("Cancel"):
         content.forget(key)

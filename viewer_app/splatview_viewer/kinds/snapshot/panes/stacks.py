@@ -39,16 +39,15 @@ _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
 
 def draw_stacks(view: SnapshotView) -> bool:
     """Draw a flame graph above, a table below; True when the picture has to be drawn again."""
-    search, snapshot, trace = (
-        view.state.search.strip(),
-        view.content.snapshot,
-        view.trace,
-    )
+    search = view.state.search.strip()
+    snapshot = view.content.snapshot
+    trace = view.trace
     of = choose(view, "of", {k: v for k, v in _OF.items() if k != "found" or search})
     whose: int | str | None = None
     if of == "moment":
         imgui.same_line(0, 16 * view.scale)
-        if (whose := moment_line(view)) is None:
+        whose = moment_line(view)
+        if whose is None:
             return False
     found = view.content.hits(view.device, search) if of == "found" else None
     if of == "found":
@@ -58,13 +57,11 @@ def draw_stacks(view: SnapshotView) -> bool:
 
     def members() -> np.ndarray | None:
         """bool (A,); None: all."""
-        return (
-            found.mask
-            if found is not None
-            else live_mask(trace, whose)
-            if isinstance(whose, int)
-            else None
-        )
+        if found is not None:
+            return found.mask
+        if isinstance(whose, int):
+            return live_mask(trace, whose)
+        return None
 
     high = max(
         imgui.get_content_region_avail().y * 0.52 - imgui.get_frame_height(),
@@ -122,50 +119,45 @@ def _draw_flame(
     view: SnapshotView, key: Key, work: Callable[[], FlameGraph], height: float
 ) -> bool:
     """Draw it as wide as the window, so many pixels high; True when the picture has to be drawn again."""
-    snapshot, search, top = (
-        view.content.snapshot,
-        view.state.search,
-        imgui.get_cursor_pos_y(),
-    )
+    snapshot = view.content.snapshot
+    search = view.state.search
+    top = imgui.get_cursor_pos_y()
     tones = view.content.ask(
         ("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER)
     )
-    hit = (
-        None
-        if not search
-        else view.content.ask(
+    if not search:
+        hit = None
+    else:
+        hit = view.content.ask(
             ("frames found", search),
             lambda: np.logical_or.reduce(
                 [frames_with(snapshot, word) for word in search.split()]
             ),
             newest=True,
         )
-    )
     shown = latest(view, "flame", key, work, "Counting\u2026")
     if shown is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
         imgui.dummy(ImVec2(0, 0))
         return False
-    graph, line, scale = shown.answer, imgui.get_text_line_height(), view.scale
+    graph = shown.answer
+    line = imgui.get_text_line_height()
+    scale = view.scale
     flame: dict[str, Any] = view.memory.setdefault("flame", {})
     if flame.get("graph") is not graph:
         flame |= {"graph": graph, "zoom": 0, "top": 0.0, "of": None}
-    corner, width, step = (
-        imgui.get_cursor_screen_pos(),
-        imgui.get_content_region_avail().x,
-        round(line + 5 * scale),
-    )
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
+    step = round(line + 5 * scale)
     imgui.invisible_button(
         "##flame",
         ImVec2(max(width, 1), height),
         imgui.ButtonFlags_.mouse_button_left.value
         | imgui.ButtonFlags_.mouse_button_right.value,
     )
-    hovered, mouse, before = (
-        imgui.is_item_hovered(),
-        pointer(),
-        (flame["zoom"], flame["top"]),
-    )
+    hovered = imgui.is_item_hovered()
+    mouse = pointer()
+    before = (flame["zoom"], flame["top"])
     drawn = (flame["zoom"], round(width), scale, id(hit))
     if flame["of"] != drawn:
         pale = ~hit if hit is not None and np.any(hit) else np.zeros(len(tones), bool)
@@ -177,17 +169,15 @@ def _draw_flame(
     rows: list[list[_Box]] = flame["rows"]
     if hovered:
         flame["top"] -= 2 * imgui.get_io().mouse_wheel
-    flame["top"] = first = min(
-        max(flame["top"], 0.0), max(len(rows) - height / step, 0.0)
-    )
+    first = min(max(flame["top"], 0.0), max(len(rows) - height / step, 0.0))
+    flame["top"] = first
     row = int(first + (mouse.y - corner.y) // step) if hovered else -1
-    over = (
-        None
-        if not 0 <= row < len(rows)
-        else next(
+    if not 0 <= row < len(rows):
+        over = None
+    else:
+        over = next(
             (box for box in rows[row] if box.x0 <= mouse.x - corner.x < box.x1), None
         )
-    )
     draw = imgui.get_window_draw_list()
     draw.push_clip_rect(corner, ImVec2(corner.x + width, corner.y + height), True)
     for row in range(int(first), min(int(first + height / step) + 1, len(rows))):
@@ -216,7 +206,8 @@ def _draw_flame(
 
 
 def _about(graph: FlameGraph, node: int) -> str:
-    width, total = int(graph.width[node]), max(int(graph.width[0]), 1)
+    width = int(graph.width[node])
+    total = max(int(graph.width[0]), 1)
     held = f"{exact_size_text(width)} in {count_text(int(graph.count[node]), 'block')}, {width / total:.1%} of all"
     if graph.frame[node] == -1:
         return f"{held}\nClick: zoom. Right click: back."
@@ -234,18 +225,19 @@ def _rows(
 
     colors: uint32 (F,), of each frame. pale: bool (F,), whether its letters are.
     """
-    low, whole = int(graph.x[zoom]), max(int(graph.width[zoom]), 1)
-    factor, scale = width / whole, theme.scale()
+    low = int(graph.x[zoom])
+    whole = max(int(graph.width[zoom]), 1)
+    factor = width / whole
+    scale = theme.scale()
 
     def box(node: int, x0: float, x1: float) -> _Box:
         room = x1 - x0 - 10 * scale
         name, _, where = graph.text(node).partition("  ")
         size = size_text(int(graph.width[node]))
-        text = (
-            f"{name}   {size}   {where}"
-            if node
-            else f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
-        )
+        if node:
+            text = f"{name}   {size}   {where}"
+        else:
+            text = f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
         text = fitted(text, room) if room > 18 * scale else ""
         frame = int(graph.frame[node])  # less than 0: all of it, or what has no stack
         return _Box(
@@ -262,7 +254,8 @@ def _rows(
         path.insert(0, int(graph.parent[path[0]]))
     rows = [[box(node, 0.0, width)] for node in path]
     for first, last in pairwise(graph.level[int(graph.depth[zoom]) + 1 :].tolist()):
-        x, wide = graph.x[first:last], graph.width[first:last]
+        x = graph.x[first:last]
+        wide = graph.width[first:last]
         seen = (
             (x < low + whole) & (x + wide > low) & (wide >= max(_THINNEST / factor, 1))
         )
@@ -289,10 +282,8 @@ def _draw_row(
     (x, y, height), scale = place, theme.scale()
     text_y = round(y + (height - imgui.get_text_line_height()) / 2)
     for box in boxes:
-        a, b = (
-            ImVec2(x + box.x0, y),
-            ImVec2(x + max(box.x1 - 1, box.x0 + 0.7), y + height),
-        )
+        a = ImVec2(x + box.x0, y)
+        b = ImVec2(x + max(box.x1 - 1, box.x0 + 0.7), y + height)
         for color in (box.color, *([_LIGHT] if box is over else [])):
             draw.add_rect_filled(a, b, color, 2 * scale if box.x1 - box.x0 > 6 else 0.0)
         if box.text:

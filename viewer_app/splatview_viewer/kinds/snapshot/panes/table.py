@@ -118,9 +118,12 @@ def on_the_right(*words: tuple[str, ImVec4]) -> None:
 
 def parts_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
     """A bar as wide as the window, of the bytes of all parts that have a colour; and all parts in words below it."""
-    corner, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
     whole = max(sum(size for size, color in parts.values() if color is not None), 1)
-    draw, x, height = imgui.get_window_draw_list(), corner.x, 8 * theme.scale()
+    draw = imgui.get_window_draw_list()
+    x = corner.x
+    height = 8 * theme.scale()
     for size, color in parts.values():
         if size and color is not None:
             end = x + width * size / whole
@@ -170,8 +173,10 @@ def latest(
     lane: Literal["analysis", "query"] = "analysis",
 ) -> Shown | None:
     """The answer to a question (`Content.ask`), or the one before, of another moment or allocation of the device, while
-    it is worked on; None, and why on the screen, where there is neither."""
-    found, place = view.content.ask(key, work, newest=True, lane=lane), (name, "shown")
+    it is worked on; None, and why on the screen, where there is neither.
+    """
+    found = view.content.ask(key, work, newest=True, lane=lane)
+    place = (name, "shown")
     before: Shown | None = view.memory.get(place)
     if found is not None:
         view.memory[place] = Shown(key, found)
@@ -196,7 +201,8 @@ def _same_but_numbers(key: Key) -> tuple[object, ...]:
 
 def stack_tip(view: SnapshotView, stack: int) -> str:
     """The frames of a stack that tell something, innermost first; "" for NO_STACK."""
-    snapshot, frames = view.content.snapshot, view.content.snapshot.stacks.of(stack)
+    snapshot = view.content.snapshot
+    frames = view.content.snapshot.stacks.of(stack)
     if not len(frames):
         return ""
     kinds = frame_kinds(snapshot)
@@ -213,7 +219,8 @@ def moment_text(view: SnapshotView, moment: int) -> str:
     """ "after event 12,345, 1.234 s", the time from the first one on."""
     if moment <= 0:
         return "before the first event"
-    axis, last = view.content.axis(view.device, "time"), len(view.trace.events)
+    axis = view.content.axis(view.device, "time")
+    last = len(view.trace.events)
     words = "at the end" if moment >= last else f"after event {moment - 1:,}"
     if axis is None or not axis.timed:
         return words
@@ -222,7 +229,8 @@ def moment_text(view: SnapshotView, moment: int) -> str:
 
 def moment_line(view: SnapshotView) -> int | None:
     """Say of which moment a pane tells, with a way to the peak; None until the moment is known."""
-    moment, peak = view.moment, view.content.peak(view.device)
+    moment = view.moment
+    peak = view.content.peak(view.device)
     if moment is None:
         centered("Looking for the peak\u2026")
         return None
@@ -306,10 +314,8 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     if not rows.count:
         centered(rows.words)
         return False
-    em, width = (
-        imgui.get_font_size(),
-        imgui.get_content_region_avail().x - imgui.get_style().scrollbar_size,
-    )
+    em = imgui.get_font_size()
+    width = imgui.get_content_region_avail().x - imgui.get_style().scrollbar_size
     wide = (
         sum(column.width or _LEAST for column in rows.columns) * em > width
     )  # it is scrolled sideways
@@ -329,11 +335,9 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     if imgui.begin_table(f"{name} {len(rows.columns)}", len(rows.columns), flags):
         _head(rows.columns, wide)
         over = _body(view, name, rows)
-        step, at, seen = (
-            imgui.get_text_line_height() + 6 * view.scale,
-            imgui.get_scroll_y(),
-            imgui.get_window_height(),
-        )
+        step = imgui.get_text_line_height() + 6 * view.scale
+        at = imgui.get_scroll_y()
+        seen = imgui.get_window_height()
         if (
             rows.reveal is not None
             and not at <= rows.reveal * step <= at + seen - 2 * step
@@ -354,7 +358,8 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
 
 def _head(columns: Sequence[Column], wide: bool) -> None:
     """Set up the columns, and write their titles."""
-    flags, em = imgui.TableColumnFlags_, imgui.get_font_size()
+    flags = imgui.TableColumnFlags_
+    em = imgui.get_font_size()
     imgui.table_setup_scroll_freeze(0, 1)
     for column in columns:
         stretch = not column.width and not wide
@@ -370,17 +375,17 @@ def _head(columns: Sequence[Column], wide: bool) -> None:
     imgui.table_next_row(imgui.TableRowFlags_.headers.value)
     for i, column in enumerate(columns):
         imgui.table_set_column_index(i)
-        at, room = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
+        at = imgui.get_cursor_screen_pos()
+        room = imgui.get_content_region_avail().x
         imgui.table_header(f"##{column.title}")
         if column.tip:
             imgui.set_item_tooltip(column.tip)
         here = bool(imgui.table_get_column_flags() & flags.is_sorted.value)
         title = fitted(column.title, room - (em if here else 0))
-        x = (
-            room - imgui.calc_text_size(title).x - (em if here else 0)
-            if column.right
-            else 0
-        )
+        if column.right:
+            x = room - imgui.calc_text_size(title).x - (em if here else 0)
+        else:
+            x = 0
         imgui.get_window_draw_list().add_text(
             ImVec2(round(at.x + max(x, 0)), at.y),
             theme.u32(theme.TEXT if here else theme.DIM),
@@ -390,10 +395,13 @@ def _head(columns: Sequence[Column], wide: bool) -> None:
 
 def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
     """Draw the rows that are seen, in the order of the column whose title was clicked; the one under the pointer."""
-    over, line, order = None, imgui.get_text_line_height(), range(rows.count)
+    over = None
+    line = imgui.get_text_line_height()
+    order = range(rows.count)
     specs = imgui.table_get_sort_specs() if rows.sort is not None else None
     if specs is not None and specs.specs_count and rows.sort is not None:
-        spec, place = specs.get_specs(0), (name, "order")
+        spec = specs.get_specs(0)
+        place = (name, "order")
         down = spec.get_sort_direction() == imgui.SortDirection.descending
         key = id(rows.of), spec.column_index, down
         if place not in view.memory or view.memory[place][0] != key:
@@ -414,10 +422,8 @@ def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
                 zip(rows.columns, rows.cells(row), strict=True)
             ):
                 imgui.table_set_column_index(i)
-                at, room = (
-                    imgui.get_cursor_screen_pos(),
-                    imgui.get_content_region_avail().x,
-                )
+                at = imgui.get_cursor_screen_pos()
+                room = imgui.get_content_region_avail().x
                 if not i:
                     if imgui.selectable(
                         f"##{name} {number}", rows.chosen(row), _ROW, ImVec2(0, line)
@@ -437,19 +443,15 @@ def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
 
 
 def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
-    draw, line, scale = (
-        imgui.get_window_draw_list(),
-        imgui.get_text_line_height(),
-        theme.scale(),
-    )
+    draw = imgui.get_window_draw_list()
+    line = imgui.get_text_line_height()
+    scale = theme.scale()
     if cell.paint is not None:
         cell.paint(draw, at.x, at.x + room, at.y, line)
         return
     if cell.spark is not None:
-        color, step = (
-            theme.u32(cell.color or theme.ACCENT, 0.85),
-            room / max(len(cell.spark), 1),
-        )
+        color = theme.u32(cell.color or theme.ACCENT, 0.85)
+        step = room / max(len(cell.spark), 1)
         for i, value in enumerate(cell.spark):
             high = max(line * min(max(value, 0.0), 1.0), 1.0)
             draw.add_rect_filled(
@@ -478,7 +480,8 @@ def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
 
 def holders(view: SnapshotView, key: Key, table: Table, title: str, words: str) -> Rows:
     """The rows of a table of groups; a click lights a group in the timeline."""
-    total, most = max(table.total, 1), max(int(table.bytes.max(initial=1)), 1)
+    total = max(table.total, 1)
+    most = max(int(table.bytes.max(initial=1)), 1)
 
     def cells(index: int) -> list[Cell | str]:
         row = table[index]

@@ -31,14 +31,17 @@ def _heading(text: str) -> None:
 
 def draw_details(view: SnapshotView) -> None:
     """Draw fields, the user's own frames, the whole stack; what can be copied, and where it can be seen."""
-    allocation, device = view.state.selected, view.device
+    allocation = view.state.selected
+    device = view.device
     if allocation is None or allocation >= len(view.trace.allocations):
         centered("Click an allocation")
         return
     if view.memory.get("details of") != (device, allocation):
         view.memory["details of"] = device, allocation
         imgui.set_scroll_y(0)
-    snapshot, trace, moment = view.content.snapshot, view.trace, view.state.moment
+    snapshot = view.content.snapshot
+    trace = view.trace
+    moment = view.state.moment
     found = latest(
         view,
         "details",
@@ -59,10 +62,8 @@ def draw_details(view: SnapshotView) -> None:
     if details.user_frames:
         _heading("Your code")
         for line in details.user_frames:
-            width, place = (
-                imgui.get_content_region_avail().x,
-                f"{line.file}:{line.line}",
-            )
+            width = imgui.get_content_region_avail().x
+            place = f"{line.file}:{line.line}"
             colored(fitted(line.name, width), theme.TEXT)
             colored(fitted(place, width, tail=True), theme.DIM)
             if imgui.is_item_hovered():
@@ -72,7 +73,8 @@ def draw_details(view: SnapshotView) -> None:
         _heading("Stack")
         for line in told:
             _brief(line)
-        if hidden := len(details.frames) - len(told):
+        hidden = len(details.frames) - len(told)
+        if hidden:
             colored(f"{hidden} frames of machinery more; Copy has them", theme.DIM)
     else:
         wrapped(
@@ -87,7 +89,9 @@ def draw_details(view: SnapshotView) -> None:
 
 
 def _head(view: SnapshotView, details: Details) -> None:
-    a, number, scale = view.trace.allocations, details.allocation, view.scale
+    a = view.trace.allocations
+    number = details.allocation
+    scale = view.scale
     size, _, place = details.title.partition("  ")
     imgui.align_text_to_frame_padding()
     colored(size, theme.TEXT)
@@ -123,7 +127,8 @@ def _head(view: SnapshotView, details: Details) -> None:
             act()
         imgui.set_item_tooltip(tip)
         imgui.same_line(0, 4 * scale)
-    stack, key = int(a.stack[number]), ("stack", view.device)
+    stack = int(a.stack[number])
+    key = ("stack", view.device)
     if chip("Same stack", view.is_lit(key, stack)) and stack >= 0:
         view.light(
             key,

@@ -34,7 +34,8 @@ def live_index(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
     Args:
         start, end: events, int32 (A,), start ascending from -1 on.
     """
-    moment, first = [0], [int(np.searchsorted(start, 0))]
+    moment = [0]
+    first = [int(np.searchsorted(start, 0))]
     lists = [np.arange(first[0])]
     while (at := first[-1] + max(len(lists[-1]), APART)) < len(start):
         moment.append(int(start[at]) + 1)
@@ -76,7 +77,8 @@ class Axis:
     def edges(self, x0: float, x1: float, width: int) -> np.ndarray:
         """int64 (width + 1,): column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
 
-        From before the axis they are 0, from after it M + 2, so that `peaks` knows what lies outside."""
+        From before the axis they are 0, from after it M + 2, so that `peaks` knows what lies outside.
+        """
         x = np.ceil(np.linspace(x0, x1, width + 1).clip(-(2.0**62), 2.0**62))
         if self.unit == "events":
             return x.clip(0, self.last + 2).astype(np.int64)
@@ -96,11 +98,9 @@ class Axis:
         """Return the x at which a moment begins; M + 1 and more: the end of the axis."""
         if moment > self.last:
             return float(self.extent[1])
-        return (
-            float(moment)
-            if self.unit == "events"
-            else float(self._begins[max(moment, 0)])
-        )
+        if self.unit == "events":
+            return float(moment)
+        return float(self._begins[max(moment, 0)])
 
     def time_us(self, moment: int) -> int:
         """Microseconds since the epoch at which a moment began (moment 0: when the trace began); 0: not known."""
@@ -117,11 +117,9 @@ def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     A column without a place of its own: edges[x] - 1, whose value holds there; -1 beyond the values. edges: int64
     (W + 1,), ascending.
     """
-    n, first, last = (
-        len(values),
-        np.maximum(edges[:-1], 0),
-        np.minimum(edges[1:], len(values)),
-    )
+    n = len(values)
+    first = np.maximum(edges[:-1], 0)
+    last = np.minimum(edges[1:], len(values))
     out = np.where((edges[:-1] >= 1) & (edges[:-1] <= n), edges[:-1] - 1, -1).astype(
         np.int32
     )
@@ -215,7 +213,8 @@ class Bands:
     """The bands of a trace: allocations one on the other."""
 
     def __init__(self, trace: Trace) -> None:
-        a, s = trace.allocations, trace.spans
+        a = trace.allocations
+        s = trace.spans
         self.live = frozen(live_bytes(trace), np.int64)
         """int64 (M + 1,): bytes at each moment."""
         self.reserved = frozen(held(trace.moments, s.start, s.end, s.size), np.int64)
@@ -240,11 +239,14 @@ GAP = 1 / 250
 class Addresses:
     """The addresses that were reserved at any time, one range above the other, with a small gap where there is one.
 
-    y is a place in them: bytes from the lowest address, without what lies in the gaps."""
+    y is a place in them: bytes from the lowest address, without what lies in the gaps.
+    """
 
     def __init__(self, trace: Trace) -> None:
-        a, s = trace.allocations, trace.spans
-        addr, size = signed(a.addr), frozen(a.size, np.int64)
+        a = trace.allocations
+        s = trace.spans
+        addr = signed(a.addr)
+        size = frozen(a.size, np.int64)
         self._ranges(signed(s.addr), signed(s.addr) + s.size)
         lost = (
             self._places_of(addr, size) < 0
@@ -254,10 +256,8 @@ class Addresses:
                 np.concatenate([self._first, addr[lost]]),
                 np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)]),
             )
-        places, spans = (
-            self._places_of(addr, size),
-            self._places_of(signed(s.addr), s.size),
-        )
+        places = self._places_of(addr, size)
+        spans = self._places_of(signed(s.addr), s.size)
         self.layers = Layers(
             (live_index(a.start, a.end), places, size),
             (live_index(s.start, s.end), spans, frozen(s.size, np.int64)),
@@ -269,17 +269,19 @@ class Addresses:
         """Put ranges, which may overlap or touch, one above the other."""
         if len(first):
             order = np.argsort(first, kind="stable")
-            first, last = first[order], np.maximum.accumulate(last[order])
+            first = first[order]
+            last = np.maximum.accumulate(last[order])
             opens = np.append(True, first[1:] > last[:-1])
-            first, last = first[opens], last[np.append(opens[1:], True)]
+            first = first[opens]
+            last = last[np.append(opens[1:], True)]
         total = int((last - first).sum())
         gap = int(total * min(GAP, GAPS / max(len(first) - 1, 1)))
-        bottom = (
-            np.concatenate([[0], np.cumsum(last - first + gap)[:-1]])
-            if len(first)
-            else first
-        )
-        self._first, self._last = first, last
+        if len(first):
+            bottom = np.concatenate([[0], np.cumsum(last - first + gap)[:-1]])
+        else:
+            bottom = first
+        self._first = first
+        self._last = last
         self._bottom = bottom
         self.height = int(bottom[-1] + last[-1] - first[-1]) if len(first) else 0
         """Bytes from the bottom to the top."""

@@ -18,7 +18,8 @@ _MOST_THREADS = 8
 @cache
 def pool() -> ThreadPoolExecutor:
     """The threads that paint, for all views of the program. They import the kernel: the end of the program waits for
-    them, which must not come in the middle of an import of numba's."""
+    them, which must not come in the middle of an import of numba's.
+    """
     return ThreadPoolExecutor(
         min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="paint"
     )
@@ -26,7 +27,8 @@ def pool() -> ThreadPoolExecutor:
 
 def kernels() -> Any:
     """Return the module `kernels`, once it is loaded: in half a second, or in three where it has to be compiled, once
-    for each user and version. Raises ViewerError."""
+    for each user and version. Raises ViewerError.
+    """
     try:
         with needed(TIMELINE, "numba", error=ViewerError):
             return import_module("splatview_viewer.kinds.snapshot.timeline.kernels")

@@ -30,13 +30,11 @@ else:
 
 from numba import types
 
-f64, i32, i64, u32, void = (
-    types.float64,
-    types.int32,
-    types.int64,
-    types.uint32,
-    types.void,
-)
+f64 = types.float64
+i32 = types.int32
+i64 = types.int64
+u32 = types.uint32
+void = types.void
 inline = numba.njit(nogil=True, error_model="numpy")
 """Declares a part of the kernel."""
 
@@ -46,7 +44,8 @@ def read(dtype: Any, ndim: int = 1) -> Any:
     return types.Array(dtype, ndim, "C", readonly=True)
 
 
-R32, R64 = read(i32), read(i64)
+R32 = read(i32)
+R64 = read(i64)
 INDEX = types.Tuple((R32, R32, R32, R32, R64, R32))
 """Of `live_index`: start, end; of its checkpoints: moment, first, where each begins in the list; the list."""
 LAYER = types.Tuple((INDEX, R64, R64))
@@ -91,11 +90,13 @@ def channel(part, rest, ground, by):
 @inline
 def cover(layer, plain, inks, column, sums, ids):
     """Adds what is live at a moment to the sums (H, SUMS) of a column, and notes what lies under the centres of its
-    pixels, ids (H,). column: moment, low, per. plain: it is what is reserved."""
+    pixels, ids (H,). column: moment, low, per. plain: it is what is reserved.
+    """
     (start, end, moment, first, begin, listed), places, size = layer
     classes, lit, shades, _ = inks
     k, low, per = column
-    height, top = len(sums), 0.0
+    height = len(sums)
+    top = 0.0
     c = before(moment, k + 1) - 1
     held = begin[c + 1] - begin[c]
     for t in range(held + before(start, k) - first[c]):
@@ -107,12 +108,12 @@ def cover(layer, plain, inks, column, sums, ids):
         top += size[i]
         if b <= 0.0 or a >= height * per:
             continue
-        shade = (
-            0
-            if plain
-            else np.int64(classes[i])
-            + (len(shades) >> 1 if len(lit) and lit[i] == 0 else 0)
-        )
+        if plain:
+            shade = 0
+        else:
+            shade = np.int64(classes[i]) + (
+                len(shades) >> 1 if len(lit) and lit[i] == 0 else 0
+            )
         lowest = min(np.int64(max(a, 0.0) / per), height - 1)
         if not plain and a >= 0.0 and size[i] >= TALL * per:
             sums[lowest, 5] = 1.0
@@ -137,21 +138,24 @@ def cover(layer, plain, inks, column, sums, ids):
 )
 def paint(blocks, spans, reserved, inks, columns, part, canvas):
     """Paints the columns part[0] <= x < part[1]. What is reserved: `spans`, or all bytes up to reserved[moment],
-    if there are any."""
+    if there are any.
+    """
     moments, low, per = columns
     pixels, numbers = canvas
-    ground, height = inks[3], len(pixels)
-    sums, ids = np.empty((height, SUMS)), np.empty(height, np.int32)
+    ground = inks[3]
+    height = len(pixels)
+    sums = np.empty((height, SUMS))
+    ids = np.empty(height, np.int32)
     for x in range(part[0], part[1]):
-        k, edge = moments[x], np.int64(-1)
+        k = moments[x]
+        edge = np.int64(-1)
         if x > part[0] and k == moments[x - 1]:
             for row in range(height):
-                pixels[row, x], numbers[row, x] = (
-                    pixels[row, x - 1],
-                    numbers[row, x - 1],
-                )
+                pixels[row, x] = pixels[row, x - 1]
+                numbers[row, x] = numbers[row, x - 1]
             continue
-        sums[:], ids[:] = 0.0, -1
+        sums[:] = 0.0
+        ids[:] = -1
         if k >= 0:
             cover(blocks, False, inks, (k, low, per), sums, ids)
             cover(spans, True, inks, (k, low, per), sums, ids)
