@@ -18,7 +18,7 @@ import torch
 
 import splatview_ipc.transports  # noqa: F401  (loaded before viewers are forked)
 from benchmarks.harness import Program, say
-from splatview_ipc.control.frame import DeviceTensor, Frame
+from splatview_ipc.control.frame import DeviceTensor, StreamFrame
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
@@ -80,7 +80,7 @@ def _look(tells: bool) -> None:
             time.sleep(1 / 120)
 
 
-def _sum(frame: Frame) -> None:
+def _sum(frame: StreamFrame) -> None:
     """Read all of a frame."""
     for t in frame.tensors.values():
         if isinstance(t, DeviceTensor):

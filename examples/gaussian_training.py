@@ -9,7 +9,7 @@ import argparse
 import torch
 
 import splatview
-from splatview.demo.datasets import View
+from splatview.demo.datasets import DatasetView
 from splatview.demo.rasterizer import choose_device, draw
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -37,7 +37,7 @@ viewmat = torch.eye(4, device=device)
 viewmat[2, 3] = (
     2.5  # the camera stands 2.5 in front of the world's origin and looks at it
 )
-view = View(viewmat, K, 160, 120)
+view = DatasetView(viewmat, K, 160, 120)
 
 n = 1500
 gaussians = torch.nn.ParameterDict(

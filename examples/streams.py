@@ -9,7 +9,7 @@ import math
 import torch
 
 import splatview
-from splatview.demo.datasets import View
+from splatview.demo.datasets import DatasetView
 from splatview.demo.rasterizer import choose_device, draw
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -41,7 +41,7 @@ tilt = math.atan2(
 c = math.cos(tilt)
 s = math.sin(tilt)
 viewmat = torch.tensor([[1.0, 0, 0, 0], [0, c, -s, 0], [0, s, c, 4], [0, 0, 0, 1]])
-camera = View(viewmat, K, 320, 240).to(device)
+camera = DatasetView(viewmat, K, 320, 240).to(device)
 at_rest = gaussians["means"]
 
 for step in range(steps):

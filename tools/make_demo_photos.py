@@ -25,7 +25,7 @@ import tyro
 from PIL import Image
 from torch.nn import functional
 
-from splatview.demo.datasets import View
+from splatview.demo.datasets import DatasetView
 
 PHOTOS = Path(__file__).parent.parent / "splatview" / "demo" / "photos"
 QUALITY = 75
@@ -150,7 +150,7 @@ def make(
     (folder / "points.ply").write_bytes("\n".join(header).encode() + vertices.tobytes())
 
 
-def _camera(elevation: float, azimuth: float, width: int, height: int) -> View:
+def _camera(elevation: float, azimuth: float, width: int, height: int) -> DatasetView:
     e = math.radians(elevation)
     a = math.radians(azimuth)
     target = torch.tensor(TARGET)
@@ -161,7 +161,7 @@ def _camera(elevation: float, azimuth: float, width: int, height: int) -> View:
     K = torch.tensor(
         [[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]]
     )
-    return View(_look_at(target + DISTANCE * offset, target), K, width, height)
+    return DatasetView(_look_at(target + DISTANCE * offset, target), K, width, height)
 
 
 def _look_at(position: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -181,7 +181,7 @@ def _to_world(p: torch.Tensor) -> torch.Tensor:
     return (p - p.new_tensor([0.0, LIFT, 0.0])) * p.new_tensor(TO_WORLD)
 
 
-def _photograph(view: View) -> tuple[torch.Tensor, _Hits]:
+def _photograph(view: DatasetView) -> tuple[torch.Tensor, _Hits]:
     """The picture (H, W, 3) in [0, 1], and what the middle of each pixel hit, row by row."""
     columns, rows = torch.meshgrid(
         torch.arange(view.width), torch.arange(view.height), indexing="xy"
@@ -211,7 +211,7 @@ def _edges(image: torch.Tensor, subject: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def _rays(view: View, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _rays(view: DatasetView, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Origins and directions (3, n) in model space of the rays through pixels (n, 2)."""
     K = view.K
     flip = column(pixels, TO_WORLD)

@@ -58,7 +58,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class Place:
+class HolderPlace:
     """The place of the Gaussians within a value."""
 
     holder: Callable[[Any], Any]
@@ -83,21 +83,21 @@ def is_complete(names: Iterable[str]) -> bool:
     return has_parts and any(color.first in present for color in COLORS)
 
 
-def find(value: Any) -> Place:
+def find(value: Any) -> HolderPlace:
     """Return where the Gaussians of a value are; the names may be incomplete. Raises TypeError for what holds none."""
     if isinstance(value, (tuple, list)):
         names = getattr(value, "_fields", ())
         if is_complete(names):
-            return Place(itself, {name: name for name in names})
+            return HolderPlace(itself, {name: name for name in names})
         if len(value) != len(TUPLE):
             raise TypeError(
                 f"gaussians: a tuple of {len(value)}; legal is ({', '.join(TUPLE)})"
             )
         # A named tuple of other names is read by its order, like any other.
-        return Place(tuple, {name: name for name in TUPLE})
+        return HolderPlace(tuple, {name: name for name in TUPLE})
     if _is_mapping(value):
         return _of_mapping(value)
-    candidates: list[Place] = []
+    candidates: list[HolderPlace] = []
     # Submodules come last: a model that they belong to may have getters and a degree in use.
     for places_of in (_of_model, _of_submodules):
         for path, model in _models(value):
@@ -130,7 +130,7 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, (Mapping, torch.nn.ParameterDict))
 
 
-def _of_mapping(mapping: Any) -> Place:
+def _of_mapping(mapping: Any) -> HolderPlace:
     """Return the place of the parts in a mapping, or in a mapping within it."""
     keys = [key for key in mapping.keys() if isinstance(key, str)]
     groups = _groups(keys)
@@ -144,14 +144,14 @@ def _of_mapping(mapping: Any) -> Place:
                     return _within(key, place)
         names = max(groups, key=lambda names: len(_KNOWN.intersection(names)))
     if _is_plain_parameter_dict(mapping):
-        return Place(attrgetter("_parameters"), names)
-    return Place(itself, names)
+        return HolderPlace(attrgetter("_parameters"), names)
+    return HolderPlace(itself, names)
 
 
-def _within(key: str, place: Place) -> Place:
+def _within(key: str, place: HolderPlace) -> HolderPlace:
     outer = itemgetter(key)
     inner = place.holder
-    return Place(lambda value: inner(outer(value)), place.names)
+    return HolderPlace(lambda value: inner(outer(value)), place.names)
 
 
 def _is_plain_parameter_dict(mapping: Any) -> bool:
@@ -203,7 +203,7 @@ def _unwrapped(path: str, model: Any) -> tuple[str, Any]:
     return path, model
 
 
-def _of_model(path: str, model: Any) -> Iterator[Place]:
+def _of_model(path: str, model: Any) -> Iterator[HolderPlace]:
     """Yield the places in one object at which Gaussians may be."""
     owner = attrgetter(path) if path else itself
     for name in CONTAINERS:
@@ -213,20 +213,20 @@ def _of_model(path: str, model: Any) -> Iterator[Place]:
         place = _of_mapping(mapping)
         full = f"{path}.{name}".lstrip(".")
         if place.holder is itself:
-            yield Place(attrgetter(full), place.names, owner, name)
+            yield HolderPlace(attrgetter(full), place.names, owner, name)
         elif _is_plain_parameter_dict(mapping):
             full = f"{full}._parameters"
-            yield Place(attrgetter(full), place.names, owner, name)
+            yield HolderPlace(attrgetter(full), place.names, owner, name)
     if attribute(model, "_xyz") is not None:
         names = [
             name
             for name in _KNOWN
             if name.startswith("_") or name in (*FILTER_NAMES, "background")
         ]
-        yield Place(owner, _tensor_attributes(model, names), owner)
+        yield HolderPlace(owner, _tensor_attributes(model, names), owner)
     names = _tensor_attributes(model, (name for name in _KNOWN if name[0] != "_"))
     if is_complete(names):
-        yield Place(owner, names, owner)
+        yield HolderPlace(owner, names, owner)
 
 
 def _tensor_attributes(model: Any, names: Iterable[str]) -> dict[str, str]:
@@ -239,7 +239,7 @@ def _tensor_attributes(model: Any, names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _of_submodules(path: str, model: Any) -> Iterator[Place]:
+def _of_submodules(path: str, model: Any) -> Iterator[HolderPlace]:
     """Yield the submodules whose own parameters and buffers are a whole scene."""
     if not isinstance(model, torch.nn.Module):
         return
@@ -247,4 +247,4 @@ def _of_submodules(path: str, model: Any) -> Iterator[Place]:
         names = {**inner._parameters, **inner._buffers}
         if prefix and is_complete(names):
             holder = attrgetter(f"{path}.{prefix}".lstrip("."))
-            yield Place(holder, {name: name for name in names}, holder)
+            yield HolderPlace(holder, {name: name for name in names}, holder)

@@ -36,7 +36,7 @@ from splatview.adapters.gaussian_holders import (
     COLORS,
     TUPLE,
     Color,
-    Place,
+    HolderPlace,
     attribute,
     find,
 )
@@ -93,7 +93,7 @@ class GaussianLayout:
     def __init__(
         self,
         value: Any,
-        place: Place,
+        place: HolderPlace,
         keys: dict[str, str],
         color: Color,
         activated: Activated,
@@ -308,7 +308,7 @@ def _activated_option(option: Any) -> Activated:
         raise TypeError(str(e)) from None
 
 
-def _add_filter(keys: dict[str, str], place: Place, value: Any) -> None:
+def _add_filter(keys: dict[str, str], place: HolderPlace, value: Any) -> None:
     """Add the 3D filter of mip-splatting. A model's own counts once it has been computed for all of its Gaussians."""
     name = next((n for n in FILTER_NAMES if n in place.names), None)
     if name is None:

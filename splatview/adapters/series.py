@@ -39,7 +39,7 @@ _SLOTS = 1024
 """Numbers that may be on their way."""
 
 
-class Table:
+class SeriesTable:
     """The series of one run, by name, in the order in which they were first logged. Any thread."""
 
     def __init__(self) -> None:

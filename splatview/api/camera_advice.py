@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from splatview.adapters.cameras import Photos
+    from splatview.adapters.cameras import CallerPhotos
     from splatview_ipc.kinds.camera_hints import CameraHint
     from splatview_ipc.publisher.publisher import Publisher
 
@@ -43,7 +43,7 @@ class PublishedCameras:
     Ks: np.ndarray | None
     """None where they lie on a GPU."""
     sizes: np.ndarray
-    photos: Photos | None
+    photos: CallerPhotos | None
 
 
 class CameraAdvice:
@@ -66,7 +66,9 @@ class CameraAdvice:
         self._new_at = -math.inf
         """When new cameras may be looked at again."""
 
-    def take(self, tensors: dict[str, torch.Tensor], photos: Photos | None) -> bool:
+    def take(
+        self, tensors: dict[str, torch.Tensor], photos: CallerPhotos | None
+    ) -> bool:
         """Note cameras that were published; return whether the worker thread is to look at them.
 
         Args:

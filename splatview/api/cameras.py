@@ -12,7 +12,7 @@ from splatview.api.session import capturing, public, session
 if TYPE_CHECKING:
     import torch
 
-    from splatview.adapters.cameras import Photos
+    from splatview.adapters.cameras import CallerPhotos
     from splatview_ipc.control import messages
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
@@ -70,7 +70,7 @@ def publish_cameras(
     photos = None
     tensors = None
     if viewmats is not None:
-        from splatview.adapters.cameras import Photos, check_layout, poses
+        from splatview.adapters.cameras import CallerPhotos, check_layout, poses
 
         check_layout(layout)
         tensors = poses(viewmats, Ks, width, height)
@@ -78,7 +78,7 @@ def publish_cameras(
         if cameras is not None and cameras.count == count:
             photos = cameras.photos
         if images is not None and (photos is None or not photos.is_of(images, layout)):
-            photos = Photos(images, tensors["sizes"], layout)
+            photos = CallerPhotos(images, tensors["sizes"], layout)
     number = None if current is None else _camera_number(current, count)
     cameras = session().feature(
         f"cameras {name}", lambda publisher: Cameras(publisher, name)
@@ -128,7 +128,7 @@ class Cameras:
 
     def __init__(self, publisher: Publisher, name: str) -> None:
         self.count: int | None = None
-        self.photos: Photos | None = None
+        self.photos: CallerPhotos | None = None
         self._publisher = publisher
         self._name = name
         self._set = 0
@@ -138,7 +138,9 @@ class Cameras:
         self._asked: deque[tuple[int, int]] = deque(maxlen=_MAX_ASKED)
         """Camera and side (0: the whole photograph) of what viewers ask for."""
 
-    def publish(self, tensors: dict[str, torch.Tensor], photos: Photos | None) -> None:
+    def publish(
+        self, tensors: dict[str, torch.Tensor], photos: CallerPhotos | None
+    ) -> None:
         """Make these the cameras from now on. Under the session's lock."""
         from splatview.adapters.overlay import on_one_device
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from splatview_ipc.control.frame import Frame as Shared
+    from splatview_ipc.control.frame import StreamFrame as Shared
     from splatview_ipc.control.messages import StreamInfo
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.control.render_requests import Answer
 
 _DRAWN = {"gaussians": 0, "image": 1}
@@ -139,19 +139,19 @@ def grab(
         return grabber.draw(request, device or 0)
 
 
-def _running_grabber(device: int | None, timeout: float) -> Grabber:
+def _running_grabber(device: int | None, timeout: float) -> GrabClient:
     """Return the program that draws for this process, which the first of all threads starts.
 
     `device`: the ordinal of the GPU to draw on, None for any; `timeout` as for `Grabber`, which says what it raises.
     """
     current = session()
     with current.starting():
-        grabber: Grabber | None = current.features.get("grab")
+        grabber: GrabClient | None = current.features.get("grab")
         if grabber is None or not grabber.alive:
             if grabber is not None:
                 grabber.close()
             gpu_uuid = "" if device is None else driver.gpu_uuid(device)
-            grabber = Grabber(gpu_uuid, timeout)
+            grabber = GrabClient(gpu_uuid, timeout)
             current.add("grab", grabber)
         return grabber
 
@@ -254,7 +254,7 @@ def _background(color: Any) -> tuple[float, float, float] | None:
     return r, g, b
 
 
-class Grabber:
+class GrabClient:
     """The program that draws, from the caller's side. `lock` is to be held around `draw`."""
 
     def __init__(self, gpu_uuid: str, timeout: float) -> None:
@@ -401,7 +401,7 @@ class Grabber:
             self.lock.release()
 
 
-def _copied(frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:
+def _copied(frame: StreamFrame, flipped: bool, gpu: int) -> torch.Tensor | None:
     """Return a copy of a picture; None if it was overwritten meanwhile."""
     import torch
 

@@ -73,14 +73,14 @@ class Logger:
     """A run's logged values: calls that wait for the worker thread, and the table that they become."""
 
     def __init__(self, publisher: Publisher) -> None:
-        from splatview.adapters.series import SCALARS, Table
+        from splatview.adapters.series import SCALARS, SeriesTable
 
         self.known: set[str] = set()
         self.step: float = -1
         """Step of the last call."""
         self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
         """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
-        self._stream, self._table = publisher.stream(STREAM, "scalars"), Table()
+        self._stream, self._table = publisher.stream(STREAM, "scalars"), SeriesTable()
         self._stream.describe(SCALARS)
         self._slots: Any = None
         """A deque of free pinned memory for CUDA tensors; None before the first one."""

@@ -112,9 +112,9 @@ class Meter:
 
         self._stream = publisher.stream(name, "memory")
         self._stream.describe(MEMORY)
-        recording: Recording | None = session().features.get("recording")
+        recording: MemoryRecording | None = session().features.get("recording")
         if recording is None:
-            recording = Recording(publisher.run_id, max_entries)
+            recording = MemoryRecording(publisher.run_id, max_entries)
             session().add("recording", recording)
         self._recording = recording
         if device != HOST:
@@ -296,7 +296,7 @@ def _ordinal(device: Any) -> int | None:
     return parsed.index
 
 
-class Recording:
+class MemoryRecording:
     """PyTorch's recording of allocations while memory is published."""
 
     def __init__(self, run_id: str, max_entries: int | None) -> None:

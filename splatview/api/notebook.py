@@ -13,7 +13,7 @@ from splatview.adapters import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
-    from splatview_ipc.control.registry import ViewerInfo
+    from splatview_ipc.control.registry import RunningViewer
 
 _LENGTH = re.compile(
     r"(?:[0-9]{1,5}|[0-9]{0,5}\.[0-9]{1,4})(?:px|%|em|rem|ch|vw|vh|vmin|vmax|cm|mm|in|pt)"
@@ -27,7 +27,7 @@ class Page:
     url: what a browser opens. width, height: as given to `show`. pid: the viewer's process.
     """
 
-    def __init__(self, viewer: ViewerInfo, width: str, height: str):
+    def __init__(self, viewer: RunningViewer, width: str, height: str):
         self.url = viewer.url
         self.port = viewer.port
         self.pid = viewer.pid
@@ -91,7 +91,7 @@ def show(
     return page
 
 
-def _start_viewer(run: str | None, port: int, timeout: float) -> ViewerInfo:
+def _start_viewer(run: str | None, port: int, timeout: float) -> RunningViewer:
     """Start a viewer that serves browsers; arguments as those of `show`. Raises NoViewerError."""
     from splatview_ipc.control.errors import NoViewerError
     from splatview_ipc.system.child_program import ChildProgram
@@ -136,7 +136,7 @@ def _length(name: str, value: Any) -> str:
     )
 
 
-def _running(run: str | None, pid: int | None = None) -> ViewerInfo | None:
+def _running(run: str | None, pid: int | None = None) -> RunningViewer | None:
     from splatview_ipc.control.registry import viewers
 
     return next(

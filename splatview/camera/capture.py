@@ -18,7 +18,7 @@ import numpy as np
 
 import splatview
 from splatview.camera.sources import (
-    CameraError,
+    CaptureError,
     CaptureSettings,
     NoPictureError,
     kind_of,
@@ -30,7 +30,7 @@ from splatview_ipc.system import entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.camera.sources import Source
+    from splatview.camera.sources import PictureSource
 
 PLAYED = "the recording was played"
 """Tells the parent of the end of a recording that is not played again."""
@@ -60,13 +60,13 @@ def main(settings_json: str) -> int:
     os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(_MAX_PIXELS))
     try:
         source = source_for(settings)
-    except CameraError as e:
+    except CaptureError as e:
         print(e, file=sys.stderr)
         return 2
-    output = Output(settings)
+    output = CaptureOutput(settings)
     stop = threading.Event()
     signals = list[int]()
-    reading = Reading(source, settings, output, stop)
+    reading = SourceReader(source, settings, output, stop)
     worker = threading.Thread(target=_read, args=(reading,), daemon=True)
     with entry.ending(lambda number, _: signals.append(number)):
         worker.start()
@@ -82,13 +82,13 @@ def main(settings_json: str) -> int:
     return output.code
 
 
-def _read(reading: Reading) -> None:
+def _read(reading: SourceReader) -> None:
     """Read until the end, once torch is loaded: a network's pictures would queue up meanwhile."""
     import_module("splatview.adapters.images")
     reading.run()
 
 
-class Output:
+class CaptureOutput:
     """Publishes pictures, and troubles over the last picture, and prints the troubles."""
 
     def __init__(self, settings: CaptureSettings) -> None:
@@ -136,7 +136,7 @@ class Output:
         )
 
 
-class Pace:
+class CapturePace:
     """Due times of pictures, by their times in a recording."""
 
     def __init__(self) -> None:
@@ -174,14 +174,14 @@ class Pace:
         return None if self._skipped else max(0.0, -late)
 
 
-class Reading:
+class SourceReader:
     """Reads a source until `stop`; opens it again after faults."""
 
     def __init__(
         self,
-        source: Source,
+        source: PictureSource,
         settings: CaptureSettings,
-        output: Output,
+        output: CaptureOutput,
         stop: threading.Event,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -205,7 +205,7 @@ class Reading:
                     output.tell(source.words)
                 self._play()
             except Exception as e:  # libraries have their own
-                if isinstance(e, CameraError):
+                if isinstance(e, CaptureError):
                     why = str(e)
                 else:
                     why = f"{source.words}: {type(e).__name__}: {e}"
@@ -223,14 +223,14 @@ class Reading:
         """Publish pictures until `stop`, or until a fault."""
         source = self._source
         output = self._output
-        pace = Pace()
+        pace = CapturePace()
         grabbed = 0
         damaged = 0
         while not self._stop.is_set():
             captured_at = self._grab(grabbed)
             if captured_at is None:
                 if not grabbed:
-                    raise CameraError(f"{source.words}: there is no picture in it")
+                    raise CaptureError(f"{source.words}: there is no picture in it")
                 if not self._settings.loop:
                     output.show_trouble(f"{source.words}: the end", self._dropped)
                     output.tell(PLAYED)
@@ -253,7 +253,7 @@ class Reading:
             damaged += 1
             self._dropped += 1
             if damaged > _MOST_DAMAGED:
-                raise CameraError(f"{source.words}: its pictures cannot be decoded")
+                raise CaptureError(f"{source.words}: its pictures cannot be decoded")
 
     def _grab(self, grabbed: int) -> float | None:
         """Grab the next picture, past those that are damaged. Return its time; None at the end.
@@ -279,12 +279,12 @@ class Reading:
                 is_still = grabbed == 1 and not is_lost
                 if source.recorded or is_still:
                     return None
-                raise CameraError(str(error)) from None
+                raise CaptureError(str(error)) from None
             self._dropped += damaged
             return captured_at
         return None
 
-    def _is_due(self, pace: Pace, captured_at: float) -> bool:
+    def _is_due(self, pace: CapturePace, captured_at: float) -> bool:
         """Wait until the grabbed picture is to be shown. Return False if it is to be left out."""
         source = self._source
         time_s = captured_at if source.recorded else self._now()

@@ -18,7 +18,13 @@ from splatview.adapters.checks import stream_name
 from splatview.camera.capture import PLAYED
 from splatview.camera.detectors import LEGAL
 from splatview.camera.only_host import host_of
-from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of, shown
+from splatview.camera.sources import (
+    CaptureError,
+    CaptureSettings,
+    check,
+    kind_of,
+    shown,
+)
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
 from splatview_ipc.system.files import check_picture
@@ -39,7 +45,7 @@ _EXPLAINED = 2
 
 
 @dataclass(frozen=True)
-class Camera:
+class CameraCommand:
     """Show a camera, a video or a network stream, and what a detector finds in it.
 
     A webcam:   splatview camera 0
@@ -112,11 +118,11 @@ class Camera:
 
 def main(args: list[str]) -> int:
     """Return the exit status: 2 for a request that cannot be met, with the cause on stderr."""
-    options: Camera = entry.options(Camera, "splatview camera", args)
+    options: CameraCommand = entry.options(CameraCommand, "splatview camera", args)
     try:
         capture, detector, viewer = _programs(options)
         check(capture)
-    except (ValueError, OSError, CameraError) as e:
+    except (ValueError, OSError, CaptureError) as e:
         print(f"splatview camera: {e}", file=sys.stderr)
         return 2
     return launch(
@@ -125,7 +131,7 @@ def main(args: list[str]) -> int:
 
 
 def _programs(
-    o: Camera,
+    o: CameraCommand,
 ) -> tuple[CaptureSettings, dict[str, object] | None, tuple[str, ...] | None]:
     """Return what `launch` starts. Raises ValueError, and OSError for a file that cannot be written."""
     stream_name(o.name)
@@ -199,7 +205,7 @@ def _size(name: str, text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def _detector(o: Camera) -> dict[str, object] | None:
+def _detector(o: CameraCommand) -> dict[str, object] | None:
     """Return the settings of the inference process, less the run that it follows; None where there is none."""
     given = {
         name: value
@@ -243,7 +249,9 @@ def launch(
         offscreen: the viewer has neither a window nor pages: the session ends once a file was played.
         out: the viewer's picture file: a session whose file was played waits for its first picture.
     """
-    session = _Session(capture, detector, viewer, viewer is None or offscreen, out)
+    session = _CameraSession(
+        capture, detector, viewer, viewer is None or offscreen, out
+    )
     with entry.ending(session.end):
         try:
             return session.run()
@@ -316,7 +324,7 @@ class _Program:
         self.start_at = None
 
 
-class _Session:
+class _CameraSession:
     """The programs, and the state of what they show."""
 
     def __init__(

@@ -19,7 +19,7 @@ from splatview.camera.only_host import (
 )
 from splatview.camera.orientation import Orientation, stored_size
 from splatview.camera.sources import (
-    CameraError,
+    CaptureError,
     NoPictureError,
     check_device,
     kind_of,
@@ -91,7 +91,7 @@ class OpenCVSource:
         capture, name = self._opened()
         self._capture = capture
         if not capture.isOpened():
-            raise CameraError(self._led_away() or self._refused())
+            raise CaptureError(self._led_away() or self._refused())
         if self._kind == "network":
             path = re.split(r"[?#]", self._settings.source, maxsplit=1)[0]
             has_end = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9
@@ -193,7 +193,7 @@ class OpenCVSource:
         if is_limited and not self._was_asked:
             host = rtsp_leads_to(source, settings.patience)
             if host:
-                raise CameraError(_LED_AWAY.format(shown(source), printable(host)))
+                raise CaptureError(_LED_AWAY.format(shown(source), printable(host)))
             # Not again: some servers take only one client at a time.
             self._was_asked = True
         connections = Connections()
@@ -213,7 +213,7 @@ class OpenCVSource:
             host = connections.foreign(source)
             if host:
                 capture.release()
-                raise CameraError(_LED_AWAY.format(shown(source), host))
+                raise CaptureError(_LED_AWAY.format(shown(source), host))
         return capture
 
     def _refused(self) -> str:
@@ -280,7 +280,7 @@ class OpenCVSource:
         error = self._led_away() or f"{self.words}: no picture comes any more"
         if self._kind == "network":
             raise NoPictureError(error)
-        raise CameraError(error)
+        raise CaptureError(error)
 
     def retrieve(self) -> np.ndarray | None:
         has_picture, image = self._capture.retrieve()

@@ -18,7 +18,7 @@ from splatview.camera.orientation import (
     orientation_of_angle,
     stored_size,
 )
-from splatview.camera.sources import CameraError, file_path
+from splatview.camera.sources import CaptureError, file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -65,14 +65,14 @@ class PyAVSource:
             container = av.open(file_path(source))
             self._container = container
         except (FFmpegError, OSError, ValueError) as e:
-            raise CameraError(
+            raise CaptureError(
                 f"{source} is no video that FFmpeg reads: {getattr(e, 'strerror', '') or e}"
             ) from None
         if not container.streams.video:
-            raise CameraError(f"{source} has no pictures in it")
+            raise CaptureError(f"{source} has no pictures in it")
         stream = _stream_of(container)
         if stream is None:
-            raise CameraError(
+            raise CaptureError(
                 f"{source} has pictures in a form that FFmpeg cannot decode"
             )
         stream.thread_type = "AUTO"
@@ -110,7 +110,7 @@ class PyAVSource:
             frame = next(self._frames, None)
             self._frame = frame
         except (FFmpegError, OSError) as e:
-            raise CameraError(f"{self.words}: {e.strerror or e}") from None
+            raise CaptureError(f"{self.words}: {e.strerror or e}") from None
         if frame is None:
             return None
         if frame.time is None:

@@ -42,11 +42,11 @@ _SECRET = re.compile(
 """Passwords among the parameters of an address, as many cameras take them."""
 
 
-class CameraError(Exception):
+class CaptureError(Exception):
     """A source cannot be read. The message is for users."""
 
 
-class NoPictureError(CameraError):
+class NoPictureError(CaptureError):
     """A grab gave no picture: a damaged one, the end, or a lost source. The next grab tells which."""
 
 
@@ -69,7 +69,7 @@ class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Follow redirects and playlists of a network source to other hosts."""
 
 
-class Source(Protocol):
+class PictureSource(Protocol):
     """A source of pictures, used by one thread."""
 
     words: str
@@ -153,7 +153,7 @@ def check_device(path: str) -> str:
         )
     except OSError:
         others = ", ".join(f"{node} ({name})" for node, name in cameras().items())
-        raise CameraError(
+        raise CaptureError(
             f"{path} is no camera; "
             + (
                 f"there are {others}"
@@ -162,7 +162,7 @@ def check_device(path: str) -> str:
             )
         ) from None
     if not os.access(path, os.R_OK | os.W_OK):
-        raise CameraError(
+        raise CaptureError(
             f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in again"
         )
     return name
@@ -173,18 +173,18 @@ def check(settings: CaptureSettings) -> None:
     source = settings.source
     kind = kind_of(settings.source)
     if not source.strip():
-        raise CameraError(f"SOURCE is empty; {_LEGAL}")
+        raise CaptureError(f"SOURCE is empty; {_LEGAL}")
     if kind == "device":
         check_device(shown(source))
     elif kind == "file":
         path = Path(file_path(source))
         if not path.exists() or path.is_dir():
-            raise CameraError(f"there is no file {source}; {_LEGAL}")
+            raise CaptureError(f"there is no file {source}; {_LEGAL}")
     elif (
         kind == "network"
         and (scheme := source.partition("://")[0]).lower() not in _NETWORK
     ):
-        raise CameraError(
+        raise CaptureError(
             f"{shown(source)}: {scheme!r} is no protocol that can be read; legal are "
             f"{', '.join(_NETWORK)}"
         )
@@ -192,11 +192,11 @@ def check(settings: CaptureSettings) -> None:
         require(
             f"{shown(source)}: reading it needs",
             "av" if kind == "file" else "cv2",
-            error=CameraError,
+            error=CaptureError,
         )
 
 
-def source_for(settings: CaptureSettings) -> Source:
+def source_for(settings: CaptureSettings) -> PictureSource:
     """Return the source of these settings, not yet open. Raises CameraError without the library that reads it."""
     kind = kind_of(settings.source)
     if kind == "test":
@@ -206,7 +206,7 @@ def source_for(settings: CaptureSettings) -> Source:
     with needed(
         f"{shown(settings.source)}: reading it needs",
         "av" if kind == "file" else "cv2",
-        error=CameraError,
+        error=CaptureError,
     ):
         if kind == "file":
             from splatview.camera.pyav import PyAVSource

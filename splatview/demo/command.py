@@ -105,7 +105,7 @@ def run(options: Demo) -> int:
     except (DemoError, OSError) as e:
         print(f"splatview demo: {e}", file=sys.stderr)
         return 2
-    session = _Session(options)
+    session = _DemoSession(options)
     with entry.ending(lambda number, frame: session.signals.append(number)):
         try:
             return session.run()
@@ -115,7 +115,7 @@ def run(options: Demo) -> int:
                     program.end()
 
 
-class _Session:
+class _DemoSession:
     """The programs, and what is reported of them."""
 
     def __init__(self, options: Demo) -> None:

@@ -48,7 +48,7 @@ _MODEL_GROWTH = 12
 
 
 @dataclass(frozen=True)
-class View:
+class DatasetView:
     """A pinhole camera with its place in the world, and its photograph."""
 
     viewmat: torch.Tensor
@@ -69,7 +69,7 @@ class View:
         """(3,) the camera's centre in the world."""
         return -self.viewmat[:3, :3].T @ self.viewmat[:3, 3]
 
-    def to(self, device: torch.device | str) -> View:
+    def to(self, device: torch.device | str) -> DatasetView:
         return replace(
             self,
             viewmat=self.viewmat.to(device),
@@ -82,8 +82,8 @@ class View:
 class Capture:
     """A scene as a camera and structure from motion leave it."""
 
-    train: list[View]
-    held_out: list[View]
+    train: list[DatasetView]
+    held_out: list[DatasetView]
     """Views that no gradient sees: quality is measured on these."""
     points: torch.Tensor
     """(N, 3) float32, world."""
@@ -187,7 +187,7 @@ def load(
 class _Model:
     """A data set before its pictures are read."""
 
-    views: list[View]
+    views: list[DatasetView]
     """By name, with the files of their pictures and without these."""
     points: np.ndarray
     """(N, 3)."""
@@ -294,7 +294,7 @@ def _count(data: bytes, least: int) -> int:
     return n
 
 
-def _cameras(data: bytes) -> dict[int, View]:
+def _cameras(data: bytes) -> dict[int, DatasetView]:
     """Return the cameras by their numbers, at the origin of the world."""
     at = 8
     found = {}
@@ -318,18 +318,18 @@ def _cameras(data: bytes) -> dict[int, View]:
                 f"camera of {width}x{height} pixels with focal lengths {fx}, {fy}: all must be positive"
             )
         K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
-        found[key] = View(
+        found[key] = DatasetView(
             torch.eye(4), K, width, height, distorted=any(abs(k) > 1e-6 for k in lens)
         )
     return found
 
 
 def _images(
-    data: bytes, cameras: dict[int, View]
-) -> list[tuple[str, View | ViewError]]:
+    data: bytes, cameras: dict[int, DatasetView]
+) -> list[tuple[str, DatasetView | ViewError]]:
     """Return the names of the pictures in an images.bin, with their views, or why one cannot be used."""
     offset = 8
-    views: list[tuple[str, View | ViewError]] = []
+    views: list[tuple[str, DatasetView | ViewError]] = []
     for _ in range(_count(data, 73)):
         _, *pose, camera = struct.unpack_from("<i7di", data, offset)
         end = data.index(b"\0", offset + 64)
@@ -412,7 +412,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> View:
+def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> DatasetView:
     """Return the view of one frame of a transforms.json.
 
     Raises ViewError for a picture that is missing; DemoError, ValueError, KeyError, TypeError, OverflowError.
@@ -443,7 +443,7 @@ def _view(path: Path, values: ChainMap[str, Any], finder: PictureFinder) -> View
     cy = float(values.get("cy", height / 2))
     K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
     distorted = any(values.get(k) for k in ("k1", "k2", "k3", "p1", "p2"))
-    return View(
+    return DatasetView(
         torch.from_numpy(viewmat).float(),
         K,
         width,
@@ -468,7 +468,7 @@ def _focal_lengths(
     return fx, length("y", height) if has_own else fx
 
 
-def _with_image(view: View, pixels: int) -> View:
+def _with_image(view: DatasetView, pixels: int) -> DatasetView:
     """Read a view's picture at no more than about so many pixels; the intrinsics follow."""
     from PIL import Image
 

@@ -18,7 +18,7 @@ from splatview.demo import DemoError
 from splatview.demo.compositing import ALPHA_MIN, Composite, tile
 
 if TYPE_CHECKING:
-    from splatview.demo.datasets import Gaussians, View
+    from splatview.demo.datasets import DatasetView, Gaussians
 
 SH_C0 = 0.28209479177387814
 SH_C1 = 0.4886025119029199
@@ -56,7 +56,7 @@ def colors(gaussians: Gaussians, viewmat: torch.Tensor, sh_degree: int) -> torch
     return rgb.clamp_min(0)
 
 
-def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
+def project(gaussians: Gaussians, view: DatasetView) -> tuple[torch.Tensor, ...]:
     """Screen-space means2d (N, 2), conics (N, 3), depths (N,), covariance diagonal (N, 2), valid (N,) bool."""
     rotation = view.viewmat[:3, :3]
     K = view.K
@@ -93,7 +93,7 @@ def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
     return means2d, conics, z, torch.stack([xx, yy], 1), valid
 
 
-def draw(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
+def draw(gaussians: Gaussians, view: DatasetView, sh_degree: int = 0) -> Drawn:
     """Draw Gaussians as a trainer holds them, with gradients to every parameter.
 
     All tensors are on one device: a CUDA device, or the CPU, where sh_degree is at most 1.

@@ -11,7 +11,7 @@ from gsplat.strategy import ops
 from splatview.demo.rasterizer import SH_C0, Drawn, draw
 
 if TYPE_CHECKING:
-    from splatview.demo.datasets import Capture, View
+    from splatview.demo.datasets import Capture, DatasetView
 
 _RATES = {
     "means": 1.2e-3,
@@ -110,7 +110,7 @@ class Training:
             self._refine()
         return float(loss.detach()), psnr(drawn.image.detach(), view.image), number
 
-    def draw(self, view: View) -> Drawn:
+    def draw(self, view: DatasetView) -> Drawn:
         return draw(self.gaussians, view, self.sh_degree)
 
     @torch.no_grad()

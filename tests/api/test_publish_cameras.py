@@ -13,7 +13,7 @@ from support.reading import next_frame, stream_of
 from support.wait import wait_until
 
 import splatview
-from splatview.adapters.cameras import Photos
+from splatview.adapters.cameras import CallerPhotos
 from splatview.adapters.cameras import poses as camera_tensors
 from splatview.api import session as publishing
 from splatview.api.camera_advice import CameraAdvice
@@ -58,13 +58,13 @@ def test_photographs_are_named_by_arrays_and_with_narrow_spaces() -> None:
     # As macOS names pictures of the screen.
     names = ["at 10.00\u202fAM.png", "caf\u00e9 \U0001f468\u200d\U0001f52c.png"]
     for images in (names, np.array(names), np.array(names, dtype=object)):
-        paths = Photos(images, sizes).paths
+        paths = CallerPhotos(images, sizes).paths
         assert paths is not None
         shown = bytes(paths.tolist()).decode().split("\0")
         assert [path.rpartition("/")[2] for path in shown[:2]] == names
     for name in ("a\nb.png", "\x1b[2J.png", "\udce9.png"):
         with pytest.raises(ValueError, match="is the path"):
-            Photos([name, None], sizes)
+            CallerPhotos([name, None], sizes)
 
 
 @pytest.mark.parametrize("channels", [3, 4])
@@ -193,7 +193,7 @@ def test_each_convention_is_told_and_none_where_all_is_right(
     assert publisher is not None
     advice = CameraAdvice(publisher, "cameras")
     tensors = camera_tensors(views, Ks, width, height)
-    assert advice.take(tensors, Photos(photos, tensors["sizes"]))
+    assert advice.take(tensors, CallerPhotos(photos, tensors["sizes"]))
     assert advice.turn(0.0) > 0.0
     said = doubts(caplog)
     assert len(said) == len(told), said

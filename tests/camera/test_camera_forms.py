@@ -14,10 +14,10 @@ from support.wait import PATIENCE
 
 from splatview.camera.pattern import number_of
 from splatview.camera.sources import (
-    CameraError,
+    CaptureError,
     CaptureSettings,
     NoPictureError,
-    Source,
+    PictureSource,
     shown,
     source_for,
 )
@@ -64,7 +64,7 @@ def test_an_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
     path = video(tmp_path / "a.mp4")
     path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
     source = source_for(CaptureSettings(source=str(path)))
-    with pytest.raises(CameraError, match="form that FFmpeg cannot decode"):
+    with pytest.raises(CaptureError, match="form that FFmpeg cannot decode"):
         source.open()
     source.close()
 
@@ -139,7 +139,7 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
     assert counts[1] >= 6
 
 
-def decoded_of(source: Source, tries: int) -> int:
+def decoded_of(source: PictureSource, tries: int) -> int:
     """Open a source, and count the whole pictures in so many grabs."""
     count = 0
     source.open()
@@ -165,7 +165,7 @@ def test_a_page_in_place_of_a_stream_is_a_clear_error() -> None:
     with StreamServer(serve) as server:
         address = f"http://127.0.0.1:{server.port}/"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
-        with pytest.raises(CameraError, match="nothing that OpenCV reads"):
+        with pytest.raises(CaptureError, match="nothing that OpenCV reads"):
             source.open()
         source.close()
 
@@ -191,7 +191,7 @@ def test_what_a_server_answers_in_place_of_a_stream_is_told(
     with StreamServer(serve) as server:
         address = f"http://127.0.0.1:{server.port}/video"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
-        with pytest.raises(CameraError, match=words):
+        with pytest.raises(CaptureError, match=words):
             source.open()
         source.close()
 

@@ -14,7 +14,7 @@ from support.stream_servers import video
 
 from splatview.camera.only_host import Connections, rtsp_leads_to
 from splatview.camera.opencv import OpenCVSource
-from splatview.camera.sources import CameraError, CaptureSettings
+from splatview.camera.sources import CaptureError, CaptureSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +120,7 @@ def count(address: str, *, follow: bool = False) -> tuple[int, str]:
         source.open()
         while source.grab() is not None:
             pictures += 1
-    except CameraError as e:
+    except CaptureError as e:
         return pictures, str(e)
     finally:
         source.close()
@@ -254,11 +254,11 @@ def test_rtsp_servers_redirect_to_no_other_host(method: str) -> None:
     try:
         source = OpenCVSource(CaptureSettings(source=own.url, patience=3))
         for _ in range(2):  # it is tried again
-            with pytest.raises(CameraError, match=r"another host, 127\.0\.0\.2"):
+            with pytest.raises(CaptureError, match=r"another host, 127\.0\.0\.2"):
                 source.open()
         assert own.asked
         assert not other.asked
-        with pytest.raises(CameraError):
+        with pytest.raises(CaptureError):
             count_following = CaptureSettings(source=own.url, patience=3, follow=True)
             OpenCVSource(count_following).open()
         assert other.asked

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from splatview.camera.capture import PLAYED, Reading
-from splatview.camera.sources import CameraError, CaptureSettings, NoPictureError
+from splatview.camera.capture import PLAYED, SourceReader
+from splatview.camera.sources import CaptureError, CaptureSettings, NoPictureError
 
 DAMAGED = -1.0
 """The time of a picture that cannot be decoded."""
@@ -99,7 +99,7 @@ class Watched:
 
     def run(self, script: Script, source: str = "script", **settings: Any) -> Watched:
         output: Any = self
-        Reading(
+        SourceReader(
             script,
             CaptureSettings(source=source, **settings),
             output,
@@ -151,9 +151,9 @@ def test_held_pictures() -> None:
 
 def test_faults_are_tried_again_for_ever_and_told() -> None:
     source = Script(
-        [0.001, CameraError("pulled out")],
-        *[[CameraError("no route")]] * 6,
-        [CameraError("no file")],
+        [0.001, CaptureError("pulled out")],
+        *[[CaptureError("no route")]] * 6,
+        [CaptureError("no file")],
         [0.002, RuntimeError("odd")],
         [0.003],
     )
@@ -173,10 +173,10 @@ def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_onl
     None
 ):
     later = Watched(1).run(
-        Script([CameraError("no route")], [0.001]), source="rtsp://a/b"
+        Script([CaptureError("no route")], [0.001]), source="rtsp://a/b"
     )
     assert (later.shown, later.troubles) == ([(1, 1)], ["no route; trying again"])
-    source = Script([CameraError("no such file")])
+    source = Script([CaptureError("no such file")])
     watched = Watched(1).run(source)
     assert (watched.code, source.opened, watched.told, watched.troubles) == (
         2,
@@ -228,7 +228,7 @@ def test_an_address_of_one_picture_is_read_again_every_second() -> None:
     watched = Watched(3).run(still)
     assert watched.shown == [(0.0, 1), (1.0, 2), (2.0, 3)]
     assert watched.troubles == []
-    gone = Script([0.001, *[missing] * 300], [CameraError("gone")], [0.002])
+    gone = Script([0.001, *[missing] * 300], [CaptureError("gone")], [0.002])
     assert Watched(2).run(gone).troubles == ["gone; trying again"]
 
 

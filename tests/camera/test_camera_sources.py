@@ -33,10 +33,10 @@ from splatview.camera.capture import main
 from splatview.camera.only_host import host_of
 from splatview.camera.pattern import number_of
 from splatview.camera.sources import (
-    CameraError,
+    CaptureError,
     CaptureSettings,
     NoPictureError,
-    Source,
+    PictureSource,
     check,
     shown,
     source_for,
@@ -111,7 +111,7 @@ def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     source.close()
 
 
-def read_all(source: Source, tries: int) -> list[np.ndarray]:
+def read_all(source: PictureSource, tries: int) -> list[np.ndarray]:
     """The pictures of a source in so many grabs, whatever is damaged among them."""
     pictures = []
     source.open()
@@ -285,11 +285,11 @@ def test_what_can_never_be_read_is_found_at_once(
         ("ftp://a/b", r"'ftp' is no protocol.*rtsp"),
         ("/dev/null", "/dev/null is no camera"),
     ):
-        with pytest.raises(CameraError, match=words):
+        with pytest.raises(CaptureError, match=words):
             check(CaptureSettings(source=source))
-    with pytest.raises(CameraError, match="no video that"):
+    with pytest.raises(CaptureError, match="no video that"):
         source_for(CaptureSettings(source=str(tmp_path / "a.mp4"))).open()
-    with pytest.raises(CameraError, match="PyPI's has no GStreamer"):
+    with pytest.raises(CaptureError, match="PyPI's has no GStreamer"):
         source_for(CaptureSettings(source="a ! b")).open()
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     check(CaptureSettings(source="test"))
@@ -300,7 +300,7 @@ def test_what_can_never_be_read_is_found_at_once(
             r"^rtsp://me:\.\.\.@porch/a.*OpenCV.*splatview\[camera\]",
         ),
     ):
-        with pytest.raises(CameraError, match=needed):
+        with pytest.raises(CaptureError, match=needed):
             check(CaptureSettings(source=name))
 
 
@@ -313,10 +313,10 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
             try:
                 source.open()
                 break
-            except CameraError:
+            except CaptureError:
                 source.close()
         assert not source.recorded
-        with pytest.raises(CameraError, match="no picture comes"):
+        with pytest.raises(CaptureError, match="no picture comes"):
             for _ in range(100):
                 source.grab()
         source.close()

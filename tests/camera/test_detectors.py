@@ -24,7 +24,7 @@ from splatview.camera.detectors import (
 )
 from splatview.camera.detectors.letterbox import Letterbox
 from splatview.camera.detectors.onnx import OnnxDetector
-from splatview.camera.detectors.yolo import Layout, layout_of
+from splatview.camera.detectors.yolo import OutputLayout, layout_of
 
 Make = Callable[[], Detector]
 
@@ -299,7 +299,7 @@ BOXES = 80 * 60 + 40 * 30 + 20 * 15
 """Boxes of a network for an input of this size."""
 
 
-def layout(*outputs: np.ndarray, classes: int = 0, **metadata: str) -> Layout:
+def layout(*outputs: np.ndarray, classes: int = 0, **metadata: str) -> OutputLayout:
     return layout_of(
         [f"output{i}" for i in range(len(outputs))], outputs, metadata, classes
     )

@@ -18,12 +18,12 @@ from support.web_clients import Page
 
 import splatview
 from splatview.cli.main import main
-from splatview_ipc.control.registry import Announcement, ViewerInfo, viewers
+from splatview_ipc.control.registry import Announcement, RunningViewer, viewers
 
 pytestmark = pytest.mark.programs
 
 
-def upload(viewer: ViewerInfo) -> Page:
+def upload(viewer: RunningViewer) -> Page:
     """A page that has sent a file to a viewer; it stays connected."""
     port = viewer.port
     token = viewer.url.partition("?token=")[2]

@@ -26,7 +26,7 @@ from splatview_viewer.formats.camera_paths import (
     write_path,
 )
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
-from splatview_viewer.geometry.path import CameraPath, Key
+from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -42,7 +42,7 @@ def camera(x: float) -> Camera:
 
 def short_film(fps: float = 10.0) -> Film:
     return Film(
-        CameraPath([Key.of(camera(x), seconds=0.4) for x in (-1.0, 0.5, 1.0)]),
+        CameraPath([Keyframe.of(camera(x), seconds=0.4) for x in (-1.0, 0.5, 1.0)]),
         W,
         H,
         fps,

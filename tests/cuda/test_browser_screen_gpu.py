@@ -99,7 +99,7 @@ def test_a_registered_texture_is_read_where_none_can_be_shared(
     monkeypatch.setattr(
         targets, "SharedTexture", type("NoVulkan", (), {"__init__": fail})
     )
-    target = targets.Target(rig.ctx, (61, 33), shared=True)
+    target = targets.DrawTarget(rig.ctx, (61, 33), shared=True)
     for level in range(0, 256, 15):
         target.framebuffer.clear(level / 255, 1.0, 0.0, 1.0)
         wanted = torch.tensor([level, 255, 0, 255], dtype=torch.uint8, device="cuda")

@@ -11,7 +11,7 @@ import torch
 from support.reference import ReferenceRenderer
 
 from splatview.demo import datasets
-from splatview.demo.datasets import Capture, View
+from splatview.demo.datasets import Capture, DatasetView
 from splatview.demo.rasterizer import choose_device, draw
 from splatview.demo.training import Training
 from splatview_viewer.geometry.cameras import Camera
@@ -136,7 +136,7 @@ def test_picture_equals_that_of_the_viewers_reference(sh_degree: int) -> None:
     ).pixels()
     drawn = draw(
         {name: value.double() for name, value in g.items()},
-        View(viewmat, K, width, height),
+        DatasetView(viewmat, K, width, height),
         sh_degree,
     )
     assert pixels.depth is not None

@@ -10,7 +10,7 @@ import msgspec
 
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.registry import ViewerInfo
+from splatview_ipc.control.registry import RunningViewer
 from splatview_ipc.control.render_requests import (
     Ready,
     RenderError,
@@ -138,7 +138,7 @@ def _frame_header(data: bytes) -> None:
 
 DESCRIPTIONS = [
     Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
-    ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
+    RunningViewer(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
     WindowSettings(640, 480, "title", 7),
     Show("image", "run-1"),
     WindowState(640, 480, 60.0),

@@ -34,7 +34,7 @@ from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
 from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
-from splatview_viewer.geometry.path import CameraPath, Key
+from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle
 from splatview_viewer.scene.scene import GaussianScene
@@ -279,7 +279,7 @@ def _camera(data: bytes) -> None:
 
 def _path_documents() -> list[Any]:
     keys = [
-        Key(np.array([i, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0]), 50.0, 0.2)
+        Keyframe(np.array([i, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0]), 50.0, 0.2)
         for i in range(3)
     ]
     made = json.loads(write_path(Film(CameraPath(keys), 64, 48, 5.0)))

@@ -14,7 +14,7 @@ from support.wait import wait_until
 import splatview
 from splatview.api.shard import group_of_this_process
 from splatview_ipc import kinds
-from splatview_ipc.control.frame import Frame, RemoteTensor
+from splatview_ipc.control.frame import RemoteTensor, StreamFrame
 from splatview_ipc.control.messages import StreamInfo
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.core.errors import ViewerError
@@ -136,7 +136,7 @@ def test_otherwise_the_parent_and_the_script_decide(programs: Programs) -> None:
 
 def frame(
     n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False, **meta: Any
-) -> Frame:
+) -> StreamFrame:
     """A rank's, all of whose numbers are its own."""
     random = np.random.default_rng(rank)
     shapes: dict[str, tuple[int, ...]] = {
@@ -162,7 +162,7 @@ def frame(
     kinds.check_frame(
         "gaussians", {name: (t.dtype, t.shape) for name, t in tensors.items()}, said
     )
-    return Frame(
+    return StreamFrame(
         "gaussians", 5 + rank, 100 + rank, said, tensors, lambda: True, lambda: None
     )
 

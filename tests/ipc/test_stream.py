@@ -12,7 +12,7 @@ from support.pair import Pair
 from support.transports import reader_of
 from support.wait import PATIENCE
 
-from splatview.adapters.series import MEMORY, SCALARS, Samples, Table
+from splatview.adapters.series import MEMORY, SCALARS, Samples, SeriesTable
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_ipc.publisher.stream import Stream
@@ -116,7 +116,7 @@ def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -
 
 def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
     """All of its versions have one layout, whatever their size."""
-    table = Table()
+    table = SeriesTable()
     samples = Samples()
     scalars = pair.publisher.stream("scalars", "scalars")
     scalars.describe(SCALARS)

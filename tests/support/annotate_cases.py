@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from splatview.adapters.overlay import adapted
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.kinds import check_frame
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
-from splatview_viewer.kinds.image.overlay import Result
+from splatview_viewer.kinds.image.overlay import OverlayResult
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.frames import remote
 
@@ -35,11 +35,11 @@ def texts(tensor: Any) -> list[str]:
     return [text.decode() for text in whole.split(b"\0")[:-1]]
 
 
-def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> Frame:
+def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> StreamFrame:
     """What `annotate` sends for this, computed on this version of the image."""
     tensors, meta = made(**given)
     meta |= {"version": version, "time_ns": time_ns}
-    return Frame(
+    return StreamFrame(
         "overlay",
         1,
         0,
@@ -50,7 +50,7 @@ def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> Frame:
     )
 
 
-def result_of(frame: Frame, shown: tuple[int, int] = (64, 48)) -> Result:
+def result_of(frame: StreamFrame, shown: tuple[int, int] = (64, 48)) -> OverlayResult:
     from splatview_viewer.kinds.image.overlay import read_result
 
     result = read_result(frame, shown)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from splatview_ipc.control.frame import DeviceTensor, Frame, RemoteTensor
+from splatview_ipc.control.frame import DeviceTensor, RemoteTensor, StreamFrame
 from splatview_viewer.geometry.cameras import look_at
 from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.scene.scene import GaussianScene
@@ -35,8 +35,8 @@ def frame_of(
     intact: bool = True,
     version: int = 1,
     **meta: Any,
-) -> Frame:
-    return Frame(
+) -> StreamFrame:
+    return StreamFrame(
         kind,
         version,
         0,
@@ -49,7 +49,7 @@ def frame_of(
 
 def image_frame(
     tensor: torch.Tensor | np.ndarray, layout: str | None = None, **more: Any
-) -> Frame:
+) -> StreamFrame:
     tensor = torch.as_tensor(tensor)
     return frame_of(
         "image",
@@ -90,7 +90,7 @@ def memory_samples(n: int = 200, period: float = 0.1) -> torch.Tensor:
     return rows
 
 
-def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> Frame:
+def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> StreamFrame:
     meta = {
         "device": "cuda:0",
         "gpu": "A GPU",
@@ -107,7 +107,7 @@ def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> Frame:
 
 def gaussian_frame(
     tensors: dict[str, torch.Tensor] | None = None, **more: Any
-) -> Frame:
+) -> StreamFrame:
     meta = {
         "color": "sh",
         "activated": False,
@@ -146,7 +146,9 @@ def scalar_rows(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
     }
 
 
-def scalars_frame(rows: dict[str, torch.Tensor] | None = None, **more: Any) -> Frame:
+def scalars_frame(
+    rows: dict[str, torch.Tensor] | None = None, **more: Any
+) -> StreamFrame:
     rows = scalar_rows() if rows is None else rows
     tensors = {
         "rows": torch.cat([*rows.values()]),
@@ -231,7 +233,7 @@ def cameras_frame(
     distance: float = 4.0,
     intact: bool = True,
     **meta: Any,
-) -> Frame:
+) -> StreamFrame:
     """The cameras themselves."""
     views, Ks = ring(count, distance)
     tensors = {
@@ -252,7 +254,7 @@ def photos_frame(
     side: int = 0,
     number: int = 1,
     intact: bool = True,
-) -> Frame:
+) -> StreamFrame:
     """Photographs as a publisher brings them."""
     return frame_of(
         "cameras",

@@ -11,7 +11,7 @@ from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 
 MB = 1 << 20
 HIGH = 0xFFFF_8001_0000_0000  # where Intel's drivers place memory
@@ -161,7 +161,7 @@ class Recorder:
         """An allocation that failed."""
         self.add("oom", device_free, asked, ("train.py:1 step",))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MemorySnapshot:
         """All of it, with segments and blocks as they are now."""
         segments = []
         for start, (total, stream) in self.segments.items():
@@ -315,7 +315,7 @@ def check_replay(data: dict[str, Any], trace: Any) -> None:
     assert (a.freed[of] == m).all()
 
 
-def small_snapshot(seed: int = 0, events: int = 120) -> Snapshot:
+def small_snapshot(seed: int = 0, events: int = 120) -> MemorySnapshot:
     """A segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go, of six stacks."""
     rng = random.Random(seed)
     r = Recorder()
@@ -336,7 +336,7 @@ def small_snapshot(seed: int = 0, events: int = 120) -> Snapshot:
     return r.snapshot()
 
 
-def two_devices() -> Snapshot:
+def two_devices() -> MemorySnapshot:
     """Two devices; on the first 8 MiB are asked for in vain while 12 MiB are free in two pieces."""
 
     def entry(
@@ -385,7 +385,7 @@ TORCH = "/usr/lib/python3/site-packages/torch/x.py"
 MINE = frame("attention", 42, "/home/me/train.py")
 
 
-def several() -> Snapshot:
+def several() -> MemorySnapshot:
     """Two devices, a private pool, an OOM, texts, and memory from before the trace."""
     first = [
         event("free_requested", 0x900, 64, time_us=1),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
 from splatview_ipc.subscriber.remote_run import RemoteRun
@@ -42,11 +42,11 @@ def next_frame(
     subscriber: Subscriber,
     stream: RemoteStream,
     after: int = 0,
-    fits: Callable[[Frame], bool] = lambda frame: True,
-) -> Frame:
+    fits: Callable[[StreamFrame], bool] = lambda frame: True,
+) -> StreamFrame:
     """Wait for the newest frame with a version over `after` that fits."""
 
-    def read() -> Frame | None:
+    def read() -> StreamFrame | None:
         nonlocal after
         subscriber.poll()
         frame = _checked(stream, after)
@@ -67,7 +67,7 @@ def next_frame(
         ) from None
 
 
-def values(frame: Frame) -> dict[str, np.ndarray]:
+def values(frame: StreamFrame) -> dict[str, np.ndarray]:
     """Copies of its tensors on the host."""
     return {name: t.to_float32() for name, t in frame.tensors.items()}
 
@@ -85,7 +85,7 @@ def newest(
     return wait_until(read, f"a frame of {name} after {after}")
 
 
-def _checked(stream: RemoteStream, after: int) -> Frame | None:
+def _checked(stream: RemoteStream, after: int) -> StreamFrame | None:
     """Return the newest frame over `after`, which has to pass the receiver's check; None: there is none."""
     frame = stream.read(after)
     if frame is not None:

@@ -18,7 +18,7 @@ from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 MOMENT = 15_000
@@ -31,7 +31,7 @@ class User:
     def __init__(
         self,
         screen: OffscreenScreen,
-        snapshot: Snapshot,
+        snapshot: MemorySnapshot,
         size: tuple[int, int] = (960, 600),
         **state: Any,
     ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from splatview_ipc.control import descriptors
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.control.messages import tokens
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import retiring
@@ -104,7 +104,7 @@ class TransportPair:
             with Handed(self.writer.ref) as fds:
                 assert reader.follow(self.writer.ref, fds)
 
-    def read(self, after: int = 0) -> Frame:
+    def read(self, after: int = 0) -> StreamFrame:
         """The newest frame; it has to come."""
         for _ in turns(f"a frame after {after}"):
             self.follow(self.reader)

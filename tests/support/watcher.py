@@ -10,11 +10,11 @@ import random
 import time
 from typing import Any
 
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
-def right(frame: Frame) -> bool | None:
+def right(frame: StreamFrame) -> bool | None:
     """Return whether all of a frame is of the step that its metadata name; None: it says that it was overwritten."""
     arrays = [t.to_float32() for t in frame.tensors.values()]
     value = frame.meta["step"] % 251
@@ -45,7 +45,7 @@ def main() -> None:
     due = 0.0
     seen: dict[str, int] = {}
     versions: dict[str, int] = {}
-    held: list[tuple[Frame, bool]] = []
+    held: list[tuple[StreamFrame, bool]] = []
     untold = False
     told = {"wrong": 0, "frames": 0, "seen": seen, "sharing": ""}
     with Subscriber(**options) as subscriber:

@@ -23,7 +23,7 @@ from multidict import CIMultiDict
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core.events import Event, FileDrop
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.server import Connection, WebServer
+from splatview_viewer.web.server import PageConnection, WebServer
 from support.wait import PATIENCE, clock, wait_until
 
 T = TypeVar("T")
@@ -162,7 +162,7 @@ class Page:
 class Client:
     """A page as its server sees it: what it has said, and the pictures that a test has made for it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PageConnection) -> None:
         self.connection = connection
         self.hello = connection.hello
         self.acks: list[int] = []

@@ -21,13 +21,13 @@ from support.reference import ReferenceRenderer
 from support.scene_files import truth, write_splat
 from support.viewer import Viewer
 
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.transports import TRANSPORTS, Transport
 from splatview_ipc.transports.memory import MemoryTransport
 from splatview_viewer import kinds
 from splatview_viewer.__main__ import main
 from splatview_viewer.app import commands, loop
-from splatview_viewer.app.offscreen import Look, Still
+from splatview_viewer.app.offscreen import Still, StillOptions
 from splatview_viewer.core.events import Close
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats import Format
@@ -37,7 +37,7 @@ from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render import choose
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
-KIND = replace(stub_kind.KIND, holds=lambda value: isinstance(value, Frame))
+KIND = replace(stub_kind.KIND, holds=lambda value: isinstance(value, StreamFrame))
 BARS = Format(
     "bars",
     (".bars",),
@@ -98,7 +98,7 @@ def test_a_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         size = still.prepare(
             files.open_file(write_splat(tmp_path / "in.splat", truth(20))),
-            Look((32, 24)),
+            StillOptions((32, 24)),
         )
         assert size is not None
         assert still.view is not None

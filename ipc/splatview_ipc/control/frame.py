@@ -134,7 +134,7 @@ class DeviceTensor:
 
 
 @dataclass
-class Frame:
+class StreamFrame:
     """One version of a stream. Use it as a context manager: leaving closes it.
 
     The writer does not wait for readers. Read, copy or upload, and when that is done (a GPU's work ended), ask
@@ -184,7 +184,7 @@ class Frame:
             self.tensors = {}
             self.release()
 
-    def __enter__(self) -> Frame:
+    def __enter__(self) -> StreamFrame:
         return self
 
     def __exit__(self, *exc: object) -> None:

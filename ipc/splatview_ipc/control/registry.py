@@ -36,7 +36,7 @@ _URL = re.compile(
 )
 
 
-class ViewerInfo(msgspec.Struct, frozen=True):
+class RunningViewer(msgspec.Struct, frozen=True):
     """A running viewer that serves browsers. Fields that a later version adds are ignored."""
 
     pid: Annotated[int, Meta(ge=1, lt=2**31)]
@@ -79,7 +79,7 @@ class Announcement:
             "started": time.time(),
         }
         try:
-            content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
+            content = msgspec.json.encode(msgspec.convert(said, RunningViewer))
         except msgspec.ValidationError as e:
             raise ValueError(f"announce: {e}") from None
         self._path: Path | None = None
@@ -125,7 +125,7 @@ class Announcement:
         self.close()
 
 
-def viewers() -> list[ViewerInfo]:
+def viewers() -> list[RunningViewer]:
     """Return the viewers of this user that serve browsers now, newest first, and remove the files of dead ones.
 
     What cannot be read or understood is left out. Raises RuntimeFolderError when the runtime folder cannot be used.
@@ -142,7 +142,7 @@ def viewers() -> list[ViewerInfo]:
             if path.name.startswith("."):
                 info = None
             else:
-                info = run_folder.read_description(path, ViewerInfo)
+                info = run_folder.read_description(path, RunningViewer)
             found += [info] if info is not None else []
         elif not run_folder.being_made(path):
             with contextlib.suppress(OSError):

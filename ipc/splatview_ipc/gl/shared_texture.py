@@ -85,7 +85,9 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         self.dtype = DTYPES[dtype]
         self.explicit = explicit
         try:
-            self._image: _Image | None = _Image(ctx, size, components, dtype)
+            self._image: _SharedImage | None = _SharedImage(
+                ctx, size, components, dtype
+            )
         except SharingError as e:
             raise SharingError(
                 f"SharedTexture cannot work here, a TextureTensor over your own texture can: {e}"
@@ -168,7 +170,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
             if not self.explicit:
                 self.acquire()
 
-    def _take(self, image: _Image) -> None:
+    def _take(self, image: _SharedImage) -> None:
         """CUDA has the image from here on: what it does next comes after all that OpenGL was told to do so far."""
         image.gl_done.signal_from_gl()
         GL.current().glFlush()  # a wait for work that the GPU never got would not end
@@ -275,7 +277,7 @@ class _Semaphore:
         )
 
 
-class _Image:
+class _SharedImage:
     """An image of Vulkan's that OpenGL and CUDA both know; CUDA has it first.
 
     Semaphores are signalled and awaited one for one: `gl_done` when OpenGL hands the image over, `cuda_done` when

@@ -45,7 +45,7 @@ CLOCK = time.monotonic
 
 
 @dataclass
-class _Viewer:
+class _ViewerPeer:
     connection: Connection
     hello: messages.Hello
     push: mail.Push
@@ -90,7 +90,7 @@ class Helper:
         self._fault = fault
         self.clock = clock
         self._endpoint = endpoint
-        self._viewers: dict[Connection, _Viewer] = {}
+        self._viewers: dict[Connection, _ViewerPeer] = {}
         self._told = -math.inf
         self._changed = False
         """Clock time of the last manifests; True if something is to be sent."""
@@ -248,7 +248,7 @@ class Helper:
             self._report(e)
         return True
 
-    def _handle(self, viewer: _Viewer, message: messages.ToTrainer) -> bool:
+    def _handle(self, viewer: _ViewerPeer, message: messages.ToTrainer) -> bool:
         """Serve a viewer's request. False: the request is invalid. Raises EndedError."""
         if isinstance(message, messages.Fetch):
             descriptors.send(viewer.connection, message.token)
@@ -309,7 +309,7 @@ class Helper:
             connection.send(messages.encode(messages.Refused(reason)))
             self._cut(connection)  # what was sent arrives
             return
-        viewer = _Viewer(connection, hello, push)
+        viewer = _ViewerPeer(connection, hello, push)
         self._viewers[connection] = viewer
         connection.until = math.inf
         if hello.namespace in (0, pid_namespace()):
@@ -322,7 +322,7 @@ class Helper:
     def _by_index(self) -> dict[int, Stream]:
         return {stream.index: stream for stream in self._streams()}
 
-    def _release(self, viewer: _Viewer, index: int) -> bool:
+    def _release(self, viewer: _ViewerPeer, index: int) -> bool:
         transport = viewer.opened.pop(index, None)
         if transport is None:
             return False

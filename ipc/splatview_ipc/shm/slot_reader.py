@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc import kinds
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.control.messages import (
     DecodeError,
     TensorHeader,
@@ -80,7 +80,7 @@ class SlotReader(SlotPlaces):
         """As `Reader.follow`: a ring never changes."""
         return False
 
-    def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
+    def read(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
         """As `Reader.read`."""
         for _ in range(attempts):
             slot, seq = self.newest(after)
@@ -155,7 +155,7 @@ class SlotReader(SlotPlaces):
         kinds.check_frame(header.kind, specs, header.meta)
         return header
 
-    def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> Frame | None:
+    def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> StreamFrame | None:
         """Return a slot's frame, of the decoded header; None if there is nothing to read yet. Raises ValueError."""
 
         def intact() -> bool:
@@ -164,7 +164,7 @@ class SlotReader(SlotPlaces):
             return ok
 
         header = self._header
-        return Frame(
+        return StreamFrame(
             header.kind,
             *stamp,
             dict(header.meta),

@@ -12,7 +12,7 @@ from splatview_ipc.transports import TRANSPORTS, Reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.control.messages import Ref, StreamInfo
     from splatview_ipc.subscriber.remote_run import RemoteRun
 
@@ -118,7 +118,7 @@ class RemoteStream:
         self._failed[self._reader_transport or self.wanted_transport] = reason
         self._choose()
 
-    def read(self, after: int = 0) -> Frame | None:
+    def read(self, after: int = 0) -> StreamFrame | None:
         """Return the newest whole frame with a version over `after`; None when there is none yet.
 
         Its tensors are views of the trainer's memory: see `Frame`. Works for an ended run as well.

@@ -182,7 +182,7 @@ def _read_link(entry: str, folder: str, *, strict: bool) -> str | None:
 
 
 @dataclass
-class Output:
+class OutputFile:
     """A file being written by `output_file`."""
 
     file: BinaryIO
@@ -195,7 +195,7 @@ class Output:
 @contextlib.contextmanager
 def output_file(
     path: str | os.PathLike[str], *, numbered: bool = False, private: bool = False
-) -> Iterator[Output]:
+) -> Iterator[OutputFile]:
     """Write a file, which appears at the end of the `with` unless an exception ends it. Every OSError in it is raised
     as an OutputError.
 
@@ -226,7 +226,7 @@ def output_file(
         file = open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode))
         try:
             with file:
-                yield (out := Output(file, Path(path)))
+                yield (out := OutputFile(file, Path(path)))
                 if keeps_mode and before is not None:
                     os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) & 0o777)
             if out.keep:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.control.messages import Ref
 
     Descriptors = Mapping[str, Sequence[int]]
@@ -88,7 +88,7 @@ class Reader(Protocol):
         """
         ...
 
-    def read(self, after: int = 0) -> Frame | None:
+    def read(self, after: int = 0) -> StreamFrame | None:
         """Return the newest whole frame with a version over `after`, or None. Never waits."""
         ...
 

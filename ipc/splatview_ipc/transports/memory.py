@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control.frame import Frame, RemoteTensor
+from splatview_ipc.control.frame import RemoteTensor, StreamFrame
 
 if TYPE_CHECKING:
     import torch
@@ -52,11 +52,11 @@ class MemoryTransport:
     def follow(self, ref: Any, fds: Any) -> bool:
         return True
 
-    def read(self, after: int = 0) -> Frame | None:
+    def read(self, after: int = 0) -> StreamFrame | None:
         if self._newest is None or self._newest[1] <= after:
             return None
         *stamped, confirmed = self._newest
-        return Frame(*stamped, intact=lambda: True, confirmed=confirmed)  # type: ignore[arg-type]
+        return StreamFrame(*stamped, intact=lambda: True, confirmed=confirmed)  # type: ignore[arg-type]
 
     def turn(self, now: float) -> float | None:
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from splatview_ipc import kinds
 from splatview_ipc.control import descriptors
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.frame import DeviceTensor, Frame
+from splatview_ipc.control.frame import DeviceTensor, StreamFrame
 from splatview_ipc.control.messages import (
     InPlaceRef,
     IpcMemory,
@@ -39,7 +39,7 @@ _PAUSE_S = 0.0003
 """Seconds between looks whether they have arrived."""
 
 
-class _Generation:
+class _ReaderGeneration:
     """A generation in the viewer."""
 
     def __init__(
@@ -82,7 +82,7 @@ class ZeroCopyReader(SlotReader):
         """The word that tells that the newest version read has arrived, and its value then; and of the last version
         that was waited for."""
         self._open: dict[MemoryRef, Opened] = {}
-        self._generations: list[_Generation] = []
+        self._generations: list[_ReaderGeneration] = []
         """The current one last; before it those whose frames are still held."""
         self._closed = False
         try:
@@ -130,7 +130,7 @@ class ZeroCopyReader(SlotReader):
                 return  # the trainer took it back meanwhile, and offers another
             raise
         if self._words[OLDEST_KEPT] <= ref.generation:
-            self._generations.append(_Generation(ref, self._open, self))
+            self._generations.append(_ReaderGeneration(ref, self._open, self))
         self._retire()
 
     def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> Opened:
@@ -139,7 +139,7 @@ class ZeroCopyReader(SlotReader):
             raise SharingError("memory of torch was announced as memory of the driver")
         return open_memory(memory, descriptors.duplicates(fds))
 
-    def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
+    def read(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
         """As `Reader.read`. The tensors change when the trainer changes them."""
         self._retire()
         return super().read(after, attempts)
@@ -147,7 +147,7 @@ class ZeroCopyReader(SlotReader):
     def _decode(self, raw: bytes) -> VersionHeader:
         return decode_version_header(raw)
 
-    def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> Frame | None:
+    def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> StreamFrame | None:
         header = self._header
         generation = self._generations[-1] if self._generations else None
         if (
@@ -176,7 +176,7 @@ class ZeroCopyReader(SlotReader):
             self._retire()
 
         generation.frames += 1
-        return Frame(
+        return StreamFrame(
             header.kind,
             *stamp,
             dict(header.meta),

@@ -46,7 +46,7 @@ _numbers = itertools.count(1)
 """Numbers of all generations of this process: one writer's are never taken for another's."""
 
 
-class _Generation:
+class _WriterGeneration:
     """A generation in the trainer."""
 
     def __init__(
@@ -80,7 +80,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         index = next(iter(tensors.values())).get_device()
         self._gpu = driver.gpu_uuid(index)
         super().__init__(index, 0, _SLOTS)
-        self._generations: deque[_Generation] = deque()
+        self._generations: deque[_WriterGeneration] = deque()
         self._key: tuple[Any, ...] = ()
         self._ref: InPlaceRef | None = None
         try:
@@ -129,7 +129,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         kept = {name: t.detach() for name, t in tensors.items()}
         memories, refs, undo = self._describe(kept)
         self._generations.append(
-            _Generation(next(_numbers), tuple(kept.values()), undo)
+            _WriterGeneration(next(_numbers), tuple(kept.values()), undo)
         )
         self._key = _key(tensors)
         self._ref = InPlaceRef(

@@ -27,7 +27,7 @@ _MASK_SIDE = 320
 
 
 @dataclass(frozen=True)
-class Placement:
+class LetterboxFit:
     """A picture of `size` (x, y) in an input of `across` x `down` pixels: scaled to `inner` (x, y), its upper left
     corner at (`left`, `top`).
     """
@@ -125,7 +125,7 @@ class Letterbox:
         self.trial_size = across or self._side, down or self._side
         """Size of a picture to try the network with."""
 
-    def place(self, width: int, height: int) -> Placement:
+    def place(self, width: int, height: int) -> LetterboxFit:
         """Return the position of a picture of this size, with Ultralytics' rounding: networks are trained with it."""
         scale = self._side / max(width, height)
         across, down = (
@@ -136,9 +136,9 @@ class Letterbox:
         inner = max(1, round(width * scale)), max(1, round(height * scale))
         left = round((across - inner[0]) / 2 - 0.1)
         top = round((down - inner[1]) / 2 - 0.1)
-        return Placement((width, height), across, down, left, top, inner)
+        return LetterboxFit((width, height), across, down, left, top, inner)
 
-    def lay(self, image: np.ndarray) -> tuple[np.ndarray, Placement]:
+    def lay(self, image: np.ndarray) -> tuple[np.ndarray, LetterboxFit]:
         """Return the input for a picture (H, W, 3), uint8, RGB, and the picture's position in it."""
         p = self.place(image.shape[1], image.shape[0])
         if p.inner == p.size:

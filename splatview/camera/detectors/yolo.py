@@ -31,7 +31,7 @@ _MOST_PIXELS = 1e7
 
 
 @dataclass(frozen=True)
-class Layout:
+class OutputLayout:
     """The positions of boxes, scores and the rest in the outputs of one network."""
 
     table: int
@@ -113,7 +113,7 @@ def layout_of(
     outputs: Sequence[np.ndarray],
     metadata: Mapping[str, str],
     classes: int,
-) -> Layout:
+) -> OutputLayout:
     """Return the layout of a network's outputs for one picture.
 
     classes: how many the metadata names, 0 for none; the shape of the table counts where they disagree.
@@ -139,7 +139,7 @@ def layout_of(
             chosen = across == 6 + more
         is_table = shaped > 0 and (shaped == classes or shaped < across)
         if (chosen or is_table) and not lacks_points:
-            layout = Layout(
+            layout = OutputLayout(
                 table=table,
                 width=across if chosen else down,
                 chosen=chosen,

@@ -22,7 +22,7 @@ from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Cancelled
 from splatview_viewer.formats import open_file, sandbox
 from splatview_viewer.kinds.files import read_untrusted
-from splatview_viewer.kinds.snapshot.model import Snapshot
+from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 from splatview_viewer.scene.scene import FIELDS
 
 pytestmark = pytest.mark.programs
@@ -79,7 +79,7 @@ def test_read_untrusted_returns_what_open_file_does(
     # they can be written
     got[0].means[0] = 1
     got[1][0] = 1
-    assert isinstance(got[2], Snapshot)
+    assert isinstance(got[2], MemorySnapshot)
     assert len(got[2].traces[0].events) == 2
     assert said
     assert all(0 <= fraction <= 1 for fraction in said)

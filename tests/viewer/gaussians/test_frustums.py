@@ -28,13 +28,13 @@ from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.cameras.view import CamerasState, CamerasView
 from splatview_viewer.kinds.gaussians.frustums import Frustums
 from splatview_viewer.render.cameras.content import CamerasContent
-from splatview_viewer.render.cameras.drawing import Look
+from splatview_viewer.render.cameras.drawing import FrustumStyle
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
 COUNT = 8
 PHOTOS = photographs(COUNT)
-LOOK = Look(0.6, width=1.0, pictures=False)
+LOOK = FrustumStyle(0.6, width=1.0, pictures=False)
 
 
 def answer(content: CamerasContent, now: float = 0.0) -> None:
@@ -369,7 +369,7 @@ def test_transparent_photographs_in_frustums_show_the_background(
     # Straight behind camera 0, whose picture is in the middle.
     behind = Camera(first.viewmat.copy(), first.K, W, H)
     behind.viewmat[2, 3] += 0.95
-    look = Look(0.6, width=0.5, opacity=1.0, background=background)
+    look = FrustumStyle(0.6, width=0.5, opacity=1.0, background=background)
     screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
     content.drawing.draw(screen.framebuffer, RECT, behind, look)
     middle = screen.pixels()[18, 24, :3].astype(int)

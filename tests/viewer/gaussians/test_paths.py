@@ -30,7 +30,7 @@ from splatview_viewer.formats.camera_paths import (
 )
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
-from splatview_viewer.geometry.path import MOST_FRAMES, MOST_KEYS, CameraPath, Key
+from splatview_viewer.geometry.path import MOST_FRAMES, MOST_KEYS, CameraPath, Keyframe
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
@@ -46,7 +46,7 @@ def camera(position: Any, target: Any = (0, 0, 0), fov: float = 50.0) -> Camera:
 
 def path(**more: Any) -> CameraPath:
     keys = [
-        Key.of(camera(p, fov=40 + 10 * i), seconds=1 + 0.5 * i)
+        Keyframe.of(camera(p, fov=40 + 10 * i), seconds=1 + 0.5 * i)
         for i, p in enumerate(PLACES)
     ]
     return CameraPath(keys, **more)
@@ -165,7 +165,7 @@ def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
 
 @pytest.mark.parametrize("fov", [0.1, 179.0])
 def test_fisheye_keyframe_at_the_limits_is_read_again(fov: float) -> None:
-    keys = [Key(np.zeros(3), np.array([1.0, 0, 0, 0]), fov) for _ in range(2)]
+    keys = [Keyframe(np.zeros(3), np.array([1.0, 0, 0, 0]), fov) for _ in range(2)]
     for model in ("fisheye", "pinhole"):
         film = Film(CameraPath(keys, model=model), 640, 480, 10.0)  # type: ignore[arg-type]
         back = parse_path(write_path(parse_path(write_path(film))))

@@ -15,7 +15,7 @@ from support.frames import cloud
 from support.view_cases import LOOKS, RECT, H, W, image_view, scene_view, shown
 from support.wait import clock
 
-from splatview_ipc.control.frame import DeviceTensor, Frame
+from splatview_ipc.control.frame import DeviceTensor, StreamFrame
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.geometry.cameras import Camera
@@ -77,7 +77,7 @@ class Shared:
             for name, m in memories.items()
         }
         more: dict[str, Any] = {} if arrived else {"wait": lambda _: None}
-        self.frame = Frame(
+        self.frame = StreamFrame(
             kind,
             1,
             1,

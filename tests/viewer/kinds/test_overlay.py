@@ -17,8 +17,8 @@ from support.view_cases import image_view, see
 from support.viewer import Viewer
 
 import splatview
-from splatview_ipc.control.frame import Frame
-from splatview_viewer.app.offscreen import Look, Still
+from splatview_ipc.control.frame import StreamFrame
+from splatview_viewer.app.offscreen import Still, StillOptions
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
@@ -30,7 +30,7 @@ H = 120
 GREY = 90
 
 
-def grey(version: int = 1, time_ns: int = 10**18) -> Frame:
+def grey(version: int = 1, time_ns: int = 10**18) -> StreamFrame:
     frame = image_frame(torch.full((H, W, 3), GREY, dtype=torch.uint8), version=version)
     frame.time_ns = time_ns
     return frame
@@ -169,7 +169,7 @@ def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -
         panel.draw_over(screen.framebuffer, view.over, 1.0)
         expected = screen.pixels()[..., :3].astype(int)
     still = Still(screen, "image", "shot", "--camera")
-    assert still.prepare(grey(), Look()) == (W, H)
+    assert still.prepare(grey(), StillOptions()) == (W, H)
     for _ in range(2):
         still.draw((W, H), [frame, image_frame(torch.zeros(2, 2))])
         np.testing.assert_array_equal(screen.pixels()[:90, :, :3], expected[:90])

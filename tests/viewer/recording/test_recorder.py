@@ -27,7 +27,7 @@ from splatview_viewer.recording.recording import (
     Player,
     Recording,
     RecordOptions,
-    Snapshot,
+    SceneSnapshot,
     StreamFolder,
     is_recording,
     read_index,
@@ -92,8 +92,8 @@ def test_what_cannot_be_drawn_cannot_be_drawn_afterwards(name: str) -> None:
     np.testing.assert_array_equal(after.means, left.means)
 
 
-def snapshot(number: int) -> Snapshot:
-    return Snapshot(f"{number:09}.gaussians", number * 5, number, 0, 30, 10)
+def snapshot(number: int) -> SceneSnapshot:
+    return SceneSnapshot(f"{number:09}.gaussians", number * 5, number, 0, 30, 10)
 
 
 def test_a_recording_is_bounded_and_covers_everything_however_many_come() -> None:
@@ -191,7 +191,7 @@ def record(root: Path, count: int = 5, begin: int = 1, run: str = "a run") -> Pa
             size = write_packed(
                 folder.path / file, pack(scene(20, seed=number), (0.25, 0.5, 1.0))
             )
-            recording.add(Snapshot(file, number * 10, number, 1, 20, size))
+            recording.add(SceneSnapshot(file, number * 10, number, 1, 20, size))
         folder.write_index(recording.every, recording.snapshots)
         return folder.path
 

@@ -31,7 +31,7 @@ from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, Pixels, RenderOptions
 from splatview_viewer.render.gsplat import frame
-from splatview_viewer.render.gsplat.frame import Kind, Parameters, Scene
+from splatview_viewer.render.gsplat.frame import GraphKey, Parameters, Scene
 from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
@@ -305,7 +305,7 @@ def drawn(
         Parameters.of(view, options, rgba, depth, needed.data_ptr()),
         parameters,
     )
-    kind = Kind(
+    kind = GraphKey(
         view.width,
         view.height,
         view.model,

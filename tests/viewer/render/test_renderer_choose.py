@@ -18,11 +18,11 @@ from splatview_viewer.render.choose import choose, renderer_note
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat import build as gsplat_kernels
 from splatview_viewer.render.gsplat import renderer as gsplat
-from splatview_viewer.render.gsplat.build import Kernels
+from splatview_viewer.render.gsplat.build import KernelBuild
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
-class Promised(Kernels):
+class Promised(KernelBuild):
     """Kernels that come, or do not, when the test says so."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         gsplat_kernels, "obstacle", lambda: "gsplat needs CUDA, and this is a test"
     )
-    monkeypatch.setattr(choosing, "kernels", Kernels)
+    monkeypatch.setattr(choosing, "kernels", KernelBuild)
     renderer = choose(ctx)
     assert isinstance(renderer, GlRenderer)
     assert renderer_note(renderer) == "gl: gsplat needs CUDA, and this is a test"

@@ -17,7 +17,12 @@ import splatview
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, Wheel
 from splatview_viewer.kinds.scalars.curves import Curve, read_frame
-from splatview_viewer.kinds.scalars.plots import Axis, color_of, columns, smoothed
+from splatview_viewer.kinds.scalars.plots import (
+    HorizontalAxis,
+    color_of,
+    columns,
+    smoothed,
+)
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.shell.stream_list import Strips, strips_of
 from splatview_viewer.ui import theme
@@ -108,7 +113,7 @@ def test_columns_tell_what_lies_in_them(begin: float, end: float, width: int) ->
     curve = made(np.random.default_rng(1).normal(size=1000))
     steps = curve["step"]
     values = curve["value"]
-    (part,) = columns(curve, Axis(begin, end, width), 0.0, "step")
+    (part,) = columns(curve, HorizontalAxis(begin, end, width), 0.0, "step")
     seen = values[(steps >= begin) & (steps <= end)]
     assert part.high.max() >= max(seen, default=-9)
     assert part.low.min() <= min(seen, default=9)

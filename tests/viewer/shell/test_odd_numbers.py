@@ -20,7 +20,7 @@ from splatview_viewer.core.view import ShownView
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.web.messages import MessageError, parse
 from splatview_viewer.workspace.catalogue import Slot
-from splatview_viewer.workspace.sources import Source
+from splatview_viewer.workspace.sources import ValueSource
 
 FAR = 65536.0
 KINDS = ("image", "gaussians", "cameras", "scalars", "memory", "snapshot")
@@ -43,7 +43,7 @@ ODD: tuple[ev.Event, ...] = (
 )
 
 
-class Given(Source):
+class Given(ValueSource):
     """Brings one value."""
 
     def __init__(self, value: Any) -> None:

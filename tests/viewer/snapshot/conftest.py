@@ -12,7 +12,7 @@ from support.memory_data import two_devices
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.kinds.snapshot import loading
 from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.model import Snapshot
+from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +44,12 @@ def pickled(data_dir: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def real(pickled: dict[str, Any]) -> Snapshot:
+def real(pickled: dict[str, Any]) -> MemorySnapshot:
     """The snapshot of a real training: 22,332 events of one step."""
     return from_pickled(pickled, "training_memory_snapshot.pickle")
 
 
 @pytest.fixture(scope="session")
-def full() -> Snapshot:
+def full() -> MemorySnapshot:
     """Two devices; on the first an allocation failed for fragmentation."""
     return two_devices()

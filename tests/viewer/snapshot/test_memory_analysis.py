@@ -39,12 +39,17 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     post_mortem,
 )
 from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.model import Frame, Snapshot, live_bytes, live_mask
+from splatview_viewer.kinds.snapshot.model import (
+    MemorySnapshot,
+    StackFrame,
+    live_bytes,
+    live_mask,
+)
 from splatview_viewer.kinds.snapshot.state import COLORS
 
 
 @pytest.mark.parametrize("by", ["stack", "category"])
-def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
+def test_a_table_holds_every_allocation_once(real: MemorySnapshot, by: By) -> None:
     trace = real.traces[0]
     mask = live_mask(trace, 3486)
     size = trace.allocations.size
@@ -59,7 +64,7 @@ def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
     )
 
 
-def _recorded(make: Callable[[Recorder], object]) -> Snapshot:
+def _recorded(make: Callable[[Recorder], object]) -> MemorySnapshot:
     r = Recorder()
     make(r)
     return r.snapshot()
@@ -104,7 +109,7 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
             assert describe(snapshot, trace, i, last).text()
 
 
-def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
+def _check(snapshot: MemorySnapshot, graph: FlameGraph, ids: np.ndarray) -> None:
     """Each node holds those of its parent whose stacks have its frame, and lies in it, the largest at the left."""
     a = snapshot.traces[0].allocations
     of = {0: graph.allocations(0)}
@@ -139,7 +144,9 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
         assert (x + width <= graph.x[parent] + graph.width[parent]).all()
 
 
-def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) -> None:
+def test_every_node_of_a_flame_graph_holds_what_went_through_it(
+    real: MemorySnapshot,
+) -> None:
     mask = live_mask(real.traces[0], 3486)
     _check(real, flame(real, real.traces[0], mask), np.flatnonzero(mask))
     rng = np.random.default_rng(5)
@@ -159,14 +166,14 @@ def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) 
         _check(snapshot, flame(snapshot, snapshot.traces[0], given), chosen)
 
 
-Wanted = Callable[["Snapshot", int], bool]
+Wanted = Callable[["MemorySnapshot", int], bool]
 
 
 def _size(test: Callable[[int], bool]) -> Wanted:
     return lambda snapshot, i: test(int(snapshot.traces[0].allocations.size[i]))
 
 
-def _frame(test: Callable[[Frame], bool]) -> Wanted:
+def _frame(test: Callable[[StackFrame], bool]) -> Wanted:
     return lambda snapshot, i: any(
         map(test, snapshot.stack(int(snapshot.traces[0].allocations.stack[i])))
     )
@@ -191,7 +198,7 @@ LARGE = _size(lambda s: s > MB)
     ],
 )
 def test_search_finds_what_asking_each_finds(
-    real: Snapshot, text: str, wanted: Wanted
+    real: MemorySnapshot, text: str, wanted: Wanted
 ) -> None:
     trace = real.traces[0]
     hits = search(real, trace, text)
@@ -401,7 +408,7 @@ def test_endless_names_are_no_burden() -> None:
         assert 0 < len(summary(snapshot, snapshot.traces[0], 0)) < 5000
 
 
-def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot) -> None:
+def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: MemorySnapshot) -> None:
     trace = real.traces[0]
     trace = replace(
         trace,
@@ -423,7 +430,7 @@ def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot) -> None
 
 
 def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(
-    real: Snapshot,
+    real: MemorySnapshot,
 ) -> None:
     trace = real.traces[0]
     for moment in (0, 500, 3486, 20000):

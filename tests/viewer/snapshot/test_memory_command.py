@@ -19,7 +19,7 @@ from support.programs import Programs
 from splatview_viewer.__main__ import main
 from splatview_viewer.app.commands import Memory
 from splatview_viewer.app.memory_command import answer
-from splatview_viewer.kinds.snapshot.model import Snapshot
+from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 from splatview_viewer.kinds.snapshot.query import Database
 
 PEAK = (
@@ -50,7 +50,9 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def recorded(data_dir: Path, real: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recorded(
+    data_dir: Path, real: MemorySnapshot, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """The file of a real training, which was read before."""
     monkeypatch.setattr("splatview_viewer.app.memory_command.read", lambda path: real)
     return data_dir / "training_memory_snapshot.pickle"
@@ -72,7 +74,7 @@ softmax              6   24  1610612736
 
 
 def test_csv_has_all_rows(
-    recorded: Path, real: Snapshot, monkeypatch: pytest.MonkeyPatch
+    recorded: Path, real: MemorySnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = io.StringIO()
     monkeypatch.setattr(
@@ -187,7 +189,7 @@ def test_files_that_are_no_snapshots_are_named(
         assert str(path) in capsys.readouterr().err
 
 
-def test_the_help_teaches_queries_that_work(real: Snapshot) -> None:
+def test_the_help_teaches_queries_that_work(real: MemorySnapshot) -> None:
     queries = [
         q.split(":   ")[1]
         for q in re.split(r"\n\n", Memory.__doc__ or "")

@@ -22,7 +22,7 @@ from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.memory.live import History
+from splatview_viewer.kinds.memory.live import MemoryHistory
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.stream_list import Strips, strips_of
@@ -44,7 +44,7 @@ def made(n: int = 500, seed: int = 0) -> np.ndarray:
 def test_columns_tell_the_extremes_of_what_they_cover() -> None:
     rows = made()
     rows[137, PLACE["peak"]] = 1e12
-    h = History(rows)
+    h = MemoryHistory(rows)
     time = rows[:, 0]
     for begin, span, width in (
         (0, 100, 60),

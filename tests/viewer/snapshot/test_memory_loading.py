@@ -26,7 +26,7 @@ from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     NO_STACK,
     UNKNOWN_POOL,
-    Snapshot,
+    MemorySnapshot,
     Trace,
     device_text,
     live_bytes,
@@ -53,7 +53,7 @@ def small() -> dict[str, Any]:
     )
 
 
-def columns(snap: Snapshot) -> list[bytes]:
+def columns(snap: MemorySnapshot) -> list[bytes]:
     return [a.tobytes() for a in store.packed(snap)[1]]
 
 
@@ -67,13 +67,13 @@ def test_every_protocol_and_packing_holds_the_same(
     path = tmp_path / "a snapshot"
     path.write_bytes(pack(plain))
     snap = open_file(path)
-    assert isinstance(snap, Snapshot)
+    assert isinstance(snap, MemorySnapshot)
     assert (snap.name, snap.file_bytes) == ("a snapshot", len(plain))
     assert columns(snap) == columns(from_pickled(small()))
 
 
 def test_a_real_snapshot_by_the_program_is_what_it_is_here(
-    data_dir: Path, real: Snapshot
+    data_dir: Path, real: MemorySnapshot
 ) -> None:
     told: list[float] = []
     snap = load_snapshot(
@@ -282,7 +282,7 @@ def test_the_folder_stays_small(
 
 
 def test_every_event_of_a_real_snapshot(
-    real: Snapshot, pickled: dict[str, Any]
+    real: MemorySnapshot, pickled: dict[str, Any]
 ) -> None:
     (trace,) = real.traces
     check_replay(pickled, trace)

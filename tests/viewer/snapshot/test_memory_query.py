@@ -18,7 +18,7 @@ from support.memory_data import HIGH, TORCH, several
 from support.wait import PATIENCE
 
 from splatview_viewer.kinds.snapshot import query_memory
-from splatview_viewer.kinds.snapshot.model import Snapshot, live_bytes
+from splatview_viewer.kinds.snapshot.model import MemorySnapshot, live_bytes
 from splatview_viewer.kinds.snapshot.query import EXAMPLES, TABLES, Database, QueryError
 
 
@@ -29,7 +29,7 @@ def db() -> Iterator[Database]:
 
 
 @pytest.fixture(scope="module")
-def real_db(real: Snapshot) -> Iterator[Database]:
+def real_db(real: MemorySnapshot) -> Iterator[Database]:
     with Database(real) as database:
         yield database
 
@@ -107,7 +107,7 @@ def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(
 
 
 def test_moments_and_peaks_of_a_real_snapshot(
-    real: Snapshot, real_db: Database
+    real: MemorySnapshot, real_db: Database
 ) -> None:
     (trace,) = real.traces
     live = np.array(

@@ -13,8 +13,8 @@ from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.model import Trace
 from splatview_viewer.kinds.snapshot.timeline.bands import (
     Addresses,
-    Axis,
     Bands,
+    TimelineAxis,
     inks_of,
     peaks,
 )
@@ -54,7 +54,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 @pytest.mark.parametrize("unit", ["events", "time"])
 @pytest.mark.parametrize("trace", ["usual", "no event", "one event"], indirect=True)
 def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> None:
-    axis = Axis(trace, unit)
+    axis = TimelineAxis(trace, unit)
     x0, x1 = axis.extent
     assert axis.moment(x0) == 0
     assert axis.moment(x1) == len(trace.events)
@@ -84,7 +84,7 @@ def test_times_of_moments() -> None:
     (trace,) = from_pickled(
         snapshot([event("snapshot", 0, 0, time_us=t) for t in times])
     ).traces
-    axis = Axis(trace, "time")
+    axis = TimelineAxis(trace, "time")
     assert [axis.time_us(k) for k in range(5)] == [1000, 1000, 1000, 3000, 3000]
     assert axis.extent == (-20.0, 2020.0)
     assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [
@@ -160,7 +160,7 @@ def test_pixels_have_the_mean_colour_of_what_lies_in_them(
     for unit in ("events", "time", "events", "time"):
         width = int(rng.integers(1, 30))
         rows = int(rng.integers(1, 90))
-        axis = Axis(trace, unit)
+        axis = TimelineAxis(trace, unit)
         x0, x1 = axis.extent
         length = (x1 - x0) * rng.uniform(0.002, 1.3)
         begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
@@ -222,7 +222,7 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     spike = int(trace.allocations.size.argmax())
     rng = np.random.default_rng(0)
     bands = Bands(trace)
-    axis = Axis(trace, "events")
+    axis = TimelineAxis(trace, "events")
     classes = np.arange(len(trace.allocations)) == spike
     inks = inks_of(classes, np.array([[90, 90, 90], [250, 40, 40]]))
     pixels, ids = canvas = (

@@ -25,7 +25,7 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     leaks,
     post_mortem,
 )
-from splatview_viewer.kinds.snapshot.model import Snapshot, live_bytes, live_mask
+from splatview_viewer.kinds.snapshot.model import MemorySnapshot, live_bytes, live_mask
 from splatview_viewer.kinds.snapshot.panes.sql import run
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("timeline_kernels")
 def user(screen: OffscreenScreen) -> Iterator[Callable[..., User]]:
     made: list[User] = []
 
-    def make(snapshot: Snapshot, tab: str, **state: Any) -> User:
+    def make(snapshot: MemorySnapshot, tab: str, **state: Any) -> User:
         made.append(User(screen, snapshot, tab=tab, **state))
         return made[-1]
 
@@ -47,7 +47,7 @@ def user(screen: OffscreenScreen) -> Iterator[Callable[..., User]]:
 
 
 def test_panes_show_something_and_take_clicks_anywhere(
-    user: Any, full: Snapshot
+    user: Any, full: MemorySnapshot
 ) -> None:
     u = user(full, "timeline")
     for device, tab in itertools.product((0, 1), TABS):
@@ -64,7 +64,7 @@ def test_panes_show_something_and_take_clicks_anywhere(
 
 
 def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(
-    user: Any, real: Snapshot
+    user: Any, real: MemorySnapshot
 ) -> None:
     u = user(real, "events")
     u.press("events 7")
@@ -80,7 +80,9 @@ def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(
     assert f"events {MOMENT - 1}" in widgets.drawn
 
 
-def test_a_click_on_a_block_selects_what_it_holds(user: Any, full: Snapshot) -> None:
+def test_a_click_on_a_block_selects_what_it_holds(
+    user: Any, full: MemorySnapshot
+) -> None:
     u = user(full, "segments", moment=4)  # three allocations fill the segment
     at = u.found("segments")
     assert (at.moment, at.reserved) == (4, 20 << 20)
@@ -96,7 +98,7 @@ def test_a_click_on_a_block_selects_what_it_holds(user: Any, full: Snapshot) -> 
     assert order == sorted(order)
 
 
-def test_details_can_be_copied_and_shown(user: Any, real: Snapshot) -> None:
+def test_details_can_be_copied_and_shown(user: Any, real: MemorySnapshot) -> None:
     trace = real.traces[0]
     chosen = int(
         np.flatnonzero(
@@ -122,7 +124,7 @@ def test_details_can_be_copied_and_shown(user: Any, real: Snapshot) -> None:
 
 
 def test_a_row_lights_its_allocations_and_puts_them_out(
-    user: Any, real: Snapshot
+    user: Any, real: MemorySnapshot
 ) -> None:
     u = user(real, "stacks", moment=MOMENT, choices=(("by", "category"),))
     table = group(real, real.traces[0], live_mask(real.traces[0], MOMENT), "category")
@@ -137,7 +139,9 @@ def test_a_row_lights_its_allocations_and_puts_them_out(
     )
 
 
-def test_the_flame_graph_zooms_lights_and_goes_back(user: Any, real: Snapshot) -> None:
+def test_the_flame_graph_zooms_lights_and_goes_back(
+    user: Any, real: MemorySnapshot
+) -> None:
     u = user(real, "stacks")
     trace = real.traces[0]
     graph = flame(
@@ -153,7 +157,7 @@ def test_the_flame_graph_zooms_lights_and_goes_back(user: Any, real: Snapshot) -
 
 
 def test_moments_and_snapshots_are_compared(
-    user: Any, real: Snapshot, full: Snapshot
+    user: Any, real: MemorySnapshot, full: MemorySnapshot
 ) -> None:
     other = user(full, "timeline")
     u = user(real, "compare")
@@ -179,7 +183,7 @@ def test_moments_and_snapshots_are_compared(
     assert u.found("compare").before == live[3000]
 
 
-def test_leaks_light_what_was_left_behind(user: Any, real: Snapshot) -> None:
+def test_leaks_light_what_was_left_behind(user: Any, real: MemorySnapshot) -> None:
     u = user(real, "leaks")
     suspects = leaks(real, real.traces[0])
     u.press("leaks 0")
@@ -190,7 +194,7 @@ def test_leaks_light_what_was_left_behind(user: Any, real: Snapshot) -> None:
 
 
 def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(
-    user: Any, full: Snapshot
+    user: Any, full: MemorySnapshot
 ) -> None:
     u = user(full, "")
     trace = full.traces[0]
@@ -204,7 +208,7 @@ def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(
 
 
 @pytest.fixture
-def sql(user: Any, real: Snapshot) -> User:
+def sql(user: Any, real: MemorySnapshot) -> User:
     return user(real, "sql")
 
 
@@ -215,7 +219,7 @@ def ask(u: User, text: str) -> Any:
 
 
 def test_an_answer_lights_its_allocations_and_a_click_goes_there(
-    sql: User, real: Snapshot
+    sql: User, real: MemorySnapshot
 ) -> None:
     a = real.traces[0].allocations
     rows = ask(

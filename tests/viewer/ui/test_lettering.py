@@ -160,7 +160,7 @@ def test_a_letter_that_harfbuzz_takes_apart_is_in_the_font_of_its_word() -> None
     """Thai's am, which is drawn as two characters where a font lacks it."""
     word = "น้ำ"
     face = face_of(word)
-    assert lettering.runs(word) == (lettering.Run(word, face),)
+    assert lettering.runs(word) == (lettering.TextRun(word, face),)
 
 
 @pytest.mark.parametrize(("word", "letters"), [("بيت", "بيت"), ("हिन्दी", "हिन्दी")])

@@ -16,10 +16,10 @@ from splatview_viewer.core.view import ShownView, Wants
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.web.messages import Visible
 from splatview_viewer.workspace.catalogue import Slot
-from splatview_viewer.workspace.sources import Source
+from splatview_viewer.workspace.sources import ValueSource
 
 
-class Announced(Source):
+class Announced(ValueSource):
     """Announces values; what comes of them is `feeding`'s."""
 
     def __init__(self, feeding: Callable[[], bool]) -> None:
@@ -59,7 +59,7 @@ class Time:
         return count
 
 
-def select(viewer: Viewer, source: Source, kind: str = "image") -> Slot:
+def select(viewer: Viewer, source: ValueSource, kind: str = "image") -> Slot:
     slot = Slot(Entry("announced", "a run", "announced", kind), source)
     viewer.catalogue.add(slot)
     viewer.user.select("announced")

@@ -29,7 +29,7 @@ from splatview_ipc.control.render_requests import (
 )
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.system import entry
-from splatview_viewer.app.offscreen import Look, Still, Stills
+from splatview_viewer.app.offscreen import Still, StillOptions, Stills
 from splatview_viewer.core.errors import (
     CameraError,
     LateError,
@@ -37,12 +37,12 @@ from splatview_viewer.core.errors import (
     ViewerError,
 )
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
-from splatview_viewer.screens.offscreen import Target
+from splatview_viewer.screens.offscreen import DrawTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.view import Value
 
 log = logging.getLogger("splatview")
@@ -99,11 +99,11 @@ class Grabber:
                 f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
                 f"{MAX_SIZE} pixels"
             )
-        look = Look(size, request.camera, request.background)
+        look = StillOptions(size, request.camera, request.background)
         screen = self._screen
 
         def publish(
-            still: Still, value: Value | None, overlays: Sequence[Frame]
+            still: Still, value: Value | None, overlays: Sequence[StreamFrame]
         ) -> RenderResult | None:
             size = still.prepare(value, look)
             if size is None:
@@ -144,7 +144,7 @@ class Grabber:
             self._shares = torch.cuda.is_available()
             try:
                 if self._shares:
-                    Target(
+                    DrawTarget(
                         self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True
                     ).release()
             except (IpcError, moderngl.Error, RuntimeError) as e:

@@ -13,8 +13,8 @@ from splatview_viewer.core.errors import FileError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.kinds.snapshot.model import Snapshot
-    from splatview_viewer.kinds.snapshot.query import Result
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
+    from splatview_viewer.kinds.snapshot.query import QueryResult
 
 _CELL = 80
 _LAST = 200
@@ -78,13 +78,13 @@ class _Printable:
         return self._out.write(_CONTROL.sub("?", text))
 
 
-def read(path: Path) -> Snapshot:
+def read(path: Path) -> MemorySnapshot:
     """Return the snapshot in a file, with its progress on stderr when that takes a while on a terminal.
 
     Raises FileError.
     """
     from splatview_viewer.kinds.files import open_file, recognise
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 
     try:
         kind = recognise(path)
@@ -110,11 +110,11 @@ def read(path: Path) -> Snapshot:
     finally:
         if said:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    assert isinstance(value, Snapshot)  # by its format
+    assert isinstance(value, MemorySnapshot)  # by its format
     return value
 
 
-def table(result: Result) -> str:
+def table(result: QueryResult) -> str:
     """The rows as lines of text, one below the other: numbers at the right, NULL as nothing."""
     if result.columns == ("explain_key", "explain_value"):  # a drawing
         return "".join(

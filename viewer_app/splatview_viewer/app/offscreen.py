@@ -41,7 +41,7 @@ from splatview_viewer.kinds import about, kind_of, make_view, shown
 from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.kinds.snapshot.model import Snapshot, device_name
+from splatview_viewer.kinds.snapshot.model import MemorySnapshot, device_name
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.viewport import transparent_picture
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.app.commands import Shot, Video
     from splatview_viewer.core.settings import Color
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 if TYPE_CHECKING:
-    Use = Callable[["Still", Value | None, Sequence[Frame]], T | None]
+    Use = Callable[["Still", Value | None, Sequence[StreamFrame]], T | None]
     """Takes the pixels of a value that a still is to draw; None: it was overwritten meanwhile."""
 
 DEFAULT_SIZE = (1280, 720)
@@ -101,7 +101,7 @@ def find(
 
 
 @dataclass(frozen=True)
-class Look:
+class StillOptions:
     """Size, camera and background of a picture."""
 
     size: tuple[int, int] | None = None
@@ -126,7 +126,7 @@ def shoot(asked: Shot) -> tuple[int, int]:
     check_writable(asked.out, check_picture, look.background is None)
 
     def shot(
-        still: Still, value: Value | None, overlays: Sequence[Frame]
+        still: Still, value: Value | None, overlays: Sequence[StreamFrame]
     ) -> tuple[int, int] | None:
         size = still.prepare(value, look)
         if size is None:
@@ -143,14 +143,14 @@ def shoot(asked: Shot) -> tuple[int, int]:
             print(f"splatview: shot: Gaussians: {still.lacks}", file=sys.stderr)
         for note in value.notes if isinstance(value, GaussianScene) else ():
             print(f"splatview: shot: {asked.file}: {note}", file=sys.stderr)
-        if isinstance(value, Snapshot) and asked.device is None:
+        if isinstance(value, MemorySnapshot) and asked.device is None:
             _name_devices(value, asked)
         return size
 
     return _drawn("shot", "--camera", asked, shot)
 
 
-def _name_devices(snapshot: Snapshot, asked: Shot) -> None:
+def _name_devices(snapshot: MemorySnapshot, asked: Shot) -> None:
     """Say on stderr which devices a snapshot has, where a picture shows one of several."""
     if len(snapshot.traces) > 1:
         devices = ", ".join(
@@ -179,8 +179,8 @@ def film(asked: Video) -> int:
     )
 
 
-def _look(asked: Shot | Video, camera: str | None = None) -> Look:
-    return Look(
+def _look(asked: Shot | Video, camera: str | None = None) -> StillOptions:
+    return StillOptions(
         None if asked.size is None else parse_size(asked.size),
         camera,
         parse_background(asked.background),
@@ -331,12 +331,14 @@ class Stills:
         opened.version = version if drawn is not None else 0
         return drawn
 
-    def _overlays(self, stream: RemoteStream, end: float, own: bool) -> list[Frame]:
+    def _overlays(
+        self, stream: RemoteStream, end: float, own: bool
+    ) -> list[StreamFrame]:
         """Return the newest frames of the streams over this one, which the caller closes. `own`: its process published
         some that are on their way; they are awaited until `end`.
         """
         soon = min(time.monotonic() + self._overlays_s, end)
-        frames = list["Frame"]()
+        frames = list["StreamFrame"]()
         waiting = [
             fed
             for link, fed in linked_to(stream, self._subscriber.streams)
@@ -425,7 +427,9 @@ class Still:
         self._panel: Panel | None = None
         """Writes over the picture, once that was needed: a tenth of a second."""
 
-    def prepare(self, value: Value | None, look: Look) -> tuple[int, int] | None:
+    def prepare(
+        self, value: Value | None, look: StillOptions
+    ) -> tuple[int, int] | None:
         """Get ready to draw this value, or with None the last one again; the picture's width and height.
 
         None: the writer overwrote the value meanwhile. Raises ViewerError for what makes no sense or cannot be drawn,
@@ -496,7 +500,7 @@ class Still:
     def draw(
         self,
         size: tuple[int, int],
-        overlays: Sequence[Frame] = (),
+        overlays: Sequence[StreamFrame] = (),
         *,
         shared: bool = False,
     ) -> None:
@@ -623,7 +627,7 @@ class Still:
 
 
 def _film(
-    still: Still, value: Value, look: Look, asked: Video, path: Film | None
+    still: Still, value: Value, look: StillOptions, asked: Video, path: Film | None
 ) -> int | None:
     """The number of pictures; None when the writer overwrote the frame before it was loaded."""
     if not about(still.kind).scene:

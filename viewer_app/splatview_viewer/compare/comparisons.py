@@ -20,7 +20,7 @@ from splatview_viewer.scene.scene import merged, nothing
 from splatview_viewer.scene.turning import STAYS, Placement, placed
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.workspace.catalogue import Slot
-from splatview_viewer.workspace.sources import Source
+from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ _FOLD = (
 
 
 @dataclass(eq=False)
-class Part:
+class ComparedScene:
     """One of the scenes."""
 
     key: str
@@ -60,7 +60,7 @@ class Part:
     """Radius of the scene then, in world units."""
 
 
-class MergedSource(Source):
+class MergedSource(ValueSource):
     """The source of an entry that shows several others as one scene, which is merged anew for each version and each
     placement: on the GPU if any of them is there, otherwise in a job.
     """
@@ -69,7 +69,7 @@ class MergedSource(Source):
 
     def __init__(self, catalogue: Catalogue, wake: Callable[[], None]) -> None:
         """`wake` ends the loop's sleep, from any thread."""
-        self.parts: list[Part] = []
+        self.parts: list[ComparedScene] = []
         self._catalogue, self._jobs = catalogue, Jobs("merge scenes", wake)
         self._job: Job[GaussianScene] | None = None
         self._of: tuple[object, ...] | None = None
@@ -89,9 +89,9 @@ class MergedSource(Source):
                 f"together: {MOST} scenes are the most that can be shown in one picture; "
                 "take one away first"
             )
-        self.parts += map(Part, new)
+        self.parts += map(ComparedScene, new)
 
-    def remove(self, part: Part) -> None:
+    def remove(self, part: ComparedScene) -> None:
         self.parts = [other for other in self.parts if other is not part]
 
     @property
@@ -122,7 +122,7 @@ class MergedSource(Source):
 
     # -- merging -----------------------------------------------------------------------------------------------------
 
-    def _loaded(self) -> list[tuple[Part, Any]]:
+    def _loaded(self) -> list[tuple[ComparedScene, Any]]:
         """Return the visible parts that have a scene, each with a view of it."""
         slots = [
             (part, self._catalogue.slots.get(part.key))

@@ -22,7 +22,7 @@ from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui.divider import KEPT, Divider
-from splatview_viewer.workspace.sources import Source
+from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,7 +82,7 @@ class Side:
     host: Host = field(default_factory=Host)
 
 
-class PairSource(Source):
+class PairSource(ValueSource):
     """The source of an entry that shows two others, which have sources of their own. Shared by all views of it."""
 
     path = "compared"

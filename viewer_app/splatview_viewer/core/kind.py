@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.view import View
 
 
@@ -31,7 +31,7 @@ class Link:
     still: bool = False
     """Single pictures (`splatview shot`, `splatview.grab`) show them as well."""
 
-    def take(self, content: Any, stream: Any, frame: Frame) -> bool:
+    def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
         """Take the newest frame of a stream. False when it was overwritten meanwhile. Raises ViewerError for a frame
         that cannot be shown.
         """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
 
@@ -299,7 +299,7 @@ class ShownView:
         self.view.release("closed" if self._shared.views else "last")
 
 
-def frame_of(kind: str, value: Value) -> Frame:
+def frame_of(kind: str, value: Value) -> StreamFrame:
     """Return a value that must be a frame of a kind. Raises ViewerError."""
     if getattr(value, "kind", "") != kind:
         raise ViewerError(

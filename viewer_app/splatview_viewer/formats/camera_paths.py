@@ -37,7 +37,7 @@ from splatview_viewer.geometry.path import (
     MOST_PICTURES,
     SECONDS,
     CameraPath,
-    Key,
+    Keyframe,
 )
 from splatview_viewer.geometry.poses import FAR, read_pose
 
@@ -215,7 +215,7 @@ def _film(d: Any) -> Film:
 
 def _frames(
     frames: Sequence[Any], whole: dict[str, Any], between: float, model: CameraModel
-) -> list[Key]:
+) -> list[Keyframe]:
     """Return a key for each picture of a path, all matrices at once."""
     if len(frames) > MOST_FRAMES:
         raise CameraError(
@@ -233,7 +233,7 @@ def _frames(
     for frame, position, rotation in zip(frames, positions, quaternions, strict=True):
         seconds = _seconds(frame, between)
         fov = _fov(frame, whole, model)
-        keys.append(Key(position, rotation, fov, seconds))
+        keys.append(Keyframe(position, rotation, fov, seconds))
     return keys
 
 
@@ -256,14 +256,14 @@ def _key(
     between: float,
     model: CameraModel,
     name: str = "matrix",
-) -> Key:
+) -> Keyframe:
     if not isinstance(d, dict):
         raise CameraError(f"path: {d!r:.60} is no keyframe")
     matrix = read_pose(d.get(name), f'path: "{name}"')
     rotation = rotations.quaternion(matrix[:3, :3] @ _FLIP)
     seconds = _seconds(d, between)
     fov = _fov(d, whole, model)
-    return Key(matrix[:3, 3].copy(), rotation, fov, seconds)
+    return Keyframe(matrix[:3, 3].copy(), rotation, fov, seconds)
 
 
 def _seconds(d: dict[str, Any], between: float) -> float:

@@ -39,7 +39,7 @@ from splatview_viewer.formats.common import (
 )
 from splatview_viewer.formats.mip_filter import apply_filter
 from splatview_viewer.formats.ply_elements import (
-    Header,
+    PlyHeader,
     read_blocks,
     read_header,
     read_records,
@@ -78,7 +78,9 @@ _SH_OF_BYTE = (
 # -- one number for each property --------------------------------------------------------------------------------------
 
 
-def _read_plain(f: BinaryIO, header: Header, packed: int, progress: Progress) -> Fields:
+def _read_plain(
+    f: BinaryIO, header: PlyHeader, packed: int, progress: Progress
+) -> Fields:
     vertex = header.elements["vertex"]
     names = [*vertex.types]
     colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
@@ -159,7 +161,7 @@ def _read_plain(f: BinaryIO, header: Header, packed: int, progress: Progress) ->
 
 
 def _read_compressed(
-    f: BinaryIO, header: Header, packed: int, progress: Progress
+    f: BinaryIO, header: PlyHeader, packed: int, progress: Progress
 ) -> Fields:
     vertex = header.elements["vertex"]
     chunk = header.elements.get("chunk")

@@ -127,7 +127,7 @@ class Element:
 
 
 @dataclass
-class Header:
+class PlyHeader:
     """The header of a PLY: everything before its records."""
 
     elements: dict[str, Element]
@@ -157,7 +157,7 @@ class Header:
             left -= needed
 
 
-def read_header(f: BinaryIO) -> Header:
+def read_header(f: BinaryIO) -> PlyHeader:
     """Read the header of a PLY. Nothing is allocated on the strength of what it claims. Raises FileError."""
     text = f.read(HEADER_LIMIT)
     end = text.find(b"\nend_header")
@@ -166,7 +166,7 @@ def read_header(f: BinaryIO) -> Header:
         is_long = len(text) == HEADER_LIMIT
         where = f" within {HEADER_LIMIT:,} bytes" if is_long else "; it is truncated"
         raise FileError(f"PLY: no line 'end_header'{where}")
-    header = Header({}, [], is_text=False, size=stop + 1)
+    header = PlyHeader({}, [], is_text=False, size=stop + 1)
     order = ""
     last = Element("", 0)
     # The names of the last element, so that a header of very many takes no longer for each.
@@ -219,7 +219,7 @@ def read_header(f: BinaryIO) -> Header:
 
 
 def read_blocks(
-    f: BinaryIO, header: Header, name: str, progress: Progress = silent
+    f: BinaryIO, header: PlyHeader, name: str, progress: Progress = silent
 ) -> Iterator[np.ndarray]:
     """Check that an element can be there; return its records, block by block, each valid until the next is asked for.
 
@@ -248,7 +248,7 @@ def read_blocks(
     return _read_behind(records, passed, element, progress)
 
 
-def read_records(f: BinaryIO, header: Header, name: str) -> np.ndarray:
+def read_records(f: BinaryIO, header: PlyHeader, name: str) -> np.ndarray:
     """Read all records of an element, without its lists, as one structured array. Raises FileError."""
     element = header.elements[name]
     blocks = read_blocks(f, header, name)

@@ -105,7 +105,7 @@ class File(NamedTuple):
     """Its name for the user."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class StoredArray(msgspec.Struct, frozen=True):
     """An array in the memory file, behind the one before: dtype (little endian) and shape."""
 
     dtype: Literal["b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8"]
@@ -129,7 +129,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """The result is written: the answer as JSON, and where the arrays are."""
 
     answer: msgspec.Raw
-    columns: Annotated[list[Column], Meta(max_length=64)] = []
+    columns: Annotated[list[StoredArray], Meta(max_length=64)] = []
 
 
 # -- in the viewer -----------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def mapped(fd: int) -> mmap.mmap | None:
     return mmap.mmap(fd, size, access=mmap.ACCESS_COPY) if size else None
 
 
-def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]:
+def arrays_of(columns: list[StoredArray], room: mmap.mmap | None) -> list[np.ndarray]:
     """Return the arrays of a result. Raises FileError for one that would lie outside."""
     arrays = []
     at = 0
@@ -403,12 +403,14 @@ def serve(argument: str) -> NoReturn:
     os._exit(0)  # taking everything apart would take longer than reading it
 
 
-def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[Column]:
+def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[StoredArray]:
     """Write arrays one behind the other, from the beginning of an empty file; return what they are."""
     columns = []
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"
-        columns.append(msgspec.convert({"dtype": kind, "shape": array.shape}, Column))
+        columns.append(
+            msgspec.convert({"dtype": kind, "shape": array.shape}, StoredArray)
+        )
         file.write(
             np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
         )

@@ -46,7 +46,7 @@ def most_fov(model: CameraModel) -> float:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Key:
+class Keyframe:
     """One keyframe: where the camera is at that time. Equal to itself alone."""
 
     position: np.ndarray
@@ -59,7 +59,9 @@ class Key:
     """Seconds to the next key; of a loop's last one, to the first."""
 
     @classmethod
-    def of(cls, camera: Camera, distance: float = 1.0, seconds: float = SECONDS) -> Key:
+    def of(
+        cls, camera: Camera, distance: float = 1.0, seconds: float = SECONDS
+    ) -> Keyframe:
         """Pose of a camera. `distance`: at which an orthographic one shows what a perspective one with this field of
         view would show.
         """
@@ -77,7 +79,7 @@ class Key:
 class CameraPath:
     """Keyframes in their order."""
 
-    keys: list[Key] = field(default_factory=list)
+    keys: list[Keyframe] = field(default_factory=list)
     loop: bool = False
     """True if the way leads from the last key back to the first."""
     smooth: bool = True
@@ -85,7 +87,7 @@ class CameraPath:
     model: CameraModel = "pinhole"
     held: bool = False
     """True if the last key is shown for its seconds, as each picture of a film is."""
-    _times: tuple[list[Key], bool, list[float]] | None = field(
+    _times: tuple[list[Keyframe], bool, list[float]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
     """The keys, whether it was a loop, and the times that came of them."""
@@ -200,7 +202,9 @@ class CameraPath:
         K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
         return Camera(viewmat, K, width, height, self.model, near)
 
-    def _slope(self, i: int, way: Callable[[Key, Key], np.ndarray]) -> np.ndarray:
+    def _slope(
+        self, i: int, way: Callable[[Keyframe, Keyframe], np.ndarray]
+    ) -> np.ndarray:
         """How fast something changes at the key that is reached at `times[i]`, a second: the slope of the parabola
         through it and its neighbours there; at an end, that to the one there is. `way`: its change between keys.
         """
@@ -218,12 +222,12 @@ class CameraPath:
         return (left * after_s + right * before_s) / (before_s + after_s)
 
 
-def _way(a: Key, b: Key) -> np.ndarray:
+def _way(a: Keyframe, b: Keyframe) -> np.ndarray:
     """(4,) of position and the logarithm of the field of view."""
     return np.append(b.position - a.position, math.log(b.fov / a.fov))
 
 
-def _turn(a: Key, b: Key) -> np.ndarray:
+def _turn(a: Keyframe, b: Keyframe) -> np.ndarray:
     """(3,) in the axes of a."""
     return rotations.log(rotations.between(a.rotation, b.rotation))
 
@@ -249,7 +253,7 @@ def turntable(
     made = []
     for i in range(keys):
         turn = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))
-        key = Key.of(camera, float(np.linalg.norm(arm)), seconds / keys)
+        key = Keyframe.of(camera, float(np.linalg.norm(arm)), seconds / keys)
         made.append(
             replace(
                 key,

@@ -14,7 +14,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.geometry.cameras import Camera, bounds
 
 if TYPE_CHECKING:
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
 
 _STRAIGHT = 1e-2
 """Largest deviation of a matrix from a rotation."""
@@ -138,7 +138,7 @@ NO_CAMERAS = CameraSet(
 )
 
 
-def cameras_of(frame: Frame) -> CameraSet:
+def cameras_of(frame: StreamFrame) -> CameraSet:
     """Copy the content of a frame of kind cameras. Raises ViewerError for one that holds no cameras,
     SharingError for one on a GPU: its tensors are small, and wanted in host memory.
     """

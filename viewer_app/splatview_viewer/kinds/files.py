@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.formats.common import Format, Progress
     from splatview_viewer.formats.sandbox import File
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
     from splatview_viewer.scene.scene import GaussianScene
 
 FORMATS: tuple[Format, ...] = (snapshot.FORMAT, *formats.FORMATS)
@@ -38,7 +38,7 @@ class SnapshotFound(msgspec.Struct, frozen=True, tag="snapshot"):
 
 def open_file(
     path: str | Path, progress: Progress = silent
-) -> GaussianScene | np.ndarray | Snapshot:
+) -> GaussianScene | np.ndarray | MemorySnapshot:
     """Return what a file or folder holds; arguments and errors as of `formats.open_file`."""
     return formats.open_file(path, progress, FORMATS)
 
@@ -75,7 +75,7 @@ def recognise(path: Path) -> str:
 
 def read_untrusted(
     path: Path, progress: Progress = silent
-) -> GaussianScene | np.ndarray | Snapshot:
+) -> GaussianScene | np.ndarray | MemorySnapshot:
     """Return what a file from a browser page holds; decoded in the sandbox. For a thread that may wait.
 
     Args:

@@ -55,7 +55,7 @@ _MOST_HEADER = 4096
 """Bytes."""
 
 
-class Header(msgspec.Struct, frozen=True):
+class PackedHeader(msgspec.Struct, frozen=True):
     """Description of a packed scene's arrays."""
 
     count: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
@@ -75,7 +75,7 @@ class Header(msgspec.Struct, frozen=True):
 class Packed:
     """One scene as it is kept."""
 
-    header: Header
+    header: PackedHeader
     data: np.ndarray
     """All bytes, (N,) uint8."""
     gpu_ms: float = 0.0
@@ -162,7 +162,7 @@ def read_packed(path: Path) -> Packed:
                 raise FileError(
                     f"{path}: damaged: a header of {length:,} bytes; at most {_MOST_HEADER:,}"
                 )
-            header = msgspec.json.decode(f.read(length), type=Header)
+            header = msgspec.json.decode(f.read(length), type=PackedHeader)
             needed = packed_bytes(
                 header.count, header.coefficients, header.activated, header.wide
             )
@@ -202,7 +202,7 @@ def pack(
     import torch
 
     coefficients: Any = scene.shN.shape[1]
-    header = Header(
+    header = PackedHeader(
         len(scene),
         coefficients,
         min(scene.sh_degree, scene.stored_sh_degree),

@@ -17,7 +17,7 @@ from splatview_viewer.recording.recording import (
     EVERY,
     Player,
     Recording,
-    Snapshot,
+    SceneSnapshot,
     StreamFolder,
 )
 from splatview_viewer.scene.frames import activated_in, background_of, scene_of
@@ -25,7 +25,7 @@ from splatview_viewer.scene.frames import activated_in, background_of, scene_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recording import RecordOptions
@@ -124,7 +124,7 @@ class _Seen:
 class _Made(NamedTuple):
     """The outcome of a job that takes a snapshot."""
 
-    snapshot: Snapshot | None
+    snapshot: SceneSnapshot | None
     """None: the frame was overwritten meanwhile."""
     packed: Packed
     seconds: float
@@ -143,7 +143,7 @@ class Tape:
         self.trouble = ""
         """Why nothing is recorded at the moment."""
         self._seen = _Seen()
-        self._taking: tuple[Frame, Job[_Made]] | None = None
+        self._taking: tuple[StreamFrame, Job[_Made]] | None = None
         """The frame of which a job takes a snapshot."""
         self._written: Job[None] | None = None
         """Done when the folder's index is written."""
@@ -220,7 +220,7 @@ class Tape:
             if not keep:
                 frame.close()
 
-    def _take(self, stream: RemoteStream, frame: Frame, step: int) -> None:
+    def _take(self, stream: RemoteStream, frame: StreamFrame, step: int) -> None:
         """Have a job pack a frame, and write it where a folder is recorded into. Raises ViewerError if it would not
         fit.
         """
@@ -267,7 +267,7 @@ class Tape:
                 if folder is not None:
                     folder.check_in_place()
                     write_packed(folder.path / file, packed)
-                snapshot = Snapshot(
+                snapshot = SceneSnapshot(
                     file,
                     step,
                     frame.version,
@@ -314,7 +314,7 @@ class Tape:
                 )
             )
 
-    def _settle(self, dropped: list[Snapshot]) -> None:
+    def _settle(self, dropped: list[SceneSnapshot]) -> None:
         """Have the folder's index written."""
         recording = self.recording
         folder = self.recording.folder
@@ -368,6 +368,6 @@ def _stream(device: Any) -> Any:
     return torch.cuda.Stream(device, priority=0)
 
 
-def _work(frame: Frame) -> tuple[object, ...]:
+def _work(frame: StreamFrame) -> tuple[object, ...]:
     """Return the GPU's work for a snapshot: of scenes alike enough that the next ones are measured by the last."""
     return "record", frame.tensors["means"].shape[0].bit_length()

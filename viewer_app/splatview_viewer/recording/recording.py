@@ -55,7 +55,7 @@ _Whole = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class SceneSnapshot(msgspec.Struct, frozen=True):
     """One version of a scene, as the index describes it."""
 
     file: str
@@ -85,7 +85,7 @@ class Index(msgspec.Struct, frozen=True):
     """The stream's."""
     every: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
     """Versions, or steps, between two snapshots."""
-    snapshots: list[Snapshot]
+    snapshots: list[SceneSnapshot]
 
 
 def is_recording(path: Path) -> bool:
@@ -217,7 +217,10 @@ class StreamFolder:
             )
 
     def write_index(
-        self, every: float, snapshots: list[Snapshot], dropped: Iterable[Snapshot] = ()
+        self,
+        every: float,
+        snapshots: list[SceneSnapshot],
+        dropped: Iterable[SceneSnapshot] = (),
     ) -> None:
         """Write what there is, and then remove what has been dropped. Raises OSError."""
         index = Index(_FORMAT, self.run, self.name, every, snapshots)
@@ -254,9 +257,9 @@ class Recording:
         self.folder = folder
         self.path: Path | None = None
         """The folder that is read; None: they are in memory."""
-        self.snapshots: list[Snapshot] = []
+        self.snapshots: list[SceneSnapshot] = []
         self.changes = 0
-        self._packed: dict[Snapshot, Packed] = {}
+        self._packed: dict[SceneSnapshot, Packed] = {}
         if folder is not None:
             self.path = folder.path
             self.snapshots = folder.before.snapshots
@@ -285,16 +288,18 @@ class Recording:
         """The name of the next snapshot's file."""
         return f"{self.snapshots[-1].number + 1 if self.snapshots else 1:09}.gaussians"
 
-    def add(self, snapshot: Snapshot, packed: Packed | None = None) -> list[Snapshot]:
+    def add(
+        self, snapshot: SceneSnapshot, packed: Packed | None = None
+    ) -> list[SceneSnapshot]:
         """Take one more, `packed` where they are in memory; return those that are dropped for it."""
         self.snapshots.append(snapshot)
         if packed is not None:
             self._packed[snapshot] = packed
         return self.fit()
 
-    def fit(self) -> list[Snapshot]:
+    def fit(self) -> list[SceneSnapshot]:
         """Drop what is over the limit, and return it. The first and the newest stay as long as any others."""
-        dropped: list[Snapshot] = []
+        dropped: list[SceneSnapshot] = []
         while len(self) > 1 and (
             self.nbytes > self.limit or len(self) > MOST_SNAPSHOTS
         ):
@@ -307,13 +312,13 @@ class Recording:
         self.changes += 1
         return dropped
 
-    def place(self, snapshot: Snapshot) -> int:
+    def place(self, snapshot: SceneSnapshot) -> int:
         """Return its place, or if it was dropped that of the one nearest to it."""
         at = bisect.bisect_left(self.snapshots, snapshot.number, key=lambda s: s.number)
         near = range(max(at - 1, 0), min(at + 1, len(self)))
         return min(near, key=lambda i: abs(self.snapshots[i].number - snapshot.number))
 
-    def scene(self, snapshot: Snapshot) -> GaussianScene:
+    def scene(self, snapshot: SceneSnapshot) -> GaussianScene:
         """Return a snapshot again, in host memory. From any thread. Raises FileError where its file is gone or damaged,
         KeyError where it was dropped meanwhile.
         """
@@ -337,15 +342,15 @@ class Player:
         """`live`: there is something beside the recording. `wake`: called from another thread when one is ready."""
         self.recording = recording
         self.has_live = live
-        self.position: Snapshot | None = None if live else recording.snapshots[-1]
+        self.position: SceneSnapshot | None = None if live else recording.snapshots[-1]
         """The snapshot to be shown; None: what comes live."""
         self.playing = False
         self._jobs = Jobs("splatview history", wake)
-        self._ready: tuple[Snapshot, GaussianScene | str] | None = None
+        self._ready: tuple[SceneSnapshot, GaussianScene | str] | None = None
         """The scene that became ready last, or the reason why there is none."""
-        self._making: tuple[Snapshot, Job[GaussianScene]] | None = None
+        self._making: tuple[SceneSnapshot, Job[GaussianScene]] | None = None
         """The one that is being made ready."""
-        self._fed: Snapshot | None = None
+        self._fed: SceneSnapshot | None = None
         """The snapshot that the view was given last."""
         self._next_at = 0.0
         self._make()

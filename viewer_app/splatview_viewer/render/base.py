@@ -149,7 +149,7 @@ class Pixels:
     """(H, W) float32: sum of weight times camera z ("D" in gsplat); divide by alpha for the expected depth."""
 
 
-class Picture(Protocol):
+class RenderedPicture(Protocol):
     """A rendered picture. Valid until the renderer draws again or is closed."""
 
     def pixels(self) -> Pixels:
@@ -214,7 +214,7 @@ class Renderer:
         """
         raise NotImplementedError
 
-    def render(self, camera: Camera, options: RenderOptions) -> Picture:
+    def render(self, camera: Camera, options: RenderOptions) -> RenderedPicture:
         """Draw the loaded scene.
 
         Raises RendererError for a picture size that cannot be drawn, and once the renderer is closed.

@@ -10,7 +10,7 @@ import numpy as np
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.render.gl.passes import Layers, Passes, texels
+from splatview_viewer.render.gl.passes import LayerTextures, Passes, texels
 
 How = Literal["split", "difference", "side", "blend"]
 HOWS: tuple[How, ...] = get_args(How)
@@ -32,8 +32,8 @@ class PairCompositor:
         self._ctx = ctx
         self._work = work or GpuWork(ctx)
         self._passes = Passes(ctx, "fullscreen.vert", "pair.frag")
-        self._targets: dict[int, Layers] = {}
-        self._sums: Layers | None = None
+        self._targets: dict[int, LayerTextures] = {}
+        self._sums: LayerTextures | None = None
         self._numbers = 0
         """Numbers of which `_sums` has the squared differences."""
 
@@ -50,7 +50,7 @@ class PairCompositor:
             held.release()
             held = None
         if held is None:
-            held = Layers(self._ctx, (width, height), picture=(4, dtype))
+            held = LayerTextures(self._ctx, (width, height), picture=(4, dtype))
             held.textures["picture"].repeat_x = False
             held.textures["picture"].repeat_y = False
             held.framebuffer.clear()
@@ -143,7 +143,7 @@ class PairCompositor:
         if x0 >= x1 or y0 >= y1:
             return
         size = -(-(x1 - x0) // _BLOCK), -(-(y1 - y0) // _BLOCK)
-        self._sums = Layers(self._ctx, size, sums=(1, "f4"))
+        self._sums = LayerTextures(self._ctx, size, sums=(1, "f4"))
         self._numbers = 3 * (x1 - x0) * (y1 - y0)
         summed = self._passes("ERROR")
         first, second = (self._targets[side].textures["picture"] for side in (0, 1))

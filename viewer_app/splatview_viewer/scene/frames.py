@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.kinds.gaussians import Activated, activated_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import meta_phrases
@@ -48,13 +48,13 @@ class JoinedTensor:
 
 
 @dataclass
-class JoinedFrame(Frame):
+class JoinedFrame(StreamFrame):
     """The newest frames of several ranks as one frame: their Gaussians one behind the other, rank by rank.
 
     Of its tensors only dtype and shape are known; `scene_of` joins those of the parts.
     """
 
-    parts: Sequence[Frame] = ()
+    parts: Sequence[StreamFrame] = ()
     shards: tuple[tuple[int, int], ...] = ()
     """Rank and number of Gaussians of each part."""
     kept: list[object] = field(default_factory=list, repr=False)
@@ -76,7 +76,7 @@ Ready = Callable[[int], None]
 
 
 def scene_of(
-    frame: Frame, choices: Collection[str] = (), *, in_place: bool = False
+    frame: StreamFrame, choices: Collection[str] = (), *, in_place: bool = False
 ) -> tuple[GaussianScene, Ready | None]:
     """Return the scene of a frame, and for `in_place` what has to be called before it is read.
 
@@ -161,7 +161,7 @@ def scene_of(
     ), ready if in_place else None
 
 
-def activated_in(frame: Frame) -> Activated:
+def activated_in(frame: StreamFrame) -> Activated:
     """Return whether the scales and the opacities of a frame's scene are activated."""
     if "filter_3D" in frame.tensors:
         return Activated(True, True)
@@ -306,7 +306,7 @@ def _no_sh(count: int, device: torch.device) -> torch.Tensor:
     return torch.empty((count, 0, 3), device=device)
 
 
-def background_of(frame: Frame) -> Color | None:
+def background_of(frame: StreamFrame) -> Color | None:
     """The background colour that travels with a stream. Waits for the GPU where it lies on one."""
     tensor = frame.tensors.get("background")
     if tensor is None:

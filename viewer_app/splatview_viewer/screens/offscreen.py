@@ -39,7 +39,7 @@ _DEVICE_UUID = 0x335C
 _MAX_DEVICES = 64
 
 
-class Device(NamedTuple):
+class EglDevice(NamedTuple):
     """Something that EGL can draw on, in EGL's order."""
 
     uuid: str | None
@@ -48,7 +48,7 @@ class Device(NamedTuple):
     """CUDA knows it as well."""
 
 
-def devices() -> list[Device]:
+def devices() -> list[EglDevice]:
     """Return what EGL can draw on; [] where EGL is missing or does not say."""
     egl = _library()
     if egl is None:
@@ -110,7 +110,7 @@ def devices() -> list[Device]:
             and binary(device, _DEVICE_UUID, 16, uuid, ctypes.byref(size))
             and size.value == 16
         )
-        out.append(Device(bytes(uuid).hex() if known else None, nvidia))
+        out.append(EglDevice(bytes(uuid).hex() if known else None, nvidia))
     return out
 
 
@@ -196,7 +196,7 @@ def _create(**device: int) -> moderngl.Context:
         ) from e
 
 
-class Target:
+class DrawTarget:
     """A framebuffer of one size, black at first. Lives in the thread of its context, which it does not own."""
 
     def __init__(
@@ -263,7 +263,7 @@ class Copy:
         return self.pixels.shape[1], self.pixels.shape[0]
 
 
-def copied(target: Target, at: float, device: int | None) -> Copy:
+def copied(target: DrawTarget, at: float, device: int | None) -> Copy:
     """Copy what has been drawn, in the thread of the context.
 
     Copies on a GPU stay there, and nothing waits; others wait for the drawing. `device`: CUDA's ordinal of the GPU that
@@ -324,7 +324,7 @@ class OffscreenScreen:
         self._scale = scale
         self._closed = False
         self._inbox: Inbox[Event] = Inbox(most=1_000_000)
-        self._target = Target(self.ctx, (width, height))
+        self._target = DrawTarget(self.ctx, (width, height))
 
     def resize(
         self,
@@ -340,7 +340,7 @@ class OffscreenScreen:
         self._scale = self._scale if scale is None else scale
         if (width, height) != self.size or shared != (self._target.shared is not None):
             before = self._target
-            self._target = Target(self.ctx, (width, height), shared=shared)
+            self._target = DrawTarget(self.ctx, (width, height), shared=shared)
             before.release()
 
     def tensor(self) -> torch.Tensor | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.kinds.memory.live import History
+    from splatview_viewer.kinds.memory.live import MemoryHistory
     from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
@@ -171,7 +171,7 @@ class Strips:
     curves: Sequence[tuple[str, Curve]] = ()
     """With their titles."""
     key: str = ""
-    memory: History | None = None
+    memory: MemoryHistory | None = None
     memory_key: str = ""
 
     def draw(self, scale: float) -> str:

@@ -40,7 +40,7 @@ _MERGED_SCALE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TextRun:
     """A piece of a line in one font."""
 
     text: str
@@ -63,7 +63,7 @@ class Lettering:
     """Pieces of text in the texture of one imgui context."""
 
     def __init__(self) -> None:
-        self._pieces: OrderedDict[tuple[Run, int], _Piece] = OrderedDict()
+        self._pieces: OrderedDict[tuple[TextRun, int], _Piece] = OrderedDict()
         self._pixels = 0
         self._merged: set[str] = set()
         """Files of fonts that imgui itself has for what its own lacks."""
@@ -93,7 +93,7 @@ class Lettering:
         atlas = imgui.get_io().fonts
         atlas.add_font_from_file_ttf(face.path, theme.FONT_SIZE, config)
 
-    def piece(self, run: Run, size: int) -> _Piece | None:
+    def piece(self, run: TextRun, size: int) -> _Piece | None:
         """Return a piece of text in a frame of its imgui context; None if it cannot be drawn."""
         key = run, size
         frame = imgui.get_frame_count()
@@ -107,7 +107,7 @@ class Lettering:
         self._pieces.move_to_end(key)
         return piece
 
-    def _add(self, run: Run, size: int, frame: int) -> _Piece | None:
+    def _add(self, run: TextRun, size: int, frame: int) -> _Piece | None:
         """Draw a piece of text into imgui's texture."""
         bitmap = _drawn(run, size)
         if bitmap is None:
@@ -179,12 +179,12 @@ def is_plain(text: str) -> bool:
     return all(run.face is None for run in line) and text == _text_of(line)
 
 
-def _text_of(line: Sequence[Run]) -> str:
+def _text_of(line: Sequence[TextRun]) -> str:
     return "".join(run.text for run in line)
 
 
 @lru_cache(4096)
-def runs(text: str) -> tuple[Run, ...]:
+def runs(text: str) -> tuple[TextRun, ...]:
     """Return the pieces of a line in the order in which they are drawn, from left to right."""
     hint = _east_asian(text)
     pieces: list[tuple[str, FontFace | None]] = []
@@ -202,7 +202,9 @@ def runs(text: str) -> tuple[Run, ...]:
         pieces = _with_spaces_apart(pieces)
     if has_right_to_left(text):
         pieces = in_drawing_order(pieces)
-    return tuple(Run(piece, face, is_right_to_left(piece)) for piece, face in pieces)
+    return tuple(
+        TextRun(piece, face, is_right_to_left(piece)) for piece, face in pieces
+    )
 
 
 def _face_of(
@@ -325,14 +327,14 @@ def _write_line(
         x += piece.bitmap.advance
 
 
-def _piece_of(run: Run) -> _Piece | None:
+def _piece_of(run: TextRun) -> _Piece | None:
     """Return the drawn piece of a run at the size in use; None for one in imgui's font."""
     if run.face is None:
         return None
     return _lettering.piece(run, max(round(imgui.get_font_size()), 1))
 
 
-def _drawn(run: Run, size: int) -> Bitmap | None:
+def _drawn(run: TextRun, size: int) -> Bitmap | None:
     """Return a run as pixels, cut to a bounded width."""
     assert run.face is not None
     text = run.text

@@ -19,7 +19,7 @@ from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.heap import trim
 from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.formats.pictures import safe_name
-from splatview_viewer.screens.offscreen import Target, copied
+from splatview_viewer.screens.offscreen import DrawTarget, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
 from splatview_viewer.web.encoders import choose, nvjpeg_library
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Caption
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.encoders import Encoder
-    from splatview_viewer.web.server import Connection
+    from splatview_viewer.web.server import PageConnection
 
 log = logging.getLogger("splatview")
 
@@ -55,7 +55,7 @@ class BrowserScreen:
     def __init__(
         self,
         ctx: moderngl.Context,
-        connection: Connection,
+        connection: PageConnection,
         encoder: Encoder,
         work: GpuWork | None = None,
     ) -> None:
@@ -82,22 +82,22 @@ class BrowserScreen:
         self._device = encoder.device
         self._shared = self._device is not None
         self._sender = Sender(connection, encoder)
-        self._target: Target | None = None
+        self._target: DrawTarget | None = None
         """None while the page is hidden."""
         if self._visible:
             self._draw_into(self._size)
 
-    def _draw_into(self, size: tuple[int, int]) -> Target:
+    def _draw_into(self, size: tuple[int, int]) -> DrawTarget:
         """Have a target of this size. Raises GraphicsError, and keeps the one before."""
         try:
             try:
-                target = Target(self.ctx, size, shared=self._shared)
+                target = DrawTarget(self.ctx, size, shared=self._shared)
             except IpcError as e:
                 log.warning(
                     "pictures for browsers are read and encoded on the CPU: %s", e
                 )
                 self._shared = False
-                target = Target(self.ctx, size)
+                target = DrawTarget(self.ctx, size)
         except _FAILURES as e:
             raise GraphicsError(
                 f"no picture of {size[0]} x {size[1]} can be drawn for the browser at "
@@ -225,7 +225,7 @@ class _PageDesktop:
 
     shows_captions = True
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PageConnection) -> None:
         self._connection = connection
         self._clipboard = ""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aiohttp import StreamReader
 
-    from splatview_viewer.web.server import Connection
+    from splatview_viewer.web.server import PageConnection
 
 KEY_HEADER = "X-Splatview-Page"
 """Header with the key of the connection whose page sends a file. Forms of foreign pages cannot send it."""
@@ -64,7 +64,7 @@ class Files:
     removed by the next one that begins. `receive` and `hand_out` answer requests in the web thread.
     """
 
-    def __init__(self, connections: Mapping[str, Connection]) -> None:
+    def __init__(self, connections: Mapping[str, PageConnection]) -> None:
         """`connections`: the present ones by their keys."""
         around = Path(tempfile.gettempdir())
         Thread(target=_sweep, args=(around,), name="sweep", daemon=True).start()
@@ -76,7 +76,7 @@ class Files:
         self._lock = Lock()
         self._kept: dict[Path, int] = {}
         """Bytes of each upload that have come."""
-        self._coming: list[Connection] = []
+        self._coming: list[PageConnection] = []
         """The page of each upload that is on its way. In the web thread."""
         self._count = 0
 
@@ -133,7 +133,7 @@ class Files:
         if size > room:
             raise _no_room(name, size, room)
 
-    def _check_number(self, name: str, connection: Connection) -> None:
+    def _check_number(self, name: str, connection: PageConnection) -> None:
         """Refuse a file beside too many others."""
         with self._lock:
             kept = len(self._kept)

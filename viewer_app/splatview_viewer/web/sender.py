@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.screens.offscreen import Copy
     from splatview_viewer.web.encoders import Encoder
-    from splatview_viewer.web.server import Connection
+    from splatview_viewer.web.server import PageConnection
 
 log = logging.getLogger("splatview")
 
@@ -152,7 +152,7 @@ class Sender:
     out with `next`, in the web thread, and wakes the thread that draws when `ready` may have become true.
     """
 
-    def __init__(self, connection: Connection, encoder: Encoder) -> None:
+    def __init__(self, connection: PageConnection, encoder: Encoder) -> None:
         self._connection = connection
         self._encoder = encoder
         self._pacer = Pacer()

@@ -99,7 +99,7 @@ _http_log.addFilter(
 """aiohttp's, without the faults of clients, which must not fill the user's terminal."""
 
 
-class Connection:
+class PageConnection:
     """One page. Made by the server after the page's hello; usable from any thread.
 
     `inbox` has what the page sends. What is sent after the connection is over is dropped.
@@ -301,10 +301,10 @@ class WebServer:
         """Id of this viewer process for its pages."""
         self._wake = wake
         self._assets = _assets()
-        self._arrived: deque[Connection] = deque()
+        self._arrived: deque[PageConnection] = deque()
         self._open = 0
         """WebSockets that are open."""
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, PageConnection] = {}
         """Those whose pages have said hello, by their keys."""
         self._socket = listen(host, port)
         self._files = Files(self._connections)
@@ -320,7 +320,7 @@ class WebServer:
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
         self._thread.start()
 
-    def arrivals(self) -> list[Connection]:
+    def arrivals(self) -> list[PageConnection]:
         """Return the pages that have said hello since the last call."""
         new = []
         while self._arrived:
@@ -492,7 +492,7 @@ class WebServer:
         else:
             found = None
         peer = "{}:{}".format(*found) if found else "a page that has gone"
-        connection = Connection(response, hello, peer, self._wake)
+        connection = PageConnection(response, hello, peer, self._wake)
         self._connections[key] = connection
         self._arrived.append(connection)
         try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.core.kind import Link
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot, Viewport
+    from splatview_viewer.workspace.catalogue import Catalogue, Slot, ViewportLike
 
 PLOT_PERIOD_S = 0.5
 """Between two values of what is seen in the panel alone."""
@@ -139,7 +139,7 @@ class Links:
         self.watched: dict[Slot, bool] = {}
         """The entries that are seen; False: in the panel alone."""
         self._catalogue = catalogue
-        self._seen: dict[Viewport, list[Slot]] = {}
+        self._seen: dict[ViewportLike, list[Slot]] = {}
         """The entries that are seen in each viewport, and in the panel beside it."""
         self._opened: dict[int, RemoteStream] = {}
         self._feeds: dict[int, _Feed] = {}
@@ -179,7 +179,7 @@ class Links:
         }
         return {link: first[link.kind] for link in links if link.kind in first}
 
-    def seen_by(self, viewport: Viewport, slot: Slot) -> bool:
+    def seen_by(self, viewport: ViewportLike, slot: Slot) -> bool:
         """Return whether a viewport, or the panel beside it, shows an entry."""
         return slot in self._seen.get(viewport, ())
 

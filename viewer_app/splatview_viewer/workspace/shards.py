@@ -12,7 +12,7 @@ from splatview_viewer.scene.frames import JoinedFrame, JoinedTensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
@@ -29,7 +29,7 @@ _Key = tuple[str, str, int]
 """Group, name, number of ranks."""
 
 
-class Part:
+class Shard:
     """One rank's stream."""
 
     def __init__(self, rank: int, stream: RemoteStream) -> None:
@@ -48,7 +48,7 @@ class Part:
     def alive(self) -> bool:
         return self.stream.run.alive
 
-    def read(self, now: float) -> Frame | None:
+    def read(self, now: float) -> StreamFrame | None:
         """Return its newest frame, the last one again if there is no newer; None while one is to be awaited, and where
         it is left out (`skipped`).
         """
@@ -85,7 +85,7 @@ class ShardedStream:
         self.name = name
         self.group = group
         self.world = world
-        self.parts: list[Part] = []
+        self.parts: list[Shard] = []
         """By rank; some may have ended."""
         self.lead: Any = None
         """The stream of the first rank that lives, or of the first one."""
@@ -112,7 +112,7 @@ class ShardedStream:
             self._gathers = True
             self._began = self.now
         self.parts = [
-            known.get(id(stream)) or Part(rank, stream) for rank, stream in parts
+            known.get(id(stream)) or Shard(rank, stream) for rank, stream in parts
         ]
         if parts:
             self.lead = next(
@@ -237,7 +237,7 @@ class ShardedStream:
         version = self.version
         if version <= after:
             return None
-        frames = dict[Part, "Frame"]()
+        frames = dict[Shard, "StreamFrame"]()
         with ExitStack() as stack:
             for part in self.parts:
                 frame = part.read(self.now)
@@ -380,7 +380,7 @@ def ranks_of(ranks: Iterable[int]) -> str:
 
 
 def join(
-    frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: str = ""
+    frames: Sequence[StreamFrame], ranks: Sequence[int], version: int, trouble: str = ""
 ) -> JoinedFrame:
     """Return one frame of kind gaussians from those of several ranks, at least one; it holds them until it is closed.
     `trouble`: what to say over the picture beside what the ranks say.

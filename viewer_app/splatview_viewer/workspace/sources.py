@@ -60,7 +60,7 @@ def make_subscriber(
     )
 
 
-class Source:
+class ValueSource:
     """The source of an entry's data. Defaults: it brings nothing."""
 
     path: str = ""
@@ -112,7 +112,7 @@ class Source:
         """Give back everything. Idempotent."""
 
 
-class StreamSource(Source):
+class StreamSource(ValueSource):
     """A stream of a run; after a restart of the trainer, the stream of the same name of the next run.
 
     What is recorded of it can be handed out instead of what comes (`Tape.player`).
@@ -285,7 +285,7 @@ class StreamSource(Source):
         self._recorder = None
 
 
-class FileSource(Source):
+class FileSource(ValueSource):
     """A file, or a folder with a recorded stream: read by a job so that the picture never stands still, and read again
     when it is another file while it is shown.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.core.kind import Kind, Link
 
 if TYPE_CHECKING:
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.kinds.cameras.view import CamerasView
 
 
@@ -24,7 +24,7 @@ def _view(ctx: Any, work: Any) -> CamerasView:
 class PartLink(Link):
     """Photographs, and the number of the camera that is trained with, published over a stream of cameras."""
 
-    def take(self, content: Any, stream: Any, frame: Frame) -> bool:
+    def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
         return content.take_part(frame)
 
     def tend(self, content: Any, stream: Any, now: float) -> None:

@@ -24,7 +24,7 @@ from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.controls import FITTED, Orbit, OrbitPlace, PanZoom, Place
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture
-from splatview_viewer.render.cameras.drawing import Look, camera_at, named
+from splatview_viewer.render.cameras.drawing import FrustumStyle, camera_at, named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -292,7 +292,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
                 )
                 self._photo.draw(framebuffer, place, rect, self.state.background)
             return
-        look = Look(
+        look = FrustumStyle(
             self._depth,
             1.5 * self.host.scale,
             self.hovered,

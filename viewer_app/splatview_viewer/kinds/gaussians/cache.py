@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.frame import Frame
+from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.geometry.cameras import (
@@ -23,7 +23,7 @@ from splatview_viewer.geometry.cameras import (
     frame_points,
 )
 from splatview_viewer.gpu.governor import BROUGHT, scaled
-from splatview_viewer.kinds.gaussians.picture import Composer, Picture
+from splatview_viewer.kinds.gaussians.picture import Composer, ViewportPicture
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recording import Player
-    from splatview_viewer.render.base import Picture as Rendered
+    from splatview_viewer.render.base import RenderedPicture as Rendered
     from splatview_viewer.render.base import Renderer
 
 log = logging.getLogger("splatview")
@@ -234,7 +234,7 @@ class Begun:
 
     rendered: Any
     """It has `done` and `brought` (`GsplatPicture`)."""
-    place: Picture
+    place: ViewportPicture
     """The viewport's picture that it will be."""
     camera: Camera
     of: tuple[object, ...]
@@ -281,12 +281,12 @@ class SceneCache:
         self.composer = Composer(ctx, work)
         self.begun: Begun | None = None
         """The picture that is being drawn for later."""
-        self.pictures: list[Picture] = []
+        self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = self._background_at = -math.inf
-        self._frame: Frame | None = None
+        self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
-        self._expected: tuple[Frame, float] | None = None
+        self._expected: tuple[StreamFrame, float] | None = None
         """The first frame that had not arrived when it came, and when that was."""
         self._sight_of = 0
         """The scene (`loads`) of `sight`."""
@@ -299,7 +299,7 @@ class SceneCache:
 
     def put(self, value: Value) -> bool:
         """Take a scene, or a frame of one, as `View.take`."""
-        if not isinstance(value, (GaussianScene, Frame)):
+        if not isinstance(value, (GaussianScene, StreamFrame)):
             raise ViewerError(f"gaussians: a {type(value).__name__} is no scene")
         if self.busy:
             return False
@@ -351,7 +351,7 @@ class SceneCache:
         self.loads += 1
         return True
 
-    def _has_arrived(self, frame: Frame) -> bool:
+    def _has_arrived(self, frame: StreamFrame) -> bool:
         """Return True if a frame may be read now; otherwise the caller brings it again. Waiting here for a trainer's
         GPU would delay everything else that is drawn. The newest frame of a trainer that is always ahead of its GPU has
         never arrived; the first one that was refused decides then.
@@ -405,7 +405,7 @@ class SceneCache:
 
     def picture(
         self,
-        place: Picture,
+        place: ViewportPicture,
         camera: Camera,
         options: RenderOptions,
         moving: bool,
@@ -438,7 +438,7 @@ class SceneCache:
 
     def _render_into(
         self,
-        place: Picture,
+        place: ViewportPicture,
         camera: Camera,
         options: RenderOptions,
         wanted: tuple[object, ...],
@@ -484,7 +484,11 @@ class SceneCache:
             place.drop_copy()
 
     def _render(
-        self, place: Picture, camera: Camera, options: RenderOptions, *words: str
+        self,
+        place: ViewportPicture,
+        camera: Camera,
+        options: RenderOptions,
+        *words: str,
     ) -> Rendered:
         """Render the scene, to be shown in `place` only if `_let_go` returns True when it is done.
 
@@ -528,7 +532,11 @@ class SceneCache:
             self.work.took(self._timed[0], ms)
 
     def tensor(
-        self, place: Picture, camera: Camera, options: RenderOptions, background: Color
+        self,
+        place: ViewportPicture,
+        camera: Camera,
+        options: RenderOptions,
+        background: Color,
     ) -> torch.Tensor | None:
         """Return what `Composer.lay` draws of colours as uint8 (H, W, 3) on the GPU; None where CUDA did not draw.
         `place` shows nothing afterwards.
@@ -543,7 +551,9 @@ class SceneCache:
 
     # -- pictures that are moved along -------------------------------------------------------------------------
 
-    def _can_move(self, place: Picture, camera: Camera, options: RenderOptions) -> bool:
+    def _can_move(
+        self, place: ViewportPicture, camera: Camera, options: RenderOptions
+    ) -> bool:
         """Return True if the picture, moved to `camera`, is to be shown until a new one is done."""
         if place.kept is None or place.camera is None:
             return False
@@ -567,7 +577,7 @@ class SceneCache:
         )
 
     def _move_along(
-        self, place: Picture, camera: Camera, options: RenderOptions
+        self, place: ViewportPicture, camera: Camera, options: RenderOptions
     ) -> None:
         """Begin a new picture if that may be, without waiting for it, and have the one before be moved until then."""
         self.land()
@@ -598,7 +608,7 @@ class SceneCache:
 
     def begin(
         self,
-        place: Picture,
+        place: ViewportPicture,
         camera: Camera,
         options: RenderOptions,
         wanted: tuple[object, ...],
@@ -634,7 +644,7 @@ class SceneCache:
         )
         begun.place.motion.landed = True
 
-    def moves_on(self, place: Picture, moving: bool) -> bool:
+    def moves_on(self, place: ViewportPicture, moving: bool) -> bool:
         """Return True if a picture that is moved along has to be drawn again. moving: the camera still moves."""
         motion = place.motion
         landed = motion.landed
@@ -644,7 +654,7 @@ class SceneCache:
         size = motion.towards.width, motion.towards.height
         return landed or not moving or self._next_scale(size) is not None
 
-    def source(self, place: Picture, middle: float) -> PixelSource | None:
+    def source(self, place: ViewportPicture, middle: float) -> PixelSource | None:
         """Return the pixels of a viewport's picture, moved if that is due. middle: distance of the scene's middle."""
         kept = place.kept
         seen = place.camera
@@ -662,7 +672,9 @@ class SceneCache:
             place.kept = None
             return place.source
 
-    def _warp_work(self, place: Picture, size: tuple[int, int]) -> tuple[object, ...]:
+    def _warp_work(
+        self, place: ViewportPicture, size: tuple[int, int]
+    ) -> tuple[object, ...]:
         """Return the work (see `Governor`) of moving a picture, to be shown at this size."""
         work = "warp", *size
         if place.kept is not None and (ms := place.kept.mover.clock.news) is not None:
@@ -701,7 +713,7 @@ class SceneCache:
         self._let_go()
         self.drop(*self.pictures)
 
-    def drop(self, *pictures: Picture) -> None:
+    def drop(self, *pictures: ViewportPicture) -> None:
         """Give back pictures that are not seen; without any that is, also what the renderer draws into."""
         # A GPU that has failed brings nothing: the next picture tells.
         with suppress(RendererError, SharingError):
@@ -713,7 +725,7 @@ class SceneCache:
         with suppress(RendererError):
             self.renderer.rest()
 
-    def release(self, picture: Picture) -> None:
+    def release(self, picture: ViewportPicture) -> None:
         """Close a viewport's picture; with the last one everything is given back. Idempotent."""
         if picture not in self.pictures:
             return

@@ -26,7 +26,7 @@ from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render.cameras.content import PhotoTexture
-from splatview_viewer.render.cameras.drawing import Look, camera_at, named
+from splatview_viewer.render.cameras.drawing import FrustumStyle, camera_at, named
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Orbit
     from splatview_viewer.geometry.training_cameras import CameraSet
-    from splatview_viewer.kinds.gaussians.state import Training
+    from splatview_viewer.kinds.gaussians.state import TrainingDisplay
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.render.cameras.content import CamerasContent
     from splatview_viewer.render.pair_compositor import How
@@ -112,7 +112,7 @@ class Frustums(Tool):
         self._followed_at = -math.inf
 
     @property
-    def state(self) -> Training:
+    def state(self) -> TrainingDisplay:
         return self.view.state.training
 
     def change(self, **fields: Any) -> None:
@@ -317,7 +317,7 @@ class Frustums(Tool):
             self.through.draw(framebuffer, rect, content)
         elif self.state.shown:
             marked = self.hovered if self.hovered is not None else self.through.index
-            look = Look(
+            look = FrustumStyle(
                 self.depth,
                 1.5 * self.view.host.scale,
                 marked,

@@ -31,7 +31,7 @@ _NARROW = 260.0
 """Points of width below which there is only the slider."""
 
 
-class History(Tool):
+class HistoryTool(Tool):
     """Has the view's scene be an earlier one. Whoever looks at the scene as well sees that too."""
 
     name: ClassVar[str] = "history"

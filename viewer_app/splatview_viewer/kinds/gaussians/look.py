@@ -56,7 +56,7 @@ _LEAST = 280.0
 """Points of the picture's width below which the legend is left out."""
 
 
-class Look(Tool):
+class LookTool(Tool):
     """Changes the view's state."""
 
     name: ClassVar[str] = "look"

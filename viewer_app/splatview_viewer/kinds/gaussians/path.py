@@ -38,7 +38,7 @@ from splatview_viewer.geometry.cameras import focal_length, project
 from splatview_viewer.geometry.path import (
     MOST_KEYS,
     CameraPath,
-    Key,
+    Keyframe,
     positions,
     turntable,
 )
@@ -148,7 +148,7 @@ class PathTool(Tool):
             self.view.host.say(f"{MOST_KEYS} keyframes are the most")
             return
         at = len(keys) if self.chosen is None else self.chosen + 1
-        keys.insert(at, Key.of(camera, self.view.orbit.distance))
+        keys.insert(at, Keyframe.of(camera, self.view.orbit.distance))
         self.path.held = False
         if not keys[1:]:
             self.path.model = camera.model
@@ -160,7 +160,7 @@ class PathTool(Tool):
         camera = self.view.camera()
         if camera is not None and self.chosen is not None:
             key = self.path.keys[self.chosen]
-            self.path.keys[self.chosen] = Key.of(
+            self.path.keys[self.chosen] = Keyframe.of(
                 camera, self.view.orbit.distance, key.seconds
             )
             self._choose(self.chosen)
@@ -689,13 +689,13 @@ def _on_screen(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:
     ] + [rect.x, rect.y]
 
 
-def _thinned(keys: Sequence[Key]) -> np.ndarray:
+def _thinned(keys: Sequence[Keyframe]) -> np.ndarray:
     """Return (N, 3) places of a path of very many keys, which lie close together."""
     return np.stack([key.position for key in keys[:: -(-len(keys) // _MOST_POINTS)]])
 
 
 @lru_cache(maxsize=8)
-def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
+def _line(keys: tuple[Keyframe, ...], loop: bool, smooth: bool) -> np.ndarray:
     path = CameraPath(list(keys), loop, smooth)
     if len(keys) > 1:
         return positions(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.render.base import Picture as Rendered
+    from splatview_viewer.render.base import RenderedPicture as Rendered
     from splatview_viewer.render.gsplat.moving import Kept
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
@@ -50,7 +50,7 @@ class Motion:
     """A picture arrived that was not waited for, and the viewport was not drawn since."""
 
 
-class Picture:
+class ViewportPicture:
     """The picture of one viewport. `SceneCache.picture` fills it.
 
     It is valid until the renderer draws again (`lent`); a copy takes its place before that if it is still shown.

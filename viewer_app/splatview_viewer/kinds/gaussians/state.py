@@ -39,7 +39,7 @@ class CameraPlace:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingDisplay:
     """The training cameras in a view."""
 
     shown: bool = True
@@ -81,6 +81,6 @@ class GaussianState:
     """Depth at both ends of the colour map, world units; None: the 1st and 99th percentile of what is seen."""
     selection: Selection = EVERYTHING
     """The Gaussians that are drawn."""
-    training: Training = Training()
+    training: TrainingDisplay = TrainingDisplay()
     smooth: bool = True
     """While the camera moves, the picture before may be moved along until the next one is done."""

@@ -14,12 +14,12 @@ from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.frustums import Frustums
-from splatview_viewer.kinds.gaussians.history import History
+from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
-from splatview_viewer.kinds.gaussians.look import Look
+from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.kinds.gaussians.navigate import Navigate
 from splatview_viewer.kinds.gaussians.path import PathTool
-from splatview_viewer.kinds.gaussians.picture import Picture
+from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.render.base import RenderOptions
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
-TOOLS = Look, Frustums, Crop, Inspect, Filter, History
+TOOLS = LookTool, Frustums, Crop, Inspect, Filter, HistoryTool
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -53,7 +53,7 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def __init__(self, data: SceneCache, state: GaussianState) -> None:
         super().__init__(data, state)
-        self.picture = Picture(data.ctx)
+        self.picture = ViewportPicture(data.ctx)
         data.pictures.append(self.picture)
         self.rect = Rect(0, 0, 1, 1)
         """The rectangle in which it was drawn last."""

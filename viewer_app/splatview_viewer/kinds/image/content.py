@@ -16,11 +16,11 @@ from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
-from splatview_viewer.kinds.image.layers import CAMERA_META, Layers
+from splatview_viewer.kinds.image.layers import CAMERA_META, ImageLayers
 from splatview_viewer.ui.widgets import Hint, Hints
 
 if TYPE_CHECKING:
-    from splatview_ipc.control.frame import DeviceTensor, Frame, RemoteTensor
+    from splatview_ipc.control.frame import DeviceTensor, RemoteTensor, StreamFrame
     from splatview_ipc.gl.base import Bridge, PixelSource
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
@@ -63,20 +63,20 @@ class ImageContent:
         self.on_gpu = False
         self.host = HostBridge(ctx)
         self.gpu: AutoBridge | None = None
-        self.layers = Layers(ctx)
+        self.layers = ImageLayers(ctx)
         """Overlays."""
         self.stopwatch = Stopwatch()
         self.ctx = ctx
         self.work = work
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
-        self._held: Frame | None = None
+        self._held: StreamFrame | None = None
         self._checked = 0
         """The drawing after which the held frame was last found to be whole."""
-        self._retired: list[tuple[Frame, int]] = []
+        self._retired: list[tuple[StreamFrame, int]] = []
         """Frames that drawings up to a number may still read."""
         self._place: tuple[object, ...] = ()
         """Place of the held frame."""
-        self._expected: tuple[tuple[object, ...], Frame, float] | None = None
+        self._expected: tuple[tuple[object, ...], StreamFrame, float] | None = None
         """A place that is not shown yet, the first frame there, and when it came."""
         self._arriving = False
         """The trainer's GPU has not written all of the held frame: it is drawn once more when it has."""
@@ -87,7 +87,7 @@ class ImageContent:
     def update(self, value: Value) -> bool:
         """As `View.update`."""
         tensor, dtype, layout = _picture_of(value)
-        frame: Frame | None = None if isinstance(value, np.ndarray) else value  # type: ignore[assignment]
+        frame: StreamFrame | None = None if isinstance(value, np.ndarray) else value  # type: ignore[assignment]
         on_gpu = frame is not None and frame.on_gpu
         if on_gpu and self.gpu is None:
             self.gpu = AutoBridge(self.ctx)
@@ -141,7 +141,7 @@ class ImageContent:
         self.changes += 1
         return True
 
-    def _may_draw(self, frame: Frame, tensor: Any) -> bool:
+    def _may_draw(self, frame: StreamFrame, tensor: Any) -> bool:
         """Return whether a frame that is read in place may be drawn from now on, or comes again later.
 
         Memory that nothing has been written into yet is not shown, and waiting for it here would hold up all else that

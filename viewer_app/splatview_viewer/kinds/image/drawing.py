@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.kinds.image.layers import Layer, Layers
-    from splatview_viewer.kinds.image.overlay import Mask, Result
+    from splatview_viewer.kinds.image.layers import ImageLayers, Layer
+    from splatview_viewer.kinds.image.overlay import Mask, OverlayResult
     from splatview_viewer.kinds.image.view import ImageState
 
 _STROKE = np.dtype(
@@ -73,7 +73,7 @@ class Shapes:
         self,
         ctx: moderngl.Context,
         programs: Mapping[str, moderngl.Program],
-        result: Result,
+        result: OverlayResult,
     ) -> None:
         self._ctx = ctx
         self._programs = programs
@@ -280,7 +280,7 @@ class Words:
 
     def write(
         self,
-        layers: Layers,
+        layers: ImageLayers,
         settings: ImageState,
         rect: Rect,
         placed: tuple[float, float, float],
@@ -323,7 +323,7 @@ class Words:
         draw.pop_clip_rect()
 
     def _corner(
-        self, layers: Layers, settings: ImageState, rect: Rect, scale: float
+        self, layers: ImageLayers, settings: ImageState, rect: Rect, scale: float
     ) -> None:
         """Write rates and ages in the lower left corner, calmly."""
         if layers.now < self._said_at + _SAID_FOR:
@@ -358,7 +358,7 @@ class Words:
             )
 
 
-def _about(layers: Layers, layer: Layer) -> str:
+def _about(layers: ImageLayers, layer: Layer) -> str:
     """Describe a layer: its publisher, rate, work and age."""
     result = layer.result
     if result.empty and not result.by:
@@ -394,7 +394,7 @@ def _about(layers: Layers, layer: Layer) -> str:
 
 
 def _labels(
-    result: Result,
+    result: OverlayResult,
     to_screen: tuple[np.ndarray, np.ndarray],
     rect: Rect,
     opacity: float,

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.kinds.image.overlay import Result
+    from splatview_viewer.kinds.image.overlay import OverlayResult
     from splatview_viewer.kinds.image.view import ImageState
 
 CAMERA_META = ("camera_hz", "dropped", "trouble")
@@ -30,7 +30,7 @@ _FADE = 0.6
 class Layer:
     """Layer of one overlay stream."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: OverlayResult) -> None:
         self.result = result
         self.shapes: Shapes | None = None
         self.rate_hz = 0.0
@@ -46,7 +46,7 @@ class Layer:
             self.shapes = None
 
 
-class Layers:
+class ImageLayers:
     """All layers over one image. Belongs to the thread that holds the OpenGL context."""
 
     def __init__(self, ctx: moderngl.Context) -> None:
@@ -74,7 +74,7 @@ class Layers:
     def all(self) -> list[Layer]:
         return list(self._layers.values())
 
-    def under(self, frame: Frame | None, size: tuple[int, int]) -> None:
+    def under(self, frame: StreamFrame | None, size: tuple[int, int]) -> None:
         """The image is this frame now, so large; None: a file."""
         self.size = size
         before = self.version
@@ -95,7 +95,7 @@ class Layers:
         if len(self._times) > _REMEMBERED:
             del self._times[next(iter(self._times))]
 
-    def take(self, key: Hashable, frame: Frame) -> bool:
+    def take(self, key: Hashable, frame: StreamFrame) -> bool:
         """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
         for what is none. `key` names the stream.
         """
@@ -195,7 +195,7 @@ class Layers:
                 found = result.words(int(inside[areas.argmin()]))
         return found
 
-    def per(self, result: Result, zoom: float) -> tuple[float, float]:
+    def per(self, result: OverlayResult, zoom: float) -> tuple[float, float]:
         """Pixels of the screen for one of a result's picture, along x and y. `zoom`: for one of the image's."""
         return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[
             1

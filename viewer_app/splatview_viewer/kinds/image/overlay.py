@@ -14,7 +14,7 @@ from splatview_viewer.core.view import frame_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
 
 
 _MOST = 1000
@@ -115,7 +115,7 @@ NO_SCORE = 1e9
 
 
 @dataclass
-class Result:
+class OverlayResult:
     """Coordinates are pixels of the picture that it was computed on. What cannot be drawn was left out."""
 
     version: int
@@ -223,7 +223,7 @@ _ABSENT = {
 """Tensors that a frame may lack."""
 
 
-def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
+def read_result(frame: StreamFrame, shown: tuple[int, int]) -> OverlayResult | None:
     """Copy a frame of kind overlay to the host; None when its writer overwrote it meanwhile.
 
     shown: width and height of the picture that it lies over, if the frame does not name another size.
@@ -282,7 +282,7 @@ def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
         )
         if abs(x) < _FAR and abs(y) < _FAR
     ]
-    result = Result(
+    result = OverlayResult(
         version=int(meta.get("version", 0)),
         time_ns=int(meta.get("time_ns", 0)),
         size=(width, height) if width and height else shown,

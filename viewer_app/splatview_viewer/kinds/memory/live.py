@@ -22,7 +22,7 @@ _MOST = 2.0**60
 """Bytes beyond which a number is no memory."""
 
 
-class Columns(NamedTuple):
+class MemoryColumns(NamedTuple):
     """The columns of pixels that have samples: their middles, and the extremes in each in bytes, (M,) float64."""
 
     x: np.ndarray
@@ -33,7 +33,7 @@ class Columns(NamedTuple):
     host: np.ndarray
 
 
-class History:
+class MemoryHistory:
     """Memory of a process over time: rows of samples, the oldest first.
 
     A row is about the time from the row before to its own. Times are seconds since the epoch, sizes bytes.
@@ -52,7 +52,7 @@ class History:
         self._rows = rows
 
     @classmethod
-    def nothing(cls) -> History:
+    def nothing(cls) -> MemoryHistory:
         """Return a history before the first samples."""
         return cls(np.zeros((1, len(MEMORY_COLUMNS))))
 
@@ -129,7 +129,7 @@ class History:
             if begin <= t <= end
         ]
 
-    def columns(self, begin: float, end: float, width: int) -> Columns:
+    def columns(self, begin: float, end: float, width: int) -> MemoryColumns:
         """Reduce to `width` columns the time from `begin` to `end`: of several rows in a column the extremes, so
         that no peak is lost.
         """
@@ -150,7 +150,7 @@ class History:
                 return ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy()
             return np.empty(0)
 
-        return Columns(
+        return MemoryColumns(
             0.5 * (edges[1:] + edges[:-1]),
             extreme("low", np.minimum),
             *(
@@ -215,7 +215,7 @@ class About:
 
 def read_frame(
     tensors: Mapping[str, Any], meta: Mapping[str, Any]
-) -> tuple[History, About]:
+) -> tuple[MemoryHistory, About]:
     """Copy a frame of kind memory, whose form its reader has checked. Raises ViewerError for samples without a time."""
     own = {
         name: meta[name]
@@ -227,6 +227,6 @@ def read_frame(
         name: value for name, value in meta.items() if name not in own and name != "hz"
     }
     own["total"] = max(own.get("total", 0), 0)
-    return History(tensors["samples"].array), About(
+    return MemoryHistory(tensors["samples"].array), About(
         **own, hz=float(hz) if isinstance(hz, (int, float)) else 0.0, others=others
     )

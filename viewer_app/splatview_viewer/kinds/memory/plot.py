@@ -12,7 +12,7 @@ from splatview_viewer.ui.format import ago_text, ago_ticks, byte_ticks, size_tex
 from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.memory.live import Columns, History
+    from splatview_viewer.kinds.memory.live import MemoryColumns, MemoryHistory
     from splatview_viewer.kinds.memory.view import MemoryView
     from splatview_viewer.ui.format import Tick
     from splatview_viewer.ui.widgets import Line
@@ -87,7 +87,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     return plot
 
 
-def draw_strip(history: History, key: str) -> bool:
+def draw_strip(history: MemoryHistory, key: str) -> bool:
     """Draw the last minutes across the panel; True when it was clicked. `key`: of the stream's entry."""
     end = history.end
     begin = max(end - _STRIP_S, min(history.begin, end - 10.0))
@@ -118,7 +118,9 @@ def draw_strip(history: History, key: str) -> bool:
     return clicked
 
 
-def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> None:
+def _areas(
+    plot: plots.Plot, history: MemoryHistory, columns: MemoryColumns, host: bool
+) -> None:
     """Allocated, what waits to be freed, and reserved, one on the other; the host's memory."""
     x = columns.x
     zero = 0 * columns.x
@@ -141,7 +143,7 @@ def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> 
         plot.line(label, x, columns.host, HOST, 1.2)
 
 
-def _marks(plot: plots.Plot, history: History) -> None:
+def _marks(plot: plots.Plot, history: MemoryHistory) -> None:
     """The highest point of what is seen, and where memory was short."""
     begin, end = plot.x
     for name, word, color in (
@@ -163,7 +165,7 @@ def _marks(plot: plots.Plot, history: History) -> None:
     plot.words(plot.at(max(t, begin), size), f"highest {size_text(size)}", theme.TEXT)
 
 
-def _lines(history: History, row: int) -> list[Line]:
+def _lines(history: MemoryHistory, row: int) -> list[Line]:
     """All that is known of one moment."""
     t = float(history["time"][row])
     step = int(history["step"][row])

@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
-from splatview_viewer.kinds.memory.live import About, History, read_frame
+from splatview_viewer.kinds.memory.live import About, MemoryHistory, read_frame
 from splatview_viewer.kinds.memory.plot import draw_plot
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
@@ -34,7 +34,7 @@ _PATIENCE_S = 60.0
 class MemoryData:
     """The newest samples of a stream."""
 
-    history: History = field(default_factory=History.nothing)
+    history: MemoryHistory = field(default_factory=MemoryHistory.nothing)
     about: About = field(default_factory=About)
     ask: Callable[[], None] | None = None
     """Asks the trainer for a full snapshot."""

@@ -105,7 +105,7 @@ def _plot(
 ) -> None:
     """`pointer`: where it was on the horizontal axis in the last picture, whichever plot it was in."""
     s = view.state
-    axis = Axis(*window, max(int(size[0]), 8))
+    axis = HorizontalAxis(*window, max(int(size[0]), 8))
     drawn = [
         (curve, columns(curve, axis, view.weight(curve), view.origin))
         for curve in curves
@@ -160,7 +160,7 @@ def _plot(
 def _curve(
     plot: plots.Plot,
     label: str,
-    parts: Sequence[Columns],
+    parts: Sequence[PixelColumns],
     color: ImVec4,
     raw: bool,
     log: bool,
@@ -228,7 +228,9 @@ def _mark(
 def draw_strip(curve: Curve, title: str, key: str) -> bool:
     """Draw a curve over time across the panel; True when it was clicked. `key`: of the entry that shows more, or ""."""
     times = curve["time"]
-    axis = Axis(float(times[0]), max(float(times[-1]), float(times[0]) + 1e-3), 256)
+    axis = HorizontalAxis(
+        float(times[0]), max(float(times[-1]), float(times[0]) + 1e-3), 256
+    )
     parts = columns(
         curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time"
     )
@@ -275,7 +277,7 @@ def smoothed(curve: Curve, weight: float) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class PixelColumns:
     """Drawn points of a part of a curve: at most some three points for each column of pixels. (M,) float64 each."""
 
     x: np.ndarray
@@ -289,7 +291,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Axis:
+class HorizontalAxis:
     """The horizontal axis of a plot."""
 
     begin: float
@@ -300,8 +302,8 @@ class Axis:
 
 @lru_cache(80)  # a stream has at most 64 curves
 def columns(
-    curve: Curve, axis: Axis, weight: float, origin: Origin
-) -> Sequence[Columns]:
+    curve: Curve, axis: HorizontalAxis, weight: float, origin: Origin
+) -> Sequence[PixelColumns]:
     """Columns of a curve in a plot: a `Columns` for each part that is seen within which its rows go to the right.
 
     weight: as for `smoothed`. origin: as for `Curve.across`.
@@ -326,15 +328,15 @@ def columns(
 
 
 def _columns_of(
-    curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, axis: Axis
-) -> Columns:
+    curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, axis: HorizontalAxis
+) -> PixelColumns:
     xs = x[part]
     rows = curve.rows[part]
     good = curve.finite[part]
     width = max(axis.width, 1)
     broken = xs[rows[:, 6] > 0]
     if len(xs) <= 2 * width:
-        return Columns(
+        return PixelColumns(
             xs[good],
             rows[good, 2],
             smooth[part][good],
@@ -359,10 +361,12 @@ def _columns_of(
         broken = broken[
             np.unique(np.searchsorted(broken, edges).clip(0, len(broken) - 1))
         ]
-    return Columns(middle, mean(rows[:, 2]), mean(smooth[part]), low, high, broken)
+    return PixelColumns(middle, mean(rows[:, 2]), mean(smooth[part]), low, high, broken)
 
 
-def limits(parts: Sequence[Columns], axis: Axis, log: bool) -> tuple[float, float]:
+def limits(
+    parts: Sequence[PixelColumns], axis: HorizontalAxis, log: bool
+) -> tuple[float, float]:
     """The vertical limits of a plot that shows these: of the smoothed curves and of most of what is behind them. log:
     the vertical axis is logarithmic, only for values over 0.
     """

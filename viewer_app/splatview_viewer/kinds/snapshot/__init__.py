@@ -42,9 +42,9 @@ def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
 
 
 def _holds(value: Any) -> bool:
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 
-    return isinstance(value, Snapshot)
+    return isinstance(value, MemorySnapshot)
 
 
 KIND = Kind("snapshot", view=_view, still="plot", holds=_holds)

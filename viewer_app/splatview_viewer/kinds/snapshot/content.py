@@ -22,13 +22,17 @@ from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
 from splatview_viewer.kinds.snapshot.analysis.tables import colors
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis, Bands
+from splatview_viewer.kinds.snapshot.timeline.bands import (
+    Addresses,
+    Bands,
+    TimelineAxis,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from splatview_viewer.kinds.snapshot.analysis.tables import Colors
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
     from splatview_viewer.kinds.snapshot.state import ColorBy, Lit
 
     Key = tuple[Hashable, ...]
@@ -70,7 +74,7 @@ class Content:
     _all: ClassVar[WeakSet[Content]] = WeakSet()
 
     def __init__(
-        self, snapshot: Snapshot, wake: Callable[[], None] = lambda: None
+        self, snapshot: MemorySnapshot, wake: Callable[[], None] = lambda: None
     ) -> None:
         """`wake`: called from a thread when an answer is there."""
         self.snapshot = snapshot
@@ -230,11 +234,11 @@ class Content:
             words="Laying out the addresses",
         )
 
-    def axis(self, device: int, unit: Literal["events", "time"]) -> Axis | None:
+    def axis(self, device: int, unit: Literal["events", "time"]) -> TimelineAxis | None:
         """The time axis."""
         return self.ask(
             ("axis", device, unit),
-            lambda: Axis(self.snapshot.traces[device], unit),
+            lambda: TimelineAxis(self.snapshot.traces[device], unit),
             lane="layout",
             words="Reading the times",
         )

@@ -108,7 +108,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     """One line of a stack."""
 
     file: str
@@ -141,7 +141,7 @@ class Stacks:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnTable:
     """Rows, in columns of one length."""
 
     addr: U8
@@ -151,7 +151,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Events(Columns):
+class Events(ColumnTable):
     """The trace of one device; M rows. `addr` of an oom: what the driver still had (`device_free`)."""
 
     action: U1
@@ -174,7 +174,7 @@ class Events(Columns):
 
 
 @dataclass(frozen=True)
-class Allocations(Columns):
+class Allocations(ColumnTable):
     """Allocations of one device; A rows, in the order of their ids."""
 
     size: I8
@@ -195,7 +195,7 @@ class Allocations(Columns):
 
 
 @dataclass(frozen=True)
-class Spans(Columns):
+class Spans(ColumnTable):
     """Memory that was reserved, and when: one row for every range that was got from the driver at once."""
 
     size: I8
@@ -208,7 +208,7 @@ class Spans(Columns):
 
 
 @dataclass(frozen=True)
-class Segments(Columns):
+class Segments(ColumnTable):
     """The segments of one device as they were when the snapshot was taken."""
 
     total: I8
@@ -227,7 +227,7 @@ class Segments(Columns):
 
 
 @dataclass(frozen=True)
-class Blocks(Columns):
+class Blocks(ColumnTable):
     """The blocks of these segments, one behind the other."""
 
     size: I8
@@ -270,7 +270,7 @@ class Annotation:
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class MemorySnapshot:
     """A snapshot. Its arrays are read-only, and may lie in a file that is mapped."""
 
     name: str
@@ -295,15 +295,15 @@ class Snapshot:
     """Answers of functions marked `kept`, made under `lock`. They do not refer to the snapshot."""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
-    def frame(self, number: int) -> Frame:
+    def frame(self, number: int) -> StackFrame:
         s = self.stacks
-        return Frame(
+        return StackFrame(
             self.texts[int(s.file[number])],
             int(s.line[number]),
             self.texts[int(s.name[number])],
         )
 
-    def stack(self, number: int) -> list[Frame]:
+    def stack(self, number: int) -> list[StackFrame]:
         """The frames of a stack, innermost first."""
         return [self.frame(int(f)) for f in self.stacks.of(number)]
 
@@ -372,7 +372,7 @@ def device_name(device: int) -> str:
     return "host" + (str(-device) if device < HOST else "")
 
 
-def find_device(snapshot: Snapshot, name: str) -> int:
+def find_device(snapshot: MemorySnapshot, name: str) -> int:
     """Return the index in `Snapshot.traces` of the device of this name. Raises ViewerError where there is none."""
     names = [device_name(trace.device) for trace in snapshot.traces]
     if name.strip().lower() in names:

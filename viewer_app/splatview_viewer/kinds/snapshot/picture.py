@@ -93,7 +93,7 @@ def paint(s: Sheet, world: World, colors: Colors, lit: np.ndarray | None) -> Pai
     return Painting(s, *canvas, moments, time.perf_counter() - since)
 
 
-class Picture:
+class TimelinePicture:
     """One user's picture. Every call comes from the thread that holds the context; `want` waits a moment at most."""
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None]) -> None:

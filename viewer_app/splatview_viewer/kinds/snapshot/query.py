@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
 
     Column = tuple[np.ndarray | None, str]
     """Numbers, and SQL for the values of a column that is made of them, where {} is their name."""
@@ -130,7 +130,7 @@ class QueryError(ViewerError):
 
 
 @dataclass(frozen=True)
-class Result:
+class QueryResult:
     """The answer to a query."""
 
     columns: tuple[str, ...]
@@ -171,7 +171,7 @@ class Database:
     a transaction that only reads, with the memory that `query_memory` allows.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: MemorySnapshot) -> None:
         """Takes a second for ten million events. Raises ViewerError."""
         self._lock = threading.Lock()
         self._why = ""
@@ -198,7 +198,7 @@ class Database:
         limit: int = 10_000,
         timeout: float = 30.0,
         cancelled: Callable[[], bool] = lambda: False,
-    ) -> Result:
+    ) -> QueryResult:
         """Answer one query, of which at most `limit` rows are fetched.
 
         Args:
@@ -222,7 +222,7 @@ class Database:
                 if size > query_memory.RESULT_BYTES:
                     raise QueryError(_too_large(len(rows) + len(batch)))
                 rows += batch
-        return Result(
+        return QueryResult(
             tuple(str(d[0]) for d in described),
             tuple(str(d[1]) for d in described),
             rows[:limit],
@@ -374,7 +374,7 @@ def _error_text(error: BaseException) -> str:
 # -- the tables --------------------------------------------------------------------------------------------------------
 
 
-def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+def _fill(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
     """Make the tables of a snapshot in an empty database: views of its arrays, and small tables of texts."""
     if not snapshot.traces:
         raise ViewerError("the snapshot is empty: it has neither events nor segments")
@@ -464,7 +464,7 @@ def _table(
     )
 
 
-def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
     s = snapshot.stacks
     kinds = frame_kinds(snapshot)
     site = sites(snapshot)
@@ -513,7 +513,7 @@ def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
         FROM stacks_ LEFT JOIN lines_ t ON t.frame = top LEFT JOIN lines_ o ON o.frame = own""")
 
 
-def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
+def _columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, dict[str, Column]]:
     """The columns of each table of one device."""
     a = trace.allocations
     b = trace.blocks

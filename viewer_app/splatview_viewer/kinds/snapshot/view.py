@@ -15,8 +15,12 @@ from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.model import Snapshot, device_text, find_device
-from splatview_viewer.kinds.snapshot.picture import Picture, Sheet
+from splatview_viewer.kinds.snapshot.model import (
+    MemorySnapshot,
+    device_text,
+    find_device,
+)
+from splatview_viewer.kinds.snapshot.picture import Sheet, TimelinePicture
 from splatview_viewer.kinds.snapshot.state import (
     COLORS,
     PLOTS,
@@ -69,7 +73,7 @@ class SnapshotData:
         self.news = threading.Event()
         """Set when something was worked out or painted."""
 
-    def take(self, snapshot: Snapshot) -> None:
+    def take(self, snapshot: MemorySnapshot) -> None:
         """Show this one from now on."""
         self.close()
         self.content = Content(snapshot, self.news.set)
@@ -100,7 +104,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def __init__(self, data: SnapshotData, state: SnapshotState) -> None:
         super().__init__(data, state)
-        self.picture = Picture(data.ctx, data.news.set)
+        self.picture = TimelinePicture(data.ctx, data.news.set)
         self.scale = 1.0
         """Pixels per point."""
         self.pointer = 0.0, 0.0
@@ -118,7 +122,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         """The last drawing changed the state."""
 
     def take(self, link: str, value: Value) -> bool:
-        if not isinstance(value, Snapshot):
+        if not isinstance(value, MemorySnapshot):
             raise ViewerError(
                 f"snapshot: {type(value).__name__} is not a memory snapshot; open a file that "
                 "torch.cuda.memory._dump_snapshot wrote"

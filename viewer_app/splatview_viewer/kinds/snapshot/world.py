@@ -12,7 +12,7 @@ from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
-    from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Axis
+    from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, TimelineAxis
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""
@@ -30,7 +30,7 @@ _WIDE = 760
 
 
 @dataclass(frozen=True)
-class Layout:
+class PaneLayout:
     """Rectangles in pixels of the framebuffer; None: not there. They do not overlap."""
 
     plot: Rect | None = None
@@ -42,10 +42,10 @@ class Layout:
     details: Rect | None = None
 
 
-def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
+def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> PaneLayout:
     """`scale`: pixels per point. `details`: an allocation's are to be seen."""
     if rect.width < _BARE[0] * scale or rect.height < _BARE[1] * scale:
-        return Layout(plot=rect)
+        return PaneLayout(plot=rect)
 
     def px(points: float) -> int:
         return round(points * scale)
@@ -86,7 +86,7 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
             px(MINIMAP),
         )
         height -= px(MINIMAP + 2 * GAP)
-    return Layout(
+    return PaneLayout(
         Rect(x, y, width, height) if height >= px(62) else None,
         bar,
         minimap,
@@ -120,7 +120,7 @@ _AIR = 1.04
 class World:
     """The axes of a plot, and what it is painted from."""
 
-    axis: Axis
+    axis: TimelineAxis
     bands: Bands
     painter: Bands | Addresses
     """Of the tab: `bands`, or the address space."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
@@ -74,7 +74,7 @@ class CamerasContent:
         """As `View.update`."""
         if isinstance(value, np.ndarray) or not hasattr(value, "tensors"):
             raise ViewerError(f"cameras: a {type(value).__name__} holds no cameras")
-        frame: Frame = value  # type: ignore[assignment]
+        frame: StreamFrame = value  # type: ignore[assignment]
         cameras = cameras_of(frame)
         meta = dict(frame.meta)
         if not frame.intact():
@@ -91,7 +91,7 @@ class CamerasContent:
         self.cameras = cameras
         self.changes += 1
 
-    def take_part(self, frame: Frame) -> bool:
+    def take_part(self, frame: StreamFrame) -> bool:
         """Take photographs, or the number of the camera that is trained with. False if they were overwritten meanwhile."""
         if "current" in frame.tensors:
             number = int(frame.tensors["current"].array[0])  # type: ignore[union-attr]
@@ -239,7 +239,7 @@ class PhotoStore:
         self._asked_at |= dict.fromkeys(due, now + _PATIENCE)
         return due
 
-    def take(self, frame: Frame) -> bool:
+    def take(self, frame: StreamFrame) -> bool:
         """Take over photographs that the publisher brought. False if the frame was overwritten meanwhile."""
         photos, cameras = frame.tensors["photos"].array, self._cameras  # type: ignore[union-attr]
         first = frame.meta["camera"]

@@ -36,7 +36,7 @@ _MARKED, _CURRENT = (
 
 
 @dataclass(frozen=True)
-class Look:
+class FrustumStyle:
     """Style of frustums."""
 
     depth: float
@@ -147,7 +147,11 @@ class FrustumDrawing:
         return True
 
     def draw(
-        self, framebuffer: moderngl.Framebuffer, rect: Rect, camera: Camera, look: Look
+        self,
+        framebuffer: moderngl.Framebuffer,
+        rect: Rect,
+        camera: Camera,
+        look: FrustumStyle,
     ) -> None:
         """Draw over what is in a part of a framebuffer, as `camera`, of the size of `rect`, sees it."""
         cameras = self._cameras

@@ -111,7 +111,7 @@ class Passes:
         self._made.clear()
 
 
-class Target:
+class BlendTarget:
     """Float textures to blend into, and which of their pixels are finished."""
 
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], depth: bool):
@@ -148,7 +148,7 @@ class Target:
         self.framebuffer.depth_mask = False
 
 
-class Layers:
+class LayerTextures:
     """Textures of one size by name, and a framebuffer that writes them all, in their order."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Compositor:
 
     formats: ClassVar[dict[str, tuple[int, str]]]
     _ctx: moderngl.Context
-    _projected: Layers | None = None
+    _projected: LayerTextures | None = None
     thinned = ""
     """As `Renderer.thinned`."""
 
@@ -187,11 +187,11 @@ class Compositor:
         ):
             held.release()
             held = None
-        self._projected = held or Layers(self._ctx, (columns, rows), **formats)
+        self._projected = held or LayerTextures(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
 
 
-class Fields:
+class FieldTextures:
     """Arrays as textures by name, written in place as long as their size stays."""
 
     def __init__(self, ctx: moderngl.Context):

@@ -35,11 +35,11 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gl.passes import (
     DEFINES,
+    BlendTarget,
     Compositor,
-    Fields,
+    FieldTextures,
     Pass,
     Passes,
-    Target,
     stable_order,
     texels,
     texture_source,
@@ -115,7 +115,7 @@ class GlRenderer(Renderer):
         )
         self._columns = min(COLUMNS, self._limit)
         self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx)
-        self._fields = Fields(ctx)
+        self._fields = FieldTextures(ctx)
         self._means = np.empty((0, 3), np.float32)
         self._origin = np.zeros(3)
         self._dtype = np.dtype(np.float32)
@@ -339,7 +339,7 @@ class QuadCompositor(Compositor):
         self._splat = Passes(ctx, "splat.vert", "splat.frag")
         self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
-        self._target: Target | None = None
+        self._target: BlendTarget | None = None
         self._options = RenderOptions()
 
     def begin(
@@ -356,7 +356,7 @@ class QuadCompositor(Compositor):
             if self._target is not None:
                 self._target.release()
                 self._target = None
-            self._target = Target(self._ctx, size, depth)
+            self._target = BlendTarget(self._ctx, size, depth)
         return self._target.framebuffer
 
     def draw(
@@ -413,7 +413,7 @@ class QuadCompositor(Compositor):
         self._projected = None
         self._target = None
 
-    def _splats(self, target: Target, *defines: str) -> Pass:
+    def _splats(self, target: BlendTarget, *defines: str) -> Pass:
         """The pass that draws, ready but for the first Gaussian."""
         assert self._projected is not None
         splat = self._splat(*defines)
@@ -432,7 +432,7 @@ class QuadCompositor(Compositor):
         )
         return splat
 
-    def _blend(self, target: Target, visible: int, *defines: str) -> None:
+    def _blend(self, target: BlendTarget, visible: int, *defines: str) -> None:
         ctx = self._ctx
         mark = self._mark
         tiles = self._tiles

@@ -24,8 +24,8 @@ from splatview_viewer.render.base import (
 from splatview_viewer.render.gl.passes import (
     DEFINES,
     Compositor,
-    Fields,
-    Layers,
+    FieldTextures,
+    LayerTextures,
     Pass,
     Passes,
     stable_order,
@@ -70,10 +70,10 @@ class TileCompositor(Compositor):
         self._gather = Passes(ctx, "fullscreen.vert", "gather.frag")
         self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
         self._walks = Passes(ctx, "fullscreen.vert", "walk.frag")
-        self._lists = Fields(ctx)
+        self._lists = FieldTextures(ctx)
         self._room = 1
         """Entries that the lists' texture holds: it only grows, so that it is seldom made anew."""
-        self._layers: dict[object, Layers] = {}
+        self._layers: dict[object, LayerTextures] = {}
         """Targets of the present picture's size, for gathering."""
         self._size = 0, 0
         self._grid = 0, 0
@@ -160,7 +160,7 @@ class TileCompositor(Compositor):
         self._release_layers()
         self._size = 0, 0
         self._lists.release()
-        self._lists = Fields(self._ctx)
+        self._lists = FieldTextures(self._ctx)
         self._room = 1
 
     def release(self) -> None:
@@ -210,7 +210,7 @@ class TileCompositor(Compositor):
         self._parts(kind, 0 if latest is None else 1 - latest).framebuffer.use()
         walk.fill()
 
-    def _read_unfinished(self, parts: Layers) -> np.ndarray:
+    def _read_unfinished(self, parts: LayerTextures) -> np.ndarray:
         """(rows, columns) bool: tiles where something more can be seen."""
         layer = self._layer("unfinished", self._grid, open=(1, "f1"))
         self._unfinished.read(**parts.textures)
@@ -220,7 +220,7 @@ class TileCompositor(Compositor):
         data = layer.framebuffer.read(components=1, alignment=1)
         return np.frombuffer(data, np.uint8).reshape(self._grid[::-1]) > 0
 
-    def _parts(self, kind: str, number: int) -> Layers:
+    def _parts(self, kind: str, number: int) -> LayerTextures:
         # Tiles eight in a column, as many columns as can be, and then from the left again (walk.frag).
         columns = -(-self._grid[0] * self._grid[1] // 8)
         most = 1 << self._slot_bits
@@ -229,14 +229,14 @@ class TileCompositor(Compositor):
             (kind, number), size, **{f"part{i}": (4, "f4") for i in range(PARTS)}
         )
 
-    def _target(self, kind: str) -> Layers:
+    def _target(self, kind: str) -> LayerTextures:
         return self._layer(kind, self._size, picture=(4, "f4"))
 
     def _layer(
         self, key: object, size: tuple[int, int], **formats: tuple[int, str]
-    ) -> Layers:
+    ) -> LayerTextures:
         if key not in self._layers:
-            self._layers[key] = Layers(self._ctx, size, **formats)
+            self._layers[key] = LayerTextures(self._ctx, size, **formats)
         return self._layers[key]
 
     def _release_layers(self) -> None:

@@ -88,7 +88,7 @@ def build_folder() -> Path:
     )
 
 
-class Kernels:
+class KernelBuild:
     """The kernels on their way, in a thread. Made once per process, by `kernels()`."""
 
     def __init__(self) -> None:
@@ -235,9 +235,9 @@ def build(library: Path) -> None:
 
 
 @functools.cache
-def kernels() -> Kernels:
+def kernels() -> KernelBuild:
     """This process's; the first call begins to get them."""
-    return Kernels()
+    return KernelBuild()
 
 
 def home_gpu(ctx: moderngl.Context | None) -> int:

@@ -39,7 +39,7 @@ FAST = {"frame.cu": ("--use_fast_math",)}
 
 
 @functools.cache
-def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernels:
+def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> KernelModule:
     """The kernels of `file` (in this folder) compiled with `defines` ("NAME=value") for CUDA device `device`.
 
     Compiled and loaded once per process; a first compilation takes about a second.
@@ -51,14 +51,14 @@ def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernel
         (Path(__file__).parent / name).read_text(encoding="utf-8")
         for name in ("common.cuh", file)
     )
-    return Kernels(
+    return KernelModule(
         source,
         (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)),
         device,
     )
 
 
-class Kernels:
+class KernelModule:
     """A loaded module. It stays loaded as long as the process lives."""
 
     def __init__(self, source: str, flags: tuple[str, ...], device: int):

@@ -28,7 +28,7 @@ from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import BY_DENSITY, EPS_2D, PAINTS, PAIRS_MAX, THINNED
-from splatview_viewer.render.gsplat.cuda import Kernels, kernels
+from splatview_viewer.render.gsplat.cuda import KernelModule, kernels
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera, CameraModel
@@ -83,9 +83,9 @@ class FrameGraph:
         self._drawn = 0
         self._judged = True
         self._stream: torch.cuda.Stream | None = None
-        self.graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
+        self.graphs: dict[GraphKey, torch.cuda.CUDAGraph] = {}
         """Captured kinds of frames."""
-        self._seen: dict[Kind, int] = {}
+        self._seen: dict[GraphKey, int] = {}
         """Count of frames by kind, of kinds not captured yet."""
         self._pool: Any = None
         self._spare = False
@@ -165,7 +165,7 @@ class FrameGraph:
             camera, options, rgba, depth, self._needed_at + 8 * place
         )
         self._needed_array[place] = _UNKNOWN
-        kind = Kind(
+        kind = GraphKey(
             camera.width,
             camera.height,
             camera.model,
@@ -217,10 +217,10 @@ class FrameGraph:
         self._seen.clear()
         self._scene = None
 
-    def _own(self, key_type: str) -> Kernels:
+    def _own(self, key_type: str) -> KernelModule:
         return kernels("frame.cu", (f"KEY={key_type}",), self._device.index)
 
-    def _graph(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
+    def _graph(self, kind: GraphKey) -> torch.cuda.CUDAGraph | None:
         """The graph for this kind of frame; captured now if it came often enough."""
         if kind in self.graphs:
             return self.graphs[kind]
@@ -256,7 +256,7 @@ class FrameGraph:
         self.graphs[kind] = graph
         return graph
 
-    def _draw(self, kind: Kind) -> None:
+    def _draw(self, kind: GraphKey) -> None:
         assert self._scene is not None
         try:
             draw(
@@ -400,7 +400,7 @@ class Parameters(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Kind:
+class GraphKey:
     """All that frames drawn by one graph have in common."""
 
     width: int
@@ -472,7 +472,7 @@ class Scene:
 
 
 def draw(
-    kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher
+    kind: GraphKey, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher
 ) -> None:
     """Draw a frame of a scene that is not empty.
 

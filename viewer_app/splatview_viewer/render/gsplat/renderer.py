@@ -17,7 +17,7 @@ from splatview_viewer.render.gsplat.build import home_gpu, kernels
 from splatview_viewer.render.gsplat.cuda import Clock, on_stream
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.moving import Kept, Mover
-from splatview_viewer.render.gsplat.scene import DeviceGaussians, Reading
+from splatview_viewer.render.gsplat.scene import ArrayLease, DeviceGaussians
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ class GsplatRenderer(Renderer):
         self._frame: FrameGraph
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
-        self._reading: Reading
+        self._reading: ArrayLease
         self._clocks = {"load": Clock(), "render": Clock()}
         self._move_to(self._home)
 
@@ -247,7 +247,11 @@ class GsplatRenderer(Renderer):
             self._leave()
         self._device = device
         self._stream = stream
-        self._gaussians, self._frame, self._reading = gaussians, frame, Reading(stream)
+        self._gaussians, self._frame, self._reading = (
+            gaussians,
+            frame,
+            ArrayLease(stream),
+        )
         self._show_frame()
 
     def _show_frame(self) -> None:

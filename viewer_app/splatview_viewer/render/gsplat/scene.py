@@ -222,7 +222,7 @@ class DeviceGaussians:
         return raw
 
 
-class Reading:
+class ArrayLease:
     """Keeps the arrays of a scene on a GPU from being reused while they may be read.
 
     As a context: what one stream is given inside is awaited as a whole.

@@ -24,7 +24,7 @@ from splatview_viewer.kinds.snapshot.model import (
 from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
 
 
 class FrameLine(NamedTuple):
@@ -79,7 +79,7 @@ class Details:
 
 
 def describe(
-    snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None = None
+    snapshot: MemorySnapshot, trace: Trace, allocation: int, moment: int | None = None
 ) -> Details:
     """Tell all about an allocation; with a moment, its share of what is live then."""
     a = trace.allocations
@@ -172,7 +172,7 @@ def life(trace: Trace, allocation: int) -> dict[str, str]:
     return {**out, "Lived": f"{more}{count_text(max(last - first, 0), 'event')}{took}"}
 
 
-def summary(snapshot: Snapshot, trace: Trace, allocation: int) -> str:
+def summary(snapshot: MemorySnapshot, trace: Trace, allocation: int) -> str:
     """One line for the pointer: "8.00 MiB  forward  model.py:54"."""
     stack = int(trace.allocations.stack[allocation])
     return f"{size_text(int(trace.allocations.size[allocation]))}  {_frames.stack_text(snapshot, stack, caller=False)}"
@@ -228,7 +228,7 @@ class SegmentsAt:
         return int(self.size.sum())
 
 
-def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
+def segments_at(snapshot: MemorySnapshot, trace: Trace, moment: int) -> SegmentsAt:
     """Segments and blocks at a moment.
 
     Sizes of blocks are the allocator's where the snapshot tells them (what is there at its end); others are rounded up
@@ -354,7 +354,7 @@ class Ranges(NamedTuple):
 
 
 @kept
-def ranges(snapshot: Snapshot, trace: Trace) -> Ranges:
+def ranges(snapshot: MemorySnapshot, trace: Trace) -> Ranges:
     """Annotated ranges, START and END paired.
 
     A START without an END lasts to the end of the trace, an END without a START from its beginning. Annotations of

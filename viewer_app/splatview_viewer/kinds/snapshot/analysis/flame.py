@@ -11,11 +11,11 @@ from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.model import kept
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
 
 
 @kept
-def _paths(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
+def _paths(snapshot: MemorySnapshot) -> tuple[np.ndarray, np.ndarray]:
     """The frames of all stacks, outermost first, the last those of NO_STACK: (frames int32, start int64 (S + 2,)).
 
     Python's frames come before those of C++, which PyTorch mixes up; the frames that stand in every stack and tell
@@ -44,7 +44,7 @@ def _paths(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
 class FlameGraph:
     """Nodes in the order of their depth, and at each depth from left to right. Node 0 is all of it."""
 
-    snapshot: Snapshot
+    snapshot: MemorySnapshot
     trace: Trace
     parent: np.ndarray
     """int32 (N,); -1: none."""
@@ -85,7 +85,7 @@ class FlameGraph:
 
 
 def flame(
-    snapshot: Snapshot, trace: Trace, mask: np.ndarray | None = None
+    snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None = None
 ) -> FlameGraph:
     """The flame graph of the allocations of a mask, bool (A,), or of all. Python's frames come first, then those of C++
     that tell something.

@@ -13,7 +13,7 @@ from splatview_viewer.kinds.snapshot.model import kept
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
 
 USER, LIBRARY, TORCH, BACKWARD, NATIVE, MACHINERY = range(6)
 """What a frame can be, the most telling first: the user's Python, other people's, PyTorch's, the step of a backward
@@ -63,12 +63,12 @@ def kind_of(file: str, name: str) -> int:
 
 
 @kept
-def frame_kinds(snapshot: Snapshot) -> np.ndarray:
+def frame_kinds(snapshot: MemorySnapshot) -> np.ndarray:
     """uint8 (F,): USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
     return of_frames(snapshot, kind_of)
 
 
-def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray:
+def of_frames(snapshot: MemorySnapshot, tell: Callable[[str, str], int]) -> np.ndarray:
     """uint8 (F,): what `tell(file, name)`, asked once for each pair, says of every frame."""
     s = snapshot.stacks
     pairs = s.file.astype(np.int64) * (len(snapshot.texts) + 1) + s.name
@@ -81,14 +81,14 @@ def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray
 
 
 @kept
-def sites(snapshot: Snapshot) -> np.ndarray:
+def sites(snapshot: MemorySnapshot) -> np.ndarray:
     """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
     of other Python code, then of C++. -1 for a stack without frames.
     """
     return _first(snapshot, frame_kinds(snapshot)[snapshot.stacks.frames])
 
 
-def _first(snapshot: Snapshot, rank: np.ndarray) -> np.ndarray:
+def _first(snapshot: MemorySnapshot, rank: np.ndarray) -> np.ndarray:
     """int32 (S,): the frame of the least rank in each stack, the innermost of equals; -1: none. rank: of all entries of
     stacks; 255 is none.
     """
@@ -117,14 +117,14 @@ def _reduce(
     return out
 
 
-def stacks_with(snapshot: Snapshot, frames: np.ndarray) -> np.ndarray:
+def stacks_with(snapshot: MemorySnapshot, frames: np.ndarray) -> np.ndarray:
     """bool (S,): the stacks that have any of the frames. frames: bool (F,)."""
     s = snapshot.stacks
     return _reduce(np.logical_or, frames[s.frames], s.start, 0)
 
 
 @kept
-def stack_keys(snapshot: Snapshot) -> np.ndarray:
+def stack_keys(snapshot: MemorySnapshot) -> np.ndarray:
     """uint64 (S,): a number for what a stack says, the same in every snapshot that has a stack of the same frames."""
     s = snapshot.stacks
     frames = map(snapshot.frame, range(len(s.file)))
@@ -199,7 +199,7 @@ _PLAIN = (
 
 
 @kept
-def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
+def _operations(snapshot: MemorySnapshot) -> tuple[np.ndarray, list[str]]:
     """int32 (S,), names: the operation of PyTorch's that each stack is of; -1 where it does not say."""
     s = snapshot.stacks
     numbers, which = np.unique(s.name, return_inverse=True)
@@ -215,7 +215,7 @@ def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
     return np.append(which, -1)[_first(snapshot, rank[which[s.frames]])], names
 
 
-def frame_text(snapshot: Snapshot, frame: int) -> str:
+def frame_text(snapshot: MemorySnapshot, frame: int) -> str:
     """ "forward  model.py:54"; for C++ the function alone; "no stack" for -1."""
     if frame < 0:
         return "no stack"
@@ -226,7 +226,7 @@ def frame_text(snapshot: Snapshot, frame: int) -> str:
     return f"{short_name(f.name)}  {place}"
 
 
-def stack_text(snapshot: Snapshot, stack: int, *, caller: bool = True) -> str:
+def stack_text(snapshot: MemorySnapshot, stack: int, *, caller: bool = True) -> str:
     """One line for a stack: "silu  model.py:532  aten::mul_Tensor  from forward model.py:399".
 
     The frame that tells most, PyTorch's operation, and the user's code that called it.
@@ -351,7 +351,7 @@ def _says(file: str, name: str) -> int:
 
 
 @kept
-def _stack_says(snapshot: Snapshot) -> np.ndarray:
+def _stack_says(snapshot: MemorySnapshot) -> np.ndarray:
     """uint8 (S + 1,): what each stack says; the last is for NO_STACK."""
     s = snapshot.stacks
     says = of_frames(snapshot, _says)
@@ -405,7 +405,9 @@ _TABLE = np.array(
 
 
 @kept
-def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str, ...]]:
+def categories(
+    snapshot: MemorySnapshot, trace: Trace
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """(uint8 (A,), names): what each allocation is for; the numbers are places in the names (CATEGORIES).
 
     A guess from the functions in the stacks of its alloc and its free, and how long it lived; "other" where they do

@@ -13,7 +13,7 @@ from splatview_viewer.kinds.snapshot.model import address_text, kept
 from splatview_viewer.ui.format import exact_size_text, size_text
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
 
 HELP = "function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; a minus before a word leaves out"
 _PLACE = re.compile(r"(.*[^:\d]):(\d+)$")
@@ -32,7 +32,7 @@ class Hits:
     """The sum of the sizes of all hits, live at one time or not."""
 
 
-def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
+def search(snapshot: MemorySnapshot, trace: Trace, text: str) -> Hits:
     """Find allocations. Several words are all needed; HELP says what a word can be.
 
     Anything can be typed: what is no size, address or such is looked for in functions and files (and compile contexts
@@ -53,7 +53,7 @@ def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
     )
 
 
-def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
+def _find(snapshot: MemorySnapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
     """bool (A,), and what the word means."""
     lower = word.lower()
     if re.fullmatch(r"0x[0-9a-f]{1,16}", lower):
@@ -105,17 +105,17 @@ a MiB, "1.5GiB" give or take 0.05 GiB."""
 
 
 @kept
-def _lowered(snapshot: Snapshot) -> list[str]:
+def _lowered(snapshot: MemorySnapshot) -> list[str]:
     return [text.lower() for text in snapshot.texts]
 
 
-def texts_with(snapshot: Snapshot, part: str) -> np.ndarray:
+def texts_with(snapshot: MemorySnapshot, part: str) -> np.ndarray:
     """bool (T,): the texts that have this part, in whatever case."""
     part = part.lower()
     return np.array([part in text for text in _lowered(snapshot)], bool)
 
 
-def frames_with(snapshot: Snapshot, part: str) -> np.ndarray:
+def frames_with(snapshot: MemorySnapshot, part: str) -> np.ndarray:
     """bool (F,): the frames whose function or file has this part; for "file:line" those of that line."""
     s = snapshot.stacks
     has = texts_with(snapshot, part)

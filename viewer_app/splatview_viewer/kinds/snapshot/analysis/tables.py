@@ -29,11 +29,11 @@ from splatview_viewer.ui.format import age_text, count_text, size_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
     from splatview_viewer.kinds.snapshot.state import ColorBy
 
     """A moment of a device's trace."""
-    Side = tuple[Snapshot, Trace, int]
+    Side = tuple[MemorySnapshot, Trace, int]
 
 By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
 BYS: dict[By, str] = {
@@ -62,7 +62,7 @@ class Row:
     largest: int
 
 
-class Table:
+class GroupTable:
     """Groups, those with most bytes first. Rows are made when they are asked for."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Table:
 
 
 def classes(
-    snapshot: Snapshot, trace: Trace, by: By
+    snapshot: MemorySnapshot, trace: Trace, by: By
 ) -> tuple[np.ndarray, Callable[[int], str]]:
     """The group of each allocation, int (A,), -1: of none; and a function that names a group."""
     a = trace.allocations
@@ -170,11 +170,13 @@ def classes(
     ], lambda key: text(key) if key >= 0 else "no stack"  # -1 takes the last
 
 
-def group(snapshot: Snapshot, trace: Trace, mask: np.ndarray | None, by: By) -> Table:
+def group(
+    snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None, by: By
+) -> GroupTable:
     """Group the allocations of a mask, bool (A,), or all."""
     groups, label = classes(snapshot, trace, by)
     which = np.flatnonzero(mask) if mask is not None else np.arange(len(groups))
-    return Table(by, which, groups[which], trace.allocations.size[which], label)
+    return GroupTable(by, which, groups[which], trace.allocations.size[which], label)
 
 
 class Change(NamedTuple):
@@ -191,7 +193,7 @@ class Comparison:
     """Groups, what grew most first, what shrank most last. Rows are made when they are asked for."""
 
     def __init__(
-        self, tables: tuple[Table, Table], rows: np.ndarray, *, same: bool
+        self, tables: tuple[GroupTable, GroupTable], rows: np.ndarray, *, same: bool
     ) -> None:
         """rows: int64 (n, 2), places in the tables; -1: not there. same: both are of one trace."""
         self.tables = tables
@@ -330,7 +332,7 @@ _STATE = ("parameters", "gradients", "optimizer state")
 
 
 @kept
-def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
+def leaks(snapshot: MemorySnapshot, trace: Trace) -> list[Suspect]:
     """Suspects, the worst first: what grows over the trace, then what was made after its first tenth and stays.
 
     What was there before the trace, and what was made last, is not suspected: a snapshot cannot show it.
@@ -413,7 +415,7 @@ class Oom:
     at: SegmentsAt
     usable: np.ndarray
     """int64: sizes of the free blocks that the request could take."""
-    holders: Table
+    holders: GroupTable
     """Live memory, by stack."""
     verdict: str
     """In a sentence or three."""
@@ -421,7 +423,7 @@ class Oom:
     """Where it was asked for."""
 
 
-def post_mortem(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
+def post_mortem(snapshot: MemorySnapshot, trace: Trace, event: int) -> Oom:
     """Explain an `oom` of the trace."""
     e = trace.events
     at = segments_at(snapshot, trace, event)
@@ -508,7 +510,7 @@ class Colors(NamedTuple):
     """What the classes are called, the most important first; not every class needs a name."""
 
 
-def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
+def colors(snapshot: MemorySnapshot, trace: Trace, by: ColorBy) -> Colors:
     """Colour the allocations of a device by their stack, size, category, stream or pool.
 
     The same stack has the same colour at every time, and nearly always in every snapshot.
@@ -591,7 +593,7 @@ _STACK_COLORS = 36
 
 
 @kept
-def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
+def _by_stack(snapshot: MemorySnapshot, trace: Trace) -> Colors:
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     legend = []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.formats.sandbox import File, Limits
     from splatview_viewer.kinds.snapshot.loading.store import SnapshotAnswer
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 
 GZIP = b"\x1f\x8b"
 PLAIN_RATIO = 256
@@ -51,7 +51,7 @@ LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 
 def load_snapshot(
     path: str | Path, progress: Progress = silent, *, cache: bool = True
-) -> Snapshot:
+) -> MemorySnapshot:
     """Return the snapshot in a file: a pickle of `torch.cuda.memory._dump_snapshot`, plain or packed by gzip.
 
     Args:
@@ -99,7 +99,7 @@ def _limits(size: int, packed: bool) -> Limits:
     return limits._replace(seconds=min(limits.seconds, seconds))
 
 
-def from_pickled(data: dict[str, Any], name: str = "") -> Snapshot:
+def from_pickled(data: dict[str, Any], name: str = "") -> MemorySnapshot:
     """Return the Snapshot of what `torch.cuda.memory._snapshot` returns. Raises FileError."""
     from splatview_viewer.kinds.snapshot.loading.convert import convert
 

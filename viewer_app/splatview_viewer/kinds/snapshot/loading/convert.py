@@ -30,8 +30,8 @@ from splatview_viewer.kinds.snapshot.model import (
     Annotation,
     Blocks,
     Events,
+    MemorySnapshot,
     Segments,
-    Snapshot,
     Stacks,
     Texts,
     Trace,
@@ -470,7 +470,7 @@ def convert(
     *,
     consume: bool = False,
     file_bytes: int = 0,
-) -> Snapshot:
+) -> MemorySnapshot:
     """Convert what a pickle holds: the mapping that `torch.cuda.memory._snapshot` returns, or only the segments
     (`torch.cuda.memory_snapshot`).
 
@@ -531,7 +531,7 @@ def convert(
             f"some texts of more than {MOST_LETTERS:,} letters, or stacks of more than {MOST_FRAMES:,} frames, are cut"
         )
     texts, stacks = tables.finish()
-    return Snapshot(
+    return MemorySnapshot(
         name,
         tuple(traces),
         texts,

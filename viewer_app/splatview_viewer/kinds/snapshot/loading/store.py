@@ -35,8 +35,8 @@ from splatview_viewer.kinds.snapshot.model import (
     Annotation,
     Blocks,
     Events,
+    MemorySnapshot,
     Segments,
-    Snapshot,
     Spans,
     Stacks,
     Texts,
@@ -70,7 +70,7 @@ Count = Annotated[int, Meta(ge=0, le=2**31 - 2)]
 Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Device(msgspec.Struct, frozen=True):
+class DeviceEntry(msgspec.Struct, frozen=True):
     """One device of a snapshot: its number, and how many rows of each of PARTS it has."""
 
     device: Annotated[int, Meta(ge=-(2**15), lt=2**15)]
@@ -80,7 +80,7 @@ class Device(msgspec.Struct, frozen=True):
 class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
     """The description of a snapshot; its arrays are those of DTYPES."""
 
-    devices: list[Device]
+    devices: list[DeviceEntry]
     streams: list[Stream]
     pools: list[tuple[int, int]]
     settings: dict[str, str]
@@ -88,10 +88,10 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
     file_bytes: Annotated[int, Meta(ge=0)]
 
 
-def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
+def packed(snapshot: MemorySnapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     """Return a snapshot as its description and its arrays."""
     devices = [
-        Device(t.device, tuple(len(getattr(t, part)) for part in PARTS))  # type: ignore[arg-type]
+        DeviceEntry(t.device, tuple(len(getattr(t, part)) for part in PARTS))  # type: ignore[arg-type]
         for t in snapshot.traces
     ]
     arrays = []
@@ -122,7 +122,9 @@ def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     ), arrays
 
 
-def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Snapshot:
+def unpacked(
+    answer: SnapshotAnswer, arrays: list[np.ndarray], name: str
+) -> MemorySnapshot:
     """Return the snapshot of a description and its arrays. Raises FileError where they do not fit together."""
     wanted = [
         (part, column, np.dtype("<" + dtype))
@@ -180,7 +182,7 @@ def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Sna
     annotations = decoded(
         found["annotations"]["json"].tobytes(), tuple[Annotation, ...]
     )
-    return Snapshot(
+    return MemorySnapshot(
         name,
         tuple(traces),
         texts,
@@ -195,7 +197,7 @@ def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Sna
 
 
 def _trace(
-    device: Device, parts: dict[str, dict[str, np.ndarray]], tops: dict[str, int]
+    device: DeviceEntry, parts: dict[str, dict[str, np.ndarray]], tops: dict[str, int]
 ) -> Trace:
     """One device's columns, checked. `tops`: the first number that is no place in the tables that all devices share."""
     m, count, _, _, blocks = device.rows
@@ -282,7 +284,7 @@ def key_of(path: Path) -> str:
     ).hexdigest()
 
 
-def kept(where: Path, key: str, name: str) -> Snapshot | None:
+def kept(where: Path, key: str, name: str) -> MemorySnapshot | None:
     """Return the snapshot whose columns are in the cache folder, mapped, or None. Damaged columns are removed."""
     file = where / f"{key}.columns"
     try:

@@ -39,9 +39,9 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     USED,
     WAITING,
     Cell,
-    Column,
     Rows,
     Shown,
+    TableColumn,
     beside,
     centered,
     choose,
@@ -95,12 +95,12 @@ _EVENT_COLORS: dict[str, ImVec4] = {
     **dict.fromkeys(_ACTIONS["segment"], theme.ACCENT),
 }
 _NUMBERS = (
-    Column("Event", 5.2, True, "Its number in the trace"),
-    Column("Time, s", 6.2, True, "Seconds since the first event"),
-    Column("Action", 8.4),
-    Column("Size", 5.6, True, "As requested"),
-    Column("Live then", 5.8, True, "All that is live after this event"),
-    Column("Address", 8.6),
+    TableColumn("Event", 5.2, True, "Its number in the trace"),
+    TableColumn("Time, s", 6.2, True, "Seconds since the first event"),
+    TableColumn("Action", 8.4),
+    TableColumn("Size", 5.6, True, "As requested"),
+    TableColumn("Live then", 5.8, True, "All that is live after this event"),
+    TableColumn("Address", 8.6),
 )
 
 
@@ -151,9 +151,9 @@ def draw_events(view: SnapshotView) -> bool:
     snapshot = view.content.snapshot
     columns = [
         *_NUMBERS,
-        *([Column("Stream", 7)] if len(snapshot.streams) > 1 else []),
-        *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []),
-        Column("Where"),
+        *([TableColumn("Stream", 7)] if len(snapshot.streams) > 1 else []),
+        *([TableColumn("Pool", 8)] if len(snapshot.pools) > 1 else []),
+        TableColumn("Where"),
     ]
     cells = _event_cells(view)
     return draw_table(
@@ -345,11 +345,11 @@ def draw_segments(view: SnapshotView) -> bool:
         )
 
     columns = [
-        Column("Segment", 8.6),
-        Column("Size", 5.6, True),
-        Column("Free", 5.6, True, "Bytes of its blocks that are free"),
-        *([Column("Pool", 8)] if len(snapshot.pools) > 1 else []),
-        Column("Blocks"),
+        TableColumn("Segment", 8.6),
+        TableColumn("Size", 5.6, True),
+        TableColumn("Free", 5.6, True, "Bytes of its blocks that are free"),
+        *([TableColumn("Pool", 8)] if len(snapshot.pools) > 1 else []),
+        TableColumn("Blocks"),
     ]
 
     def click(row: int, double: bool) -> None:
@@ -555,18 +555,18 @@ def draw_compare(view: SnapshotView) -> bool:
         )
 
     columns = (
-        Column(BYS[key[-1]]),
-        Column(
+        TableColumn(BYS[key[-1]]),
+        TableColumn(
             "Change",
             8,
             True,
             "Click: what grew first, or what shrank first",
             sorts=True,
         ),
-        Column("Before", 6.2, True),
-        Column("After", 6.2, True),
-        Column("Blocks before", 6.8, True),
-        Column("Blocks after", 6.4, True),
+        TableColumn("Before", 6.2, True),
+        TableColumn("After", 6.2, True),
+        TableColumn("Blocks before", 6.8, True),
+        TableColumn("Blocks after", 6.4, True),
     )
     return draw_table(
         view,
@@ -593,11 +593,11 @@ def _color(change: int) -> ImVec4:
 
 
 _SUSPECTS = (
-    Column("Allocated by"),
-    Column("Still there", 6.4, True, "Bytes"),
-    Column("Blocks", 4.8, True),
-    Column("Oldest", 6, True, "How long the oldest of them is held"),
-    Column(
+    TableColumn("Allocated by"),
+    TableColumn("Still there", 6.4, True, "Bytes"),
+    TableColumn("Blocks", 4.8, True),
+    TableColumn("Oldest", 6, True, "How long the oldest of them is held"),
+    TableColumn(
         "Left behind over the trace",
         12,
         tip="How many of those made in each part of the trace are still there",

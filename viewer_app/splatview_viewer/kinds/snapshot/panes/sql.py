@@ -12,9 +12,9 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.kinds.snapshot.model import address_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     Cell,
-    Column,
     Rows,
     Shown,
+    TableColumn,
     beside,
     centered,
     draw_table,
@@ -28,7 +28,7 @@ from splatview_viewer.ui.widgets import colored, fitted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.kinds.snapshot.query import Result
+    from splatview_viewer.kinds.snapshot.query import QueryResult
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _EDITOR_LINES = 7
@@ -125,7 +125,7 @@ def _editor(view: SnapshotView) -> None:
             if imgui.selectable(title, False)[0]:
                 view.state = view.state.choosing("sql", example)
         imgui.end_popup()
-    result: Result | None = content.peek(key)
+    result: QueryResult | None = content.peek(key)
     if result is not None:
         beside(imgui.calc_text_size("Copy").x + 16 * view.scale, 4 * view.scale)
         if imgui.button("Copy"):
@@ -147,7 +147,7 @@ def _editor(view: SnapshotView) -> None:
 
 
 def _rows(view: SnapshotView, shown: Shown) -> Rows:
-    result: Result = shown.answer
+    result: QueryResult = shown.answer
     names = [column.casefold() for column in result.columns]
     trace = view.trace
 
@@ -219,27 +219,29 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
     )
 
 
-def csv_text(result: Result) -> str:
+def csv_text(result: QueryResult) -> str:
     """The rows as CSV with a line of names: NULL is empty."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([result.columns, *result.rows])
     return out.getvalue()
 
 
-def _columns(result: Result) -> list[Column]:
+def _columns(result: QueryResult) -> list[TableColumn]:
     """Columns as wide as what stands in them, within limits; the widest text takes what is left."""
     sample = result.rows[:200]
-    columns: list[Column] = []
+    columns: list[TableColumn] = []
     for i, name in enumerate(map(str, result.columns)):
         number = result.types[i].startswith(NUMBERS)
         chars = max([len(name) + 3, *(len(_shown(row[i])) for row in sample)])
         columns.append(
-            Column(name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sorts=True)
+            TableColumn(
+                name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sorts=True
+            )
         )
     texts = [i for i, c in enumerate(columns) if not c.right]
     if texts:
         widest = max(texts, key=lambda i: columns[i].width)
-        columns[widest] = Column(columns[widest].title, sorts=True)
+        columns[widest] = TableColumn(columns[widest].title, sorts=True)
     return columns
 
 

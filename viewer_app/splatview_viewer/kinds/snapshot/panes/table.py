@@ -19,7 +19,7 @@ from splatview_viewer.ui.widgets import colored, fitted, wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from splatview_viewer.kinds.snapshot.analysis.tables import Table
+    from splatview_viewer.kinds.snapshot.analysis.tables import GroupTable
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
@@ -262,7 +262,7 @@ _ROW = (
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     title: str
     width: float = 0.0
     """In units of the font's height; 0: what the others leave."""
@@ -291,7 +291,7 @@ class Rows:
     of: Any
     """The answer."""
     count: int
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     cells: Callable[[int], Sequence[Cell | str]]
     """The cells of a row, one for each column."""
     click: Callable[[int, bool], None] = lambda row, double: None
@@ -356,7 +356,7 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     return again
 
 
-def _head(columns: Sequence[Column], wide: bool) -> None:
+def _head(columns: Sequence[TableColumn], wide: bool) -> None:
     """Set up the columns, and write their titles."""
     flags = imgui.TableColumnFlags_
     em = imgui.get_font_size()
@@ -478,7 +478,9 @@ def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
 # -- holders of memory -------------------------------------------------------------------------------------------------
 
 
-def holders(view: SnapshotView, key: Key, table: Table, title: str, words: str) -> Rows:
+def holders(
+    view: SnapshotView, key: Key, table: GroupTable, title: str, words: str
+) -> Rows:
     """The rows of a table of groups; a click lights a group in the timeline."""
     total = max(table.total, 1)
     most = max(int(table.bytes.max(initial=1)), 1)
@@ -494,11 +496,11 @@ def holders(view: SnapshotView, key: Key, table: Table, title: str, words: str) 
         ]
 
     columns = (
-        Column(title),
-        Column("Bytes", 7.5, True, sorts=True),
-        Column("Share", 4.6, True),
-        Column("Blocks", 5.2, True, "How many allocations", sorts=True),
-        Column("Largest", 6.2, True, sorts=True),
+        TableColumn(title),
+        TableColumn("Bytes", 7.5, True, sorts=True),
+        TableColumn("Share", 4.6, True),
+        TableColumn("Blocks", 5.2, True, "How many allocations", sorts=True),
+        TableColumn("Largest", 6.2, True, sorts=True),
     )
     return Rows(
         table,

@@ -47,7 +47,7 @@ def live_index(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(frozen(c, np.int64 if c is begin else np.int32) for c in columns)
 
 
-class Axis:
+class TimelineAxis:
     """x in moments ("events": moment k is at k <= x < k + 1) or in microseconds since the first event ("time")."""
 
     def __init__(self, trace: Trace, unit: Literal["events", "time"]) -> None:
@@ -169,7 +169,7 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Layers:
+class TimelineLayers:
     """What a picture is painted of: rectangles of allocations over what is reserved. Any thread may paint."""
 
     blocks: Layer
@@ -222,7 +222,7 @@ class Bands:
         self.height = int(max(self.live.max(), self.reserved.max()))
         """Bytes from the bottom to the top."""
         none = live_index(np.empty(0, np.int32), np.empty(0, np.int32)), _NONE, _NONE
-        self.layers = Layers(
+        self.layers = TimelineLayers(
             (live_index(a.start, a.end), _NONE, frozen(a.size, np.int64)),
             none,
             self.reserved,
@@ -258,7 +258,7 @@ class Addresses:
             )
         places = self._places_of(addr, size)
         spans = self._places_of(signed(s.addr), s.size)
-        self.layers = Layers(
+        self.layers = TimelineLayers(
             (live_index(a.start, a.end), places, size),
             (live_index(s.start, s.end), spans, frozen(s.size, np.int64)),
             _NONE,
