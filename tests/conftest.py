@@ -117,7 +117,7 @@ def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""
-    from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
+    from splatview_viewer.snapshot.timeline.compiled import kernels
 
     kernels()
 

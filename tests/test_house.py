@@ -31,7 +31,7 @@ HEAVY = (
 )
 PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
-MOST_STATEMENTS = 500
+MOST_STATEMENTS = 520
 """Statements of one file; docstrings, line breaks and blank lines are free."""
 MOST_FUNCTION_STATEMENTS = 60
 MOST_PARAMETERS = 8

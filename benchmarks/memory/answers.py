@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis.flame import flame
-from splatview_viewer.kinds.snapshot.analysis.search import search
-from splatview_viewer.kinds.snapshot.analysis.tables import group, leaks
-from splatview_viewer.kinds.snapshot.loading import load_snapshot
-from splatview_viewer.kinds.snapshot.model import live_mask
-from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
-from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
+from splatview_viewer.snapshot.analysis.flame import flame
+from splatview_viewer.snapshot.analysis.search import search
+from splatview_viewer.snapshot.analysis.tables import group, leaks
+from splatview_viewer.snapshot.loading import load_snapshot
+from splatview_viewer.snapshot.model import live_mask
+from splatview_viewer.snapshot.query import Database
+from splatview_viewer.snapshot.timeline.bands import Addresses, Bands
+from splatview_viewer.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable

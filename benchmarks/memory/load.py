@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 
-from splatview_viewer.kinds.snapshot.loading import load_snapshot
+from splatview_viewer.snapshot.loading import load_snapshot
 
 
 def _cpu() -> float:

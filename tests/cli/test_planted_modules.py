@@ -161,7 +161,7 @@ def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path) -> None
     (folder.path / ".numba_config.yaml").write_text(
         json.dumps({"cache_dir": str(tmp_path / "theirs")})
     )
-    program = "from splatview_viewer.kinds.snapshot.timeline.kernels import numba; print(repr(numba.config.CACHE_DIR))"
+    program = "from splatview_viewer.snapshot.timeline.kernels import numba; print(repr(numba.config.CACHE_DIR))"
     assert folder.run(sys.executable, "-P", "-c", program).strip() == "''"
 
 

@@ -16,8 +16,8 @@ from support.wait import wait_until
 import splatview
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.kinds.snapshot.loading import load_snapshot
-from splatview_viewer.kinds.snapshot.model import ACTIONS
+from splatview_viewer.snapshot.loading import load_snapshot
+from splatview_viewer.snapshot.model import ACTIONS
 
 pytestmark = pytest.mark.cuda
 

@@ -36,8 +36,8 @@ from splatview_viewer.formats.sandbox import File
 from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.kinds.files import open_file
-from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle
 from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.snapshot.loading import from_pickled, read_pickle
 from splatview_viewer.web import messages as m
 
 Crafted = Callable[[bytes], dict[str, bytes]]

@@ -15,8 +15,8 @@ from splatview.api import session as publishing
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.control.registry import Announcement
 from splatview_viewer.core.host import Memo, memo_file
-from splatview_viewer.kinds.snapshot.loading import from_pickled, store
 from splatview_viewer.recording.recording import StreamFolder
+from splatview_viewer.snapshot.loading import from_pickled, store
 
 
 def test_the_folders_are_the_owners_alone(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.model import ACTIONS
+from splatview_viewer.snapshot.loading import from_pickled
+from splatview_viewer.snapshot.model import ACTIONS
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
 MB = 1 << 20
 HIGH = 0xFFFF_8001_0000_0000  # where Intel's drivers place memory
@@ -230,7 +230,7 @@ def replay(
     events: list[dict[str, Any]], segments: list[dict[str, Any]]
 ) -> list[tuple[int, ...]]:
     """(address, size, start, end, freed) of each allocation, sorted: by the rules in
-    `splatview_viewer.kinds.snapshot.model`, one entry after the other.
+    `splatview_viewer.snapshot.model`, one entry after the other.
     """
     m = len(events)
     bands: list[list[int]] = []

@@ -18,8 +18,8 @@ from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
     from splatview_viewer.screens.offscreen import OffscreenScreen
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
 MOMENT = 15_000
 """Somewhere in the middle of the real snapshot."""

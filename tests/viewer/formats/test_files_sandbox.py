@@ -22,8 +22,8 @@ from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Cancelled
 from splatview_viewer.formats import open_file, sandbox
 from splatview_viewer.kinds.files import read_untrusted
-from splatview_viewer.kinds.snapshot.model import MemorySnapshot
 from splatview_viewer.scene.scene import FIELDS
+from splatview_viewer.snapshot.model import MemorySnapshot
 
 pytestmark = pytest.mark.programs
 T = w.truth(50)

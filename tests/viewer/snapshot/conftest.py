@@ -10,9 +10,9 @@ import pytest
 from support.memory_data import two_devices
 
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.kinds.snapshot import loading
-from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.model import MemorySnapshot
+from splatview_viewer.snapshot import loading
+from splatview_viewer.snapshot.loading import from_pickled
+from splatview_viewer.snapshot.model import MemorySnapshot
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from support.memory_data import HIGH, MB, Recorder, event, snapshot, training
 
-from splatview_viewer.kinds.snapshot.analysis.details import (
+from splatview_viewer.kinds.snapshot.state import COLORS
+from splatview_viewer.snapshot.analysis.details import (
     ACTIVE,
     INACTIVE,
     PENDING,
@@ -17,8 +18,8 @@ from splatview_viewer.kinds.snapshot.analysis.details import (
     segments_at,
     summary,
 )
-from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph, flame
-from splatview_viewer.kinds.snapshot.analysis.frames import (
+from splatview_viewer.snapshot.analysis.flame import FlameGraph, flame
+from splatview_viewer.snapshot.analysis.frames import (
     BACKWARD,
     LIBRARY,
     MACHINERY,
@@ -28,8 +29,8 @@ from splatview_viewer.kinds.snapshot.analysis.frames import (
     categories,
     kind_of,
 )
-from splatview_viewer.kinds.snapshot.analysis.search import search
-from splatview_viewer.kinds.snapshot.analysis.tables import (
+from splatview_viewer.snapshot.analysis.search import search
+from splatview_viewer.snapshot.analysis.tables import (
     BYS,
     By,
     colors,
@@ -38,14 +39,13 @@ from splatview_viewer.kinds.snapshot.analysis.tables import (
     leaks,
     post_mortem,
 )
-from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.snapshot.loading import from_pickled
+from splatview_viewer.snapshot.model import (
     MemorySnapshot,
     StackFrame,
     live_bytes,
     live_mask,
 )
-from splatview_viewer.kinds.snapshot.state import COLORS
 
 
 @pytest.mark.parametrize("by", ["stack", "category"])

@@ -19,8 +19,8 @@ from support.programs import Programs
 from splatview_viewer.__main__ import main
 from splatview_viewer.app.commands import Memory
 from splatview_viewer.app.memory_command import answer
-from splatview_viewer.kinds.snapshot.model import MemorySnapshot
-from splatview_viewer.kinds.snapshot.query import Database
+from splatview_viewer.snapshot.model import MemorySnapshot
+from splatview_viewer.snapshot.query import Database
 
 PEAK = (
     "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n, "

@@ -15,7 +15,7 @@ from support.scene_files import ENDLESS, little_memory
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import sandbox
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.kinds.snapshot.loading import (
+from splatview_viewer.snapshot.loading import (
     from_pickled,
     load_snapshot,
     read_pickle,

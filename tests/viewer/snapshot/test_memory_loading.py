@@ -16,13 +16,13 @@ from support.memory_data import MB, block, check_replay, event, frame, segment, 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import Start
 from splatview_viewer.kinds.files import open_file
-from splatview_viewer.kinds.snapshot.loading import (
+from splatview_viewer.snapshot.loading import (
     from_pickled,
     is_snapshot,
     load_snapshot,
     store,
 )
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.snapshot.model import (
     ACTIONS,
     NO_STACK,
     UNKNOWN_POOL,

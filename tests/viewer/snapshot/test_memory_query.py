@@ -17,9 +17,9 @@ import pytest
 from support.memory_data import HIGH, TORCH, several
 from support.wait import PATIENCE
 
-from splatview_viewer.kinds.snapshot import query_memory
-from splatview_viewer.kinds.snapshot.model import MemorySnapshot, live_bytes
-from splatview_viewer.kinds.snapshot.query import EXAMPLES, TABLES, Database, QueryError
+from splatview_viewer.snapshot import query_memory
+from splatview_viewer.snapshot.model import MemorySnapshot, live_bytes
+from splatview_viewer.snapshot.query import EXAMPLES, TABLES, Database, QueryError
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ def test_a_query_that_runs_when_the_program_ends_is_no_error() -> None:
         "import threading\n"
         "from support.memory_data import two_devices\n"
         "from splatview_viewer.core.jobs import Jobs\n"
-        "from splatview_viewer.kinds.snapshot.query import Database\n"
+        "from splatview_viewer.snapshot.query import Database\n"
         "db, runs = Database(two_devices()), threading.Event()\n"
         "endless = 'SELECT count(*) FROM range(1000000000000)'\n"
         "Jobs('query').submit(lambda _: db.run(endless, cancelled=runs.set))\n"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support.memory_data import Recorder, event, snapshot
 
-from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.model import Trace
-from splatview_viewer.kinds.snapshot.timeline.bands import (
+from splatview_viewer.snapshot.loading import from_pickled
+from splatview_viewer.snapshot.model import Trace
+from splatview_viewer.snapshot.timeline.bands import (
     Addresses,
     Bands,
     TimelineAxis,

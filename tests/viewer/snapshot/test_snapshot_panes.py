@@ -17,18 +17,18 @@ from support.snapshot_cases import MOMENT, User
 from support.wait import PATIENCE
 
 from splatview_viewer.core.events import Key, PointerMove
-from splatview_viewer.kinds.snapshot.analysis.details import describe
-from splatview_viewer.kinds.snapshot.analysis.flame import flame
-from splatview_viewer.kinds.snapshot.analysis.tables import (
+from splatview_viewer.kinds.snapshot.panes.sql import run
+from splatview_viewer.kinds.snapshot.state import TABS
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.snapshot.analysis.details import describe
+from splatview_viewer.snapshot.analysis.flame import flame
+from splatview_viewer.snapshot.analysis.tables import (
     compare,
     group,
     leaks,
     post_mortem,
 )
-from splatview_viewer.kinds.snapshot.model import MemorySnapshot, live_bytes, live_mask
-from splatview_viewer.kinds.snapshot.panes.sql import run
-from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.snapshot.model import MemorySnapshot, live_bytes, live_mask
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

@@ -26,15 +26,15 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot.analysis.details import ranges
-from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.snapshot.analysis.details import ranges
+from splatview_viewer.snapshot.analysis.search import search
+from splatview_viewer.snapshot.loading import from_pickled
+from splatview_viewer.snapshot.model import Annotation
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

@@ -299,7 +299,7 @@ class Memory(_Viewer, _Asked):
     def execute(self) -> None:
         from splatview_viewer.app.memory_command import answer
         from splatview_viewer.core.errors import ViewerError
-        from splatview_viewer.kinds.snapshot import check_sql, check_timeline
+        from splatview_viewer.snapshot import check_sql, check_timeline
 
         if self.file is None:
             raise ViewerError(

@@ -13,8 +13,8 @@ from splatview_viewer.core.errors import FileError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
-    from splatview_viewer.kinds.snapshot.query import QueryResult
+    from splatview_viewer.snapshot.model import MemorySnapshot
+    from splatview_viewer.snapshot.query import QueryResult
 
 _CELL = 80
 _LAST = 200
@@ -45,7 +45,7 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     Raises:
         ViewerError: no snapshot, or no query that can be answered.
     """
-    from splatview_viewer.kinds.snapshot.query import Database
+    from splatview_viewer.snapshot.query import Database
 
     if sql == "-":
         sql = sys.stdin.read()
@@ -84,7 +84,7 @@ def read(path: Path) -> MemorySnapshot:
     Raises FileError.
     """
     from splatview_viewer.kinds.files import open_file, recognise
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
     try:
         kind = recognise(path)

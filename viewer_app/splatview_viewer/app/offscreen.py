@@ -41,10 +41,10 @@ from splatview_viewer.kinds import about, kind_of, make_view, shown
 from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.kinds.snapshot.model import MemorySnapshot, device_name
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.viewport import transparent_picture
+from splatview_viewer.snapshot.model import MemorySnapshot, device_name
 from splatview_viewer.workspace.links import linked_to, open_linked
 from splatview_viewer.workspace.names import SETTLE, Finder, why_nothing
 from splatview_viewer.workspace.sources import make_subscriber

@@ -16,7 +16,7 @@ from splatview_viewer.formats import PictureAnswer, read_as, value_of
 from splatview_viewer.formats.checkpoint import import_torch
 from splatview_viewer.formats.common import SceneFacts, silent
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.kinds.snapshot import loading as snapshot
+from splatview_viewer.snapshot import loading as snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.formats.common import Format, Progress
     from splatview_viewer.formats.sandbox import File
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
     from splatview_viewer.scene.scene import GaussianScene
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
 FORMATS: tuple[Format, ...] = (snapshot.FORMAT, *formats.FORMATS)
 """Everything that `open_file` opens, in the order in which a file's content is tried."""

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from splatview_viewer.core.events import FileDrop
+from splatview_viewer.core.format import size_text
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.pictures import safe_name
-from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

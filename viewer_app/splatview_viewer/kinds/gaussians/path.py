@@ -19,6 +19,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import CameraError, ViewerError, words_of
 from splatview_viewer.core.events import Key as KeyEvent
+from splatview_viewer.core.format import round_seconds
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.screen import Rect
@@ -45,7 +46,6 @@ from splatview_viewer.geometry.path import (
 from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.format import round_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

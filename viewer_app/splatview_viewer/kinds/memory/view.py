@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import Key
+from splatview_viewer.core.format import size_text
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
 from splatview_viewer.kinds.memory.live import About, MemoryHistory, read_frame
 from splatview_viewer.kinds.memory.plot import draw_plot
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.plots import PlotView
 
 if TYPE_CHECKING:

@@ -1,15 +1,10 @@
-"""The CUDA allocator's memory over time: what a snapshot holds, as columns, and everything that is worked out of it.
-
-`model` is what a snapshot is, `loading` reads one from a file, `timeline` lays it out and paints columns of pixels,
-`analysis` answers questions, `query` takes SQL; none of them draws. `view` shows it.
-"""
+"""The view of memory snapshots, as files or as a trainer publishes them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.system.optional_packages import installed, require
-from splatview_viewer.core.errors import ViewerError
+from splatview_ipc.system.optional_packages import installed
 from splatview_viewer.core.kind import Kind
 
 if TYPE_CHECKING:
@@ -18,20 +13,6 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.kinds.snapshot.view import SnapshotView
-
-TIMELINE = "memory snapshots need"
-SQL = "SQL over memory snapshots needs"
-"""Subjects of the errors for a missing numba and a missing DuckDB, of the extra `memory`."""
-
-
-def check_timeline() -> None:
-    """Raise ViewerError unless timelines can be laid out and painted. Imports nothing."""
-    require(TIMELINE, "numba", error=ViewerError)
-
-
-def check_sql() -> None:
-    """Raise ViewerError unless snapshots can be queried. Imports nothing."""
-    require(SQL, "duckdb", error=ViewerError)
 
 
 def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
@@ -42,7 +23,7 @@ def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
 
 
 def _holds(value: Any) -> bool:
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
     return isinstance(value, MemorySnapshot)
 
@@ -55,6 +36,6 @@ def expect(path: Path) -> None:
     that takes as long as reading a short one.
     """
     if path.suffix in (".pickle", ".pkl") and installed("numba"):
-        from splatview_viewer.kinds.snapshot.timeline.compiled import kernels, pool
+        from splatview_viewer.snapshot.timeline.compiled import kernels, pool
 
         pool().submit(kernels)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core import format
+from splatview_viewer.core.format import size_text
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot.analysis.details import life, ranges, summary
-from splatview_viewer.kinds.snapshot.analysis.search import HELP
 from splatview_viewer.kinds.snapshot.panes.table import chip
 from splatview_viewer.kinds.snapshot.state import PLOTS, TABS
-from splatview_viewer.kinds.snapshot.timeline.bands import BACKGROUND, peaks
 from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES
-from splatview_viewer.ui import format, plots, theme
-from splatview_viewer.ui.format import size_text
+from splatview_viewer.snapshot.analysis.details import life, ranges, summary
+from splatview_viewer.snapshot.analysis.search import HELP
+from splatview_viewer.snapshot.timeline.bands import BACKGROUND, peaks
+from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, card, faint, fitted, pointer
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
-from splatview_viewer.kinds.snapshot.analysis.tables import colors
-from splatview_viewer.kinds.snapshot.model import ACTIONS
-from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import (
+from splatview_viewer.snapshot.analysis.search import Hits, search
+from splatview_viewer.snapshot.analysis.tables import colors
+from splatview_viewer.snapshot.model import ACTIONS
+from splatview_viewer.snapshot.query import Database
+from splatview_viewer.snapshot.timeline.bands import (
     Addresses,
     Bands,
     TimelineAxis,
@@ -31,9 +31,9 @@ from splatview_viewer.kinds.snapshot.timeline.bands import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis.tables import Colors
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
     from splatview_viewer.kinds.snapshot.state import ColorBy, Lit
+    from splatview_viewer.snapshot.analysis.tables import Colors
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
     Key = tuple[Hashable, ...]
 

@@ -11,14 +11,14 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.timeline.bands import inks_of, peaks
-from splatview_viewer.kinds.snapshot.timeline.compiled import pool
+from splatview_viewer.snapshot.timeline.bands import inks_of, peaks
+from splatview_viewer.snapshot.timeline.compiled import pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis.tables import Colors
     from splatview_viewer.kinds.snapshot.world import World
+    from splatview_viewer.snapshot.analysis.tables import Colors
 
 _AT_ONCE_S = 0.02
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The one before is drawn in

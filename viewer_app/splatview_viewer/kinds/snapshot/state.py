@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from splatview_viewer.snapshot.analysis.tables import ColorBy
+
 Range = tuple[float, float]
 
 TABS = {
@@ -26,7 +28,6 @@ TABS = {
 """The tabs, and their titles."""
 PLOTS = ("timeline", "addresses")
 """The tabs that are a plot alone. Above the others lies the timeline, lower."""
-ColorBy = Literal["stack", "size", "category", "stream", "pool"]
 COLORS: dict[ColorBy, str] = {
     "stack": "Stack",
     "category": "What it is",

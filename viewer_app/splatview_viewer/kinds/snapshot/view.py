@@ -10,16 +10,12 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
+from splatview_viewer.core.format import count_text, size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.geometry.controls import ZOOM_STEP
-from splatview_viewer.kinds.snapshot import check_timeline, world
+from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.model import (
-    MemorySnapshot,
-    device_text,
-    find_device,
-)
 from splatview_viewer.kinds.snapshot.picture import Sheet, TimelinePicture
 from splatview_viewer.kinds.snapshot.state import (
     COLORS,
@@ -28,9 +24,14 @@ from splatview_viewer.kinds.snapshot.state import (
     Lit,
     SnapshotState,
 )
-from splatview_viewer.kinds.snapshot.timeline.compiled import pool
+from splatview_viewer.snapshot import check_timeline
+from splatview_viewer.snapshot.model import (
+    MemorySnapshot,
+    device_text,
+    find_device,
+)
+from splatview_viewer.snapshot.timeline.compiled import pool
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.format import count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
-    from splatview_viewer.kinds.snapshot.model import Trace
     from splatview_viewer.kinds.snapshot.world import World
+    from splatview_viewer.snapshot.model import Trace
 
 _PAN = 0.12
 """Share of the window that one press of a key moves it."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from splatview_viewer.core.format import size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.state import PLOTS
-from splatview_viewer.kinds.snapshot.timeline.bands import Bands
-from splatview_viewer.ui.format import size_text
+from splatview_viewer.snapshot.timeline.bands import Bands
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
-    from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, TimelineAxis
+    from splatview_viewer.snapshot.timeline.bands import Addresses, TimelineAxis
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""

@@ -9,27 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.details import (
-    ACTIVE,
-    INACTIVE,
-    PENDING,
-    segments_at,
-    summary,
-)
-from splatview_viewer.kinds.snapshot.analysis.frames import stack_text
-from splatview_viewer.kinds.snapshot.analysis.tables import (
-    BYS,
-    compare,
-    leaks,
-    post_mortem,
-)
-from splatview_viewer.kinds.snapshot.model import (
-    ACTIONS,
-    address_text,
-    device_text,
-    peak_moment,
-    pool_text,
-    stream_text,
+from splatview_viewer.core.format import (
+    age_text,
+    change_text,
+    count_text,
+    exact_size_text,
+    size_text,
 )
 from splatview_viewer.kinds.snapshot.panes.table import (
     FREE,
@@ -55,21 +40,36 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     parts_bar,
     stack_tip,
 )
-from splatview_viewer.ui import theme
-from splatview_viewer.ui.format import (
-    age_text,
-    change_text,
-    count_text,
-    exact_size_text,
-    size_text,
+from splatview_viewer.snapshot.analysis.details import (
+    ACTIVE,
+    INACTIVE,
+    PENDING,
+    segments_at,
+    summary,
 )
+from splatview_viewer.snapshot.analysis.frames import stack_text
+from splatview_viewer.snapshot.analysis.tables import (
+    BYS,
+    compare,
+    leaks,
+    post_mortem,
+)
+from splatview_viewer.snapshot.model import (
+    ACTIONS,
+    address_text,
+    device_text,
+    peak_moment,
+    pool_text,
+    stream_text,
+)
+from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import colored, pointer, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
     from splatview_viewer.kinds.snapshot.view import SnapshotView
+    from splatview_viewer.snapshot.analysis.details import SegmentsAt
 
 _MOST = 100_000
 """Rows that imgui scrolls over: of more it loses count."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.kinds.snapshot.model import address_text
+from splatview_viewer.core.format import count_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     Cell,
     Rows,
@@ -20,16 +20,16 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     draw_table,
     latest,
 )
-from splatview_viewer.kinds.snapshot.query import EXAMPLES, NUMBERS, TABLES
+from splatview_viewer.snapshot.model import address_text
+from splatview_viewer.snapshot.query import EXAMPLES, NUMBERS, TABLES
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.format import count_text
 from splatview_viewer.ui.widgets import colored, fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.kinds.snapshot.query import QueryResult
     from splatview_viewer.kinds.snapshot.view import SnapshotView
+    from splatview_viewer.snapshot.query import QueryResult
 
 _EDITOR_LINES = 7
 _MOST = 100_000

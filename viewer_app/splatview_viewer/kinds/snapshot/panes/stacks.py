@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph, flame
-from splatview_viewer.kinds.snapshot.analysis.frames import USER, frame_kinds
-from splatview_viewer.kinds.snapshot.analysis.search import frames_with
-from splatview_viewer.kinds.snapshot.analysis.tables import BYS, group
-from splatview_viewer.kinds.snapshot.model import live_mask
+from splatview_viewer.core.format import count_text, exact_size_text, size_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     HIT,
     choose,
@@ -24,8 +20,12 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     on_the_right,
     tooltip,
 )
+from splatview_viewer.snapshot.analysis.flame import FlameGraph, flame
+from splatview_viewer.snapshot.analysis.frames import USER, frame_kinds
+from splatview_viewer.snapshot.analysis.search import frames_with
+from splatview_viewer.snapshot.analysis.tables import BYS, group
+from splatview_viewer.snapshot.model import live_mask
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.format import count_text, exact_size_text, size_text
 from splatview_viewer.ui.widgets import fitted, pointer
 
 if TYPE_CHECKING:

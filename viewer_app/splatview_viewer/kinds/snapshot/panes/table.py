@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis.frames import (
+from splatview_viewer.core.format import size_text
+from splatview_viewer.snapshot.analysis.frames import (
     MACHINERY,
     frame_kinds,
     frame_text,
 )
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.widgets import colored, fitted, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from splatview_viewer.kinds.snapshot.analysis.tables import GroupTable
     from splatview_viewer.kinds.snapshot.content import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
+    from splatview_viewer.snapshot.analysis.tables import GroupTable
 
 K = TypeVar("K", bound=str)
 HIT = ImVec4(0.98, 0.78, 0.32, 1.0)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.kinds.snapshot.analysis import frames as kinds
-from splatview_viewer.kinds.snapshot.analysis.details import describe
 from splatview_viewer.kinds.snapshot.panes.table import (
     GROWN,
     centered,
@@ -16,12 +14,14 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     latest,
     tooltip,
 )
+from splatview_viewer.snapshot.analysis import frames as kinds
+from splatview_viewer.snapshot.analysis.details import describe
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.analysis.details import Details, FrameLine
     from splatview_viewer.kinds.snapshot.view import SnapshotView
+    from splatview_viewer.snapshot.analysis.details import Details, FrameLine
 
 
 def _heading(text: str) -> None:

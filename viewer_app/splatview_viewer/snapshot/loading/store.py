@@ -25,7 +25,7 @@ from msgspec import Meta
 from splatview_ipc.system.files import cache_folder, make_private, output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.sandbox import Done, arrays_of, decoded, write_columns
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
     LIMIT,

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.formats.sandbox import File, Limits
-    from splatview_viewer.kinds.snapshot.loading.store import SnapshotAnswer
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot
+    from splatview_viewer.snapshot.loading.store import SnapshotAnswer
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
 GZIP = b"\x1f\x8b"
 PLAIN_RATIO = 256
@@ -62,7 +62,7 @@ def load_snapshot(
         FileError: damaged, refused, or no snapshot.
         OSError: the file cannot be opened.
     """
-    from splatview_viewer.kinds.snapshot.loading import store
+    from splatview_viewer.snapshot.loading import store
 
     path = Path(path)
     where = store.folder() if cache else None
@@ -101,7 +101,7 @@ def _limits(size: int, packed: bool) -> Limits:
 
 def from_pickled(data: dict[str, Any], name: str = "") -> MemorySnapshot:
     """Return the Snapshot of what `torch.cuda.memory._snapshot` returns. Raises FileError."""
-    from splatview_viewer.kinds.snapshot.loading.convert import convert
+    from splatview_viewer.snapshot.loading.convert import convert
 
     return convert(data, name)
 
@@ -111,7 +111,7 @@ def from_pickled(data: dict[str, Any], name: str = "") -> MemorySnapshot:
 
 def prepare(files: list[File]) -> None:
     """Import what `read_pickle` needs."""
-    from splatview_viewer.kinds.snapshot.loading import convert, store  # noqa: F401
+    from splatview_viewer.snapshot.loading import convert, store  # noqa: F401
 
     gc.disable()  # what is read has no cycles, and looking for some takes longer than reading
 
@@ -120,8 +120,8 @@ def read_pickle(
     files: list[File], progress: Progress
 ) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     """Read a snapshot, plain or packed: nothing that its pickle asks for is called. Raises FileError."""
-    from splatview_viewer.kinds.snapshot.loading.convert import convert
-    from splatview_viewer.kinds.snapshot.loading.store import packed
+    from splatview_viewer.snapshot.loading.convert import convert
+    from splatview_viewer.snapshot.loading.store import packed
 
     size = max(files[0].path.stat().st_size, 1)
     try:

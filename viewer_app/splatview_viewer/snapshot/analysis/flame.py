@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.model import kept
+from splatview_viewer.snapshot.analysis import frames as _frames
+from splatview_viewer.snapshot.model import kept
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 
 @kept

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.model import address_text, kept
-from splatview_viewer.ui.format import exact_size_text, size_text
+from splatview_viewer.core.format import exact_size_text, size_text
+from splatview_viewer.snapshot.analysis import frames as _frames
+from splatview_viewer.snapshot.model import address_text, kept
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 HELP = "function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; a minus before a word leaves out"
 _PLACE = re.compile(r"(.*[^:\d]):(\d+)$")

@@ -10,7 +10,7 @@ from typing import Any
 
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.snapshot import TIMELINE
+from splatview_viewer.snapshot import TIMELINE
 
 _MOST_THREADS = 8
 
@@ -31,7 +31,7 @@ def kernels() -> Any:
     """
     try:
         with needed(TIMELINE, "numba", error=ViewerError):
-            return import_module("splatview_viewer.kinds.snapshot.timeline.kernels")
+            return import_module("splatview_viewer.snapshot.timeline.kernels")
     except RuntimeError as e:
         raise ViewerError(
             f"{e}; set NUMBA_CACHE_DIR to a folder that can be written to"

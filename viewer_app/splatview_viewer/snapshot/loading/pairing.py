@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
     NO_STACK,

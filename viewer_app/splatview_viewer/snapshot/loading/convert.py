@@ -16,9 +16,9 @@ from msgspec import Meta
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import Progress, silent
-from splatview_viewer.kinds.snapshot.loading.bounds import Budget
-from splatview_viewer.kinds.snapshot.loading.pairing import fill_pools, make_spans, pair
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.snapshot.loading.bounds import Budget
+from splatview_viewer.snapshot.loading.pairing import fill_pools, make_spans, pair
+from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
     HOST,

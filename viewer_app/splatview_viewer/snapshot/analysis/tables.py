@@ -8,29 +8,28 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.details import (
+from splatview_viewer.core.format import age_text, count_text, size_text
+from splatview_viewer.snapshot.analysis import frames as _frames
+from splatview_viewer.snapshot.analysis.details import (
     INACTIVE,
     SMALL,
     SMALL_SEGMENT,
     SegmentsAt,
     segments_at,
 )
-from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.snapshot.analysis.frames import CATEGORIES, categories
+from splatview_viewer.snapshot.model import (
     kept,
     live_mask,
     peak_moment,
     pool_text,
     stream_text,
 )
-from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
-    from splatview_viewer.kinds.snapshot.state import ColorBy
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
     """A moment of a device's trace."""
     Side = tuple[MemorySnapshot, Trace, int]
@@ -47,6 +46,8 @@ BYS: dict[By, str] = {
     "stream": "Stream",
 }
 """Groups that allocations can be in, and their titles."""
+ColorBy = Literal["stack", "size", "category", "stream", "pool"]
+"""Groups whose members are painted in one colour."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import kept
+from splatview_viewer.snapshot.model import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 USER, LIBRARY, TORCH, BACKWARD, NATIVE, MACHINERY = range(6)
 """What a frame can be, the most telling first: the user's Python, other people's, PyTorch's, the step of a backward

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.core.format import (
+    age_text,
+    count_text,
+    exact_size_text,
+    size_text,
+)
+from splatview_viewer.snapshot.analysis import frames as _frames
+from splatview_viewer.snapshot.analysis.frames import CATEGORIES, categories
+from splatview_viewer.snapshot.model import (
     ACTIONS,
     NO_STACK,
     address_text,
@@ -21,10 +27,9 @@ from splatview_viewer.kinds.snapshot.model import (
     stream_text,
     unsigned,
 )
-from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 
 class FrameLine(NamedTuple):

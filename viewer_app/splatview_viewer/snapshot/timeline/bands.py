@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import MIDDLE, held, live_bytes, signed
-from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
+from splatview_viewer.snapshot.model import MIDDLE, held, live_bytes, signed
+from splatview_viewer.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Trace
+    from splatview_viewer.snapshot.model import Trace
 
 
 def frozen(values: Any, dtype: Any) -> np.ndarray:

@@ -22,14 +22,14 @@ import numpy as np
 
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.snapshot import SQL, query_memory
-from splatview_viewer.kinds.snapshot.analysis.frames import (
+from splatview_viewer.snapshot import SQL, query_memory
+from splatview_viewer.snapshot.analysis.frames import (
     USER,
     categories,
     frame_kinds,
     sites,
 )
-from splatview_viewer.kinds.snapshot.model import (
+from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
     SEGMENT_TYPES,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from splatview_viewer.kinds.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
     Column = tuple[np.ndarray | None, str]
     """Numbers, and SQL for the values of a column that is made of them, where {} is their name."""

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from splatview_viewer.ui import format
-from splatview_viewer.ui.format import (
+from splatview_viewer.core import format
+from splatview_viewer.core.format import (
     Tick,
     ago_ticks,
     byte_ticks,
