@@ -33,7 +33,7 @@ PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_STATEMENTS = 520
 """Statements of one file; docstrings, line breaks and blank lines are free."""
-MOST_FUNCTION_STATEMENTS = 60
+MOST_FUNCTION_STATEMENTS = 70
 MOST_PARAMETERS = 8
 MOST_CASES = 12
 """Values in one parameter list of a test."""
